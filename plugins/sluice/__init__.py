@@ -1,0 +1,1 @@
+"""Sluice: records from Kafka to the lake, each load proved."""

@@ -1,0 +1,61 @@
+"""Typed reading of declarations: unknown keys and wrong types are refused before anything is opened."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class ConfigError(ValueError):
+    """A declaration is wrong. The message names the file, the key, the value and the mend."""
+
+
+def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
+    """Make the frozen dataclass ``cls`` from parsed TOML.
+
+    ``where`` names the place in messages (``platform/airflow.toml [kafka]``). Nested dataclasses are built
+    from nested tables; an optional one (``X | None``) may be left out. Raises ConfigError on an unknown key
+    (with the known ones), a missing key, or a value of another type (bool is not taken for int).
+    """
+    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    hints = typing.get_type_hints(cls)
+    unknown = sorted(set(data) - set(fields))
+    if unknown:
+        raise ConfigError(f"{where}: unknown key {unknown[0]!r}; known keys are {', '.join(sorted(fields))}")
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        if name in data:
+            values[name] = _value(hints[name], data[name], f"{where} {name}")
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            raise ConfigError(f"{where}: key {name!r} is missing; add {name} = … ({_type_name(hints[name])})")
+    return cls(**values)
+
+
+def _value(hint: Any, value: Any, where: str) -> Any:
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
+    if dataclasses.is_dataclass(hint):
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: {value!r} is not a table; write [{where.rsplit(' ', 1)[-1]}]")
+        return build(typing.cast("type[Any]", hint), value, where)
+    if typing.get_origin(hint) is dict:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}: {value!r} is not a table of keys and values")
+        return {str(key): _text(item) for key, item in value.items()}
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise ConfigError(f"{where}: {value!r} is a {type(value).__name__}; give a {_type_name(hint)}")
+    return value
+
+
+def _text(value: Any) -> str:
+    """Kafka's configs are strings, and its booleans are written in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _type_name(hint: Any) -> str:
+    return getattr(hint, "__name__", str(hint))

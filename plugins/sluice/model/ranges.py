@@ -1,0 +1,154 @@
+"""Half-open integer ranges, per partition: the arithmetic behind every proof."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """A set of integers as disjoint, sorted, non-touching half-open ranges ``[from, until)``."""
+
+    _pairs: tuple[Pair, ...] = ()
+
+    @classmethod
+    def of(cls, pairs: Iterable[Iterable[int]]) -> Ranges:
+        """From pairs in any order; overlaps and touching ends are joined, empty pairs dropped.
+
+        Raises ValueError when a pair ends before it begins.
+        """
+        joined: list[Pair] = []
+        for start, until in sorted((int(a), int(b)) for a, b in pairs):
+            if until < start:
+                raise ValueError(f"range [{start}, {until}) ends before it begins")
+            if start == until:
+                continue
+            if joined and start <= joined[-1][1]:
+                joined[-1] = (joined[-1][0], max(joined[-1][1], until))
+            else:
+                joined.append((start, until))
+        return cls(tuple(joined))
+
+    @classmethod
+    def of_values(cls, values: Iterable[int]) -> Ranges:
+        """From single integers in any order, repeats allowed."""
+        pairs: list[list[int]] = []
+        for value in sorted(values):
+            if pairs and value <= pairs[-1][1]:
+                pairs[-1][1] = max(pairs[-1][1], value + 1)
+            else:
+                pairs.append([value, value + 1])
+        return cls(tuple((a, b) for a, b in pairs))
+
+    def pairs(self) -> tuple[Pair, ...]:
+        return self._pairs
+
+    def __iter__(self) -> Iterator[Pair]:
+        return iter(self._pairs)
+
+    def __bool__(self) -> bool:
+        return bool(self._pairs)
+
+    @property
+    def count(self) -> int:
+        """How many integers are in the set."""
+        return sum(until - start for start, until in self._pairs)
+
+    def contains(self, value: int) -> bool:
+        return any(start <= value < until for start, until in self._pairs)
+
+    def union(self, other: Ranges) -> Ranges:
+        return Ranges.of((*self._pairs, *other._pairs))
+
+    def intersect(self, other: Ranges) -> Ranges:
+        result: list[Pair] = []
+        mine, theirs = list(self._pairs), list(other._pairs)
+        i = j = 0
+        while i < len(mine) and j < len(theirs):
+            start, until = max(mine[i][0], theirs[j][0]), min(mine[i][1], theirs[j][1])
+            if start < until:
+                result.append((start, until))
+            if mine[i][1] < theirs[j][1]:
+                i += 1
+            else:
+                j += 1
+        return Ranges(tuple(result))
+
+    def minus(self, other: Ranges) -> Ranges:
+        if not self._pairs or not other._pairs:
+            return self
+        low = min(self._pairs[0][0], other._pairs[0][0]) - 1
+        high = max(self._pairs[-1][1], other._pairs[-1][1]) + 1
+        edges = [(low, low), *other._pairs, (high, high)]
+        return self.intersect(Ranges(tuple((a[1], b[0]) for a, b in pairwise(edges) if a[1] < b[0])))
+
+    def covers(self, other: Ranges) -> bool:
+        return not other.minus(self)
+
+    def __str__(self) -> str:
+        return " ".join(f"[{start}, {until})" for start, until in self._pairs) or "(empty)"
+
+
+@dataclass(frozen=True)
+class RangeSet:
+    """The offsets of one topic: partition -> Ranges. Partitions without offsets are left out."""
+
+    partitions: Mapping[int, Ranges] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, mapping: Mapping[int, Iterable[Iterable[int]]]) -> RangeSet:
+        made = {int(partition): Ranges.of(pairs) for partition, pairs in mapping.items()}
+        return cls({partition: made[partition] for partition in sorted(made) if made[partition]})
+
+    @classmethod
+    def from_ends(cls, starts: Mapping[int, int], ends: Mapping[int, int]) -> RangeSet:
+        """``[starts[p], ends[p])`` for every partition of ``ends``; a missing start is 0.
+
+        Raises ValueError where an end lies before its start (a topic that was made anew, say).
+        """
+        return cls.of({partition: [(starts.get(partition, 0), end)] for partition, end in ends.items()})
+
+    def __getitem__(self, partition: int) -> Ranges:
+        return self.partitions.get(partition, Ranges())
+
+    def __bool__(self) -> bool:
+        return bool(self.partitions)
+
+    @property
+    def count(self) -> int:
+        return sum(ranges.count for ranges in self.partitions.values())
+
+    def _merge(self, other: RangeSet, operation: str) -> RangeSet:
+        keys = {*self.partitions, *other.partitions}
+        merged = {key: getattr(self[key], operation)(other[key]) for key in sorted(keys)}
+        return RangeSet({key: ranges for key, ranges in merged.items() if ranges})
+
+    def union(self, other: RangeSet) -> RangeSet:
+        return self._merge(other, "union")
+
+    def minus(self, other: RangeSet) -> RangeSet:
+        return self._merge(other, "minus")
+
+    def intersect(self, other: RangeSet) -> RangeSet:
+        return self._merge(other, "intersect")
+
+    def covers(self, other: RangeSet) -> bool:
+        return not other.minus(self)
+
+    def to_json(self) -> str:
+        """``{"0":[[from,until],…],…}``, compact: it goes into snapshot summaries and the ledger."""
+        return json.dumps(
+            {str(k): [list(p) for p in v] for k, v in self.partitions.items()}, separators=(",", ":")
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> RangeSet:
+        return cls.of({int(key): pairs for key, pairs in json.loads(text).items()})
+
+    def __str__(self) -> str:
+        return "; ".join(f"partition {key}: {ranges}" for key, ranges in self.partitions.items()) or "(empty)"

@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.model.proof import FileFact, ProofStatus, prove, undecided, unobservable
+from sluice.model.ranges import RangeSet
+
+
+def file(partition: int, lower: int, upper: int, records: int | None = None) -> FileFact:
+    count = upper - lower + 1 if records is None else records
+    return FileFact(f"{partition}-{lower}", partition, partition, lower, upper, count)
+
+
+EXPECTED = RangeSet.of({0: [(0, 10)], 1: [(5, 8)]})
+CASES = {
+    "one file a partition": ([file(0, 0, 9), file(1, 5, 7)], {}, "", ProofStatus.EXACT),
+    "files that join": ([file(0, 0, 4), file(0, 5, 9), file(1, 5, 7)], {}, "", ProofStatus.EXACT),
+    "a partition is missing": ([file(0, 0, 9)], {}, "3 gaps (partition 1: [5, 8))", ProofStatus.GAPS),
+    "a hole between files": ([file(0, 0, 3), file(0, 5, 9), file(1, 5, 7)], {}, "[4, 5)", ProofStatus.GAPS),
+    "files overlap": (
+        [file(0, 0, 5), file(0, 5, 9), file(1, 5, 7)],
+        {},
+        "1 duplicates",
+        ProofStatus.DUPLICATES,
+    ),
+    "a file twice": ([file(0, 0, 9)] * 2 + [file(1, 5, 7)], {}, "10 duplicates", ProofStatus.DUPLICATES),
+    "offsets beyond": ([file(0, 0, 11), file(1, 5, 7)], {}, "2 strays", ProofStatus.STRAYS),
+    "another topic partition": (
+        [file(0, 0, 9), file(1, 5, 7), file(9, 0, 0)],
+        {},
+        "1 strays",
+        ProofStatus.STRAYS,
+    ),
+    "a file whose count is off and nobody read": (
+        [file(0, 0, 9, records=9), file(1, 5, 7)],
+        {},
+        "10 gaps",
+        ProofStatus.GAPS,
+    ),
+    "that file read": ([file(0, 0, 9, records=9), file(1, 5, 7)], {0: range(10)}, "", ProofStatus.EXACT),
+    "that file read, one twice": (
+        [file(0, 0, 9, records=11), file(1, 5, 7)],
+        {0: [*range(10), 4]},
+        "1 duplicates (partition 0: [4, 5))",
+        ProofStatus.DUPLICATES,
+    ),
+    "nothing at all": ([], {}, "13 gaps", ProofStatus.GAPS),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_the_files_prove(case: str) -> None:
+    files, offsets, words, status = CASES[case]
+    proof = prove(EXPECTED, files, offsets)
+    assert proof.status is status
+    assert words in proof.sentence()
+
+
+def test_a_quarantined_offset_is_a_hole_that_is_explained() -> None:
+    files = [file(0, 0, 9, records=8), file(1, 5, 7)]
+    quarantined = RangeSet.of({0: [(3, 5)]})
+    assert undecided(EXPECTED, files) == [files[0]]
+    assert undecided(EXPECTED, files, quarantined) == []
+    assert prove(EXPECTED, files, explained=quarantined).is_exact
+
+
+def test_an_offset_in_the_table_and_in_the_quarantine_is_not_exact() -> None:
+    files = [file(0, 0, 9), file(1, 5, 7)]
+    assert not prove(EXPECTED, files, explained=RangeSet.of({0: [(3, 4)]})).is_exact
+
+
+def test_a_load_in_a_table_of_many_loads() -> None:
+    files = [file(0, 0, 99), file(1, 0, 7), file(2, 0, 3)]
+    assert prove(EXPECTED, files).status is ProofStatus.STRAYS
+    assert prove(EXPECTED, files, allow_outside=True).is_exact
+
+
+def test_a_file_without_bounds_is_never_passed_over() -> None:
+    blind = FileFact("x", None, None, None, None, 3)
+    assert undecided(EXPECTED, [blind]) == [blind]
+
+
+def test_what_could_not_be_looked_at_is_not_exact() -> None:
+    proof = unobservable(EXPECTED, "the catalog does not answer")
+    assert not proof.is_exact
+    assert proof.sentence() == "unobservable: the catalog does not answer"
+
+
+@given(st.lists(st.integers(0, 15), max_size=25))
+def test_read_offsets_are_judged_as_a_count_would(offsets: list[int]) -> None:
+    proof = prove(RangeSet.of({0: [(0, 12)]}), [], {0: offsets})
+    assert proof.gaps.count == len(set(range(12)) - set(offsets))
+    assert proof.duplicates.count == len({o for o in offsets if offsets.count(o) > 1})
+    assert proof.strays.count == len({o for o in offsets if o >= 12})
+    assert proof.is_exact == (sorted(offsets) == list(range(12)))

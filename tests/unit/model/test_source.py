@@ -1,0 +1,21 @@
+from __future__ import annotations
+
+import pytest
+
+from sluice.model.source import RowIdentity, parse_key, source_id
+
+
+def test_an_overwritten_object_is_another_source() -> None:
+    assert source_id("b", "k", "v1") == source_id("b", "k", "v1")
+    assert len({source_id("b", "k", "v1"), source_id("b", "k", "v2"), source_id("b", "kv", "1")}) == 3
+
+
+@pytest.mark.parametrize(
+    "key", [None, b"", b"rides", b"0123456789abcdef:1", b"0123456789abcdeg:1:2", b"\xff\xfe"]
+)
+def test_the_key_of_another_producer_is_no_identity(key: bytes | None) -> None:
+    assert parse_key(key) is None
+
+
+def test_our_key_is_read_back() -> None:
+    assert parse_key(b"0123456789abcdef:12:3") == RowIdentity("0123456789abcdef", 12, 3)
