@@ -1,0 +1,1 @@
+"""The jobs that move records: one folder a stream, and what they share in common/."""

@@ -1,0 +1,1 @@
+"""What every job shares: session, sources, the table writer."""

@@ -1,0 +1,180 @@
+"""The few calls of Iceberg's Java API that SQL has no words for, on one table.
+
+Documented at Iceberg's ``Table``, ``ManageSnapshots`` and ``AppendFiles``: branches, snapshots with
+properties but without files, and the files that one snapshot added (read from its own manifest only, so
+the cost follows the batch and not the table).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from sluice.model.claims import Group
+from sluice.model.platform import CATALOG
+from sluice.model.proof import FileFact
+
+log = logging.getLogger(__name__)
+
+MAIN = "main"
+
+
+class Refused(RuntimeError):
+    """The catalog refused to move a branch: it does not descend from where the branch points now."""
+
+
+@dataclass(frozen=True)
+class AddedFile:
+    """A data file with the bounds that the proof and the claims need (None: no bound, so no statement)."""
+
+    fact: FileFact
+    source_lower: str | None
+    source_upper: str | None
+    base_lower: int | None
+    base_upper: int | None
+    foreign: int
+
+    def group(self) -> Group | None:
+        """The one group of this file, where the bounds show that there is only one."""
+        fact = self.fact
+        if (
+            self.foreign
+            or self.source_lower is None
+            or self.source_lower != self.source_upper
+            or self.base_lower is None
+            or self.base_lower != self.base_upper
+            or fact.partition_lower is None
+            or fact.partition_lower != fact.partition_upper
+            or fact.offset_lower is None
+            or fact.offset_upper is None
+        ):
+            return None
+        return Group(
+            self.source_lower,
+            fact.partition_lower,
+            self.base_lower,
+            fact.offset_lower,
+            fact.offset_upper,
+            fact.records,
+        )
+
+    @property
+    def is_foreign(self) -> bool:
+        """Every record in it came from another producer, so it claims no row."""
+        return self.foreign == self.fact.records
+
+
+class IcebergTable:
+    """One table of the lake, as the Java API shows it. ``name`` is ``namespace.table``."""
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self.name = name
+        self._jvm: Any = spark._jvm
+        self._table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+            spark._jsparkSession, f"{CATALOG}.{name}"
+        )
+
+    def refresh(self) -> None:
+        self._table.refresh()
+
+    def head(self, ref: str) -> int | None:
+        """The snapshot that ``ref`` points at, or None where there is no such ref."""
+        found = self._table.refs().get(ref)
+        return None if found is None else int(found.snapshotId())
+
+    def branches(self) -> list[str]:
+        return [str(name) for name in self._table.refs()]
+
+    def lineage(self, ref: str) -> Iterator[tuple[int, Mapping[str, str]]]:
+        """``(snapshot id, summary)`` from the head of ``ref`` back to the oldest one kept. No I/O."""
+        snapshot_id = self.head(ref)
+        while snapshot_id is not None:
+            snapshot = self._table.snapshot(snapshot_id)
+            if snapshot is None:
+                return
+            yield snapshot_id, dict(snapshot.summary())
+            parent = snapshot.parentId()
+            snapshot_id = None if parent is None else int(parent)
+
+    def create_branch(self, name: str, snapshot_id: int) -> None:
+        """Raises Refused where the branch exists: somebody else was faster."""
+        self._commit(self._table.manageSnapshots().createBranch(name, snapshot_id))
+
+    def reset_branch(self, name: str, snapshot_id: int) -> None:
+        """Point an own branch back. The snapshots it leaves stay known to the table until they expire."""
+        self._commit(self._table.manageSnapshots().replaceBranch(name, snapshot_id))
+
+    def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
+        """A snapshot without files on ``branch``, that only says something."""
+        append = self._table.newFastAppend().toBranch(branch)
+        for key, value in properties.items():
+            append = append.set(key, value)
+        self._commit(append)
+
+    def fast_forward(self, branch: str, to: str) -> None:
+        """Move ``branch`` to where ``to`` points. Raises Refused where ``to`` does not descend from it."""
+        self._commit(self._table.manageSnapshots().fastForwardBranch(branch, to))
+
+    def _commit(self, pending: Any) -> None:
+        try:
+            pending.commit()
+        except Py4JJavaError as error:
+            raise _translated(error) from error
+
+    def added_files(self, snapshot_id: int) -> list[AddedFile]:
+        """The data files that this snapshot added: two reads, its manifest list and its manifest."""
+        snapshot = self._table.snapshot(snapshot_id)
+        columns = {name: self._table.schema().findField(name) for name in _BOUNDED}
+        return [self._added(file, columns) for file in snapshot.addedDataFiles(self._table.io())]
+
+    def _added(self, file: Any, columns: Mapping[str, Any]) -> AddedFile:
+        lower, upper = file.lowerBounds(), file.upperBounds()
+
+        def bound(bounds: Any, name: str) -> Any:
+            raw = None if bounds is None else bounds.get(columns[name].fieldId())
+            return (
+                None
+                if raw is None
+                else self._jvm.org.apache.iceberg.types.Conversions.fromByteBuffer(columns[name].type(), raw)
+            )
+
+        def text(bounds: Any) -> str | None:
+            value = bound(bounds, "_source_id")
+            return None if value is None else str(value if isinstance(value, str) else value.toString())
+
+        nulls = file.nullValueCounts()
+        foreign = None if nulls is None else nulls.get(columns["_source_id"].fieldId())
+        records = int(file.recordCount())
+        return AddedFile(
+            FileFact(
+                str(file.location()),
+                bound(lower, "_kafka_partition"),
+                bound(upper, "_kafka_partition"),
+                bound(lower, "_kafka_offset"),
+                bound(upper, "_kafka_offset"),
+                records,
+            ),
+            text(lower),
+            text(upper),
+            bound(lower, "_source_base"),
+            bound(upper, "_source_base"),
+            0 if foreign is None else int(foreign),
+        )
+
+
+_BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base")
+
+
+def _translated(error: Py4JJavaError) -> Exception:
+    """Iceberg's own refusals by their exception class and text; anything else stays what it is."""
+    java = error.java_exception
+    kind, message = java.getClass().getName(), str(java.getMessage())
+    refusals = ("Cannot fast-forward", "already exists")
+    if any(text in message for text in refusals) or kind.endswith("CommitFailedException"):
+        return Refused(message)
+    return error

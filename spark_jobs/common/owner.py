@@ -1,0 +1,267 @@
+"""The owner of a stream: the one writer whose batches can become visible.
+
+A batch is appended to the owner's branch, proved from the table's metadata, and published by moving ``main``
+forward. Taking over puts a snapshot with a higher token on ``main``: from then on no earlier owner's branch
+descends from it, so whatever an earlier owner still writes, it cannot publish. One commit carries rows and
+offsets, so there is no second truth: the checkpoint is thrown away with every take-over.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice.model.claims import Claims, Group, claimed, suspects
+from sluice.model.platform import CATALOG, Platform
+from sluice.model.proof import Proof, prove
+from sluice.model.ranges import RangeSet
+from sluice.model.stream import StreamSpec
+from spark_jobs.common import repeats
+from spark_jobs.common.batches import batch_ranges, planned_ends
+from spark_jobs.common.columns import computed
+from spark_jobs.common.iceberg import MAIN, AddedFile, IcebergTable, Refused
+from spark_jobs.common.identity import with_identity
+from spark_jobs.common.quarantine import quarantine_records
+
+log = logging.getLogger(__name__)
+
+TRIES = 5
+Decode = Callable[[DataFrame], tuple[Column, Column]]
+
+
+class Superseded(RuntimeError):
+    """A later owner has taken over; this one must end and not come back."""
+
+
+class Unproved(RuntimeError):
+    """The batch's own audit did not come out exact; nothing of it was published."""
+
+
+@dataclass
+class State:
+    """Where the stream stands on ``main``: what is published is [starts, ends)."""
+
+    token: int = 0
+    starts: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    claims: Claims = field(default_factory=Claims)
+    # The newest batch's claims are known only after its commit, so its successor's summary carries them.
+    latest: Claims = field(default_factory=Claims)
+
+
+class Owner:
+    """Owns one stream from :meth:`take_over` on. Not for several threads at once."""
+
+    def __init__(self, spark: SparkSession, platform: Platform, spec: StreamSpec, decode: Decode) -> None:
+        self.spark, self.spec, self.decode = spark, spec, decode
+        self.table = IcebergTable(spark, spec.table)
+        self.checkpoints = Path(platform.checkpoints.root) / spec.name
+        self.state = State()
+        self.branch = ""
+
+    @property
+    def checkpoint(self) -> Path:
+        """The throw-away checkpoint of this ownership."""
+        return self.checkpoints / self.branch
+
+    def take_over(self, watermarks: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        """Become the owner. Returns partition -> the offset to go on from.
+
+        ``watermarks`` are the topic's first kept and next offsets. Raises LookupError when the topic no
+        longer holds what comes next (retention deleted it), or ends before it (the topic was made anew). Two
+        that take over at once: the catalog lets one through, the other tries again behind it.
+        """
+        for _ in range(TRIES):
+            self.table.refresh()
+            self.state = self._read_state()
+            ends = self._resume_from(watermarks)
+            self.state.token = 1 + max([self.state.token, *map(_token, self.table.branches())])
+            self.branch = f"w{self.state.token}"
+            try:
+                if self.table.head(MAIN) is None:
+                    self.table.commit_empty(MAIN, self._summary("genesis", RangeSet(), ends))
+                head = self.table.head(MAIN)
+                assert head is not None
+                self.table.create_branch(self.branch, head)
+                self.table.commit_empty(self.branch, self._summary("takeover", RangeSet(), ends))
+                self.table.fast_forward(MAIN, self.branch)
+            except Refused as refusal:
+                log.info(
+                    "take-over with token %d was refused (%s); trying behind it", self.state.token, refusal
+                )
+                continue
+            self.state.ends = ends
+            log.info("owner of %s with token %d, branch %s", self.spec.name, self.state.token, self.branch)
+            return ends
+        raise Superseded(f"{self.spec.name}: {TRIES} take-overs were refused; another owner is starting")
+
+    def _resume_from(self, watermarks: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        ends = dict(self.state.ends)
+        for partition, (first, after) in watermarks.items():
+            end = ends.setdefault(partition, first)
+            self.state.starts.setdefault(partition, first)
+            topic = f"{self.spec.topic.name} partition {partition}"
+            if end < first:
+                raise LookupError(
+                    f"{topic}: offsets [{end}, {first}) were deleted before they were read; raise the "
+                    f"topic's retention.ms, and load what they held again from its source"
+                )
+            if end > after:
+                raise LookupError(
+                    f"{topic}: ends at {after}, but the table holds offsets up to {end}: the topic was made "
+                    f"anew; give the stream a new table, or restore the topic"
+                )
+        return ends
+
+    def _read_state(self) -> State:
+        """From the snapshots of ``main``, newest first; those of maintenance say nothing of the stream."""
+        state, newest_batch = State(), None
+        for snapshot_id, summary in self.table.lineage(MAIN):
+            if "sluice.kind" not in summary:
+                continue
+            if not state.token:
+                state.token = int(summary["sluice.token"])
+                state.starts = _offsets(summary["sluice.starts"])
+                state.ends = _offsets(summary["sluice.ends"])
+                newest_batch = snapshot_id if summary["sluice.kind"] == "batch" else None
+            state.claims = state.claims.union(Claims.from_json(summary.get("sluice.claims", "{}")))
+        if newest_batch is not None:
+            # Its rows are in the table, so they are read from there.
+            rows = self.spark.read.option("snapshot-id", newest_batch).table(f"{CATALOG}.{self.spec.table}")
+            files = self.table.added_files(newest_batch)
+            paths = [file.fact.path for file in files]
+            state.latest = claimed(self._groups(files, lambda: rows.where(F.col("_file").isin(paths))))
+            state.claims = state.claims.union(state.latest)
+        return state
+
+    def _summary(self, kind: str, ranges: RangeSet, ends: Mapping[int, int]) -> dict[str, str]:
+        """What every snapshot of this owner says; the words are in docs/architecture.md."""
+        return {
+            "sluice.kind": kind,
+            "sluice.stream": self.spec.name,
+            "sluice.topic": self.spec.topic.name,
+            "sluice.token": str(self.state.token),
+            "sluice.ranges": json.dumps({str(p): list(r.pairs()[0]) for p, r in ranges.partitions.items()}),
+            "sluice.starts": json.dumps({str(p): offset for p, offset in sorted(self.state.starts.items())}),
+            "sluice.ends": json.dumps({str(p): offset for p, offset in sorted(ends.items())}),
+            "sluice.claims": self.state.latest.to_json(),
+        }
+
+    def batch(self, records: DataFrame, batch_id: int) -> None:
+        """Write, audit and publish one micro-batch (the function for ``foreachBatch``).
+
+        Raises Superseded when a later owner has taken over, Unproved when the batch's audit is not exact.
+        Either way ``main`` is where it was.
+        """
+        began = time.monotonic()
+        planned = planned_ends(self.checkpoint, batch_id, self.spec.topic.name)
+        ends = self.state.ends | planned
+        for partition in planned:
+            self.state.starts.setdefault(partition, 0)
+        ranges = batch_ranges(self.state.ends, ends)
+        if not ranges:
+            return
+        rows = self._decoded(records)
+        files, proof = self._append_and_prove(rows, ranges, ends)
+        if not proof.is_exact:
+            raise Unproved(f"{self.spec.table}: batch {batch_id} of {ranges}: {proof.sentence()}")
+        self._publish()
+        self.state.ends = ends
+        log.info(
+            "published batch %d: %d records, %d files, %s, in %.1f s",
+            batch_id,
+            ranges.count,
+            len(files),
+            proof.sentence(),
+            time.monotonic() - began,
+        )
+
+    def _decoded(self, records: DataFrame) -> DataFrame:
+        """Coordinates, identity, raw bytes, the decoded ``record``, and the ``reason`` why it is none."""
+        placed = with_identity(
+            records.select(
+                F.col("partition").alias("_kafka_partition"),
+                F.col("offset").alias("_kafka_offset"),
+                F.col("timestamp").alias("_kafka_timestamp"),
+                "key",
+                "value",
+                "headers",
+            )
+        )
+        record, reason = self.decode(placed)
+        return computed(placed, record=record, reason=reason).drop("headers")
+
+    def _append_and_prove(
+        self, rows: DataFrame, ranges: RangeSet, ends: Mapping[int, int]
+    ) -> tuple[list[AddedFile], Proof]:
+        base = self.table.head(self.branch)
+        assert base is not None
+        summary = self._summary("batch", ranges, ends)
+        good = F.col("reason").isNull()
+        files = self._append(rows.where(good), summary)
+        groups = self._groups(files, lambda: rows.where(good))
+        suspected = suspects(self.state.claims, groups)
+        if suspected:
+            log.warning("sources %s may have sent rows again; looking closer", ", ".join(sorted(suspected)))
+            rows = repeats.named(rows, self.state.claims, suspected)
+            self.table.reset_branch(self.branch, base)
+            files = self._append(rows.where(good), summary)
+            groups = self._groups(files, lambda: rows.where(good))
+        explained = RangeSet()
+        if sum(file.fact.records for file in files) != ranges.count:
+            explained = quarantine_records(self.spark, self.spec, rows.where(~good), ranges)
+        self.state.latest = claimed(groups)
+        return files, prove(ranges, [file.fact for file in files], explained=explained)
+
+    def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
+        coordinates = ["_kafka_partition", "_kafka_offset", "_kafka_timestamp"]
+        identity = ["_source_id", "_source_row", "_source_base"]
+        writer = rows.select("record.*", *coordinates, *identity).writeTo(
+            f"{CATALOG}.{self.spec.table}.branch_{self.branch}"
+        )
+        for key, value in summary.items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        writer.append()
+        self.table.refresh()
+        head = self.table.head(self.branch)
+        assert head is not None
+        return self.table.added_files(head)
+
+    @staticmethod
+    def _groups(files: list[AddedFile], rows: Callable[[], DataFrame]) -> list[Group]:
+        """From the files' bounds; where those do not settle it, from the ``rows`` themselves."""
+        groups = [file.group() for file in files if not file.is_foreign]
+        settled = [group for group in groups if group is not None]
+        return settled if len(settled) == len(groups) else repeats.groups(rows())
+
+    def _publish(self) -> None:
+        """Move ``main`` over the proved batch. Raises Superseded, or Refused where maintenance moved it."""
+        try:
+            self.table.fast_forward(MAIN, self.branch)
+        except Refused as refusal:
+            self.table.refresh()
+            owner = self._read_state().token
+            if owner > self.state.token:
+                raise Superseded(
+                    f"{self.spec.name}: owner {self.state.token} may not publish: owner {owner} has "
+                    f"taken over ({refusal})"
+                ) from refusal
+            raise
+        self.state.claims = self.state.claims.union(self.state.latest)
+
+
+def _offsets(text: str) -> dict[int, int]:
+    return {int(partition): int(offset) for partition, offset in json.loads(text).items()}
+
+
+def _token(branch: str) -> int:
+    match = re.fullmatch(r"w(\d+)", branch)
+    return int(match[1]) if match else 0

@@ -1,0 +1,54 @@
+"""The Spark session of a job, wired to the lake's catalog as one role."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from sluice.model.platform import CATALOG, Platform
+
+
+def start(name: str, platform: Platform, partitions: int) -> SparkSession:
+    """A session named ``name`` whose catalog ``lake`` is the platform's; it shuffles into ``partitions``.
+
+    Master, memory, jars and addresses come from ``spark-defaults.conf`` (SPARK_CONF_DIR): a job is the same
+    on a laptop and on a cluster. What is secret is set after the JVM has started, because everything that a
+    builder is given stands in the JVM's argv; a catalog is opened at its first use, so it sees these values.
+    """
+    spark = (
+        SparkSession.builder.appName(name)
+        .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+        .config("spark.sql.session.timeZone", "UTC")
+        # A retried task would send its rows again; the attempt fails instead and the next one resumes.
+        .config("spark.task.maxFailures", "1")
+        .config("spark.speculation", "false")
+        # What is shuffled here is one batch or one load: the topic's partitions are parallel enough.
+        .config("spark.sql.shuffle.partitions", str(partitions))
+        .getOrCreate()
+    )
+    for key, value in catalog_options(platform).items():
+        spark.conf.set(key, value)
+    return spark
+
+
+def catalog_options(platform: Platform) -> dict[str, str]:
+    """Spark's configuration of the Iceberg catalog: JDBC for the pointers, S3FileIO for the files."""
+    lake, s3 = platform.lake, platform.s3
+    options = {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "jdbc",
+        ".uri": lake.jdbc_uri,
+        ".jdbc.user": lake.catalog_user,
+        ".jdbc.password": lake.catalog_password,
+        ".jdbc.schema-version": "V1",
+        ".warehouse": lake.warehouse,
+        ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        # A cached table is a stale snapshot: the driver would plan on yesterday's main.
+        ".cache-enabled": "false",
+        ".client.region": s3.region,
+        ".s3.access-key-id": s3.access_key,
+        ".s3.secret-access-key": s3.secret_key,
+        ".s3.path-style-access": str(s3.path_style).lower(),
+    }
+    if s3.endpoint:
+        options[".s3.endpoint"] = s3.endpoint
+    return {f"spark.sql.catalog.{CATALOG}{key}": value for key, value in options.items()}

@@ -1,0 +1,138 @@
+"""The life of a consumer: take over, run the query, end well."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.types import StructType
+
+from sluice.model import platform as platforms
+from sluice.model import stream as streams
+from sluice.model.stream import StreamSpec
+from spark_jobs.common import session, tables, topic
+from spark_jobs.common.owner import Decode, Owner, Superseded
+
+log = logging.getLogger(__name__)
+
+# EX_PROTOCOL of sysexits.h is near enough: "somebody else owns this now". The runtime must not restart it.
+EXIT_SUPERSEDED = 76
+
+
+def run(name: str, record: Callable[[SparkSession], StructType], decode: Decode) -> int:
+    """Run the consumer of stream ``name`` until it is told to stop (SIGTERM, SIGINT); returns the exit code.
+
+    0: stopped as asked, after the batch in flight was published. 76: a later owner has taken over.
+    1: anything else; the last line of stderr says what. ``record`` gives the type of a decoded record,
+    ``decode`` the columns (record, reason) of a batch.
+    """
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    stop = threading.Event()
+
+    def ask_to_stop(signum: int, frame: FrameType | None) -> None:
+        stop.set()
+
+    # Before the JVM starts: it would install its own handlers in a process that has none.
+    signal.signal(signal.SIGTERM, ask_to_stop)
+    signal.signal(signal.SIGINT, ask_to_stop)
+    try:
+        spec = streams.load(name)
+        platform = platforms.load("consumer")
+        spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions)
+        tables.ensure(spark, spec, record(spark))
+        owner = Owner(spark, platform, spec, decode)
+        positions = owner.take_over(topic.watermarks(platform.kafka, spec.topic.name))
+        Consumption(spark, platform, spec, owner, positions).until(stop)
+    except Superseded as notice:
+        log.error("superseded: %s", notice)
+        return EXIT_SUPERSEDED
+    except Exception as error:
+        log.exception("the consumer of %s failed", name)
+        log.error("failed: %s: %s", type(error).__name__, _first_line(error))
+        return 1
+    log.info("stopped as asked")
+    return 0
+
+
+class Consumption:
+    """The streaming query of one ownership."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        platform: platforms.Platform,
+        spec: StreamSpec,
+        owner: Owner,
+        positions: dict[int, int],
+    ) -> None:
+        self._batch_in_flight = threading.Lock()
+        self._stopping = False
+        self._failure: Exception | None = None
+        self._owner = owner
+        options = {f"kafka.{key}": value for key, value in platform.kafka.java().items()} | {
+            "subscribe": spec.topic.name,
+            "startingOffsets": json.dumps({spec.topic.name: {str(p): o for p, o in positions.items()}}),
+            "failOnDataLoss": "true",
+            "includeHeaders": "true",
+            "maxOffsetsPerTrigger": str(spec.consumer.max_offsets_per_trigger),
+            "kafka.isolation.level": "read_committed",
+            "kafka.max.poll.records": "20000",
+            "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+        }
+        self.query: StreamingQuery = (
+            spark.readStream.format("kafka")
+            .options(**options)
+            .load()
+            .writeStream.queryName(spec.name)
+            .option("checkpointLocation", owner.checkpoint.as_uri())
+            .trigger(processingTime=f"{spec.consumer.trigger_seconds} seconds")
+            .foreachBatch(self._batch)
+            .start()
+        )
+
+    def _batch(self, records: DataFrame, batch_id: int) -> None:
+        with self._batch_in_flight:
+            if self._stopping:
+                return
+            try:
+                self._owner.batch(records, batch_id)
+            except Exception as error:
+                # Spark hands a failure of this function on as text; the kind of it decides the exit code.
+                self._failure = error
+                raise
+
+    def until(self, stop: threading.Event) -> None:
+        """Wait for ``stop`` or for the query's end. Raises what made the query end.
+
+        ``query.stop()`` interrupts a batch wherever it is, so the one in flight is waited for; a batch that
+        begins after that sees that it must not write.
+        """
+        while self.query.isActive and not stop.wait(0.5):
+            pass
+        if self._failure is None and self.query.isActive:
+            log.info("asked to stop; finishing the batch in flight")
+            with self._batch_in_flight:
+                self._stopping = True
+            self.query.stop()
+        if self._failure is not None:
+            raise self._failure
+        error = self.query.exception()
+        if error is not None:
+            raise error
+
+
+def _first_line(error: Exception) -> str:
+    text = error.getErrorClass() if isinstance(error, PySparkException) else None
+    message = str(error).strip().splitlines()
+    return f"{text or ''} {message[0] if message else ''}".strip()

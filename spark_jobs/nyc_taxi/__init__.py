@@ -1,0 +1,1 @@
+"""New York yellow-taxi trips, as Avro."""
