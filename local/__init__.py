@@ -1,0 +1,1 @@
+"""The embedded stack: what is fetched, built, started and supervised on one machine, without Docker."""

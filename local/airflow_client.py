@@ -1,0 +1,156 @@
+"""A small client of Airflow's REST API, as the operator."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+
+from local.errors import Problem
+
+DONE = frozenset({"success", "failed"})
+
+
+class Airflow:
+    """Airflow's REST API. `AirflowError` for every refusal, with what the server said.
+
+    Not safe for several threads at once.
+    """
+
+    def __init__(self, url: str, user: str, password: str) -> None:
+        self.url = url
+        self._login = {"username": user, "password": password}
+        self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
+        self._token = ""
+
+    def request(self, method: str, path: str, **options: Any) -> Any:
+        """One call below /api/v2; gives the decoded JSON (None for an empty answer). Logs in as needed."""
+        if not self._token:
+            self._sign_in()
+        answer = self._call(method, path, options)
+        if answer.status_code == 401:
+            self._sign_in()
+            answer = self._call(method, path, options)
+        if answer.is_error:
+            raise AirflowError(method, path, answer.status_code, answer.text)
+        return answer.json() if answer.content else None
+
+    def _call(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        return self._client.request(method, f"/api/v2{path}", headers=headers, **options)
+
+    def _sign_in(self) -> None:
+        answer = self._client.post("/auth/token", json=self._login)
+        if answer.is_error:
+            raise AirflowError("POST", "/auth/token", answer.status_code, answer.text)
+        self._token = answer.json()["access_token"]
+
+    def wait_for_dag(self, dag: str, seconds: float = 90) -> None:
+        """Waits until the dag-processor has seen a DAG. Raises Problem with the import errors otherwise."""
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                self.request("GET", f"/dags/{dag}")
+                return
+            except AirflowError as error:
+                if error.status != 404:
+                    raise
+            if time.monotonic() > deadline:
+                errors = self.request("GET", "/importErrors")["import_errors"]
+                texts = [
+                    f"{item['filename']}: {item['stack_trace'].strip().splitlines()[-1]}" for item in errors
+                ]
+                raise Problem(
+                    f"Airflow knows no DAG {dag} after {seconds:.0f} s; import errors: {texts or 'none'}"
+                )
+            time.sleep(1)
+
+    def unpause(self, dag: str) -> None:
+        self.request("PATCH", f"/dags/{dag}", json={"is_paused": False})
+
+    def pause(self, dag: str) -> None:
+        self.request("PATCH", f"/dags/{dag}", json={"is_paused": True})
+
+    def trigger(self, dag: str, conf: dict[str, Any] | None = None, run_id: str | None = None) -> str:
+        """Starts a run; gives its id. AirflowError with status 400 when the params are refused."""
+        body: dict[str, Any] = {"logical_date": datetime.now(UTC).isoformat(), "conf": conf or {}}
+        if run_id is not None:
+            body["dag_run_id"] = run_id
+        return str(self.request("POST", f"/dags/{dag}/dagRuns", json=body)["dag_run_id"])
+
+    def run(self, dag: str, run_id: str) -> dict[str, Any]:
+        return dict(self.request("GET", f"/dags/{dag}/dagRuns/{_quoted(run_id)}"))
+
+    def follow(
+        self, dag: str, run_id: str, seconds: float, interval: float = 1.0
+    ) -> Iterator[dict[str, Any]]:
+        """The run, again and again until it is done. Raises TimeoutError after `seconds`."""
+        deadline = time.monotonic() + seconds
+        while True:
+            found = self.run(dag, run_id)
+            yield found
+            if found["state"] in DONE:
+                return
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"run {run_id} of {dag} is {found['state']} after {seconds:.0f} s")
+            time.sleep(interval)
+
+    def wait(self, dag: str, run_id: str, seconds: float = 600) -> str:
+        """Waits until a run is done; gives `success` or `failed`. Raises TimeoutError."""
+        state = ""
+        for found in self.follow(dag, run_id, seconds):
+            state = found["state"]
+        return state
+
+    def tasks(self, dag: str, run_id: str) -> list[dict[str, Any]]:
+        """The run's task instances, mapped ones included."""
+        path = f"/dags/{dag}/dagRuns/{_quoted(run_id)}/taskInstances"
+        return list(self.request("GET", path, params={"limit": 100})["task_instances"])
+
+    def xcom(self, dag: str, run_id: str, task: str, key: str = "return_value") -> Any:
+        """A task's XCom, as the value it was. AirflowError with status 404 when there is none."""
+        path = f"/dags/{dag}/dagRuns/{_quoted(run_id)}/taskInstances/{task}/xcomEntries/{key}"
+        return self.request("GET", path, params={"deserialize": "false", "stringify": "false"})["value"]
+
+    def log(self, dag: str, run_id: str, task: str, attempt: int = 1) -> list[str]:
+        """The lines of a task's log."""
+        path = f"/dags/{dag}/dagRuns/{_quoted(run_id)}/taskInstances/{task}/logs/{attempt}"
+        content = self.request("GET", path, params={"full_content": "true"})["content"]
+        return [line if isinstance(line, str) else _event(line) for line in content]
+
+    def clear(self, dag: str, run_id: str, tasks: list[str], downstream: bool = False) -> None:
+        """Lets tasks of a run be run again."""
+        body = {
+            "dry_run": False,
+            "dag_run_id": run_id,
+            "task_ids": tasks,
+            "only_failed": False,
+            "include_downstream": downstream,
+            "reset_dag_runs": True,
+        }
+        self.request("POST", f"/dags/{dag}/clearTaskInstances", json=body)
+
+
+def _quoted(run_id: str) -> str:
+    from urllib.parse import quote
+
+    return quote(run_id, safe="")
+
+
+def _event(line: dict[str, Any]) -> str:
+    """One structured log line as text; of an exception, its type and message too."""
+    text = " ".join(str(line[key]) for key in ("timestamp", "level", "event") if line.get(key))
+    for error in line.get("error_detail") or []:
+        text += f"\n{error.get('exc_type')}: {error.get('exc_value')}"
+    return text
+
+
+class AirflowError(Exception):
+    """Airflow refused: the call, the status and its words."""
+
+    def __init__(self, method: str, path: str, status: int, text: str) -> None:
+        super().__init__(f"Airflow: {method} {path} gave {status}: {text[:500]}")
+        self.status = status

@@ -1,0 +1,84 @@
+"""Shows a run of a DAG while it goes on: a line per task with its state and seconds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from local.airflow_client import Airflow
+
+COLOURS = {
+    "success": "green",
+    "failed": "red",
+    "upstream_failed": "red",
+    "running": "cyan",
+    "deferred": "magenta",
+}
+
+
+def seconds(task: dict[str, Any], now: datetime) -> float:
+    """How long a task has taken, or has been at it until `now`; 0 before it starts."""
+    if not task.get("start_date"):
+        return 0.0
+    end = datetime.fromisoformat(task["end_date"]) if task.get("end_date") else now
+    return max(0.0, (end - datetime.fromisoformat(task["start_date"])).total_seconds())
+
+
+def table(tasks: list[dict[str, Any]], now: datetime) -> Table:
+    """The tasks in the order in which they started; those that did not yet, last."""
+    shown = Table("task", "state", "seconds", box=None)
+    for task in sorted(tasks, key=lambda task: (task.get("start_date") or "9999", task["task_id"])):
+        state = task.get("state") or "waiting"
+        shown.add_row(task["task_id"], Text(state, COLOURS.get(state, "dim")), f"{seconds(task, now):.1f}")
+    return shown
+
+
+def follow(
+    airflow: Airflow, dag: str, run_id: str, console: Console, limit: float
+) -> tuple[str, list[dict[str, Any]]]:
+    """Shows the run until it is done; gives its state and its tasks.
+
+    Raises TimeoutError after `limit` seconds.
+    """
+    tasks: list[dict[str, Any]] = []
+    state = ""
+    if console.is_terminal:
+        with Live(console=console, refresh_per_second=4) as live:
+            for run in airflow.follow(dag, run_id, limit):
+                state, tasks = run["state"], airflow.tasks(dag, run_id)
+                live.update(table(tasks, datetime.now(UTC)))
+        return state, tasks
+    seen: dict[str, str] = {}
+    for run in airflow.follow(dag, run_id, limit):
+        state, tasks = run["state"], airflow.tasks(dag, run_id)
+        for task in tasks:
+            now = task.get("state") or "waiting"
+            if seen.get(task["task_id"], "waiting") != now:
+                took = seconds(task, datetime.now(UTC))
+                console.print(f"  {task['task_id']}: {now} ({took:.1f} s)", highlight=False)
+            seen[task["task_id"]] = now
+    return state, tasks
+
+
+def failures(airflow: Airflow, dag: str, run_id: str, tasks: list[dict[str, Any]]) -> list[str]:
+    """Per failed task: its one-line reason (the last error in its log) and the last lines of the log."""
+    texts: list[str] = []
+    for task in tasks:
+        if task.get("state") != "failed":
+            continue
+        lines = [
+            line
+            for entry in airflow.log(dag, run_id, task["task_id"], max(1, task["try_number"]))
+            for line in entry.splitlines()
+            if line.strip()
+        ]
+        reasons = [line for line in lines if " error " in line or "Exception" in line or "Error:" in line]
+        reason = reasons[-1] if reasons else "its log holds no error line"
+        tail = "\n".join(f"    {line}" for line in lines[-12:])
+        texts.append(f"task {task['task_id']} failed: {reason}\n{tail}")
+    return texts

@@ -1,0 +1,156 @@
+"""The stack's home: its folders, and what is kept there after the first start (ports, secrets)."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import hashlib
+import json
+import os
+import secrets
+import string
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from local.errors import Problem
+
+ROLES = ("airflow", "producer", "consumer", "reader")
+_PASSWORDS = (
+    *("postgres_admin", "postgres_airflow", "supervisor", "minio_root", "kafka_broker", "kafka_admin"),
+    *("airflow_operator", "airflow_api_secret", "airflow_jwt"),
+    *(f"{system}_{role}" for system in ("lake", "kafka", "minio") for role in ROLES),
+)
+
+
+@dataclass(frozen=True)
+class Home:
+    """Folders of one stack. All of them are private to the user (mode 700)."""
+
+    root: Path
+
+    @property
+    def id(self) -> str:
+        """12 hex digits that tell this home's processes and data from those of another."""
+        return hashlib.sha256(str(self.root).encode()).hexdigest()[:12]
+
+    @property
+    def conf(self) -> Path:
+        return self.root / "conf"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def data(self) -> Path:
+        return self.root / "data"
+
+    @property
+    def platform(self) -> Path:
+        return self.root / "platform"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def airflow(self) -> Path:
+        return self.root / "airflow"
+
+    @property
+    def tmp(self) -> Path:
+        return self.root / "tmp"
+
+    @property
+    def state_file(self) -> Path:
+        return self.root / "stack.json"
+
+    @property
+    def secrets_file(self) -> Path:
+        return self.root / "secrets.json"
+
+    def prepare(self) -> None:
+        """Makes the folders. Raises Problem when the home cannot be written."""
+        folders = (self.root, self.conf, self.logs, self.data, self.platform, self.checkpoints)
+        try:
+            for folder in (*folders, self.airflow, self.tmp):
+                folder.mkdir(parents=True, exist_ok=True)
+                folder.chmod(0o700)
+        except OSError as error:
+            raise Problem(
+                f"{error.filename}: {error.strerror}; set SLUICE_HOME to a writable folder"
+            ) from error
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Holds the home, so that two `make up` or `make down` at once do not collide.
+
+        Raises Problem when another holds it: waiting would hide what the other one is doing.
+        """
+        with (self.root / "lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise Problem(
+                    f"another `make up`, `down` or `wipe` is at work on {self.root}: wait for it"
+                ) from error
+            yield
+
+    def state(self) -> dict[str, Any]:
+        """What is remembered between starts; empty before the first."""
+        return _read_json(self.state_file)
+
+    def remember(self, **items: Any) -> None:
+        """Adds to the state, or changes it."""
+        write_private(self.state_file, json.dumps({**self.state(), **items}, indent=2) + "\n")
+
+    def secrets(self) -> dict[str, str]:
+        """The generated passwords, made at the first call; `install` names this set of data."""
+        known = _read_json(self.secrets_file)
+        made = {name: _password() for name in (*_PASSWORDS, "install") if name not in known}
+        if "airflow_fernet" not in known:
+            made["airflow_fernet"] = base64.urlsafe_b64encode(os.urandom(32)).decode()
+        if "kafka_cluster" not in known:
+            # Kafka wants a UUID in URL-safe base64; a leading dash would look like an option to its tools.
+            made["kafka_cluster"] = (
+                "S" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")[1:-1] + "A"
+            )
+        if made:
+            known |= made
+            write_private(self.secrets_file, json.dumps(known, indent=2) + "\n")
+        return {str(name): str(value) for name, value in known.items()}
+
+
+def _password() -> str:
+    """190 bits in letters and digits: nothing that any configuration format would have to quote."""
+    return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(32))
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise Problem(
+            f"{path} is not readable as JSON ({error}); restore it, or start anew with make wipe"
+        ) from error
+    return dict(found)
+
+
+def write_private(path: Path, text: str) -> bool:
+    """Writes a file of mode 600, whole or not at all; says whether it differs from what was there."""
+    if path.exists() and path.read_text() == text and path.stat().st_mode & 0o777 == 0o600:
+        return False
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.rename(path)
+    return True

@@ -1,0 +1,103 @@
+"""The stack's ports: chosen, kept and checked before anything starts. All of them on loopback."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterable, Mapping
+
+import psutil
+
+from local.errors import Problem
+
+HOST = "127.0.0.1"
+DEFAULTS = {
+    "postgres": 15432,
+    "kafka": 19092,
+    "kafka_controller": 19093,
+    "minio": 19000,
+    "supervisor": 19001,
+    "airflow": 18080,
+}
+# Below the range from which the kernel takes ports for outgoing connections.
+_FREE = range(20000, 32000)
+
+
+def variable(service: str) -> str:
+    """The environment variable that sets a service's port."""
+    return f"SLUICE_{service.upper()}_PORT"
+
+
+def choose(kept: Mapping[str, int], environ: Mapping[str, str], free: bool = False) -> dict[str, int]:
+    """Ports by service: the environment's, else those kept since the first start, else free ones or defaults.
+
+    Raises Problem for a value that is no port, and for two services on one port.
+    """
+    ports: dict[str, int] = {}
+    for service, default in DEFAULTS.items():
+        given = environ.get(variable(service))
+        if given:
+            ports[service] = _port(variable(service), given)
+        elif service in kept:
+            ports[service] = kept[service]
+        elif not free:
+            ports[service] = default
+    missing = [service for service in DEFAULTS if service not in ports]
+    ports |= dict(zip(missing, _free_ports(len(missing), set(ports.values())), strict=True))
+    for service, port in ports.items():
+        others = [other for other in ports if other != service and ports[other] == port]
+        if others:
+            raise Problem(
+                f"port {port} is given to both {service} and {others[0]}: set {variable(service)} to another"
+            )
+    return ports
+
+
+def _port(name: str, text: str) -> int:
+    if not text.isdecimal() or not 1024 <= int(text) <= 65535:
+        raise Problem(f"{name} is {text!r}: give a port between 1024 and 65535")
+    return int(text)
+
+
+def _free_ports(count: int, taken: set[int]) -> list[int]:
+    found: list[int] = []
+    candidates = random.sample(_FREE, len(_FREE))
+    while len(found) < count:
+        port = candidates.pop()
+        if port not in taken and is_free(port):
+            found.append(port)
+    return found
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could bind the port on loopback now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: otherwise a connection that ended a minute ago would count as a user of the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def check(ports: Mapping[str, int], services: Iterable[str]) -> None:
+    """Raises Problem naming every port that is taken, by whom if known, and the variable to set."""
+    taken = [
+        f"port {ports[service]} for {service} is taken by {_user_of(ports[service])}: "
+        f"stop that, or set {variable(service)} to a free port"
+        for service in services
+        if not is_free(ports[service])
+    ]
+    if taken:
+        raise Problem("; ".join(taken))
+
+
+def _user_of(port: int) -> str:
+    try:
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+                return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
+    except psutil.Error as error:
+        return f"a process that cannot be looked at ({error})"
+    return "a process of another user"

@@ -1,0 +1,124 @@
+"""supervisord's configuration, rendered from plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from local.errors import Problem
+from local.ports import HOST
+
+
+@dataclass(frozen=True)
+class Program:
+    """One supervised program.
+
+    `priority`: lower starts first and stops last. `options` are further keys of its section. Nothing starts
+    by itself: `make up` starts services in the order of what they need, Airflow starts the streams.
+    """
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    priority: int
+    directory: Path
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+# A stream's consumer: stopped gracefully through its Python parent, since a JVM that gets the signal too
+# would die under the query that is being ended.
+STREAM_OPTIONS = {
+    "autorestart": "unexpected",
+    "startsecs": "5",
+    "stopsignal": "TERM",
+    "stopasgroup": "false",
+    "killasgroup": "true",
+    "stopwaitsecs": "60",
+}
+SERVICE_OPTIONS = {
+    "autorestart": "true",
+    "startsecs": "2",
+    "startretries": "5",
+    "stopsignal": "TERM",
+    "stopasgroup": "false",
+    "killasgroup": "true",
+    "stopwaitsecs": "30",
+}
+
+
+def render(programs: Sequence[Program], root: Path, port: int, password: str) -> str:
+    """supervisord.conf: the daemon, its loopback-only XML-RPC server, and one section per program."""
+    logs = root / "logs"
+    sections = [
+        _section(
+            "supervisord",
+            {
+                "logfile": _text(str(logs / "supervisord.log")),
+                "logfile_maxbytes": "5MB",
+                "logfile_backups": "2",
+                "pidfile": _text(str(root / "supervisord.pid")),
+                "childlogdir": _text(str(logs)),
+                "minfds": "1024",
+                "nocleanup": "true",
+            },
+        ),
+        _section(
+            "inet_http_server",
+            {"port": f"{HOST}:{port}", "username": "sluice", "password": _text(password)},
+        ),
+        _section(
+            "rpcinterface:supervisor",
+            {"supervisor.rpcinterface_factory": "supervisor.rpcinterface:make_main_rpcinterface"},
+        ),
+    ]
+    for program in programs:
+        log = {
+            "stdout_logfile": _text(str(logs / f"{program.name}.log")),
+            "stdout_logfile_maxbytes": "20MB",
+            "stdout_logfile_backups": "2",
+            "redirect_stderr": "true",
+        }
+        keys = {
+            "command": _command(program.command),
+            "directory": _text(str(program.directory)),
+            "environment": ",".join(
+                f"{name}={_quoted(value)}" for name, value in program.environment.items()
+            ),
+            "priority": str(program.priority),
+            "autostart": "false",
+            **log,
+            **program.options,
+        }
+        sections.append(_section(f"program:{program.name}", keys))
+    return "\n".join(sections)
+
+
+def _section(name: str, keys: Mapping[str, str]) -> str:
+    return f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items())
+
+
+def _text(value: str) -> str:
+    """supervisord expands %(name)s in values, and takes ` ;` for a comment."""
+    if "\n" in value or " ;" in value:
+        raise Problem(
+            f"{value!r} cannot stand in supervisord's configuration: use a path without ' ;' or line ends"
+        )
+    return value.replace("%", "%%")
+
+
+def _quoted(value: str) -> str:
+    """A value of `environment`: quoted with the quote that is not in it, since there is no escape."""
+    quote = "'" if '"' in value else '"'
+    if quote in value:
+        raise Problem(
+            f"a value with both kinds of quotes cannot be given through supervisord: {value[:40]!r}…"
+        )
+    return f"{quote}{_text(value)}{quote}"
+
+
+def _command(argv: Sequence[str]) -> str:
+    """supervisord splits the command as a shell would."""
+    import shlex
+
+    return _text(shlex.join(argv))

@@ -1,0 +1,174 @@
+"""Kafka: one KRaft node, broker and controller in one, with logins and ACLs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable
+from typing import Any
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from local.access import kafka_rules, kafka_user
+from local.errors import Problem
+from local.home import ROLES, write_private
+from local.ports import HOST
+from local.programs import SERVICE_OPTIONS, Program
+from local.services.context import Context, with_parent
+
+BROKER, ADMIN = "sluice-broker", "sluice-admin"
+
+_LOG4J = """\
+status = warn
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSX}{UTC} %p %c{1}: %m%n
+rootLogger.level = info
+rootLogger.appenderRef.out.ref = out
+logger.config.name = org.apache.kafka.common.config.AbstractConfig
+logger.config.level = warn
+logger.server.name = kafka.server.KafkaConfig
+logger.server.level = warn
+"""
+
+
+def server_properties(context: Context) -> str:
+    """The broker's configuration, with passwords in it: written with mode 600."""
+    users = {BROKER: context.secrets["kafka_broker"], ADMIN: context.secrets["kafka_admin"]}
+    users |= {kafka_user(role): context.secrets[f"kafka_{role}"] for role in ROLES}
+    logins = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+    jaas = f'{module} username="{BROKER}" password="{users[BROKER]}" {logins};'
+    port, controller = context.ports["kafka"], context.ports["kafka_controller"]
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{HOST}:{controller}",
+        "listeners": f"CLIENT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
+        "advertised.listeners": f"CLIENT://{HOST}:{port}",
+        "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "CLIENT",
+        "controller.listener.names": "CONTROLLER",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "listener.name.client.plain.sasl.jaas.config": jaas,
+        "listener.name.controller.plain.sasl.jaas.config": jaas,
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "allow.everyone.if.no.acl.found": "false",
+        "super.users": f"User:{BROKER};User:{ADMIN}",
+        "auto.create.topics.enable": "false",
+        "log.dirs": str(context.home.data / "kafka"),
+        "num.network.threads": "2",
+        "num.io.threads": "4",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+    return "".join(f"{key}={value}\n" for key, value in properties.items())
+
+
+def _conf(context: Context) -> str:
+    return str(context.home.conf / "kafka" / "server.properties")
+
+
+def _java(context: Context, heap: str, *main: str) -> list[str]:
+    log4j = context.home.conf / "kafka" / "log4j2.properties"
+    options = ["-XX:+UseG1GC", "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={log4j}"]
+    return [str(context.java), heap, *options, "-cp", f"{context.kafka_jars}/*", *main]
+
+
+def prepare(context: Context) -> None:
+    """Writes its configuration and formats its storage once. Raises Problem when formatting fails.
+
+    Must run while Kafka does not.
+    """
+    write_private(context.home.conf / "kafka" / "log4j2.properties", _LOG4J)
+    write_private(context.home.conf / "kafka" / "server.properties", server_properties(context))
+    if (context.home.data / "kafka" / "meta.properties").exists():
+        return
+    done = subprocess.run(
+        _java(
+            context,
+            "-Xmx128m",
+            "kafka.tools.StorageTool",
+            *("format", "--ignore-formatted", "--cluster-id", context.secrets["kafka_cluster"]),
+            *("--config", _conf(context)),
+        ),
+        capture_output=True,
+        text=True,
+        env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
+    )
+    if done.returncode != 0:
+        raise Problem(
+            f"formatting Kafka's storage ended with {done.returncode}: "
+            f"{' '.join((done.stdout + done.stderr).split())[-500:]}"
+        )
+
+
+def program(context: Context) -> Program:
+    return Program(
+        "kafka",
+        with_parent(*_java(context, "-Xmx512m", "kafka.Kafka", _conf(context))),
+        context.environment(),
+        priority=20,
+        directory=context.home.root,
+        options=SERVICE_OPTIONS,
+    )
+
+
+def admin_config(context: Context) -> dict[str, str]:
+    """librdkafka's configuration for the superuser; for set-up and tests only."""
+    return {
+        "bootstrap.servers": f"{HOST}:{context.ports['kafka']}",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": ADMIN,
+        "sasl.password": context.secrets["kafka_admin"],
+    }
+
+
+def _ignore(_: object) -> None:
+    """Takes librdkafka's running commentary on failed connections; every call here raises its own error."""
+
+
+_QUIET: dict[str, Any] = {"log_level": "0", "error_cb": _ignore}
+
+
+def probe(context: Context) -> str:
+    """Asks for the cluster's metadata. Raises KafkaException when it does not answer in 3 s."""
+    client = AdminClient({**admin_config(context), **_QUIET})
+    found = client.list_topics(timeout=3)
+    return f"{len(found.brokers)} broker, {len(found.topics)} topics"
+
+
+def provision(context: Context, topics: Iterable[str]) -> None:
+    """The users' ACLs; repeatable. Raises KafkaException when the broker refuses one."""
+    client = AdminClient({**admin_config(context), **_QUIET})
+    bindings = [
+        AclBinding(
+            ResourceType[rule.kind.upper()],
+            rule.name,
+            ResourcePatternType.PREFIXED if rule.prefixed else ResourcePatternType.LITERAL,
+            f"User:{rule.user}",
+            "*",
+            AclOperation[rule.operation],
+            AclPermissionType.ALLOW,
+        )
+        for rule in kafka_rules(topics)
+    ]
+    for future in client.create_acls(bindings, request_timeout=20).values():
+        future.result()

@@ -1,0 +1,65 @@
+"""The streams' consumers as supervised programs. Airflow starts them, not `make up`."""
+
+from __future__ import annotations
+
+from local.home import write_private
+from local.paths import REPO
+from local.programs import STREAM_OPTIONS, Program
+from local.services.context import Context, with_parent
+from sluice.model import stream
+
+_LOG4J = """\
+status = warn
+rootLogger.level = warn
+rootLogger.appenderRef.err.ref = err
+appender.err.type = Console
+appender.err.name = err
+appender.err.target = SYSTEM_ERR
+appender.err.layout.type = PatternLayout
+appender.err.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSX}{UTC} %p %c{1}: %m%n%ex
+"""
+
+
+def specs() -> list[stream.StreamSpec]:
+    """Every declared stream."""
+    return [stream.load(name) for name in stream.names()]
+
+
+def spark_defaults(context: Context) -> str:
+    """Spark's configuration for producers and consumers; no secret in it."""
+    settings = {
+        "spark.driver.extraClassPath": f"{context.spark_jars}/*",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.local.dir": str(context.home.tmp / "spark"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.warehouse.dir": str(context.home.tmp / "spark-warehouse"),
+        "spark.driver.extraJavaOptions": "-XX:+UseG1GC "
+        f"-Dlog4j2.configurationFile={context.home.conf / 'spark' / 'log4j2.properties'}",
+    }
+    return "".join(f"{key} {value}\n" for key, value in settings.items())
+
+
+def prepare(context: Context) -> None:
+    """Writes Spark's configuration folder."""
+    folder = context.home.conf / "spark"
+    write_private(folder / "spark-defaults.conf", spark_defaults(context))
+    write_private(folder / "log4j2.properties", _LOG4J)
+    (context.home.tmp / "spark").mkdir(exist_ok=True)
+
+
+def programs(context: Context) -> list[Program]:
+    """One program per stream. Its priority lets Airflow stop first, and what it needs stop last."""
+    return [
+        Program(
+            spec.program,
+            with_parent(context.python, spec.consumer_script),
+            context.job_environment(),
+            priority=50,
+            directory=REPO,
+            options=STREAM_OPTIONS,
+        )
+        for spec in specs()
+    ]

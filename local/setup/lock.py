@@ -1,0 +1,62 @@
+"""`make lock`: recompiles everything pinned. It never runs by itself."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from local import shell
+from local.artifacts import discard, sha256
+from local.paths import REPO
+from local.progress import Board
+from local.setup import jar_sets
+from local.setup.targets import HERE, JAR_HASHES
+
+# Never an address of an index in the output: which one is used is the machine's affair.
+_OPTIONS = (
+    *("--universal", "--python-version", "3.11", "--generate-hashes", "--no-annotate", "--no-header"),
+    *("--no-emit-index-url", "--no-emit-find-links", "--quiet"),
+)
+
+
+def recompile(work: Path, board: Board) -> None:
+    """requirements.txt, local/bootstrap.txt and local/go.txt from their .in files."""
+    uv = Path(sys.executable).with_name("uv")
+    env = {**os.environ, "UV_CACHE_DIR": str(work / "uv")}
+    for source in (REPO / "requirements.in", HERE / "bootstrap.in", HERE / "go.in"):
+        target = source.with_suffix(".txt")
+        with board.step(f"compiling {target.relative_to(REPO)}") as step:
+            override = ("--override", HERE / "overrides.txt")
+            shell.run(
+                [uv, "pip", "compile", source, *override, *_OPTIONS, "-o", target],
+                step,
+                work / "lock.log",
+                env,
+                REPO,
+            )
+            target.write_text(without_entry(target.read_text(), "pyspark-client"))
+
+
+def without_entry(text: str, package: str) -> str:
+    """The compiled requirements without one package: the override marks it 'never', but its hashes stay."""
+    kept: list[str] = []
+    dropping = False
+    for line in text.splitlines():
+        if not line.startswith(" "):
+            dropping = line.split("==")[0] == package
+        if not dropping:
+            kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+def rehash_jars(java_home: Path, work: Path, board: Board) -> None:
+    """Resolves both jar sets anew and writes their SHA-256 down."""
+    lines = ["# SHA-256 of every jar, as resolved by `make lock`; the set-up takes no other."]
+    for jar_set in ("spark", "kafka"):
+        with board.step(f"resolving the {jar_set} jars") as step:
+            folder = work / f"lock-{jar_set}"
+            discard(folder)
+            jar_sets.resolve(folder, jar_set, java_home, work, step)
+            lines += [f"{sha256(path)}  {jar_set}/{path.name}" for path in sorted(folder.iterdir())]
+    JAR_HASHES.write_text("\n".join(lines) + "\n")

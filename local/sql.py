@@ -1,0 +1,106 @@
+"""`make sql`: SQL over the lake. DuckDB asks, PyIceberg reads, with the reader's rights."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import Iterable, Iterator
+
+import duckdb
+from pyiceberg.exceptions import NoSuchTableError
+from rich.console import Console
+from rich.table import Table
+from sqlalchemy.exc import ProgrammingError
+
+from local.errors import Problem
+from local.screen import screen
+from local.stack import Stack
+from sluice.model import stream
+
+ROW_LIMIT = 100
+
+
+def main(stack: Stack, query: str) -> int:
+    """Prints the answer as a table, at most ROW_LIMIT rows; 1 with DuckDB's error in one line otherwise.
+
+    Raises Problem when there is no query, the stack does not run, or the lake has no such table yet.
+    """
+    if not query.strip():
+        raise Problem(f'no query given: make sql Q="…"; its tables are {", ".join(tables())}')
+    if not stack.exists or stack.daemon.pid() is None:
+        raise Problem("the stack does not run: make up")
+    # Says at every load that the catalog knows no views, which is of no use to a person with a query.
+    logging.getLogger("pyiceberg").setLevel(logging.ERROR)
+    connection = duckdb.connect(config={"enable_external_access": "false"})
+    try:
+        for name in sorted(named(query, tables())):
+            again = reads_again(query, name)
+            connection.register(f"{name}_stream" if again else name, _reader(stack, tables()[name]))
+            if again:
+                # A stream of batches can be read once: read again it would be empty, and nobody would see.
+                connection.execute(f"create table {name} as from {name}_stream")
+        answer = connection.execute(query)
+        rows = answer.fetchmany(ROW_LIMIT + 1)
+    except duckdb.Error as error:
+        print(f"sluice: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    console = screen()
+    for part in _shown([str(column[0]) for column in answer.description or []], rows[:ROW_LIMIT], console):
+        console.print(part)
+    more = f"the first {ROW_LIMIT} rows; there are more" if len(rows) > ROW_LIMIT else f"{len(rows)} rows"
+    console.print(f"{more} (at most {ROW_LIMIT} are shown)", style="dim")
+    return 0
+
+
+def _shown(columns: list[str], rows: list[tuple[object, ...]], console: Console) -> Iterator[Table]:
+    """One table with a line per row; where that is wider than the screen, a small table per row."""
+    texts = [["" if value is None else str(value) for value in row] for row in rows]
+    wide = Table(*columns)
+    for row in texts:
+        wide.add_row(*row)
+    # Measured on a screen without an end: on the real one it would be said to fit.
+    endless = console.options.update(max_width=1_000_000)
+    if console.measure(wide, options=endless).maximum <= console.width:
+        yield wide
+        return
+    for number, row in enumerate(texts, start=1):
+        record = Table("column", "value", title=f"row {number}", title_justify="left", show_header=False)
+        for column, text in zip(columns, row, strict=True):
+            record.add_row(column, text)
+        yield record
+    if not texts:
+        console.print(f"columns: {', '.join(columns)}")
+
+
+def tables() -> dict[str, str]:
+    """Name in the query → table in the catalog, for every stream."""
+    found: dict[str, str] = {}
+    for name in stream.names():
+        spec = stream.load(name)
+        found |= {table.rpartition(".")[2]: table for table in (spec.table, spec.quarantine_table)}
+    return found
+
+
+def named(query: str, known: Iterable[str]) -> set[str]:
+    """The tables whose names stand in a query; one that stands in a text only is opened, but not read."""
+    return {name for name in known if _mentions(query, name)}
+
+
+def reads_again(query: str, name: str) -> bool:
+    """Whether a query may read a table more than once: named twice, or inside a `with` that is used twice."""
+    return _mentions(query, name) > 1 or _mentions(query, "with") > 0
+
+
+def _mentions(query: str, word: str) -> int:
+    return len(re.findall(rf"\b{re.escape(word)}\b", query, re.IGNORECASE))
+
+
+def _reader(stack: Stack, table: str) -> object:
+    """A stream of Arrow batches of the table's branch main."""
+    try:
+        return stack.catalog("reader").load_table(table).scan().to_arrow_batch_reader()
+    except (NoSuchTableError, ProgrammingError) as error:
+        raise Problem(
+            f"table {table} does not exist yet: the stream makes it at its first start (make demo)"
+        ) from error

@@ -1,0 +1,119 @@
+"""supervisord as the stack uses it: started, asked and told through XML-RPC on loopback."""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import time
+import xmlrpc.client
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from local.errors import Problem
+from local.home import Home, write_private
+from local.ports import HOST
+from local.programs import Program, render
+
+TIMEOUT_SECONDS = 70.0  # longer than the longest stopwaitsecs, since a stop is answered when it is done
+ALREADY_STARTED = 60  # supervisor.xmlrpc.Faults.ALREADY_STARTED
+
+
+class _Transport(xmlrpc.client.Transport):
+    """http with a timeout: a hung supervisord must not hang `make status`."""
+
+    def make_connection(self, host: Any) -> http.client.HTTPConnection:
+        connection = super().make_connection(host)
+        connection.timeout = TIMEOUT_SECONDS
+        return connection
+
+
+class Supervisor:
+    """One stack's supervisord."""
+
+    def __init__(self, home: Home, port: int, password: str) -> None:
+        self.home = home
+        self.port = port
+        self.password = password
+        self.conf = home.conf / "supervisord.conf"
+
+    def proxy(self) -> Any:
+        """The `supervisor` namespace of its XML-RPC API.
+
+        Any: xmlrpc proxies have no static type. Not to be shared between threads: it keeps one connection.
+        """
+        url = f"http://sluice:{quote(self.password)}@{HOST}:{self.port}/RPC2"
+        return xmlrpc.client.ServerProxy(url, transport=_Transport(), allow_none=True).supervisor
+
+    def pid(self) -> int | None:
+        """Its process id; None when nothing answers on its port. Raises Problem when another answers."""
+        try:
+            return int(self.proxy().getPID())
+        except (ConnectionError, TimeoutError):
+            return None
+        except (xmlrpc.client.Error, http.client.HTTPException) as error:
+            raise Problem(
+                f"port {self.port} for supervisor is answered by something else ({error}): "
+                "set SLUICE_SUPERVISOR_PORT to a free port"
+            ) from error
+
+    def write(self, programs: Sequence[Program]) -> bool:
+        """Writes its configuration; says whether it changed."""
+        return write_private(self.conf, render(programs, self.home.root, self.port, self.password))
+
+    def start(self, python: Path, environment: dict[str, str]) -> None:
+        """Starts it in the background. Raises Problem with its last words when it does not answer in 10 s."""
+        started = subprocess.run(
+            [python, "-m", "supervisor.supervisord", "-c", self.conf],
+            env=environment,
+            cwd=self.home.root,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        deadline = time.monotonic() + 10
+        while started.returncode == 0 and time.monotonic() < deadline:
+            if self.pid() is not None:
+                return
+            time.sleep(0.1)
+        said = " ".join((started.stdout + started.stderr).split())[-300:]
+        raise Problem(
+            f"supervisord did not start: {said or 'see ' + str(self.home.logs / 'supervisord.log')}"
+        )
+
+    def reload(self) -> list[str]:
+        """Takes over a changed configuration; stops and renews only changed programs, and names them."""
+        proxy = self.proxy()
+        added, changed, removed = proxy.reloadConfig()[0]
+        for name in (*changed, *removed):
+            proxy.stopProcessGroup(name)
+            proxy.removeProcessGroup(name)
+        for name in (*added, *changed):
+            proxy.addProcessGroup(name)
+        return [*added, *changed, *removed]
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """Program → what supervisord knows of it (statename, pid, description, spawnerr …)."""
+        return {info["name"]: info for info in self.proxy().getAllProcessInfo()}
+
+    def ensure_started(self, name: str) -> None:
+        """Starts a program unless it runs; does not wait. Raises xmlrpc.client.Fault when it cannot."""
+        try:
+            self.proxy().startProcess(name, False)
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode != ALREADY_STARTED:
+                raise
+
+    def shutdown(self, seconds: float) -> bool:
+        """Asks it to stop everything, and waits; says whether it was gone in time (or did not run)."""
+        pid = self.pid()
+        if pid is None:
+            return True
+        self.proxy().shutdown()
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not Path(f"/proc/{pid}").exists():
+                return True
+            time.sleep(0.2)
+        return False

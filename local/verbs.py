@@ -1,0 +1,23 @@
+"""The verbs of the command line and what each does: shown by `make help` and by a wrong verb."""
+
+from __future__ import annotations
+
+VERBS = {
+    "help": "this list",
+    "setup": "fetch and build everything that is missing or damaged, into the cache",
+    "up": "start the stack (PostgreSQL, Kafka, MinIO, Airflow) and wait until it is healthy",
+    "down": "stop the stack; no process stays behind, the data stays",
+    "status": "a table of the services and streams: state, address, health",
+    "logs": "follow the logs of all services, or of one: make logs SERVICE=kafka",
+    "demo": "the taxi load end to end, with the proof on the screen and in build/demo.json",
+    "sql": 'ask the lake: make sql Q="select count(*) from nyc_taxi"',
+    "test": "lint, types, import contract and all tests that need no further set-up",
+    "lint": "the checks of `make test` without the tests",
+    "wipe": "stop the stack and remove its data (asks; YES=1 does not)",
+    "lock": "recompile the pinned requirements and the jars' hashes",
+}
+
+
+def usage() -> str:
+    """One line per verb."""
+    return "\n".join(f"  make {verb:<8}{text}" for verb, text in VERBS.items())

@@ -1,0 +1,260 @@
+"""Topics and offsets through confluent-kafka's AdminClient, librdkafka: independent of Spark's client."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.model.platform import Kafka
+from sluice.model.stream import Topic
+
+T = TypeVar("T")
+TIMEOUT_SECONDS = 15.0
+_DENIED = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+# What the broker will not take however often it is asked; its words name the value.
+_WRONG = frozenset(
+    {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG, KafkaError.INVALID_REPLICATION_FACTOR}
+)
+
+
+@dataclass(frozen=True)
+class TopicDiff:
+    """What provisioning changed. ``partitions`` and each of ``config`` are (before, after)."""
+
+    topic: str
+    created: bool = False
+    partitions: tuple[int, int] | None = None
+    config: dict[str, tuple[str | None, str]] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.created or self.partitions or self.config)
+
+    def sentence(self) -> str:
+        """One line for the log."""
+        if self.is_empty:
+            return f"topic {self.topic!r} is as declared"
+        parts = ["created"] if self.created else []
+        if self.partitions:
+            parts.append(f"partitions {self.partitions[0]} -> {self.partitions[1]}")
+        parts += [f"{key} {old} -> {new}" for key, (old, new) in sorted(self.config.items())]
+        return f"topic {self.topic!r}: {', '.join(parts)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same for an XCom."""
+        return {
+            "topic": self.topic,
+            "created": self.created,
+            "partitions": list(self.partitions) if self.partitions else None,
+            "config": {key: list(pair) for key, pair in sorted(self.config.items())},
+        }
+
+
+@dataclass(frozen=True)
+class TopicShape:
+    """A topic as it is: partitions, and copies of each (the fewest of any partition)."""
+
+    partitions: int
+    replication_factor: int
+
+
+class KafkaAdmin:
+    """One role's way in. Every request has ``timeout`` seconds; then it raises Unreachable."""
+
+    def __init__(self, kafka: Kafka, timeout: float = TIMEOUT_SECONDS) -> None:
+        self.servers = kafka.bootstrap_servers
+        self.timeout = timeout
+        # librdkafka prints to stderr why it cannot connect; that is what a failing task's log needs.
+        self.admin = AdminClient({**kafka.librdkafka(), "socket.timeout.ms": int(timeout * 1000)})
+
+    def provision(self, topic: Topic) -> TopicDiff:
+        """Make the topic as declared; say what changed. Idempotent, and two at once do no harm.
+
+        Only declared configs are compared. Raises Refused, having changed nothing, where partitions would
+        have to go away or copies of them would have to move.
+        """
+        before = self.shape(topic.name)
+        created = before is None and self._create(topic)
+        has = before or self._await(topic.name, 1)
+        refuse_shrinking(topic, has)
+        grown = has.partitions < topic.partitions
+        if grown:
+            self._grow(topic)
+        self._await(topic.name, topic.partitions)
+        return TopicDiff(
+            topic=topic.name,
+            created=created,
+            partitions=(has.partitions, topic.partitions) if grown else None,
+            config=self._configure(topic),
+        )
+
+    def shape(self, topic: str) -> TopicShape | None:
+        """How the topic is, or None where there is none."""
+        # Asking for all topics: asking for one by name may create it (auto.create.topics.enable).
+        found = self._ask(f"topics of {self.servers}", lambda: self.admin.list_topics(timeout=self.timeout))
+        metadata = found.topics.get(topic)
+        if metadata is None or (metadata.error and metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
+            return None
+        if metadata.error:
+            raise _translated(f"topic {topic!r}", KafkaException(metadata.error))
+        if not metadata.partitions:
+            return None
+        return TopicShape(
+            len(metadata.partitions),
+            min(len(partition.replicas) for partition in metadata.partitions.values()),
+        )
+
+    def begins(self, topic: str) -> dict[int, int]:
+        """Partition -> the first offset that the topic still keeps."""
+        return self._offsets(topic, OffsetSpec.earliest())
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """Partition -> the offset that the next record will get."""
+        return self._offsets(topic, OffsetSpec.latest())
+
+    def _offsets(self, topic: str, which: OffsetSpec) -> dict[int, int]:
+        shape = self.shape(topic)
+        if shape is None:
+            raise Missing(
+                f"topic {topic!r} does not exist on {self.servers}; run the load's provision_topic step"
+            )
+        request = {TopicPartition(topic, partition): which for partition in range(shape.partitions)}
+        what = f"offsets of topic {topic!r}"
+        futures = self._ask(what, lambda: self.admin.list_offsets(request, request_timeout=self.timeout))
+        return {
+            partition.partition: self._result(what, future).offset for partition, future in futures.items()
+        }
+
+    def _create(self, topic: Topic) -> bool:
+        new = NewTopic(topic.name, topic.partitions, topic.replication_factor, config=topic.config)
+        what = f"creating topic {topic.name!r}"
+        futures = self._ask(what, lambda: self.admin.create_topics([new], operation_timeout=self.timeout))
+        return self._unless(KafkaError.TOPIC_ALREADY_EXISTS, what, futures[topic.name])
+
+    def _grow(self, topic: Topic) -> None:
+        what = f"adding partitions to topic {topic.name!r}"
+        request = [NewPartitions(topic.name, topic.partitions)]
+        futures = self._ask(
+            what, lambda: self.admin.create_partitions(request, operation_timeout=self.timeout)
+        )
+        # INVALID_PARTITIONS: another run was faster; _await sees whether the number is right now.
+        self._unless(KafkaError.INVALID_PARTITIONS, what, futures[topic.name])
+
+    def _configure(self, topic: Topic) -> dict[str, tuple[str | None, str]]:
+        if not topic.config:
+            return {}
+        what = f"configs of topic {topic.name!r}"
+        resource = ConfigResource(ResourceType.TOPIC, topic.name)
+        described = self._ask(
+            what, lambda: self.admin.describe_configs([resource], request_timeout=self.timeout)
+        )
+        (future,) = described.values()
+        changed = config_diff(
+            topic.config, {name: entry.value for name, entry in self._result(what, future).items()}
+        )
+        if changed:
+            entries = [
+                ConfigEntry(name, new, incremental_operation=AlterConfigOpType.SET)
+                for name, (_, new) in changed.items()
+            ]
+            wanted = ConfigResource(ResourceType.TOPIC, topic.name, incremental_configs=entries)
+            altered = self._ask(
+                what, lambda: self.admin.incremental_alter_configs([wanted], request_timeout=self.timeout)
+            )
+            (future,) = altered.values()
+            self._result(what, future)
+        return changed
+
+    def _await(self, topic: str, partitions: int) -> TopicShape:
+        """Wait until brokers tell of at least that many partitions: metadata travels after the answer."""
+        deadline = time.monotonic() + self.timeout
+        while True:
+            shape = self.shape(topic)
+            if shape and shape.partitions >= partitions:
+                return shape
+            if time.monotonic() > deadline:
+                has = shape.partitions if shape else 0
+                raise Unreachable(
+                    f"topic {topic!r} has {has} partitions, {self.timeout:g} s after {partitions} were wanted"
+                )
+            time.sleep(0.2)
+
+    def _unless(self, expected: int, what: str, future: Future[Any]) -> bool:
+        """Whether it was done; False where the broker answered with the ``expected`` code."""
+        try:
+            future.result(timeout=self.timeout)
+        except KafkaException as error:
+            if error.args[0].code() == expected:
+                return False
+            raise _translated(what, error) from error
+        except FutureTimeout as error:
+            raise Unreachable(f"{what}: no answer from {self.servers} in {self.timeout:g} s") from error
+        return True
+
+    def _result(self, what: str, future: Future[T]) -> T:
+        return self._ask(what, lambda: future.result(timeout=self.timeout))
+
+    def _ask(self, what: str, question: Callable[[], T]) -> T:
+        try:
+            return question()
+        except KafkaException as error:
+            raise _translated(what, error) from error
+        except FutureTimeout as error:
+            raise Unreachable(f"{what}: no answer from {self.servers} in {self.timeout:g} s") from error
+
+
+def refuse_shrinking(topic: Topic, has: TopicShape) -> None:
+    """Raise Refused where the declaration cannot be reached without moving or losing records."""
+    if has.partitions > topic.partitions:
+        raise Refused(
+            f"topic {topic.name!r} has {has.partitions} partitions and the stream wants {topic.partitions}: "
+            f"Kafka cannot take partitions away; set partitions = {has.partitions} in stream.toml, "
+            "or name another topic"
+        )
+    if has.replication_factor != topic.replication_factor:
+        raise Refused(
+            f"topic {topic.name!r} has replication factor {has.replication_factor} and the stream wants "
+            f"{topic.replication_factor}: that moves data between brokers and is not done here; set "
+            f"replication_factor = {has.replication_factor} in stream.toml, or reassign the partitions"
+        )
+
+
+def config_diff(
+    declared: Mapping[str, str], present: Mapping[str, str | None]
+) -> dict[str, tuple[str | None, str]]:
+    """Declared configs that are not so: name -> (present, declared)."""
+    return {
+        name: (present.get(name), value) for name, value in declared.items() if present.get(name) != value
+    }
+
+
+def _translated(what: str, error: KafkaException) -> Refused | Unreachable:
+    cause: KafkaError = error.args[0]
+    message = f"{what}: {cause.str()} ({cause.name()})"
+    if cause.code() in _DENIED:
+        return Refused(f"{message}; check [kafka] in the role's platform file and the user's rights")
+    return Refused(f"{message}; correct stream.toml") if cause.code() in _WRONG else Unreachable(message)

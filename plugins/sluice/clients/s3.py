@@ -1,0 +1,57 @@
+"""One S3 client per role, and S3's errors in Sluice's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import boto3
+from botocore.exceptions import BotoCoreError
+from botocore.exceptions import ClientError as S3Error
+
+from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.model.platform import S3
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound"})
+_DENIED = frozenset({"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
+
+
+def connect(s3: S3) -> S3Client:
+    """A client with the role's keys; nothing is sent yet."""
+    return boto3.client("s3", **s3.boto3())  # type: ignore[call-overload]
+
+
+def error_code(error: S3Error) -> str:
+    """S3's own code (``NoSuchKey``), or the HTTP status where the answer had no body (HEAD)."""
+    return str(error.response.get("Error", {}).get("Code", "unknown"))
+
+
+@contextmanager
+def asking(what: str) -> Iterator[None]:
+    """Turn boto3's errors into Missing, Refused or Unreachable, each beginning with ``what``."""
+    try:
+        yield
+    except S3Error as error:
+        code = error_code(error)
+        if code in _MISSING:
+            raise Missing(f"{what} does not exist ({code})") from error
+        if code in _DENIED:
+            raise Refused(
+                f"{what}: S3 denies it ({code}); check [s3] in the role's platform file and the user's policy"
+            ) from error
+        raise Unreachable(f"{what}: S3 answered {code}: {error}") from error
+    except BotoCoreError as error:
+        raise Unreachable(f"{what}: {error}") from error
+
+
+def split(uri: str) -> tuple[str, str]:
+    """``s3://bucket/a/b`` (or ``s3a://``) -> ``("bucket", "a/b")``. Raises ValueError for another scheme."""
+    parts = urlsplit(uri)
+    if parts.scheme not in ("s3", "s3a") or not parts.netloc:
+        raise ValueError(f"{uri!r} is no S3 address; write s3://bucket/prefix")
+    return parts.netloc, parts.path.strip("/")

@@ -1,0 +1,1 @@
+"""Hooks: one role's clients, opened when they are first asked for."""

@@ -1,0 +1,32 @@
+"""How a step of a load fails: with one line that says why, and without retries where they cannot help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.clients.errors import Missing, Refused
+from sluice.model.config import ConfigError
+
+# "LookupError: …", "sluice.model.config.ConfigError: …", "org.apache.kafka.…TimeoutException: …",
+# "spark_jobs.common.objects.DamagedObject: …": a dotted path with a class name at its end, or a bare …Error.
+_REASON = re.compile(r"(?:[A-Za-z_$][\w$]*\.)+[A-Z]\w*: .+|\b[A-Z]\w*(?:Error|Exception): .+")
+
+
+@contextmanager
+def final_failures() -> Iterator[None]:
+    """Fail the task at once, without its retries, on what the next attempt would find unchanged."""
+    try:
+        yield
+    except (Missing, Refused, ConfigError) as error:
+        raise AirflowFailException(str(error)) from error
+
+
+def last_reason(output: Sequence[str]) -> str:
+    """The line that says why a process failed: the last that names an exception, else the last."""
+    lines = [line.strip() for line in output if line.strip()]
+    reasons = [match.group() for line in lines if (match := _REASON.search(line))]
+    return (reasons or lines or ["it wrote nothing"])[-1][:500]

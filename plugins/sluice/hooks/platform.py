@@ -1,0 +1,76 @@
+"""The platform as Airflow's words see it: one role's clients, each opened when it is first needed."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from airflow.sdk import BaseHook
+
+from sluice.model import platform as platforms
+from sluice.model.config import ConfigError
+
+if TYPE_CHECKING:
+    from sluice.clients.bucket import Bucket
+    from sluice.clients.kafka import KafkaAdmin
+    from sluice.clients.ledger import Ledger
+    from sluice.clients.table import Lake
+    from sluice.model.platform import Platform
+    from sluice.runtime.base import Runtime
+
+
+class PlatformHook(BaseHook):
+    """Clients of ``role``, from its platform file; no Airflow connection and no secret in Airflow's database.
+
+    The clients' libraries are imported where they are first used: every task and the DAG processor import
+    this module, and PyIceberg alone takes a second. Raises ConfigError where the platform file is wrong.
+    """
+
+    def __init__(self, role: str = "airflow") -> None:
+        super().__init__()
+        self.role = role
+
+    @cached_property
+    def platform(self) -> Platform:
+        return platforms.load(self.role)
+
+    @cached_property
+    def kafka(self) -> KafkaAdmin:
+        from sluice.clients.kafka import KafkaAdmin
+
+        return KafkaAdmin(self.platform.kafka)
+
+    @cached_property
+    def lake(self) -> Lake:
+        """Not kept where the catalog does not answer, so that a trigger can ask again."""
+        from sluice.clients.table import Lake
+
+        return Lake.open(self.platform)
+
+    @cached_property
+    def source(self) -> Bucket:
+        return self.bucket(self.platform.source.bucket)
+
+    def bucket(self, name: str) -> Bucket:
+        from sluice.clients.bucket import Bucket
+        from sluice.clients.s3 import connect
+
+        return Bucket(connect(self.platform.s3), name)
+
+    def ledger(self, stream: str) -> Ledger:
+        from sluice.clients.ledger import Ledger
+        from sluice.clients.s3 import connect
+
+        return Ledger(connect(self.platform.s3), self.platform.lake.ledger, stream)
+
+    @cached_property
+    def runtime(self) -> Runtime:
+        """Where the streams' processes run: the machine's supervisord."""
+        from sluice.runtime.supervisor import SupervisorRuntime
+
+        if self.platform.supervisor is None:
+            raise ConfigError(
+                f"the platform file of role {self.role!r} has no [supervisor]: add url, username and "
+                "password, so that streams can be started and looked at"
+            )
+        return SupervisorRuntime(self.platform.supervisor)

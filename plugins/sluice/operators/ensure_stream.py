@@ -1,0 +1,120 @@
+"""Step 2 of a load: the consumer runs and owns the stream."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException
+
+from sluice.clients.errors import Missing
+from sluice.hooks.failures import last_reason
+from sluice.operators.base import StreamOperator
+from sluice.runtime.base import ENDED, ProcessState, ProcessStatus
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+DEADLINE_SECONDS = 180
+POLL_SECONDS = 1.0
+# Two clocks: the runtime's says when the process started, the driver's when the snapshot was made.
+CLOCK_SLACK_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Who owns the stream, as ``main`` tells: token 0 before anybody does; ``since``: seconds since 1970."""
+
+    token: int = 0
+    since: float | None = None
+
+
+def is_owned(process: ProcessStatus, seen: Ownership, before: Ownership, now: float, deadline: float) -> bool:
+    """Whether the process that runs is the one that took over last.
+
+    It is when a take-over happened while we looked, or later than the process's start; and for a process
+    older than ``deadline``, whose take-over maintenance may have expired, when there is any owner. Alive
+    alone is not enough: the tables are made, and the stream is taken over, some ten seconds after the start.
+    """
+    if process.state is not ProcessState.RUNNING or not seen.token:
+        return False
+    if seen.token > before.token or process.since is None:
+        return seen.token > before.token
+    taken_since_start = seen.since is not None and seen.since >= process.since - CLOCK_SLACK_SECONDS
+    return taken_since_start or now - process.since > deadline
+
+
+def died(first: int | None, asked: bool, process: ProcessStatus) -> bool:
+    """Whether the process of pid ``first`` is gone, even if another is there by now, or, where none was seen
+    yet, the one that was ``asked`` for ended before we looked."""
+    if first is not None and process.pid not in (first, None):
+        return True
+    return (asked or first is not None) and process.state in (*ENDED, ProcessState.BACKOFF)
+
+
+class EnsureStreamOperator(StreamOperator):
+    """Start the stream's consumer if it does not run; wait until ``main`` shows that it took over.
+
+    Red with the last lines of its stderr when it dies meanwhile, and when ``deadline`` seconds pass. A second
+    start is never made: two runs at once find one process.
+    """
+
+    def __init__(self, *, deadline: float = DEADLINE_SECONDS, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.deadline = deadline
+
+    def work(self, context: Context) -> dict[str, Any]:
+        program, runtime = self.spec.program, self.platform_hook.runtime
+        until = time.monotonic() + self.deadline
+        before = self._ownership()
+        process = runtime.status(program)
+        self.log.info("%s; main's token is %d", process.sentence(), before.token)
+        started = asked = False
+        first: int | None = None
+        while True:
+            if process.state in ENDED and not asked:
+                started, asked, first = runtime.start(program), True, None
+                self.log.info(
+                    "%s", f"started {program}" if started else f"{program} was started by another run"
+                )
+            elif first is None and process.is_alive:
+                first = process.pid
+            elif died(first, asked, process):
+                raise AirflowException(self._obituary(process, "died before it owned the stream"))
+            seen = self._ownership()
+            if is_owned(process, seen, before, time.time(), self.deadline):
+                break
+            if time.monotonic() > until:
+                raise AirflowException(
+                    self._obituary(
+                        process, f"does not own the stream after {self.deadline:g} s (token {seen.token})"
+                    )
+                )
+            time.sleep(POLL_SECONDS)
+            process = runtime.status(program)
+        self.log.info("%s owns the stream with token %d", process.sentence(), seen.token)
+        return {
+            "program": program,
+            "state": process.state.value,
+            "pid": process.pid,
+            "token": seen.token,
+            "started": started,
+        }
+
+    def _ownership(self) -> Ownership:
+        from sluice.clients.table import published, taken_over_at
+
+        try:
+            table = self.platform_hook.lake.table(self.spec.table)
+        except Missing:
+            # Before the consumer's first start there is no table; the deadline bounds the wait for it.
+            return Ownership()
+        state = published(table)
+        return Ownership(state.token, taken_over_at(table)) if state else Ownership()
+
+    def _obituary(self, process: ProcessStatus, what: str) -> str:
+        tail = self.platform_hook.runtime.tail(self.spec.program)
+        for line in tail[-40:]:
+            self.log.error("%s | %s", self.spec.program, line)
+        return f"{process.sentence()}: {what}: {last_reason(tail)}"

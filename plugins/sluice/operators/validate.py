@@ -1,0 +1,231 @@
+"""Step 5 of a load: the proof, made anew from the table, the quarantine and the source objects alone."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.clients.keys import Document, run_key
+from sluice.hooks import plan as plans
+from sluice.model.proof import Proof, prove, undecided
+from sluice.model.ranges import Ranges, RangeSet
+from sluice.model.rows import RowProof, reconcile
+from sluice.operators import text
+from sluice.operators.avro_columns import schema_problems
+from sluice.operators.base import StreamOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from pyiceberg.table import Table
+
+    from sluice.model.proof import FileFact
+
+# What the consumer writes before a record that it had published already; it stands for no row of its own.
+REPEAT = "repeat:"
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the validation saw. ``sources``: the plan's sources, each with the proof of its rows."""
+
+    coordinates: Proof
+    sources: list[tuple[Document, RowProof]]
+    schema: list[str]
+    limit: float
+
+    @property
+    def source_rows(self) -> int:
+        return sum(proof.source_rows for _, proof in self.sources)
+
+    @property
+    def published(self) -> int:
+        return sum(proof.published for _, proof in self.sources)
+
+    @property
+    def quarantined(self) -> int:
+        return sum(proof.quarantined for _, proof in self.sources)
+
+    @property
+    def quarantined_percent(self) -> float:
+        return 100 * self.quarantined / self.source_rows if self.source_rows else 0.0
+
+    def problems(self) -> list[str]:
+        """Every reason why the load is not proved; empty when it is."""
+        found = [] if self.coordinates.is_exact else [f"coordinates: {self.coordinates.sentence()}"]
+        found += [
+            f"s3://{source['bucket']}/{source['key']}: {proof.sentence()}"
+            for source, proof in self.sources
+            if not proof.is_exact
+        ]
+        found += self.schema
+        if self.quarantined_percent > self.limit:
+            found.append(
+                f"quarantine: {self.quarantined} of {self.source_rows} rows, "
+                f"{self.quarantined_percent:.2f} %, the limit is {self.limit:g} %; look at "
+                "their reasons, mend the source, or raise max_quarantined_percent"
+            )
+        return found
+
+
+class ValidateOperator(StreamOperator):
+    """Prove the load, or fail naming each gap, duplicate, missing row and wrong column.
+
+    - Every (partition, offset) of the load's range set is in the table or the quarantine exactly once: from
+      file metadata, and by reading two columns of the files that metadata cannot settle.
+    - Of every source object, streamed again: each row is published once or quarantined.
+    - The table has the schema's columns; the quarantined share is within ``max_quarantined_percent``.
+
+    An exact proof goes into the ledger as ``proof.json`` and, shortened, is the return value. What is not
+    exact is red without retries: looking again changes nothing.
+    """
+
+    def work(self, context: Context) -> dict[str, Any]:
+        run_id = context["run_id"]
+        plan, documents = plans.produced(self.ledger, run_id)
+        lake = self.platform_hook.lake
+        # The table first: what its snapshot has published, the quarantine already held before.
+        table = lake.table(self.spec.table)
+        quarantine = lake.table(self.spec.quarantine_table)
+        expected = plans.offsets_of_all(documents)
+        findings = Findings(
+            coordinates=self._coordinates(table, quarantine, expected),
+            sources=[(source, self._rows(table, quarantine, source)) for source in plan["sources"]],
+            schema=self._schema(table),
+            limit=float(context["params"].get("max_quarantined_percent", 0)),
+        )
+        self.log.info("%s", report(findings))
+        problems = findings.problems()
+        for problem in problems:
+            self.log.error("%s", problem)
+        if problems:
+            raise AirflowFailException(f"the load is not proved: {'; '.join(problems)}")
+        head = table.current_snapshot()
+        proof = document(findings, run_id, self.spec.table, head.snapshot_id if head else None, expected)
+        self.ledger.put(run_key(run_id, "proof"), proof)
+        return {key: value for key, value in proof.items() if key != "ranges"}
+
+    def _coordinates(self, table: Table, quarantine: Table, expected: RangeSet) -> Proof:
+        from sluice.clients import files
+
+        tasks = files.plan(table, files.overlapping(expected))
+        facts = files.facts(table, tasks)
+        # A file may reach beyond the load's range, so its holes may lie there too.
+        explained = self._explained(quarantine, expected.union(hulls(facts)))
+        unsettled = {fact.path for fact in undecided(expected, facts, explained)}
+        self.log.info(
+            "%d data files may hold the load's offsets, %d must be read; %d offsets are in quarantine",
+            len(facts), len(unsettled), explained.intersect(expected).count,
+        )  # fmt: skip
+        offsets = files.coordinates(table, tasks, unsettled) if unsettled else {}
+        return prove(expected, facts, offsets, explained=explained, allow_outside=True)
+
+    def _explained(self, quarantine: Table, within: RangeSet) -> RangeSet:
+        from sluice.clients import files
+
+        offsets: dict[int, list[int]] = {}
+        rows = files.both(files.equal("stage", "topic"), files.overlapping(within))
+        for row in files.quarantined(quarantine, rows):
+            offsets.setdefault(row[files.PARTITION], []).append(row[files.OFFSET])
+        return RangeSet(
+            {partition: Ranges.of_values(values) for partition, values in sorted(offsets.items())}
+        )
+
+    def _rows(self, table: Table, quarantine: Table, source: Document) -> RowProof:
+        from sluice.clients import files
+        from sluice.clients.bucket import ObjectVersion
+
+        names = ("bucket", "key", "version_id", "etag", "size")
+        version = ObjectVersion(**{name: source[name] for name in names})
+        aside = (
+            row[files.ROW]
+            for row in files.quarantined(quarantine, files.equal(files.SOURCE, source["source_id"]))
+            if not row["reason"].startswith(REPEAT)
+        )
+        return reconcile(
+            self.platform_hook.bucket(version.bucket).data_rows(version),
+            files.source_rows(table, source["source_id"]),
+            aside,
+        )
+
+    def _schema(self, table: Table) -> list[str]:
+        from sluice.clients.table import columns
+
+        schema = json.loads(self.spec.schema_file.read_text())
+        return schema_problems(self.spec.table, schema, columns(table))
+
+
+def hulls(facts: list[FileFact]) -> RangeSet:
+    """The offsets between each file's bounds, where metadata gives its one partition and both bounds."""
+    total: dict[int, list[tuple[int, int]]] = {}
+    for fact in facts:
+        if (
+            fact.partition_lower is not None
+            and fact.partition_lower == fact.partition_upper
+            and fact.offset_lower is not None
+            and fact.offset_upper is not None
+        ):
+            total.setdefault(fact.partition_lower, []).append((fact.offset_lower, fact.offset_upper + 1))
+    return RangeSet.of(total)
+
+
+def report(findings: Findings) -> str:
+    """The validation as tables for the log."""
+    rows = [
+        [
+            f"s3://{source['bucket']}/{source['key']}",
+            proof.source_rows,
+            proof.published,
+            proof.quarantined,
+            proof.missing.count,
+            proof.twice.count,
+            "exact" if proof.is_exact else "NOT EXACT",
+        ]
+        for source, proof in findings.sources
+    ]
+    head = ["source", "rows", "published", "quarantined", "missing", "twice", "result"]
+    proof = findings.coordinates
+    checks: list[list[object]] = [
+        ["coordinates", proof.sentence()],
+        [
+            "rows",
+            f"{findings.source_rows} = {findings.published} published + {findings.quarantined} quarantined",
+        ],
+        ["schema", "; ".join(findings.schema) or "as declared"],
+        ["quarantined", f"{findings.quarantined_percent:.2f} % of the rows, at most {findings.limit:g} %"],
+    ]
+    return text.table(head, rows) + "\n" + text.table(["check", "result"], checks)
+
+
+def document(
+    findings: Findings, run_id: str, table: str, snapshot_id: int | None, expected: RangeSet
+) -> Document:
+    """The proof for the ledger, and for the asset's event."""
+    return {
+        "run_id": run_id,
+        "table": table,
+        "snapshot_id": snapshot_id,
+        "status": findings.coordinates.status.value,
+        "source_rows": findings.source_rows,
+        "published": findings.published,
+        "quarantined": findings.quarantined,
+        "quarantined_percent": round(findings.quarantined_percent, 4),
+        "topic_records": findings.coordinates.expected,
+        "gaps": findings.coordinates.gaps.count,
+        "duplicates": findings.coordinates.duplicates.count,
+        "ranges": json.loads(expected.to_json()),
+        "sources": [
+            {
+                "object": f"s3://{source['bucket']}/{source['key']}",
+                "version_id": source["version_id"],
+                "source_id": source["source_id"],
+                "rows": proof.source_rows,
+                "published": proof.published,
+                "quarantined": proof.quarantined,
+            }
+            for source, proof in findings.sources
+        ],
+        "at": plans.now(),
+    }

@@ -1,0 +1,1 @@
+"""Sensors: questions that a load waits for an answer to."""

@@ -1,0 +1,83 @@
+"""Step 4 of a load: is what was produced published?"""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.hooks import plan as plans
+from sluice.hooks.failures import final_failures, last_reason
+from sluice.hooks.stream import StreamMixin
+from sluice.triggers.landed import GRACE_SECONDS, LandedTrigger, Outcome
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+# The trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
+BACKSTOP = timedelta(minutes=5)
+DEFAULT_TIMEOUT_MINUTES = 30
+
+
+class LandedSensor(StreamMixin, BaseSensorOperator):
+    """Wait, without a worker's slot, until ``main`` covers the load's range set.
+
+    Red at once, without retries and with the last lines of its stderr, when the consumer is down for longer
+    than ``grace`` seconds or keeps being restarted; red after ``landed_timeout_minutes`` (of the form)
+    naming what lacks or what could not be observed.
+    """
+
+    def __init__(
+        self,
+        *,
+        stream: str,
+        role: str = "airflow",
+        poll_interval: float = 2.0,
+        grace: float = GRACE_SECONDS,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.stream = stream
+        self.role = role
+        self.poll_interval = poll_interval
+        self.grace = grace
+
+    def execute(self, context: Context) -> NoReturn:
+        with final_failures():
+            _, documents = plans.produced(self.ledger, context["run_id"])
+        expected = plans.offsets_of_all(documents)
+        minutes = context["params"].get("landed_timeout_minutes", DEFAULT_TIMEOUT_MINUTES)
+        patience = timedelta(minutes=float(minutes))
+        self.log.info("waiting for %d records, %g minutes at most: %s", expected.count, minutes, expected)
+        self.defer(
+            trigger=LandedTrigger(
+                stream=self.stream,
+                role=self.role,
+                expected=expected.to_json(),
+                deadline=time.time() + patience.total_seconds(),
+                poll_interval=self.poll_interval,
+                grace=self.grace,
+            ),
+            method_name="resume",
+            timeout=patience + BACKSTOP,
+        )
+
+    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """What the trigger found: the task's return value, or its failure."""
+        outcome, reason = Outcome(event["outcome"]), event["reason"]
+        if outcome is Outcome.LANDED:
+            self.log.info("%s", reason)
+            return event
+        if outcome is Outcome.HOPELESS:
+            reason = f"{reason}; {self._last_words()}; clear ensure_stream to start it again"
+        raise AirflowFailException(f"not landed, {outcome.value}: {reason}")
+
+    def _last_words(self) -> str:
+        with final_failures():
+            tail = self.platform_hook.runtime.tail(self.spec.program)
+        for line in tail[-40:]:
+            self.log.error("%s | %s", self.spec.program, line)
+        return f"its log ends: {last_reason(tail)}"

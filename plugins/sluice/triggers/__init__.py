@@ -1,0 +1,1 @@
+"""Triggers: waiting, in the triggerer, without a worker's slot."""

@@ -1,0 +1,155 @@
+"""Waiting until what was produced is published."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, TypeVar
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from sluice.clients.errors import ClientError, Unreachable
+from sluice.hooks.platform import PlatformHook
+from sluice.model import stream as streams
+from sluice.model.config import ConfigError
+from sluice.model.ranges import RangeSet
+from sluice.runtime.base import ENDED, ProcessState, ProcessStatus
+
+T = TypeVar("T")
+GRACE_SECONDS = 30.0
+MOST_RESTARTS = 5
+# No question to a system may hold the others up for longer; clients have shorter deadlines of their own.
+QUESTION_SECONDS = 90.0
+DOWN = frozenset({*ENDED, ProcessState.BACKOFF})
+
+
+class Outcome(StrEnum):
+    """How the waiting ended; the value is what the event carries."""
+
+    LANDED = "landed"
+    HOPELESS = "hopeless"
+    TIMED_OUT = "timed out"
+
+
+@dataclass
+class Watch:
+    """What a process did while we waited. ``grace``: seconds that it may be down (a restart is under way)."""
+
+    grace: float
+    down_since: float | None = None
+    pids: set[int] = field(default_factory=set)
+
+    def verdict(self, process: ProcessStatus, now: float) -> str | None:
+        """Why waiting on is hopeless, or None. Call it with every look; ``now`` in seconds."""
+        if process.pid is not None:
+            self.pids.add(process.pid)
+        if len(self.pids) > MOST_RESTARTS + 1:
+            return f"{process.program} was restarted {len(self.pids) - 1} times while the load waited for it"
+        if process.state not in DOWN:
+            self.down_since = None
+            return None
+        self.down_since = now if self.down_since is None else self.down_since
+        down = now - self.down_since
+        return f"{process.sentence()} for {down:.0f} s" if down >= self.grace else None
+
+
+def beyond_reach(expected: RangeSet, starts: dict[int, int]) -> RangeSet:
+    """What the stream will never publish: offsets before it began, of the partitions that it knows."""
+    return expected.intersect(RangeSet.of({partition: [(0, start)] for partition, start in starts.items()}))
+
+
+class LandedTrigger(BaseTrigger):
+    """Fires when ``main`` covers ``expected`` (a RangeSet's JSON), when it never will, or at ``deadline``.
+
+    Serialises the stream's and the role's name and the deadline as a moment (seconds since 1970), so that it
+    goes on in another triggerer where it was; secrets stay in the role's platform file. PostgreSQL is asked
+    every ``poll_interval`` seconds and S3 only when the table moved. What cannot be observed is asked again
+    until the deadline and then named.
+    """
+
+    def __init__(
+        self,
+        *,
+        stream: str,
+        role: str,
+        expected: str,
+        deadline: float,
+        poll_interval: float,
+        grace: float = GRACE_SECONDS,
+    ) -> None:
+        super().__init__()
+        self.stream = stream
+        self.role = role
+        self.expected = expected
+        self.deadline = deadline
+        self.poll_interval = poll_interval
+        self.grace = grace
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        names = ("stream", "role", "expected", "deadline", "poll_interval", "grace")
+        return "sluice.triggers.landed.LandedTrigger", {name: getattr(self, name) for name in names}
+
+    @cached_property
+    def hook(self) -> PlatformHook:
+        return PlatformHook(self.role)
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        outcome, reason = await self._wait()
+        yield TriggerEvent({"outcome": outcome.value, "reason": reason})
+
+    async def _wait(self) -> tuple[Outcome, str]:
+        spec = streams.load(self.stream)
+        expected = RangeSet.from_json(self.expected)
+        watch, told, progress = Watch(self.grace), "", "nothing was observed yet"
+        while True:
+            trouble: list[str] = []
+            try:
+                state = await self._ask(lambda: self.hook.lake.published(spec.table))
+                if state is not None:
+                    done = state.ranges.intersect(expected).count
+                    progress = f"{done} of {expected.count} records of the load are published"
+                    if state.ranges.covers(expected):
+                        return Outcome.LANDED, progress
+                    lost = beyond_reach(expected, state.starts)
+                    if lost:
+                        return (
+                            Outcome.HOPELESS,
+                            f"the stream began behind {lost}, so it will never publish that",
+                        )
+                else:
+                    progress = f"table {spec.table} has no snapshot of the stream yet"
+            except ClientError as error:
+                trouble.append(str(error))
+            except ConfigError as error:
+                return Outcome.HOPELESS, str(error)
+            try:
+                process = await self._ask(lambda: self.hook.runtime.status(spec.program))
+                verdict = watch.verdict(process, time.time())
+                if verdict:
+                    return Outcome.HOPELESS, f"{verdict}; {progress}"
+            except ClientError as error:
+                trouble.append(str(error))
+            except ConfigError as error:
+                return Outcome.HOPELESS, str(error)
+            now_tells = "; ".join([progress, *trouble])
+            if now_tells != told:
+                self.log.info("%s", now_tells)
+                told = now_tells
+            if time.time() >= self.deadline:
+                return Outcome.TIMED_OUT, told
+            await asyncio.sleep(self.poll_interval)
+
+    async def _ask(self, question: Callable[[], T]) -> T:
+        """Ask in a thread: the clients block, and the triggerer's loop belongs to every trigger."""
+        try:
+            return await asyncio.wait_for(asyncio.to_thread(question), QUESTION_SECONDS)
+        except TimeoutError as error:
+            raise Unreachable(f"no answer within {QUESTION_SECONDS:g} s") from error
+
+    async def cleanup(self) -> None:
+        if "lake" in vars(self.hook):
+            await asyncio.to_thread(self.hook.lake.close)

@@ -1,0 +1,189 @@
+"""Policies over the whole DAG bag: what every DAG has, so that whoever is on call finds it there."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import os
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dags.conftest import DAGS, REPO, files
+
+PARSE_SECONDS = 2.0
+
+
+def complaints(bag: Any, check: Any) -> list[str]:
+    """The ids of what does not pass."""
+    return [dag_id for dag_id, dag in sorted(bag.dags.items()) if not check(dag)]
+
+
+def tasks(bag: Any, check: Any) -> list[str]:
+    return [
+        f"{dag_id}.{task.task_id}"
+        for dag_id, dag in sorted(bag.dags.items())
+        for task in dag.tasks
+        if not check(task)
+    ]
+
+
+def test_every_file_declares_a_dag(bag: Any) -> None:
+    declared = {Path(dag.fileloc).resolve() for dag in bag.dags.values()}
+    assert declared == set(files())
+    assert "nyc_taxi_load" in bag.dags
+
+
+def test_the_docstring_is_the_documentation(bag: Any) -> None:
+    def documented(dag: Any) -> bool:
+        docstring = ast.get_docstring(ast.parse(Path(dag.fileloc).read_text()))
+        return bool(docstring) and inspect.cleandoc(dag.doc_md or "").strip() == (docstring or "").strip()
+
+    assert not complaints(bag, documented)
+
+
+def test_the_documentation_names_every_task(bag: Any) -> None:
+    assert not tasks(bag, lambda task: f"`{task.task_id}`" in (task.dag.doc_md or ""))
+
+
+def test_dags_are_described_tagged_and_bounded(bag: Any) -> None:
+    assert not complaints(bag, lambda dag: dag.description)
+    assert not complaints(bag, lambda dag: "sluice" in dag.tags and len(dag.tags) > 1)
+    assert not complaints(bag, lambda dag: dag.catchup is False)
+    assert not complaints(bag, lambda dag: isinstance(dag.dagrun_timeout, timedelta))
+
+
+def test_loads_may_overlap(bag: Any) -> None:
+    loads = [dag for dag_id, dag in bag.dags.items() if dag_id.endswith("_load")]
+    assert loads
+    assert all(dag.max_active_runs > 1 for dag in loads)
+    producers = [dag.get_task("produce") for dag in loads]
+    assert all(task.max_active_tis_per_dag == 1 for task in producers)
+    # A reconnect would take the job of before a clear for the answer; the ledger is to say that.
+    assert all(task.durable is False for task in producers)
+
+
+def test_tasks_have_an_owner_retries_and_a_timeout(bag: Any) -> None:
+    assert not tasks(bag, lambda task: task.owner not in ("", "airflow"))
+    assert not tasks(bag, lambda task: task.retries >= 1 and task.retry_delay >= timedelta(seconds=5))
+    assert not tasks(bag, lambda task: isinstance(task.execution_timeout, timedelta))
+    longest = {dag_id: max(task.execution_timeout for task in dag.tasks) for dag_id, dag in bag.dags.items()}
+    assert not complaints(bag, lambda dag: longest[dag.dag_id] < dag.dagrun_timeout)
+
+
+def test_the_form_explains_itself_and_refuses(bag: Any) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    for dag_id, dag in bag.dags.items():
+        for name in dag.params:
+            param = dag.params.get_param(name)
+            assert param.description, f"{dag_id} {name} has no description"
+            assert param.schema.get("title"), f"{dag_id} {name} has no title"
+            assert param.schema.get("type"), f"{dag_id} {name} has no type"
+            param.resolve()
+    params = bag.dags["nyc_taxi_load"].params
+    for name, wrong in [
+        ("max_quarantined_percent", 101),
+        ("max_quarantined_percent", "much"),
+        ("landed_timeout_minutes", 0),
+        ("landed_timeout_minutes", 1.5),
+        ("source_prefix", ""),
+        ("source_prefix", "/absolute"),
+        ("objects", ["a.parquet"]),
+        ("objects", "a.csv"),
+    ]:
+        with pytest.raises(ParamValidationError):
+            params.get_param(name).resolve(wrong)
+    assert params.get_param("objects").resolve(["a/b.csv.gz"]) == ["a/b.csv.gz"]
+
+
+def test_no_task_renders_a_secret(bag: Any) -> None:
+    words = ("password", "secret", "access_key", "sasl")
+    for dag in bag.dags.values():
+        for task in dag.tasks:
+            rendered = json.dumps(
+                {name: getattr(task, name, None) for name in task.template_fields}, default=str
+            )
+            assert not any(word in rendered.lower() for word in words), f"{task.task_id} renders {rendered}"
+
+
+@pytest.mark.parametrize("file", files(), ids=lambda file: file.name)
+def test_a_dag_file_does_nothing_at_import(file: Path) -> None:
+    """In a process of its own: no socket, no process, no file read but Python's own; and within the time.
+
+    The time is the processor's, so that a busy machine changes nothing; Airflow itself is imported before.
+    """
+    script = f"""
+import sys, time
+import airflow.sdk
+from airflow.sdk import DAG
+busy = []
+def ours():
+    # A library's own import may look at the machine; then its <module> is nearer than any file of ours.
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith({str(REPO)!r}):
+            return True
+        if frame.f_code.co_name == "<module>":
+            return False
+        frame = frame.f_back
+    return True
+def watch(event, arguments):
+    if event.startswith(("socket.", "subprocess.", "os.")) and not ours():
+        return
+    if event in ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.posix_spawn"):
+        busy.append((event, str(arguments)[:200]))
+    if event == "open" and isinstance(arguments[0], str):
+        path = arguments[0]
+        if path.startswith({str(REPO)!r}) and not path.endswith((".py", ".pyc")) and ".pyc." not in path:
+            busy.append((event, path))
+sys.addaudithook(watch)
+began = time.process_time()
+import runpy
+runpy.run_path({str(file)!r})
+took = time.process_time() - began
+heavy = sorted({{"pyiceberg", "boto3", "confluent_kafka", "pyarrow", "pyspark", "pandas"}} & set(sys.modules))
+assert not busy, f"at import it does {{busy}}"
+assert not heavy, f"at import it loads {{heavy}}, which only a running task needs"
+print(took)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=REPO,
+        check=False,
+        env={**_environment(), "PYTHONPATH": f"{REPO / 'plugins'}:{REPO}"},
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert float(done.stdout.split()[-1]) < PARSE_SECONDS
+
+
+def _environment() -> dict[str, str]:
+    # The audited process may not write, or look for, byte code that another test's Python left behind.
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+
+
+def test_the_plugin_loader_leaves_the_package_alone() -> None:
+    from airflow._shared.module_loading.file_discovery import find_path_from_directory
+
+    found = [Path(path) for path in find_path_from_directory(str(REPO / "plugins"), ".airflowignore", "glob")]
+    assert not [path for path in found if "sluice" in path.relative_to(REPO / "plugins").parts]
+
+
+def test_dag_files_import_airflows_words_and_the_model_only() -> None:
+    allowed = ("airflow", "sluice.operators", "sluice.sensors", "sluice.model")
+    for file in files():
+        for node in ast.walk(ast.parse(file.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            ours = [
+                name for name in names if name.split(".")[0] in ("airflow", "sluice", "spark_jobs", "local")
+            ]
+            assert all(name.startswith(allowed) for name in ours), f"{file.relative_to(DAGS)}: {ours}"

@@ -1,0 +1,95 @@
+"""Avro bodies: what is written is read, what is not a record is named and never guessed at."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import fastavro
+import pytest
+from pyspark.sql import Row, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.common.avro import AvroSchema, Schemas, decode, encode
+
+TRIP = {
+    "VendorID": 1,
+    "tpep_pickup_datetime": 1_518_066_457_000_000,
+    "tpep_dropoff_datetime": 1_518_066_980_000_000,
+    "trip_distance": 1.5,
+    "PULocationID": 79,
+    "DOLocationID": 162,
+    **dict.fromkeys(
+        (
+            "fare_amount",
+            "extra",
+            "mta_tax",
+            "tip_amount",
+            "tolls_amount",
+            "improvement_surcharge",
+            "total_amount",
+        ),
+        2.0,
+    ),
+}
+
+
+def body(schema: AvroSchema, record: dict[str, Any]) -> bytes:
+    """Written by another Avro library than the one that reads it."""
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema.parsed), record)
+    return out.getvalue()
+
+
+def read(
+    spark: SparkSession, schemas: Schemas, values: Sequence[bytes | None], header: str | None = None
+) -> list[Row]:
+    headers = [("avro-schema", header.encode())] if header else None
+    rows = [(number, value, headers) for number, value in enumerate(values)]
+    frame = spark.createDataFrame(rows, "n int, value binary, headers array<struct<key:string,value:binary>>")
+    record, reason = decode(F.col("value"), F.col("headers"), schemas)
+    return frame.select("n", record.alias("record"), reason.alias("reason")).orderBy("n").collect()
+
+
+def test_another_librarys_body_is_read_and_spark_writes_the_same_bytes(
+    spark: SparkSession, schemas: Schemas
+) -> None:
+    written = body(schemas.current, TRIP)
+    (row,) = read(spark, schemas, [written])
+    assert row.reason is None
+    assert (row.record.VendorID, row.record.trip_distance, row.record.passenger_count) == (1, 1.5, None)
+    frame = spark.createDataFrame([row.record], schemas.current.struct(spark))
+    assert bytes(frame.select(encode(F.struct("*"), schemas.current)).first()[0]) == written
+
+
+def test_what_is_no_record_is_named(spark: SparkSession, schemas: Schemas) -> None:
+    good = body(schemas.current, TRIP)
+    values = [good, b"garbage", b"", None, good[:-1], good + b"\x00", b"\x02\x04" * 60]
+    reasons = [row.reason for row in read(spark, schemas, values)]
+    assert reasons[0] is None
+    assert reasons[3] == "the record has no value (a tombstone)"
+    assert all(reason == "not an Avro body of Trip" for n, reason in enumerate(reasons) if n not in (0, 3))
+
+
+def test_an_earlier_schemas_records_are_read_with_it(spark: SparkSession, schemas: Schemas) -> None:
+    parsed = schemas.current.parsed
+    parsed["fields"] = [f for f in parsed["fields"] if f["name"] not in ("other_columns", "airport_fee")]
+    earlier = AvroSchema(json.dumps(parsed))
+    written = body(earlier, TRIP)
+    both = Schemas(schemas.current, (earlier,))
+    (row,) = read(spark, both, [written], earlier.fingerprint)
+    assert (row.reason, row.record.VendorID, row.record.airport_fee) == (None, 1, None)
+    (unnamed,) = read(spark, both, [written])
+    assert unnamed.reason == "not an Avro body of Trip"
+    (unknown,) = read(spark, schemas, [written], earlier.fingerprint)
+    assert unknown.reason == f"written with an Avro schema that is not known here: {earlier.fingerprint}"
+
+
+@pytest.mark.parametrize("field", ["VendorID", "passenger_count", "congestion_surcharge", "airport_fee"])
+def test_what_may_be_missing_has_a_default(field: str, schemas: Schemas) -> None:
+    (found,) = [f for f in schemas.current.parsed["fields"] if f["name"] == field]
+    assert found["type"][0] == "null"
+    assert found["default"] is None
+    assert field not in schemas.current.required

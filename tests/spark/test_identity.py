@@ -1,0 +1,72 @@
+"""Who a row is, and which rows came before."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice.model.claims import Claims, claimed, suspects
+from sluice.model.ranges import RangeSet
+from spark_jobs.common import identity, repeats
+
+A, B = "a" * 16, "b" * 16
+
+
+def test_lanes_and_places_follow_from_the_rows_alone(spark: SparkSession) -> None:
+    rows = [(A, row, 3) for row in range(10) if row != 4]
+    for shuffled in (rows, rows[::-1]):
+        frame = spark.createDataFrame(shuffled, "source_id string, row bigint, lanes int").repartition(3)
+        placed = identity.with_lane_and_seq(frame).select("row", "lane", "seq", identity.key().alias("key"))
+        found = {r.row: (r.lane, r.seq, bytes(r.key).decode()) for r in placed.collect()}
+        assert found[0] == (0, 0, f"{A}:0:0")
+        assert found[1] == (1, 0, f"{A}:1:0")
+        assert found[7] == (1, 1, f"{A}:7:1")  # row 4, of the same lane, was refused
+        assert found[9] == (0, 3, f"{A}:9:3")
+
+
+def records(spark: SparkSession, keys: list[bytes | None], partition: int = 0, first: int = 100) -> DataFrame:
+    rows = [(partition, first + n, key, None) for n, key in enumerate(keys)]
+    frame = spark.createDataFrame(
+        rows, "_kafka_partition int, _kafka_offset bigint, key binary, reason string"
+    )
+    return identity.with_identity(frame)
+
+
+def keys(source: str, seqs: range | list[int]) -> list[bytes | None]:
+    return [f"{source}:{seq * 10}:{seq}".encode() for seq in seqs]
+
+
+def test_foreign_keys_are_no_identity(spark: SparkSession) -> None:
+    frame = records(spark, [None, b"", b"ride-1", f"{A}:1".encode(), f"{A}:70:7".encode()]).orderBy(
+        "_kafka_offset"
+    )
+    found = [(r._source_id, r._source_row, r._source_base) for r in frame.collect()]
+    assert found == [(None, None, None)] * 4 + [(A, 70, 97)]
+
+
+def named(frame: DataFrame, seen: Claims) -> dict[int, str]:
+    suspected = suspects(seen, repeats.groups(frame))
+    if not suspected:
+        return {}
+    rows = repeats.named(frame, seen, suspected).where(F.col("reason").isNotNull())
+    return {r._kafka_offset: r.reason for r in rows.collect()}
+
+
+def test_a_zombie_between_its_successors_rows_is_told_apart(spark: SparkSession) -> None:
+    frame = records(spark, keys(A, [0, 1, 2, 1, 3, 2, 4]) + [None, b"x"] + keys(B, range(3)))
+    assert named(frame, Claims()) == {
+        103: "repeat: this row is also at offset 101",
+        105: "repeat: this row is also at offset 102",
+    }
+
+
+def test_rows_of_the_published_table_are_told_apart(spark: SparkSession) -> None:
+    seen = Claims({A: RangeSet.of({0: [(0, 3)], 1: [(0, 50)]})})
+    found = named(records(spark, keys(A, range(1, 6))), seen)
+    assert found == dict.fromkeys((100, 101), "repeat: this row of its source is in the table already")
+
+
+def test_an_undisturbed_batch_is_not_looked_at_twice(spark: SparkSession) -> None:
+    groups = repeats.groups(records(spark, keys(A, range(5)) + keys(B, range(4))))
+    assert suspects(Claims(), groups) == set()
+    assert claimed(groups) == Claims({A: RangeSet.of({0: [(0, 5)]}), B: RangeSet.of({0: [(0, 4)]})})

@@ -1,0 +1,86 @@
+"""A lake without a stack: a SQLite catalog and files in a temporary folder, written as a consumer writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+
+from sluice.clients.table import Lake
+
+TABLE = "raw.nyc_taxi"
+QUARANTINE = "raw.nyc_taxi_quarantine"
+ROWS = pa.schema(
+    [
+        pa.field("fare_amount", pa.float64()),
+        pa.field("_kafka_partition", pa.int32()),
+        pa.field("_kafka_offset", pa.int64()),
+        pa.field("_source_id", pa.string()),
+        pa.field("_source_row", pa.int64()),
+    ]
+)
+BAD_ROWS = pa.schema(
+    [
+        pa.field("stage", pa.string()),
+        pa.field("reason", pa.string()),
+        pa.field("_kafka_partition", pa.int32()),
+        pa.field("_kafka_offset", pa.int64()),
+        pa.field("_source_id", pa.string()),
+        pa.field("_source_row", pa.int64()),
+        pa.field("object", pa.string()),
+        pa.field("line", pa.int64()),
+    ]
+)
+
+
+def make(folder: Path) -> Lake:
+    """An empty lake with both tables."""
+    lake = empty(folder)
+    lake.catalog.create_namespace("raw")
+    lake.catalog.create_table(TABLE, ROWS)
+    lake.catalog.create_table(QUARANTINE, BAD_ROWS)
+    return lake
+
+
+def empty(folder: Path) -> Lake:
+    (folder / "warehouse").mkdir(exist_ok=True)
+    uri = f"sqlite:///{folder / 'catalog.db'}"
+    return Lake({"type": "sql", "uri": uri, "warehouse": (folder / "warehouse").as_uri()})
+
+
+def summary(
+    kind: str, token: int, ends: dict[int, int], starts: dict[int, int] | None = None
+) -> dict[str, str]:
+    starts = starts or dict.fromkeys(ends, 0)
+    return {
+        "sluice.kind": kind,
+        "sluice.token": str(token),
+        "sluice.ends": json.dumps({str(p): o for p, o in ends.items()}),
+        "sluice.starts": json.dumps({str(p): o for p, o in starts.items()}),
+    }
+
+
+def append(
+    lake: Lake,
+    rows: list[tuple[int, int]],
+    properties: dict[str, str] | None = None,
+    source: str | None = "a" * 16,
+) -> None:
+    """One file with these (partition, offset); each row's number in its source is its offset."""
+    data = [
+        {
+            "fare_amount": 1.0,
+            "_kafka_partition": p,
+            "_kafka_offset": o,
+            "_source_id": source,
+            "_source_row": o if source else None,
+        }
+        for p, o in rows
+    ]
+    table = pa.Table.from_pylist(data, schema=ROWS)
+    lake.catalog.load_table(TABLE).append(table, snapshot_properties=properties or {})
+
+
+def quarantine(lake: Lake, rows: list[dict[str, object]]) -> None:
+    lake.catalog.load_table(QUARANTINE).append(pa.Table.from_pylist(rows, schema=BAD_ROWS))

@@ -1,0 +1,118 @@
+"""What the audit calls an orphan, a batch's versions, and over budget."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.clients.bucket import Entry
+from sluice.clients.errors import Missing, Unreachable
+from sluice.clients.table import Lake
+from sluice.model.counts import PrefixCount
+from sluice.operators import audit, inventory
+from sluice.operators.audit import AuditOperator, metadata_files, unknown
+from sluice.operators.inventory import Inventory, folder, overwritten
+from tests.support import lake as lakes
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def test_an_unknown_file_older_than_the_newest_commit_is_an_orphan() -> None:
+    data = {
+        "old": NOW - timedelta(minutes=1),
+        "new": NOW + timedelta(seconds=1),
+        "known": NOW - timedelta(days=1),
+    }
+    found = unknown(data, {"known"}, NOW)
+    assert (found.orphans, found.young) == (["old"], ["new"])
+    assert unknown(data, {"known"}, None).orphans == []
+
+
+def test_metadata_files_belong_to_the_commit_before_them() -> None:
+    log = [100, 110, 200, 210, 300]
+    assert metadata_files(log, 100, 200) == 2
+    assert metadata_files(log, 200, 300) == 2
+    assert metadata_files(log, 300, None) == 1
+    assert metadata_files(log, 90, 100) is None
+    assert metadata_files([], 1, None) is None
+
+
+def entry(key: str, etag: str, marker: bool = False) -> Entry:
+    return Entry(key, True, marker, etag, 1, NOW)
+
+
+def test_only_other_content_is_an_overwrite() -> None:
+    entries = [entry("a", "1"), entry("a", "1"), entry("b", "1"), entry("b", "2"), entry("b", "3")]
+    assert list(overwritten([*entries, entry("c", "1"), entry("c", "", marker=True)])) == ["b"]
+
+
+def test_a_folder_is_counted_and_an_unmounted_one_is_an_error(tmp_path: Path) -> None:
+    assert folder(tmp_path, "s") == PrefixCount()
+    (tmp_path / "s" / "w1").mkdir(parents=True)
+    (tmp_path / "s" / "w1" / "offsets").write_bytes(b"12345")
+    assert folder(tmp_path, "s") == PrefixCount(1, 1, 0, 5)
+    with pytest.raises(Unreachable, match=r"checkpoint folder .*none is not there"):
+        folder(tmp_path / "none", "s")
+
+
+class Ledger:
+    def __init__(self, before: dict[str, Any] | None) -> None:
+        self.before = before
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        return self.before
+
+
+def operator(lake: Lake, monkeypatch: pytest.MonkeyPatch, seen: Inventory, before: Any) -> AuditOperator:
+    monkeypatch.setattr(inventory, "take", lambda hook, spec: seen)
+    made = AuditOperator(task_id="audit", stream="nyc_taxi")
+    made.__dict__ |= {"platform_hook": SimpleNamespace(lake=lake), "ledger": Ledger(before)}
+    return made
+
+
+CONTEXT: Any = {"run_id": "r"}
+BEFORE: dict[str, Any] = {"snapshot_id": None, "counts": {}}
+
+
+def test_within_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = lakes.make(tmp_path)
+    lakes.append(lake, [(0, 0)], lakes.summary("batch", 1, {0: 1}))
+    seen = Inventory({"table data": PrefixCount(1, 1, 0, 10)}, {}, [])
+    found = operator(lake, monkeypatch, seen, BEFORE).work(CONTEXT)
+    # A data file, a manifest, a manifest list, a metadata file.
+    assert (found["batches"], found["versions_per_batch"], found["orphans"]) == (1, 4, 0)
+    assert found["counts"]["table data"]["added"]["versions"] == 1
+
+
+def test_over_budget_names_value_and_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake = lakes.make(tmp_path)
+    lakes.append(lake, [(0, 0)], lakes.summary("batch", 1, {0: 1}))
+    seen = Inventory({"table data": PrefixCount(1, 1, 2, 10)}, {}, ["k"])
+    made = operator(lake, monkeypatch, seen, BEFORE)
+    made.__dict__["spec"] = SimpleNamespace(
+        table=lakes.TABLE,
+        quarantine_table=lakes.QUARANTINE,
+        budget=SimpleNamespace(delete_markers=0, versions_per_batch=3),
+    )
+    with pytest.raises(AirflowFailException) as caught:
+        made.work(CONTEXT)
+    assert str(caught.value) == (
+        "over budget: delete markers added is 2, the limit is 0; "
+        "keys overwritten with other content is 1, the limit is 0; "
+        "versions of the costliest batch is 4, the limit is 3"
+    )
+
+
+def test_without_before_there_is_nothing_to_compare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Missing, match=r"'r' has no before\.json; clear its provision_topic task"):
+        operator(lakes.make(tmp_path), monkeypatch, Inventory({}, {}, []), None).work(CONTEXT)
+
+
+def test_the_report_says_when_there_is_no_measure() -> None:
+    text = audit.report({}, {}, [], 0, audit.Unknown([], []))
+    assert "without a batch the versions of one have no measure" in text

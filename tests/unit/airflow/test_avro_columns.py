@@ -1,0 +1,58 @@
+"""A table's columns against a schema."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sluice.operators.avro_columns import COORDINATES, iceberg_type, schema_problems
+
+SCHEMA = {
+    "fields": [
+        {"name": "a", "type": ["null", "int"]},
+        {"name": "t", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
+        {"name": "m", "type": ["null", {"type": "map", "values": "string"}]},
+    ]
+}
+GOOD = {"a": "int", "t": "timestamp", "m": "map<string, string>", **COORDINATES}
+
+
+def test_as_declared() -> None:
+    assert schema_problems("x", SCHEMA, GOOD) == []
+
+
+def test_a_wider_type_and_more_columns_are_no_problem() -> None:
+    assert schema_problems("x", SCHEMA, {**GOOD, "a": "long", "old": "string"}) == []
+
+
+@pytest.mark.parametrize("name", ["a", "_kafka_offset", "_source_base"])
+def test_a_column_that_lacks_is_named(name: str) -> None:
+    columns = {key: value for key, value in GOOD.items() if key != name}
+    (problem,) = schema_problems("x", SCHEMA, columns)
+    assert f"has no column {name} " in problem
+
+
+def test_another_type_is_named() -> None:
+    (problem,) = schema_problems("x", SCHEMA, {**GOOD, "t": "string"})
+    assert problem == "schema: column t of table x is string, the stream declares timestamp"
+
+
+@pytest.mark.parametrize(
+    ("avro", "iceberg"),
+    [
+        ("bytes", "binary"),
+        ({"type": "int", "logicalType": "date"}, "date"),
+        ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "decimal(9, 2)"),
+        ({"type": "record", "name": "r", "fields": []}, "struct<"),
+        (["null", {"type": "enum", "name": "e", "symbols": []}], "string"),
+    ],
+)
+def test_types(avro: Any, iceberg: str) -> None:
+    assert iceberg_type(avro) == iceberg
+
+
+@pytest.mark.parametrize("avro", ["null", ["null", "int", "string"], "duration"])
+def test_what_has_no_column_is_refused(avro: Any) -> None:
+    with pytest.raises(ValueError, match="has no Iceberg type here"):
+        iceberg_type(avro)

@@ -1,0 +1,159 @@
+"""Waiting for a load to land: what ends it, and what it says."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.clients.errors import Unreachable
+from sluice.clients.table import Published
+from sluice.model.ranges import RangeSet
+from sluice.runtime.base import ProcessState as S
+from sluice.runtime.base import ProcessStatus
+from sluice.sensors.landed import LandedSensor
+from sluice.triggers import landed as module
+from sluice.triggers.landed import LandedTrigger, Watch, beyond_reach
+
+EXPECTED = RangeSet.of({0: [(5, 10)], 1: [(0, 5)]})
+
+
+def process(state: S, pid: int | None = 1) -> ProcessStatus:
+    return ProcessStatus("stream-x", state, pid)
+
+
+def state(ends: dict[int, int], starts: dict[int, int] | None = None) -> Published:
+    return Published(1, 0.0, "batch", 1, starts or {0: 0, 1: 0}, ends)
+
+
+def test_a_process_may_be_down_for_the_grace() -> None:
+    watch = Watch(grace=30)
+    assert watch.verdict(process(S.EXITED, None), 100) is None
+    assert watch.verdict(process(S.BACKOFF, None), 129) is None
+    assert watch.verdict(process(S.FATAL, None), 130) == "stream-x is FATAL for 30 s"
+
+
+def test_coming_back_starts_the_grace_anew() -> None:
+    watch = Watch(grace=30)
+    assert watch.verdict(process(S.EXITED, None), 100) is None
+    assert watch.verdict(process(S.RUNNING), 120) is None
+    assert watch.verdict(process(S.EXITED, None), 140) is None
+
+
+def test_a_process_that_keeps_dying_is_hopeless() -> None:
+    watch = Watch(grace=30)
+    verdicts = [watch.verdict(process(S.RUNNING, pid), pid) for pid in range(1, 9)]
+    assert verdicts[:6] == [None] * 6
+    assert verdicts[6] == "stream-x was restarted 6 times while the load waited for it"
+
+
+def test_offsets_before_the_streams_first_are_beyond_reach() -> None:
+    assert not beyond_reach(EXPECTED, {0: 5, 1: 0})
+    assert str(beyond_reach(EXPECTED, {0: 7})) == "partition 0: [5, 7)"
+
+
+class Hook:
+    """Answers what it is given, in turn; an exception is raised."""
+
+    def __init__(self, states: list[Any], processes: list[Any]) -> None:
+        self.lake = self.runtime = self
+        self.states, self.processes = states, processes
+        self.closed = False
+
+    def published(self, table: str) -> Published | None:
+        return self._next(self.states)
+
+    def status(self, program: str) -> ProcessStatus:
+        found: ProcessStatus = self._next(self.processes)
+        return found
+
+    def _next(self, answers: list[Any]) -> Any:
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def fire(hook: Hook, **overrides: Any) -> dict[str, Any]:
+    values = {
+        "stream": "nyc_taxi", "role": "airflow", "expected": EXPECTED.to_json(), "deadline": 1e12,
+        "poll_interval": 0.0, "grace": 0.0, **overrides,
+    }  # fmt: skip
+    trigger = LandedTrigger(**values)
+    trigger.__dict__["hook"] = hook
+
+    async def first() -> dict[str, Any]:
+        async for event in trigger.run():
+            payload: dict[str, Any] = event.payload
+            return payload
+        raise AssertionError("the trigger fired nothing")
+
+    found = asyncio.run(first())
+    asyncio.run(trigger.cleanup())
+    assert hook.closed
+    return found
+
+
+def test_it_lands_when_all_is_published() -> None:
+    answers = [None, state({0: 7, 1: 5}), state({0: 12, 1: 5})]
+    assert fire(Hook(answers, [process(S.RUNNING)])) == {
+        "outcome": "landed",
+        "reason": "10 of 10 records of the load are published",
+    }
+
+
+def test_an_empty_load_has_landed() -> None:
+    assert fire(Hook([state({0: 0})], [process(S.FATAL)]), expected="{}")["outcome"] == "landed"
+
+
+def test_a_dead_consumer_ends_it_at_once() -> None:
+    event = fire(Hook([state({0: 7, 1: 5})], [process(S.FATAL, None)]))
+    assert event["outcome"] == "hopeless"
+    assert event["reason"] == "stream-x is FATAL for 0 s; 7 of 10 records of the load are published"
+
+
+def test_what_will_never_be_published_ends_it_at_once() -> None:
+    event = fire(Hook([state({0: 8}, {0: 8})], [process(S.RUNNING)]))
+    assert (event["outcome"], "partition 0: [5, 8)" in event["reason"]) == ("hopeless", True)
+
+
+def test_what_cannot_be_observed_is_asked_again() -> None:
+    down = Unreachable("catalog: connection refused")
+    hook = Hook([down, state({0: 10, 1: 5})], [Unreachable("supervisord does not answer")])
+    assert fire(hook)["outcome"] == "landed"
+
+
+def test_at_the_deadline_it_names_what_lacks_and_what_could_not_be_seen() -> None:
+    hook = Hook([Unreachable("catalog: refused")], [process(S.RUNNING)])
+    event = fire(hook, deadline=0.0)
+    assert event == {"outcome": "timed out", "reason": "nothing was observed yet; catalog: refused"}
+
+
+def test_a_question_that_hangs_does_not_hold_the_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "QUESTION_SECONDS", 0.01)
+    hook = Hook([None], [process(S.RUNNING)])
+    monkeypatch.setattr(hook, "published", lambda _: module.time.sleep(0.2))
+    assert "no answer within 0.01 s" in fire(hook, deadline=0.0)["reason"]
+
+
+def test_a_trigger_goes_on_elsewhere_and_holds_no_secret() -> None:
+    trigger = LandedTrigger(
+        stream="s", role="airflow", expected="{}", deadline=5.0, poll_interval=2.0, grace=30.0
+    )
+    path, kwargs = trigger.serialize()
+    assert path == f"{LandedTrigger.__module__}.{LandedTrigger.__qualname__}"
+    assert LandedTrigger(**kwargs).serialize() == (path, kwargs)
+    assert set(kwargs) == {"stream", "role", "expected", "deadline", "poll_interval", "grace"}
+
+
+def test_the_sensor_returns_or_fails_without_retries() -> None:
+    sensor = LandedSensor(task_id="landed", stream="nyc_taxi")
+    event = {"outcome": "landed", "reason": "10 of 10"}
+    assert sensor.resume({}, event) == event
+    with pytest.raises(AirflowFailException, match="not landed, timed out: 3 of 10"):
+        sensor.resume({}, {"outcome": "timed out", "reason": "3 of 10"})

@@ -1,0 +1,99 @@
+"""A load's plan: pinned once, whoever comes first; settled once, whoever sends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sluice.clients.bucket import ObjectVersion
+from sluice.clients.errors import Missing, Refused
+from sluice.clients.ledger import Ledger
+from sluice.hooks import plan as plans
+from tests.support.memory_s3 import MemoryS3
+
+
+class Source:
+    def __init__(self, *versions: str) -> None:
+        self.objects = [ObjectVersion("source", f"{v}.csv", v, "e", 9) for v in versions]
+        self.headless: set[str] = set()
+
+    def resolve(self, prefix: str, keys: Any) -> list[ObjectVersion]:
+        return self.objects
+
+    def has_header(self, source: ObjectVersion) -> bool:
+        return source.key not in self.headless
+
+
+class Kafka:
+    def __init__(self, **ends: int) -> None:
+        self.now = {int(partition[1:]): end for partition, end in ends.items()}
+
+    def ends(self, topic: str) -> dict[int, int]:
+        return dict(self.now)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger(MemoryS3(), "s3://warehouse/ledger", "s")  # type: ignore[arg-type]
+
+
+def pin(ledger: Ledger, source: Source, kafka: Kafka, run: str = "r1", topic: str = "t") -> plans.Document:
+    return plans.pin(
+        ledger, source, kafka, run_id=run, stream="s", topic=topic, params={"objects": []}  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_a_retry_means_the_same_versions_and_offsets(ledger: Ledger) -> None:
+    first = pin(ledger, Source("v1"), Kafka(p0=5, p1=0))
+    assert first["sources"][0]["begin"] == {"0": 5, "1": 0}
+    assert first["sources"][0]["lanes"] == 2
+    written = dict(ledger.client.objects)  # type: ignore[attr-defined]
+    assert pin(ledger, Source("v2"), Kafka(p0=99, p1=99, p2=0)) == first
+    assert ledger.client.objects == written  # type: ignore[attr-defined]
+
+
+def test_a_second_run_over_the_same_version_begins_where_the_first_did(ledger: Ledger) -> None:
+    pin(ledger, Source("v1"), Kafka(p0=5))
+    second = pin(ledger, Source("v1", "v2"), Kafka(p0=9), run="r2")
+    assert [source["begin"] for source in second["sources"]] == [{"0": 5}, {"0": 9}]
+
+
+def test_what_was_sent_is_not_pending_and_the_first_settlement_counts(ledger: Ledger) -> None:
+    plan = pin(ledger, Source("v1", "v2"), Kafka(p0=5))
+    one, two = plan["sources"]
+    assert plans.pending(ledger, plan) == [one, two]
+    plans.settle(ledger, one, {0: 8}, "r1")
+    assert plans.settle(ledger, one, {0: 50}, "r2")["ranges"] == {"0": [5, 8]}
+    assert plans.pending(ledger, plan) == [two]
+    with pytest.raises(Missing, match=r"v2\.csv is not produced yet; clear the produce task"):
+        plans.produced(ledger, "r1")
+    plans.settle(ledger, two, {0: 20, 1: 4}, "r1")
+    _, documents = plans.produced(ledger, "r1")
+    assert str(plans.offsets_of_all(documents)) == "partition 0: [5, 20)"
+    assert pin(ledger, Source("v1"), Kafka(p0=50), run="r2")["sources"][0]["produced"]
+
+
+def test_a_topic_that_was_made_anew_is_named(ledger: Ledger) -> None:
+    (source,) = pin(ledger, Source("v1"), Kafka(p0=5))["sources"]
+    with pytest.raises(Refused, match=r"'t' partition 0 ends at 3, before offset 5 .*v1\.csv.*made anew"):
+        plans.settle(ledger, source, {0: 3}, "r1")
+
+
+def test_another_topic_is_named(ledger: Ledger) -> None:
+    pin(ledger, Source("v1"), Kafka(p0=5))
+    with pytest.raises(Refused, match=r"v1\.csv was planned for topic 't' and the stream's is 'u' now"):
+        pin(ledger, Source("v1"), Kafka(p0=5), run="r2", topic="u")
+
+
+def test_an_object_without_a_header_pins_nothing(ledger: Ledger) -> None:
+    source = Source("v1", "v2")
+    source.headless = {"v2.csv"}
+    with pytest.raises(Refused, match=r"s3://source/v2\.csv: has no header line"):
+        pin(ledger, source, Kafka(p0=5))
+    assert ledger.client.objects == {}  # type: ignore[attr-defined]
+
+
+def test_without_a_plan_the_produce_task_is_named(ledger: Ledger) -> None:
+    with pytest.raises(Missing, match=r"'r9' has no plan .*clear its produce task"):
+        plans.produced(ledger, "r9")

@@ -1,0 +1,152 @@
+"""The validation over a real (SQLite and files) lake: exact, and each way of not being so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.clients import keys
+from sluice.clients.ledger import Ledger
+from sluice.clients.table import Lake
+from sluice.operators.validate import ValidateOperator
+from tests.support import lake as lakes
+from tests.support.memory_s3 import MemoryS3
+
+SOURCE = "a" * 16
+
+
+class Load:
+    """One source of ten rows, sent to offsets [0, 10) of partition 0; row n is at offset n."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lake: Lake = lakes.make(folder)
+        self.rows = 10
+        self.ledger = Ledger(MemoryS3(), "s3://w/ledger", "nyc_taxi")  # type: ignore[arg-type]
+        names = {
+            "source_id": SOURCE,
+            "bucket": "source",
+            "key": "k.csv",
+            "version_id": "v",
+            "etag": "e",
+            "size": 1,
+        }
+        self.ledger.put(keys.run_key("r", "plan"), {"sources": [names]})
+        self.ledger.put(keys.produced_key(SOURCE), {"ranges": {"0": [0, 10]}})
+
+    def bucket(self, name: str) -> Load:
+        return self
+
+    def data_rows(self, version: Any) -> int:
+        return self.rows
+
+    def quarantine(self, offsets: list[int], reason: str = "bad", row: bool = True, **more: Any) -> None:
+        lakes.quarantine(
+            self.lake,
+            [
+                {
+                    "stage": "topic", "reason": reason, "_kafka_partition": 0, "_kafka_offset": offset,
+                    "_source_id": SOURCE if row else None, "_source_row": offset if row else None, **more,
+                }
+                for offset in offsets
+            ],
+        )  # fmt: skip
+
+    def validate(self, limit: float = 50.0) -> dict[str, Any]:
+        operator = ValidateOperator(task_id="validate", stream="nyc_taxi")
+        operator.__dict__ |= {"platform_hook": self, "ledger": self.ledger}
+        operator._schema = lambda table: []  # type: ignore[method-assign]
+        found: dict[str, Any] = operator.work({"run_id": "r", "params": {"max_quarantined_percent": limit}})
+        return found
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    return Load(tmp_path)
+
+
+def span(start: int, until: int) -> list[tuple[int, int]]:
+    return [(0, offset) for offset in range(start, until)]
+
+
+def test_exact_and_in_the_ledger(load: Load) -> None:
+    lakes.append(load.lake, span(0, 10))
+    found = load.validate()
+    assert (found["status"], found["published"], found["gaps"]) == ("exact", 10, 0)
+    proof = load.ledger.get(keys.run_key("r", "proof"))
+    assert proof is not None
+    assert proof["ranges"] == {"0": [[0, 10]]}
+
+
+def test_a_file_that_holds_other_loads_too_is_no_stray(load: Load) -> None:
+    lakes.append(load.lake, span(0, 4))
+    lakes.append(load.lake, [*span(4, 10)])
+    lakes.append(load.lake, span(10, 30), source="b" * 16)
+    assert load.validate()["status"] == "exact"
+
+
+def test_holes_that_the_quarantine_explains_even_beyond_the_load(load: Load) -> None:
+    lakes.append(load.lake, [*span(0, 3), *span(4, 10)])
+    load.quarantine([3, 3])
+    found = load.validate()
+    assert (found["status"], found["published"], found["quarantined"]) == ("exact", 9, 1)
+
+
+def test_a_repeat_is_no_row_of_its_own(load: Load) -> None:
+    lakes.append(load.lake, span(0, 10))
+    load.quarantine([10, 11], reason="repeat: this row is in the table already")
+    found = load.validate()
+    assert found["quarantined"] == 0
+
+
+def test_a_row_that_the_producer_refused_is_accounted_for(load: Load) -> None:
+    lakes.append(load.lake, span(0, 10))
+    load.rows = 11
+    load.quarantine([10], stage="source", _kafka_partition=None, _kafka_offset=None, _source_row=10)
+    assert load.validate()["quarantined"] == 1
+
+
+RED: dict[str, tuple[list[list[tuple[int, int]]], list[int], int, str]] = {
+    "a gap": (
+        [span(0, 4), span(5, 10)],
+        [],
+        10,
+        r"1 gaps \(partition 0: \[4, 5\)\).*1 missing \(rows \[4, 5",
+    ),
+    "a gap inside a file": ([[*span(0, 4), *span(5, 10)]], [], 10, r"1 gaps"),
+    "an offset twice": ([span(0, 10), span(7, 8)], [], 10, r"1 duplicates \(partition 0: \[7, 8\)\)"),
+    "published and in quarantine": ([span(0, 10)], [7], 10, r"1 duplicates .*1 more than once"),
+    "a row too few in the lake": ([span(0, 10)], [], 11, r"1 missing \(rows \[10, 11\)\)"),
+    "a row that the object lacks": ([span(0, 10)], [], 9, r"1 that the object does not have"),
+    "too much in quarantine": ([span(0, 4)], [*range(4, 10)], 10, r"6 of 10 rows, 60.00 %, the limit is 50"),
+}
+
+
+@pytest.mark.parametrize("case", RED.values(), ids=RED.keys())
+def test_what_is_not_exact_is_red_and_leaves_no_proof(load: Load, case: Any) -> None:
+    batches, quarantined, load.rows, message = case
+    for rows in batches:
+        lakes.append(load.lake, rows)
+    if quarantined:
+        load.quarantine(quarantined)
+    with pytest.raises(AirflowFailException, match=f"the load is not proved: .*{message}"):
+        load.validate()
+    assert load.ledger.get(keys.run_key("r", "proof")) is None
+
+
+def test_deleted_rows_are_gaps(load: Load) -> None:
+    lakes.append(load.lake, span(0, 10))
+    load.lake.catalog.load_table(lakes.TABLE).delete("_kafka_offset = 5")
+    with pytest.raises(AirflowFailException, match="1 gaps"):
+        load.validate()
+
+
+def test_the_real_schema_is_compared(load: Load) -> None:
+    operator = ValidateOperator(task_id="validate", stream="nyc_taxi")
+    problems = operator._schema(load.lake.table(lakes.TABLE))
+    names = [f["name"] for f in json.loads(operator.spec.schema_file.read_text())["fields"]]
+    missing = [name for name in [*names, "_kafka_timestamp", "_source_base"] if name != "fare_amount"]
+    assert len(problems) == len(missing)

@@ -1,0 +1,47 @@
+"""How failures and tables read."""
+
+from __future__ import annotations
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.hooks.failures import final_failures, last_reason
+from sluice.model.config import ConfigError
+from sluice.operators.text import table
+
+REASONS = {
+    "python": (["Traceback", "  File x", "LookupError: no topic", "bye"], "LookupError: no topic"),
+    "dotted": (["spark_jobs.common.objects.DamagedObject: s3://b/k: broke off"], None),
+    "java": (["Caused by: org.apache.kafka.common.errors.TimeoutException: late"], None),
+    "no exception": (["one", "two", ""], "two"),
+    "nothing": ([], "it wrote nothing"),
+}
+
+
+@pytest.mark.parametrize("case", REASONS.values(), ids=REASONS.keys())
+def test_last_reason(case: tuple[list[str], str | None]) -> None:
+    lines, expected = case
+    assert last_reason(lines) == (expected or lines[0].removeprefix("Caused by: "))
+
+
+@pytest.mark.parametrize("kind", [Missing, Refused, ConfigError])
+def test_what_a_retry_cannot_mend_is_final_with_the_same_words(kind: type[Exception]) -> None:
+    with pytest.raises(AirflowFailException, match=r"^why$"), final_failures():
+        raise kind("why")
+
+
+def test_what_may_pass_is_left_to_the_retries() -> None:
+    with pytest.raises(Unreachable), final_failures():
+        raise Unreachable("why")
+
+
+def test_columns_align_and_numbers_stand_right() -> None:
+    assert (
+        table(["a", "n"], [["x", 1000], ["long", 2]])
+        == "\na         n\n----  -----\nx     1,000\nlong      2"
+    )
+
+
+def test_an_empty_table_has_its_head() -> None:
+    assert table(["a", "b"], []) == "\na  b\n-  -"

@@ -1,0 +1,122 @@
+"""Pinning a load's objects, and counting versions; S3's answers by botocore's own stubber."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from typing import Any
+
+import boto3
+import pytest
+from botocore.response import StreamingBody
+from botocore.stub import Stubber
+
+from sluice.clients.bucket import Bucket, Entry, ObjectVersion, count
+from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.model.counts import PrefixCount
+
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def s3() -> Any:
+    client = boto3.client("s3", region_name="us-east-1", aws_access_key_id="a", aws_secret_access_key="b")
+    with Stubber(client) as stub:
+        yield client, stub
+        stub.assert_no_pending_responses()
+
+
+def head(stub: Stubber, key: str, version: str | None) -> None:
+    answer: dict[str, Any] = {"ETag": '"e1"', "ContentLength": 5}
+    if version:
+        answer["VersionId"] = version
+    stub.add_response("head_object", answer, {"Bucket": "b", "Key": key})
+
+
+def test_a_prefix_means_its_csv_objects_pinned_and_sorted(s3: Any) -> None:
+    client, stub = s3
+    names = ["p/z.csv.gz", "p/a.csv", "p/readme.txt", "p/"]
+    stub.add_response("list_objects_v2", {"Contents": [{"Key": name} for name in names]})
+    head(stub, "p/a.csv", "v1")
+    head(stub, "p/z.csv.gz", "v2")
+    found = Bucket(client, "b").resolve("p/")
+    assert [(o.key, o.version_id) for o in found] == [("p/a.csv", "v1"), ("p/z.csv.gz", "v2")]
+
+
+def test_keys_win_over_the_prefix_and_count_once(s3: Any) -> None:
+    client, stub = s3
+    head(stub, "k.csv", "v")
+    assert len(Bucket(client, "b").resolve("p/", ["k.csv", "k.csv"])) == 1
+
+
+@pytest.mark.parametrize("version", [None, "null"])
+def test_without_versions_the_etag_is_the_identity(s3: Any, version: str | None) -> None:
+    client, stub = s3
+    head(stub, "k.csv", version)
+    found = Bucket(client, "b").head("k.csv")
+    assert found.version_id is None
+    assert found.source_id == ObjectVersion("b", "k.csv", None, "e1", 99).source_id
+    assert found.source_id != ObjectVersion("b", "k.csv", None, "e2", 99).source_id
+
+
+def test_an_object_that_does_not_exist_is_named(s3: Any) -> None:
+    client, stub = s3
+    stub.add_client_error("head_object", "404", http_status_code=404)
+    with pytest.raises(Missing, match=r"s3://b/k\.csv does not exist"):
+        Bucket(client, "b").resolve("p/", ["k.csv"])
+
+
+def test_an_empty_prefix_is_named(s3: Any) -> None:
+    client, stub = s3
+    stub.add_response("list_objects_v2", {})
+    with pytest.raises(Missing, match=r"s3://b/p/ holds no object"):
+        Bucket(client, "b").resolve("p/")
+
+
+def test_another_suffix_is_refused_before_s3_is_asked(s3: Any) -> None:
+    with pytest.raises(Refused, match=r"x\.parquet: a source ends in \.csv"):
+        Bucket(s3[0], "b").resolve("p/", ["x.parquet"])
+
+
+@pytest.mark.parametrize(("code", "kind"), [("AccessDenied", Refused), ("SlowDown", Unreachable)])
+def test_other_answers_are_told_apart(s3: Any, code: str, kind: type[Exception]) -> None:
+    client, stub = s3
+    stub.add_client_error("list_object_versions", code, http_status_code=400)
+    with pytest.raises(kind, match=code):
+        list(Bucket(client, "b").entries("p/"))
+
+
+def test_rows_are_counted_of_the_pinned_version(s3: Any) -> None:
+    client, stub = s3
+    body = b"a\n1\n2\n"
+    stub.add_response(
+        "get_object",
+        {"Body": StreamingBody(io.BytesIO(body), len(body))},
+        {"Bucket": "b", "Key": "k.csv", "VersionId": "v7"},
+    )
+    assert Bucket(client, "b").data_rows(ObjectVersion("b", "k.csv", "v7", "e", 6)) == 2
+
+
+def test_every_page_of_versions_and_markers_counts(s3: Any) -> None:
+    client, stub = s3
+    version = {"Key": "k", "VersionId": "1", "ETag": '"e"', "Size": 3, "LastModified": WHEN}
+    stub.add_response(
+        "list_object_versions",
+        {
+            "IsTruncated": True,
+            "NextKeyMarker": "k",
+            "NextVersionIdMarker": "1",
+            "Versions": [{**version, "IsLatest": True}],
+        },
+    )
+    stub.add_response(
+        "list_object_versions",
+        {
+            "IsTruncated": False,
+            "Versions": [{**version, "IsLatest": False}],
+            "DeleteMarkers": [{"Key": "m", "VersionId": "2", "IsLatest": True, "LastModified": WHEN}],
+        },
+    )
+    entries = list(Bucket(client, "b").entries("p/"))
+    assert count(entries) == PrefixCount(objects=1, versions=2, delete_markers=1, bytes=6)
+    assert entries[2] == Entry("m", True, True, "", 0, WHEN)

@@ -1,0 +1,94 @@
+"""What files hold, from metadata alone and by column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.table import FileScanTask
+
+from sluice.clients import files
+from sluice.clients.table import Lake
+from sluice.model.ranges import RangeSet
+from tests.support import lake as lakes
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    lake = lakes.make(tmp_path)
+    lakes.append(lake, [(0, offset) for offset in range(10)])
+    lakes.append(lake, [(1, offset) for offset in range(5, 8)], source="b" * 16)
+    lakes.append(lake, [(0, 10), (1, 8)], source=None)
+    return lake
+
+
+def test_facts_are_the_manifests_bounds(lake: Lake) -> None:
+    table = lake.table(lakes.TABLE)
+    found = files.facts(table, files.plan(table, files.overlapping(RangeSet.of({0: [(0, 5)]}))))
+    assert [
+        (f.partition_lower, f.partition_upper, f.offset_lower, f.offset_upper, f.records) for f in found
+    ] == [(0, 0, 0, 9, 10)]
+
+
+def test_a_file_with_deletes_is_not_settled_by_its_metadata(lake: Lake) -> None:
+    table = lake.table(lakes.TABLE)
+    (task,) = files.plan(table, files.overlapping(RangeSet.of({0: [(0, 5)]})))
+    (fact,) = files.facts(table, [FileScanTask(task.file, delete_files={task.file})])
+    assert (fact.partition_lower, fact.offset_lower, fact.records) == (None, None, 10)
+    assert not fact.settles(RangeSet())
+
+
+def test_nothing_expected_means_no_file(lake: Lake) -> None:
+    assert files.plan(lake.table(lakes.TABLE), files.overlapping(RangeSet())) == []
+
+
+def test_many_ranges_find_every_file(lake: Lake) -> None:
+    table = lake.table(lakes.TABLE)
+    wanted = RangeSet.of({0: [(0, 1), (10, 11)], 1: [(6, 7)]})
+    assert len(files.plan(table, files.overlapping(wanted))) == 3
+
+
+def test_columns_are_read_of_the_named_files_only(lake: Lake) -> None:
+    table = lake.table(lakes.TABLE)
+    tasks = files.plan(table, files.overlapping(RangeSet.of({0: [(0, 99)], 1: [(0, 99)]})))
+    mixed = [fact.path for fact in files.facts(table, tasks) if fact.partition_lower != fact.partition_upper]
+    assert len(mixed) == 1
+    assert files.coordinates(table, tasks, mixed) == {0: [10], 1: [8]}
+
+
+def test_rows_of_one_source(lake: Lake) -> None:
+    assert sorted(files.source_rows(lake.table(lakes.TABLE), "b" * 16)) == [5, 6, 7]
+
+
+def test_an_empty_table_has_no_files_and_no_rows(tmp_path: Path) -> None:
+    table = lakes.make(tmp_path).table(lakes.TABLE)
+    assert files.plan(table, files.overlapping(RangeSet.of({0: [(0, 1)]}))) == []
+    assert list(files.source_rows(table, "b" * 16)) == []
+    assert files.known_files(table) == set()
+
+
+def test_known_files_are_those_of_every_snapshot(lake: Lake) -> None:
+    before = files.known_files(lake.table(lakes.TABLE))
+    assert len(before) == 3
+    lake.catalog.load_table(lakes.TABLE).delete("_kafka_partition = 1 and _kafka_offset < 8")
+    after = lake.table(lakes.TABLE)
+    assert before <= files.known_files(after)
+    assert list(files.source_rows(after, "b" * 16)) == []
+
+
+def test_versions_written_are_files_manifests_and_the_list(lake: Lake) -> None:
+    table = lake.table(lakes.TABLE)
+    head = table.current_snapshot()
+    assert head is not None
+    assert files.versions_written(table, head.snapshot_id) == 3
+    with pytest.raises(KeyError):
+        files.versions_written(table, 1)
+
+
+def test_quarantined_rows_come_without_their_bytes(lake: Lake) -> None:
+    row = {"stage": "topic", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 3}
+    lakes.quarantine(lake, [row, {**row, "_kafka_partition": 1}])
+    table = lake.table(lakes.QUARANTINE)
+    rows = files.both(files.equal("stage", "topic"), files.overlapping(RangeSet.of({0: [(0, 9)]})))
+    (found,) = files.quarantined(table, rows)
+    assert (found["_kafka_offset"], found["reason"]) == (3, "r")

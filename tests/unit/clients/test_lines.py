@@ -1,0 +1,61 @@
+"""Data rows of a CSV: what counts as a row, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from sluice.clients import lines
+from sluice.clients.errors import Refused
+
+CSV = b"a,b\n1,2\n\n3,4\r\n   \n5,6"
+
+
+def cut(data: bytes, size: int) -> list[bytes]:
+    return [data[i : i + size] for i in range(0, len(data), size)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_blank_lines_are_no_rows_wherever_the_chunks_end(size: int) -> None:
+    assert lines.data_rows(cut(CSV, size), "x") == 3
+
+
+@pytest.mark.parametrize("size", [1, 5, 1000])
+def test_gzip_is_told_by_its_first_bytes_and_may_have_members(size: int) -> None:
+    data = gzip.compress(b"a,b\n1,2\n") + gzip.compress(b"3,4\n")
+    assert lines.data_rows(cut(data, size), "x") == 2
+
+
+def test_padding_after_gzip_is_no_member() -> None:
+    assert lines.data_rows([gzip.compress(b"a\n1\n"), b"\0" * 100], "x") == 1
+
+
+def test_a_header_alone_is_no_row() -> None:
+    assert lines.data_rows([b"a,b"], "x") == 0
+
+
+@pytest.mark.parametrize("data", [b"", b"\n1,2\n", gzip.compress(b"")])
+def test_no_header_is_refused_by_name(data: bytes) -> None:
+    with pytest.raises(Refused, match=r"s3://b/k: has no header line"):
+        lines.data_rows([data], "s3://b/k")
+    assert not lines.has_header([data], "s3://b/k")
+
+
+def test_truncated_gzip_is_refused_by_name() -> None:
+    data = gzip.compress(b"a,b\n" + b"1,2\n" * 10_000)
+    with pytest.raises(Refused, match=r"s3://b/k: truncated gzip"):
+        lines.data_rows([data[:-9]], "s3://b/k")
+
+
+def test_damaged_gzip_is_refused_by_name() -> None:
+    data = bytearray(gzip.compress(b"a,b\n" + b"1,2\n" * 10_000))
+    data[30] ^= 0xFF
+    with pytest.raises(Refused, match=r"s3://b/k: (damaged|truncated) gzip"):
+        lines.data_rows([bytes(data)], "s3://b/k")
+
+
+def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lines, "LONGEST_LINE", 10)
+    with pytest.raises(Refused, match="longer than 10 bytes"):
+        lines.data_rows([b"a\n", b"x" * 11], "x")

@@ -1,0 +1,68 @@
+"""Least privilege, asked the other way round: what must not be allowed."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+
+import pytest
+
+from local.access import kafka_rules, s3_policies
+from local.home import ROLES
+
+TOPIC = "nyc-avro-topic"
+
+
+def may(role: str, action: str, resource: str) -> bool:
+    return any(
+        action in statement["Action"]
+        and any(fnmatchcase(f"arn:aws:s3:::{resource}", pattern) for pattern in statement["Resource"])
+        for statement in s3_policies()[role]["Statement"]
+    )
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_nobody_may_delete_or_do_everything(role: str) -> None:
+    actions = [action for statement in s3_policies()[role]["Statement"] for action in statement["Action"]]
+    assert not [action for action in actions if "Delete" in action or "*" in action]
+
+
+@pytest.mark.parametrize(
+    ("key", "writers", "readers"),
+    [
+        (
+            "warehouse/lake/raw/x.parquet",
+            {"producer", "consumer"},
+            {"airflow", "producer", "consumer", "reader"},
+        ),
+        ("warehouse/ledger/nyc_taxi/x.json", {"airflow"}, {"airflow", "producer"}),
+        ("source/nyc_taxi/x.csv", set(), {"airflow", "producer"}),
+        ("warehouse/other", set(), {"airflow"}),
+    ],
+)
+def test_who_writes_and_reads_what(key: str, writers: set[str], readers: set[str]) -> None:
+    assert {role for role in ROLES if may(role, "s3:PutObject", key)} == writers
+    assert {role for role in ROLES if may(role, "s3:GetObject", key)} == readers
+
+
+def test_only_airflow_sees_versions() -> None:
+    assert {role for role in ROLES if may(role, "s3:ListBucketVersions", "warehouse")} == {"airflow"}
+
+
+def operations(role: str, kind: str, name: str) -> set[str]:
+    return {
+        rule.operation
+        for rule in kafka_rules([TOPIC])
+        if rule.user == f"sluice-{role}"
+        and rule.kind == kind
+        and (name.startswith(rule.name) if rule.prefixed else name == rule.name)
+    }
+
+
+def test_kafka() -> None:
+    writers = {role for role in ROLES if "WRITE" in operations(role, "topic", TOPIC)}
+    makers = {role for role in ROLES if "CREATE" in operations(role, "topic", TOPIC)}
+    deleters = {role for role in ROLES if "DELETE" in operations(role, "topic", TOPIC)}
+    assert (writers, makers, deleters) == ({"producer"}, {"airflow"}, set())
+    assert not any(operations(role, "topic", "someone-elses") for role in ROLES)
+    assert "READ" in operations("consumer", "group", "spark-kafka-source-1")
+    assert "READ" not in operations("reader", "group", "sluice-nyc_taxi")

@@ -1,0 +1,159 @@
+"""What is rendered is read back by those who read it: supervisord's parser, TOML, our own platform model."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+from supervisor.datatypes import dict_of_key_value_pairs
+from supervisor.options import expand
+
+from local import platform_files, programs
+from local.errors import Problem
+from local.home import ROLES
+from local.services import airflow, kafka, minio, streams
+from local.services.context import Context
+from sluice.model import platform
+
+
+def sections(context: Context) -> configparser.RawConfigParser:
+    made = [
+        kafka.program(context),
+        minio.program(context),
+        *streams.programs(context),
+        *airflow.programs(context),
+    ]
+    text = programs.render(made, context.home.root, 19001, "secret")
+    parser = configparser.RawConfigParser(inline_comment_prefixes=(";", "#"))
+    parser.read_string(text)
+    return parser
+
+
+def test_supervisord_reads_back_the_environment(context: Context) -> None:
+    parser = sections(context)
+    raw = parser["program:airflow-scheduler"]["environment"]
+    read = {name: expand(value, {}, "environment") for name, value in dict_of_key_value_pairs(raw).items()}
+    assert read == airflow.environment(context)
+    assert json.loads(read["AIRFLOW_CONN_SLUICE_SPARK"]) == {"conn_type": "spark", "host": "local[2]"}
+
+
+def test_supervisord_reads_back_the_command(context: Context) -> None:
+    command = expand(sections(context)["program:minio"]["command"], {}, "command")
+    assert shlex.split(command) == list(minio.program(context).command)
+
+
+def test_a_value_that_supervisord_cannot_hold_is_refused(context: Context) -> None:
+    program = programs.Program("x", ["x"], {"A": "both \" and '"}, 1, Path("/"))
+    with pytest.raises(Problem, match="both kinds of quotes"):
+        programs.render([program], context.home.root, 1, "s")
+
+
+def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context: Context) -> None:
+    parser = sections(context)
+    for name in parser.sections():
+        if name.startswith("program:"):
+            assert parser[name]["autostart"] == "false"
+            assert "--pdeathsig" in parser[name]["command"]
+    stream = parser["program:stream-nyc_taxi"]
+    assert stream["stopasgroup"] == "false"
+    assert stream["killasgroup"] == "true"
+    assert stream["autorestart"] == "unexpected"
+
+
+def test_no_secret_in_a_command_or_in_spark_s_configuration(context: Context) -> None:
+    public = [streams.spark_defaults(context)]
+    parser = sections(context)
+    public += [parser[name]["command"] for name in parser.sections() if name.startswith("program:")]
+    for name, secret in context.secrets.items():
+        assert not [text for text in public if secret in text], name
+
+
+def test_everything_listens_on_loopback_only(context: Context) -> None:
+    parser = sections(context)
+    assert parser["inet_http_server"]["port"] == "127.0.0.1:19001"
+    properties = dict(line.split("=", 1) for line in kafka.server_properties(context).splitlines() if line)
+    assert properties["listeners"] == "CLIENT://127.0.0.1:19092,CONTROLLER://127.0.0.1:19093"
+    assert properties["allow.everyone.if.no.acl.found"] == "false"
+    assert "PLAINTEXT" not in properties["listener.security.protocol.map"].replace("SASL_PLAINTEXT", "")
+    assert "127.0.0.1:19000" in minio.program(context).command
+    assert airflow.environment(context)["AIRFLOW__API__HOST"] == "127.0.0.1"
+
+
+def test_platform_files_are_what_the_model_reads(context: Context) -> None:
+    made = platform_files.documents(context.home, context.ports, context.secrets)
+    platform_files.write(context.home.platform, made)
+    for role in ROLES:
+        read = platform.load(role, {platform.DIRECTORY_VARIABLE: str(context.home.platform)})
+        assert read.kafka.username == f"sluice-{role}"
+        assert read.checkpoints.root == str(context.home.checkpoints)
+        assert (read.supervisor is not None) == (role == "airflow")
+    passwords = {made[role]["kafka"]["password"] for role in ROLES}
+    assert len(passwords) == len(ROLES)
+
+
+def test_writing_the_same_again_changes_nothing(context: Context) -> None:
+    made = platform_files.documents(context.home, context.ports, context.secrets)
+    assert platform_files.write(context.home.platform, made)
+    assert not platform_files.write(context.home.platform, made)
+    made["reader"]["source"]["bucket"] = "other"
+    assert platform_files.write(context.home.platform, made)
+
+
+def theirs(folder: Path, role: str, text: str = "") -> None:
+    folder.mkdir(exist_ok=True)
+    text = text or (
+        '[kafka]\nbootstrap_servers = "broker.example:9092"\n'
+        '[s3]\naccess_key = "a"\nsecret_key = "b"\nregion = "eu-central-1"\n'
+        '[lake]\nwarehouse = "s3://mine/lake"\nledger = "s3://mine/ledger"\n'
+        '[source]\nbucket = "theirs"\n'
+    )
+    (folder / f"{role}.toml").write_text(text)
+
+
+def test_a_person_s_own_kafka_and_s3(context: Context, tmp_path: Path) -> None:
+    folder = tmp_path / "external"
+    for role in ROLES:
+        theirs(folder, role)
+    ours = platform_files.documents(context.home, context.ports, context.secrets)
+    made = platform_files.external(ours, folder)
+    platform_files.write(context.home.platform, made)
+    read = platform.load("airflow", {platform.DIRECTORY_VARIABLE: str(context.home.platform)})
+    assert read.kafka.bootstrap_servers == "broker.example:9092"
+    assert read.kafka.password == ""
+    assert read.s3.endpoint == ""
+    assert read.lake.warehouse == "s3://mine/lake"
+    assert read.lake.catalog_port == context.ports["postgres"]
+    assert read.source.bucket == "theirs"
+    assert read.supervisor is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[kafka]\n[s3]\n", r"reader\.toml: \[lake\] is missing"),
+        ("[kafka\n", r"reader\.toml: not valid TOML"),
+        (None, r"reader\.toml: No such file"),
+    ],
+)
+def test_a_wrong_external_file_is_named(
+    context: Context, tmp_path: Path, text: str | None, said: str
+) -> None:
+    folder = tmp_path / "external"
+    for role in ROLES:
+        theirs(folder, role)
+    if text is None:
+        (folder / "reader.toml").unlink()
+    else:
+        theirs(folder, "reader", text)
+    ours = platform_files.documents(context.home, context.ports, context.secrets)
+    with pytest.raises(Problem, match=said):
+        platform_files.external(ours, folder)
+
+
+def test_toml_holds_any_text() -> None:
+    document = {"role": "x", "s": {"a": 'quote " backslash \\ üñ %', "b": 3, "c": True}}
+    assert tomllib.loads(platform_files.render(document)) == document

@@ -1,0 +1,47 @@
+"""Ports: the environment wins, then what was kept; a taken one is named with its user and its variable."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+import pytest
+
+from local import ports
+from local.errors import Problem
+
+
+def test_defaults_kept_and_environment() -> None:
+    assert ports.choose({}, {}) == ports.DEFAULTS
+    chosen = ports.choose({"kafka": 20001, "minio": 20002}, {"SLUICE_KAFKA_PORT": "20003"})
+    assert (chosen["kafka"], chosen["minio"]) == (20003, 20002)
+
+
+@pytest.mark.parametrize("text", ["x", "80", "65536", "-1", "19000.5"])
+def test_no_port(text: str) -> None:
+    with pytest.raises(Problem, match=f"SLUICE_MINIO_PORT is '{text}': give a port"):
+        ports.choose({}, {"SLUICE_MINIO_PORT": text})
+
+
+def test_two_services_on_one_port() -> None:
+    with pytest.raises(Problem, match="port 19092 is given to both kafka and airflow"):
+        ports.choose({}, {"SLUICE_AIRFLOW_PORT": "19092"})
+
+
+@pytest.mark.usefixtures("socket_enabled")
+def test_free_ports_are_free_and_different() -> None:
+    chosen = ports.choose({}, {}, free=True)
+    assert len(set(chosen.values())) == len(ports.DEFAULTS)
+    ports.check(chosen, chosen)
+
+
+@pytest.mark.usefixtures("socket_enabled")
+def test_a_taken_port_is_named_with_its_user_and_the_mend() -> None:
+    with socket.socket() as server:
+        server.bind((ports.HOST, 0))
+        server.listen()
+        port = server.getsockname()[1]
+        with pytest.raises(Problem) as caught:
+            ports.check({"kafka": port}, ["kafka"])
+    assert f"port {port} for kafka is taken by process {os.getpid()} (" in str(caught.value)
+    assert "set SLUICE_KAFKA_PORT to a free port" in str(caught.value)
