@@ -30,6 +30,8 @@ class Program:
 # would die under the query that is being ended.
 STREAM_OPTIONS = {
     "autorestart": "unexpected",
+    # 76: another owner has taken over (spark_jobs.common.stream); starting it again would fight that one.
+    "exitcodes": "0,76",
     "startsecs": "5",
     "stopsignal": "TERM",
     "stopasgroup": "false",

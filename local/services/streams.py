@@ -17,6 +17,12 @@ appender.err.name = err
 appender.err.target = SYSTEM_ERR
 appender.err.layout.type = PatternLayout
 appender.err.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSX}{UTC} %p %c{1}: %m%n%ex
+# Says of every Avro column that may be null that it may be; what is null where it must not be fails anyway.
+logger.avro.name = org.apache.spark.sql.avro.AvroSerializer
+logger.avro.level = error
+# Hadoop's native codecs are not used.
+logger.native.name = org.apache.hadoop.util.NativeCodeLoader
+logger.native.level = error
 """
 
 
@@ -33,6 +39,7 @@ def spark_defaults(context: Context) -> str:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(context.home.tmp / "spark"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(context.home.tmp / "spark-warehouse"),

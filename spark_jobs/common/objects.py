@@ -94,7 +94,7 @@ def read_lines(spark: SparkSession, sources: Iterable[SourceObject]) -> DataFram
     return listed.mapInArrow(_lines_of_batches, LINE_SCHEMA)
 
 
-def _lines_of_batches(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+def _lines_of_batches(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
     client = None
     for batch in batches:
         for text in batch.column(0).to_pylist():

@@ -53,7 +53,7 @@ def named(frame: DataFrame, seen: Claims) -> dict[int, str]:
 
 
 def test_a_zombie_between_its_successors_rows_is_told_apart(spark: SparkSession) -> None:
-    frame = records(spark, keys(A, [0, 1, 2, 1, 3, 2, 4]) + [None, b"x"] + keys(B, range(3)))
+    frame = records(spark, [*keys(A, [0, 1, 2, 1, 3, 2, 4]), None, b"x", *keys(B, range(3))])
     assert named(frame, Claims()) == {
         103: "repeat: this row is also at offset 101",
         105: "repeat: this row is also at offset 102",

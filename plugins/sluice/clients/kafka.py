@@ -89,7 +89,21 @@ class KafkaAdmin:
         self.servers = kafka.bootstrap_servers
         self.timeout = timeout
         # librdkafka prints to stderr why it cannot connect; that is what a failing task's log needs.
-        self.admin = AdminClient({**kafka.librdkafka(), "socket.timeout.ms": int(timeout * 1000)})
+        # It tries a refused login again and again, and answers "transport failure" to whoever asks meanwhile;
+        # only the callback says that it was the login.
+        self._login_error: KafkaError | None = None
+        self.admin = AdminClient(
+            {
+                **kafka.librdkafka(),
+                "socket.timeout.ms": int(timeout * 1000),
+                "reconnect.backoff.max.ms": 5000,
+            },
+            error_cb=self._note,
+        )
+
+    def _note(self, error: KafkaError) -> None:
+        if error.code() in _DENIED:
+            self._login_error = error
 
     def provision(self, topic: Topic) -> TopicDiff:
         """Make the topic as declared; say what changed. Idempotent, and two at once do no harm.
@@ -222,7 +236,9 @@ class KafkaAdmin:
         try:
             return question()
         except KafkaException as error:
-            raise _translated(what, error) from error
+            self.admin.poll(0)
+            cause = error if self._login_error is None else KafkaException(self._login_error)
+            raise _translated(what, cause) from error
         except FutureTimeout as error:
             raise Unreachable(f"{what}: no answer from {self.servers} in {self.timeout:g} s") from error
 

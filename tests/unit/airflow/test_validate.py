@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.clients import keys
+from sluice.clients import files, keys
 from sluice.clients.ledger import Ledger
 from sluice.clients.table import Lake
 from sluice.operators.validate import ValidateOperator
@@ -83,8 +83,10 @@ def test_exact_and_in_the_ledger(load: Load) -> None:
 
 def test_a_file_that_holds_other_loads_too_is_no_stray(load: Load) -> None:
     lakes.append(load.lake, span(0, 4))
-    lakes.append(load.lake, [*span(4, 10)])
-    lakes.append(load.lake, span(10, 30), source="b" * 16)
+    lakes.append(load.lake, span(4, 8))
+    # One file, of which two rows are the load's: their source's numbers 8 and 9, and more of the source's.
+    lakes.append(load.lake, span(8, 12))
+    load.rows = 12
     assert load.validate()["status"] == "exact"
 
 
@@ -93,6 +95,14 @@ def test_holes_that_the_quarantine_explains_even_beyond_the_load(load: Load) -> 
     load.quarantine([3, 3])
     found = load.validate()
     assert (found["status"], found["published"], found["quarantined"]) == ("exact", 9, 1)
+
+
+def test_such_a_file_is_settled_without_reading_it(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(files, "coordinates")
+    lakes.append(load.lake, [*span(0, 3), *span(4, 12), *span(13, 15)])
+    load.rows = 15
+    load.quarantine([3, 12])
+    assert load.validate()["status"] == "exact"
 
 
 def test_a_repeat_is_no_row_of_its_own(load: Load) -> None:

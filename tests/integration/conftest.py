@@ -1,0 +1,41 @@
+"""The whole stack, started for the tests on free ports in a folder of its own, and ended with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.stack import Stack
+from tests.integration.rig import Rig
+
+FEWER_PARTITIONS = 4
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The order matters for time only: cheap loads first, then the faults, the power cut last."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    made = Stack(tmp_path_factory.mktemp("stack"), free_ports=True)
+    try:
+        made.up()
+        yield made
+    finally:
+        made.wipe()
+
+
+@pytest.fixture(scope="session")
+def rig(stack: Stack) -> Rig:
+    """The stack with the topic that somebody made before, with fewer partitions than declared."""
+    made = Rig(stack)
+    made.create_topic(FEWER_PARTITIONS)
+    stack.airflow().wait_for_dag("nyc_taxi_load")
+    stack.airflow().unpause("nyc_taxi_load")
+    return made
