@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import Consumer, TopicPartition
 from numpy.typing import NDArray
 from pyiceberg.table import Table
 
@@ -22,7 +21,6 @@ from local.stack import Stack
 from sluice.model.source import source_id
 from sluice.model.stream import StreamSpec
 
-TIMEOUT_SECONDS = 15
 Offsets = dict[int, tuple[int, int]]
 
 
@@ -39,25 +37,6 @@ def sample_id(stack: Stack, bucket: str, key: str) -> str:
     head = stack.s3("airflow").head_object(Bucket=bucket, Key=key)
     version = head.get("VersionId") or head["ETag"].strip('"')
     return source_id(bucket, key, version)
-
-
-def topic_offsets(stack: Stack, topic: str) -> Offsets:
-    """Partition → (begin, end) of the topic, from the broker. Raises Problem when there is no such topic."""
-    consumer = Consumer(
-        {**stack.kafka("reader"), "group.id": "sluice-reader-demo", "enable.auto.commit": False}
-    )
-    try:
-        found = consumer.list_topics(topic, timeout=TIMEOUT_SECONDS).topics[topic]
-        if found.error is not None:
-            raise Problem(f"topic {topic}: {found.error}")
-        return {
-            partition: consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=TIMEOUT_SECONDS
-            )
-            for partition in sorted(found.partitions)
-        }
-    finally:
-        consumer.close()
 
 
 def stream_starts(table: Table) -> dict[int, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sys
 import time
@@ -25,6 +24,7 @@ from local.screen import screen
 from local.services import airflow as service
 from local.stack import Stack
 from sluice.model import stream
+from spark_jobs.common.topic import watermarks
 
 STREAM = "nyc_taxi"
 DAG = "nyc_taxi_load"
@@ -74,17 +74,16 @@ def main(stack: Stack) -> int:
 def put_sample(stack: Stack) -> None:
     """Stores the sample unless the same content is there. Raises Problem when the bucket refuses it."""
     content = SAMPLE.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
     bucket = stack.platform("airflow").source.bucket
     client = stack.s3("airflow") if stack.context.external is not None else stack.admin_s3()
     try:
-        if client.head_object(Bucket=bucket, Key=KEY)["Metadata"].get("sha256") == digest:
+        if client.get_object(Bucket=bucket, Key=KEY)["Body"].read() == content:
             return
     except ClientError as error:
         if error.response["Error"]["Code"] not in ("404", "NoSuchKey"):
             raise Problem(f"s3://{bucket}/{KEY} cannot be looked at: {error}") from error
     try:
-        client.put_object(Bucket=bucket, Key=KEY, Body=content, Metadata={"sha256": digest})
+        client.put_object(Bucket=bucket, Key=KEY, Body=content)
     except ClientError as error:
         raise Problem(
             f"s3://{bucket}/{KEY} cannot be written ({error}): put {SAMPLE} there yourself"
@@ -96,7 +95,7 @@ def collect(stack: Stack, state: str, calls: int | None, took: dict[str, float],
     spec = stream.load(STREAM)
     own = stack.platform("airflow")
     lake, quarantine = read.tables(stack, spec)
-    topic = read.topic_offsets(stack, spec.topic.name)
+    topic = watermarks(stack.platform("reader").kafka, spec.topic.name)
     held = read.content(lake, quarantine, read.sample_id(stack, own.source.bucket, KEY))
     objects, versions, markers = read.bucket_counts(stack, own.lake.warehouse)
     source_rows = read.source_rows(stack, own.source.bucket, KEY)

@@ -15,9 +15,10 @@ from typing import Any, cast
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from sluice.model.claims import Group
+from sluice.model.claims import Run
 from sluice.model.platform import CATALOG
 from sluice.model.proof import FileFact
+from sluice.model.ranges import RangeSet
 
 log = logging.getLogger(__name__)
 
@@ -39,8 +40,11 @@ class AddedFile:
     base_upper: int | None
     foreign: int
 
-    def group(self) -> Group | None:
-        """The one group of this file, where the bounds show that there is only one."""
+    def run(self) -> Run | None:
+        """The one run of this file, where the bounds show that there is only one.
+
+        One source, and one base: then ``seq`` is the offset minus the base, and no offset is there twice.
+        """
         fact = self.fact
         if (
             self.foreign
@@ -49,19 +53,12 @@ class AddedFile:
             or self.base_lower is None
             or self.base_lower != self.base_upper
             or fact.partition_lower is None
-            or fact.partition_lower != fact.partition_upper
             or fact.offset_lower is None
-            or fact.offset_upper is None
+            or not fact.settles(RangeSet())
         ):
             return None
-        return Group(
-            self.source_lower,
-            fact.partition_lower,
-            self.base_lower,
-            fact.offset_lower,
-            fact.offset_upper,
-            fact.records,
-        )
+        start = fact.offset_lower - self.base_lower
+        return Run(self.source_lower, fact.partition_lower, start, start + fact.records, fact.records)
 
     @property
     def is_foreign(self) -> bool:

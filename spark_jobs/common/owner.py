@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from pathlib import Path
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.claims import Claims, Group, claimed, suspects
+from sluice.model.claims import Claims, Run, claimed, suspects
 from sluice.model.platform import CATALOG, Platform
 from sluice.model.proof import Proof, prove
 from sluice.model.ranges import RangeSet
@@ -66,6 +67,8 @@ class Owner:
         self.checkpoints = Path(platform.checkpoints.root) / spec.name
         self.state = State()
         self.branch = ""
+        # The branch's head: nobody else moves it, so it is remembered instead of read with every batch.
+        self.head = 0
 
     @property
     def checkpoint(self) -> Path:
@@ -93,15 +96,28 @@ class Owner:
                 self.table.create_branch(self.branch, head)
                 self.table.commit_empty(self.branch, self._summary("takeover", RangeSet(), ends))
                 self.table.fast_forward(MAIN, self.branch)
+                self.head = self._branch_head()
             except Refused as refusal:
                 log.info(
                     "take-over with token %d was refused (%s); trying behind it", self.state.token, refusal
                 )
                 continue
             self.state.ends = ends
+            self._clear_checkpoints()
             log.info("owner of %s with token %d, branch %s", self.spec.name, self.state.token, self.branch)
             return ends
         raise Superseded(f"{self.spec.name}: {TRIES} take-overs were refused; another owner is starting")
+
+    def _clear_checkpoints(self) -> None:
+        """Remove what earlier owners left, and what lies where this one's will be.
+
+        The latter is of a lake that is no more, and Spark would go on from it, so it must go. A zombie may
+        still write into its own folder, so of those as much goes as goes.
+        """
+        if self.checkpoint.exists():
+            shutil.rmtree(self.checkpoint)
+        for folder in self.checkpoints.glob("w*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _resume_from(self, watermarks: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         ends = dict(self.state.ends)
@@ -111,8 +127,8 @@ class Owner:
             topic = f"{self.spec.topic.name} partition {partition}"
             if end < first:
                 raise LookupError(
-                    f"{topic}: offsets [{end}, {first}) were deleted before they were read; raise the "
-                    f"topic's retention.ms, and load what they held again from its source"
+                    f"{topic}: offsets [{end}, {first}) were deleted before they were read; give the "
+                    f"stream a new table, put the files again, and raise the topic's retention.ms"
                 )
             if end > after:
                 raise LookupError(
@@ -138,7 +154,7 @@ class Owner:
             rows = self.spark.read.option("snapshot-id", newest_batch).table(f"{CATALOG}.{self.spec.table}")
             files = self.table.added_files(newest_batch)
             paths = [file.fact.path for file in files]
-            state.latest = claimed(self._groups(files, lambda: rows.where(F.col("_file").isin(paths))))
+            state.latest = claimed(self._runs(files, lambda: rows.where(F.col("_file").isin(paths))))
             state.claims = state.claims.union(state.latest)
         return state
 
@@ -202,23 +218,22 @@ class Owner:
     def _append_and_prove(
         self, rows: DataFrame, ranges: RangeSet, ends: Mapping[int, int]
     ) -> tuple[list[AddedFile], Proof]:
-        base = self.table.head(self.branch)
-        assert base is not None
+        base = self.head
         summary = self._summary("batch", ranges, ends)
         good = F.col("reason").isNull()
         files = self._append(rows.where(good), summary)
-        groups = self._groups(files, lambda: rows.where(good))
-        suspected = suspects(self.state.claims, groups)
+        runs = self._runs(files, lambda: rows.where(good))
+        suspected = suspects(self.state.claims, runs)
         if suspected:
             log.warning("sources %s may have sent rows again; looking closer", ", ".join(sorted(suspected)))
             rows = repeats.named(rows, self.state.claims, suspected)
             self.table.reset_branch(self.branch, base)
             files = self._append(rows.where(good), summary)
-            groups = self._groups(files, lambda: rows.where(good))
+            runs = self._runs(files, lambda: rows.where(good))
         explained = RangeSet()
         if sum(file.fact.records for file in files) != ranges.count:
             explained = quarantine_records(self.spark, self.spec, rows.where(~good), ranges)
-        self.state.latest = claimed(groups)
+        self.state.latest = claimed(runs)
         return files, prove(ranges, [file.fact for file in files], explained=explained)
 
     def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
@@ -231,16 +246,20 @@ class Owner:
             writer = writer.option(f"snapshot-property.{key}", value)
         writer.append()
         self.table.refresh()
+        self.head = self._branch_head()
+        return self.table.added_files(self.head)
+
+    def _branch_head(self) -> int:
         head = self.table.head(self.branch)
-        assert head is not None
-        return self.table.added_files(head)
+        assert head is not None, f"branch {self.branch} of {self.spec.table} is gone"
+        return head
 
     @staticmethod
-    def _groups(files: list[AddedFile], rows: Callable[[], DataFrame]) -> list[Group]:
+    def _runs(files: list[AddedFile], rows: Callable[[], DataFrame]) -> list[Run]:
         """From the files' bounds; where those do not settle it, from the ``rows`` themselves."""
-        groups = [file.group() for file in files if not file.is_foreign]
-        settled = [group for group in groups if group is not None]
-        return settled if len(settled) == len(groups) else repeats.groups(rows())
+        runs = [file.run() for file in files if not file.is_foreign]
+        settled = [run for run in runs if run is not None]
+        return settled if len(settled) == len(runs) else repeats.runs(rows())
 
     def _publish(self) -> None:
         """Move ``main`` over the proved batch. Raises Superseded, or Refused where maintenance moved it."""

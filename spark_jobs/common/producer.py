@@ -107,8 +107,11 @@ def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Pla
     good = identity.with_lane_and_seq(observed.where(F.col("reason").isNull()))
     already = sent_rows(spark, spec, platform, plan)
     if already is not None:
-        good = good.join(already, ["source_id", "lane", "seq"], "left_anti").sortWithinPartitions(
-            "source_id", "lane", "seq"
+        # The join scatters the lanes; out of their order, no file's bounds would tell which rows it holds.
+        good = (
+            good.join(already, ["source_id", "lane", "seq"], "left_anti")
+            .repartition("source_id", "lane")
+            .sortWithinPartitions("source_id", "lane", "seq")
         )
     good.select(
         identity.key().alias("key"),

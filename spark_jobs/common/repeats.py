@@ -7,19 +7,27 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from sluice.model.claims import Claims, Group
+from sluice.model.claims import Claims, Run
 from sluice.model.ranges import Ranges
 
 
-def groups(rows: DataFrame) -> list[Group]:
-    """The groups of a batch's rows, read from the rows (three columns of them)."""
-    found = (
-        rows.where(F.col("_source_id").isNotNull())
-        .groupBy("_source_id", "_kafka_partition", "_source_base")
-        .agg(F.min("_kafka_offset"), F.max("_kafka_offset"), F.count("*"))
-        .orderBy("_kafka_partition", "_source_id", "_source_base")
+def runs(rows: DataFrame) -> list[Run]:
+    """The runs of a batch's rows, read from the rows (three columns of them).
+
+    However the records of several producers are mixed, there are as many runs as there are gaps in ``seq``.
+    """
+    seq = F.col("_kafka_offset") - F.col("_source_base")
+    identified = rows.where(F.col("_source_id").isNotNull()).select(
+        "_source_id", "_kafka_partition", seq.alias("seq")
     )
-    return [Group(*row) for row in found.collect()]
+    order = Window.partitionBy("_source_id", "_kafka_partition").orderBy("seq")
+    found = (
+        identified.withColumn("island", F.col("seq") - F.dense_rank().over(order))
+        .groupBy("_source_id", "_kafka_partition", "island")
+        .agg(F.min("seq"), F.max("seq") + 1, F.count("*"))
+        .drop("island")
+    )
+    return sorted(Run(*row) for row in found.collect())
 
 
 def named(rows: DataFrame, seen: Claims, suspected: set[str]) -> DataFrame:

@@ -10,6 +10,7 @@ import psutil
 
 from local.processes import of_stack
 from local.stack import wait_until
+from sluice.clients.keys import run_key
 from tests.integration.rig import SPEC, Rig
 
 
@@ -49,16 +50,14 @@ def catch_between_append_and_publish(rig: Rig, tries: int = 8) -> list[psutil.Pr
 
 def producer_jvm(rig: Rig, run_id: str) -> psutil.Process | None:
     """The spark-submit JVM of a run's produce task."""
+    plan = run_key(run_id, "plan")
     for process in of_stack(rig.stack.home.id):
         try:
             command = process.cmdline()
         except psutil.NoSuchProcess:
             continue
-        if (
-            "java" in command[0]
-            and any("producer.py" in word for word in command)
-            and run_id in " ".join(command)
-        ):
+        # Not spark-submit's short-lived launcher, which is given the same words.
+        if "org.apache.spark.deploy.SparkSubmit" in command and any(word.endswith(plan) for word in command):
             return process
     return None
 

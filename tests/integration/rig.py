@@ -102,7 +102,10 @@ class Rig:
     def finish(self, run_id: str, seconds: float = LOAD_SECONDS) -> Run:
         state = self.airflow.wait(DAG, run_id, seconds)
         tasks = {task["task_id"]: task["state"] for task in self.airflow.tasks(DAG, run_id)}
-        return Run(self, run_id, state, tasks)
+        run = Run(self, run_id, state, tasks)
+        for task in (name for name, end in tasks.items() if end == "failed"):
+            print(f"{run_id} {task} failed:\n{run.log(task, self.attempts(run_id, task))[-3000:]}")
+        return run
 
     def load(self, **conf: Any) -> Run:
         return self.finish(self.start(**conf))
@@ -115,15 +118,17 @@ class Rig:
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Partition -> (first, next) offset, from the broker."""
-        consumer = Consumer(self.stack.kafka("admin") | {"group.id": "sluice-tests"})
-        try:
-            partitions = consumer.list_topics(SPEC.topic.name, timeout=20).topics[SPEC.topic.name].partitions
-            return {
-                p: consumer.get_watermark_offsets(TopicPartition(SPEC.topic.name, p), timeout=20)
-                for p in sorted(partitions)
-            }
-        finally:
-            consumer.close()
+        partitions = (
+            self._consumer.list_topics(SPEC.topic.name, timeout=20).topics[SPEC.topic.name].partitions
+        )
+        return {
+            p: self._consumer.get_watermark_offsets(TopicPartition(SPEC.topic.name, p), timeout=20)
+            for p in sorted(partitions)
+        }
+
+    @cached_property
+    def _consumer(self) -> Consumer:
+        return Consumer(self.stack.kafka("admin") | {"group.id": "sluice-tests"})
 
     def table(self, name: str = SPEC.table) -> Any:
         return self.stack.catalog("reader").load_table(name)

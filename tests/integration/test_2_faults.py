@@ -115,6 +115,17 @@ def test_a_lost_checkpoint_loses_nothing(rig: Rig) -> None:
     rig.assert_exact()
 
 
+def test_maintenance_that_moves_main_makes_the_owner_begin_anew_from_there(rig: Rig) -> None:
+    rig.wait_for_everything()
+    token = rig.token()
+    table = rig.stack.catalog("consumer").load_table(SPEC.table)
+    table.append(table.schema().as_arrow().empty_table())
+    rig.send({partition: rig.trips(10) for partition in range(SPEC.topic.partitions)})
+    rig.wait_for_everything()
+    assert rig.token() > token
+    rig.assert_exact()
+
+
 def test_a_power_cut(rig: Rig) -> None:
     rig.wait_for_everything()
     before = sorted(rig.coordinates())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.claims import Claims, claimed, suspects
+from sluice.model.claims import Claims, Run, suspects
 from sluice.model.ranges import RangeSet
 from spark_jobs.common import identity, repeats
 
@@ -45,7 +45,7 @@ def test_foreign_keys_are_no_identity(spark: SparkSession) -> None:
 
 
 def named(frame: DataFrame, seen: Claims) -> dict[int, str]:
-    suspected = suspects(seen, repeats.groups(frame))
+    suspected = suspects(seen, repeats.runs(frame))
     if not suspected:
         return {}
     rows = repeats.named(frame, seen, suspected).where(F.col("reason").isNotNull())
@@ -66,7 +66,12 @@ def test_rows_of_the_published_table_are_told_apart(spark: SparkSession) -> None
     assert found == dict.fromkeys((100, 101), "repeat: this row of its source is in the table already")
 
 
-def test_an_undisturbed_batch_is_not_looked_at_twice(spark: SparkSession) -> None:
-    groups = repeats.groups(records(spark, keys(A, range(5)) + keys(B, range(4))))
-    assert suspects(Claims(), groups) == set()
-    assert claimed(groups) == Claims({A: RangeSet.of({0: [(0, 5)]}), B: RangeSet.of({0: [(0, 4)]})})
+def test_mixed_producers_are_as_many_runs_as_there_are_gaps(spark: SparkSession) -> None:
+    mixed = [key for pair in zip(keys(A, range(50)), keys(B, range(100, 150)), strict=True) for key in pair]
+    runs = repeats.runs(records(spark, [*mixed, *keys(A, [60, 61]), None]))
+    assert runs == [Run(A, 0, 0, 50, 50), Run(A, 0, 60, 62, 2), Run(B, 0, 100, 150, 50)]
+    assert suspects(Claims(), runs) == set()
+
+
+def test_a_row_sent_twice_shows_in_its_run(spark: SparkSession) -> None:
+    assert repeats.runs(records(spark, keys(A, [0, 1, 1, 2]))) == [Run(A, 0, 0, 3, 4)]

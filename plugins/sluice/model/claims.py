@@ -14,29 +14,18 @@ from dataclasses import dataclass, field
 from sluice.model.ranges import Ranges, RangeSet
 
 
-@dataclass(frozen=True)
-class Group:
-    """Records of one source in one partition with one base, so with ``seq = offset - base``.
+@dataclass(frozen=True, order=True)
+class Run:
+    """Records of one source in one partition whose ``seq`` are exactly ``[start, until)``.
 
-    Within a group no row can be there twice, because no offset is. ``records`` below the width of the
-    offsets says that something else lies between them.
+    ``records`` above the width of that says that some of them are there more than once.
     """
 
     source_id: str
     partition: int
-    base: int
-    offset_lower: int
-    offset_upper: int
+    start: int
+    until: int
     records: int
-
-    @property
-    def seqs(self) -> Ranges:
-        """The hull of the group's ``seq``: exact where ``is_dense``."""
-        return Ranges.of([(self.offset_lower - self.base, self.offset_upper - self.base + 1)])
-
-    @property
-    def is_dense(self) -> bool:
-        return self.records == self.offset_upper - self.offset_lower + 1
 
 
 @dataclass(frozen=True)
@@ -68,24 +57,25 @@ class Claims:
         )
 
 
-def claimed(groups: Iterable[Group]) -> Claims:
-    """What the groups claim together (hulls: a superset where a group is not dense)."""
-    claims = Claims()
-    for group in groups:
-        claims = claims.union(Claims({group.source_id: RangeSet({group.partition: group.seqs})}))
-    return claims
+def claimed(runs: Iterable[Run]) -> Claims:
+    """What the runs claim together."""
+    pairs: dict[str, dict[int, list[tuple[int, int]]]] = {}
+    for run in runs:
+        pairs.setdefault(run.source_id, {}).setdefault(run.partition, []).append((run.start, run.until))
+    return Claims({source: RangeSet.of(partitions) for source, partitions in sorted(pairs.items())})
 
 
-def suspects(seen: Claims, groups: Iterable[Group]) -> set[str]:
-    """The sources of which a row may be there twice: in ``seen`` already, or in two of the groups.
-
-    Never misses one (a repeat lies in two groups or in a group and in ``seen``); a source that is named
-    without need costs only a closer look.
-    """
+def suspects(seen: Claims, runs: Iterable[Run]) -> set[str]:
+    """The sources of which a row is there twice: within a run, in two of the runs, or in ``seen`` already."""
     named: set[str] = set()
-    so_far = seen
-    for group in groups:
-        if so_far[group.source_id][group.partition].intersect(group.seqs):
-            named.add(group.source_id)
-        so_far = so_far.union(Claims({group.source_id: RangeSet({group.partition: group.seqs})}))
+    reached: dict[tuple[str, int], int] = {}
+    for run in sorted(runs):
+        place = (run.source_id, run.partition)
+        if (
+            run.records > run.until - run.start
+            or run.start < reached.get(place, run.start)
+            or seen[run.source_id][run.partition].intersect(Ranges.of([(run.start, run.until)]))
+        ):
+            named.add(run.source_id)
+        reached[place] = max(run.until, reached.get(place, run.until))
     return named

@@ -33,7 +33,11 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Budget:
-    """What one micro-batch may cost in the bucket; an audit enforces it."""
+    """What one micro-batch may cost in the bucket.
+
+    A load's audit enforces versions and delete markers; calls are counted by the S3 server alone, so a test
+    over MinIO's own metrics enforces those.
+    """
 
     s3_calls_per_batch: int
     versions_per_batch: int

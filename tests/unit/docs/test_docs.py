@@ -1,0 +1,348 @@
+"""The documentation says what is there: verbs, paths, links, variables, tables and messages, held against the
+code. What cannot be checked here (whether a sentence is true) is for its reader."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import re
+import types
+import typing
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from local import access, ports
+from local.verbs import VERBS
+from sluice.clients import keys
+from sluice.model import platform, stream
+
+REPO = Path(__file__).resolve().parents[3]
+README = REPO / "README.md"
+ARCHITECTURE, OPERATING, ADDING = (
+    REPO / "docs" / f"{name}.md" for name in ("architecture", "operating", "adding-a-stream")
+)
+PAGES = [README, ARCHITECTURE, OPERATING, ADDING]
+EXAMPLE = REPO / "docs" / "platform.example.toml"
+VERB = re.compile(r"\bmake (?!it writable)([a-z]+)")
+VARIABLE = re.compile(r"(?<![A-Z_])SLUICE_[A-Z_]*[A-Z]")
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+
+
+def fenced(text: str) -> list[str]:
+    return re.findall(r"^```\w*\n(.*?)^```$", text, re.M | re.S)
+
+
+def spans(text: str) -> list[str]:
+    """Inline code, white space as one blank; code in double backticks may hold single ones."""
+    prose = re.sub(r"^```\w*\n.*?^```$", "", text, flags=re.M | re.S)
+    found = re.findall(r"(?<!`)(`{1,2})(?!`)(.+?)(?<!`)\1(?!`)", prose, re.S)
+    return [" ".join(code.split()) for _, code in found]
+
+
+def table(text: str, *head: str) -> list[list[str]]:
+    """The cells of the one table whose first columns are ``head``."""
+    lines = text.splitlines()
+    (start,) = [n for n, line in enumerate(lines) if line.startswith("| " + " | ".join(head) + " |")]
+    rows = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.strip("|").split("|")])
+    return rows
+
+
+def names(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def source_files(*folders: str) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted((REPO / folder).rglob("*.py"))
+
+
+# What a person types.
+
+
+@each_page
+def test_every_make_verb_exists(page: Path) -> None:
+    text = page.read_text()
+    said = {verb for code in (*spans(text), *fenced(text)) for verb in VERB.findall(code)}
+    assert said <= set(VERBS), f"{page.name}: {sorted(said - set(VERBS))} are no verbs of local.verbs"
+
+
+def test_the_readme_names_every_make_verb() -> None:
+    said = {verb for code in spans(README.read_text()) for verb in VERB.findall(code)}
+    assert set(VERBS) <= said, f"README.md lacks make {sorted(set(VERBS) - said)}"
+
+
+def test_the_readme_is_short_and_begins_with_what_matters() -> None:
+    lines = README.read_text().splitlines()
+    first = "\n".join(lines[:42])
+    assert len(lines) <= 170
+    assert all(text in first for text in ("make demo", "make test", "29,999", "Debian", "3.11 or 3.12"))
+
+
+def code_variables() -> set[str]:
+    files = [REPO / "local" / "run", *source_files("local", "plugins", "spark_jobs")]
+    found = {name for file in files for name in VARIABLE.findall(file.read_text())}
+    # Made from the service's name, or out of it; "SLUICE_…_PORT" in a message is no variable.
+    return found | {ports.variable(service) for service in ports.DEFAULTS}
+
+
+@each_page
+def test_every_variable_is_one_of_the_code(page: Path) -> None:
+    unknown = set(VARIABLE.findall(page.read_text())) - code_variables()
+    assert not unknown, f"{page.name}: no code reads {sorted(unknown)}"
+
+
+def test_every_variable_of_the_code_is_documented() -> None:
+    said = {name for page in PAGES for name in VARIABLE.findall(page.read_text())}
+    assert code_variables() <= said, f"nowhere documented: {sorted(code_variables() - said)}"
+
+
+def test_the_readme_says_the_default_ports() -> None:
+    said = dict(re.findall(r"`(SLUICE_\w+_PORT)`\s\((\d+)\)", README.read_text()))
+    assert said == {ports.variable(service): str(port) for service, port in ports.DEFAULTS.items()}
+
+
+# What it points at.
+
+
+def slugs(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.+)$", page.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@each_page
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        path, _, anchor = target.partition("#")
+        found = page.parent / path if path else page
+        assert found.exists(), f"{page.name}: {target} leads nowhere"
+        assert not anchor or anchor in slugs(found), f"{page.name}: {found.name} has no heading #{anchor}"
+
+
+FILE = re.compile(r"[\w.\-*]+(/[\w.\-*]+)*/[\w.\-*]+\.(py|toml|md|avsc|gz|txt|in|xml|json|yaml)")
+# Made at run time; keys in a bucket; the stream that docs/adding-a-stream.md makes up.
+NOT_IN_THE_REPOSITORY = re.compile(r"^(build|nyc_taxi)/|rides")
+
+
+@each_page
+def test_every_path_exists(page: Path) -> None:
+    tops = {entry.name for entry in REPO.iterdir() if entry.is_dir()}
+    for code in spans(page.read_text()):
+        looks_like_one = FILE.fullmatch(code) or (
+            re.fullmatch(r"[\w./\-*]+", code) and "/" in code and code.split("/")[0] in tops
+        )
+        if looks_like_one and not NOT_IN_THE_REPOSITORY.search(code):
+            assert list(REPO.glob(code.rstrip("/"))), f"{page.name}: there is no {code}"
+
+
+@pytest.mark.parametrize("page", [*PAGES, EXAMPLE], ids=lambda page: page.name)
+def test_no_address_but_loopback_and_examples_and_no_place_of_one_machine(page: Path) -> None:
+    text = page.read_text()
+    hosts = {host for host in re.findall(r"https?://([\w.\-]+)", text) if "example.com" not in host}
+    assert hosts <= {"127.0.0.1", "bucket.host", "host"}
+    assert not re.findall(r"(?<![\w~.])/(?:root|home|work|tmp)/\S*", text)
+
+
+# Tables against what they are tables of.
+
+
+def described(cls: Any, prefix: str = "") -> list[tuple[str, str, str]]:
+    """(key, type, default) of a declaration's dataclass, nested ones with dots, as the table writes them."""
+    words = {str: "text", int: "number"}
+    rows = []
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        hint = hints[field.name]
+        if dataclasses.is_dataclass(hint):
+            rows += described(hint, f"{prefix}{field.name}.")
+            continue
+        default = "–" if field.default is dataclasses.MISSING else str(field.default)
+        if field.default_factory is not dataclasses.MISSING:
+            default = "empty"
+        rows.append((f"{prefix}{field.name}", words.get(hint, "table"), default))
+    return rows
+
+
+def test_the_keys_of_stream_toml() -> None:
+    rows = table(ADDING.read_text(), "key", "type", "default")
+    said = [(*names(row[0]), *row[1:3]) for row in rows]
+    assert said == described(stream.StreamSpec)
+
+
+def test_the_example_of_a_platform_file_is_one_and_has_every_key() -> None:
+    text = EXAMPLE.read_text()
+    found = platform.parse(text, EXAMPLE.name)
+    assert found.role in platform.ROLES
+    for name, hint in typing.get_type_hints(platform.Platform).items():
+        if isinstance(hint, types.UnionType) or not dataclasses.is_dataclass(hint):
+            continue  # [supervisor] is the airflow role's alone, and `make up` writes it
+        section = re.search(rf"^\[{name}\].*?(?=^\[|\Z)", text, re.M | re.S)
+        assert section, f"[{name}] is missing"
+        written = re.findall(r"^(\w+) = ", section[0], re.M)
+        assert written == [field.name for field in dataclasses.fields(hint)], f"[{name}]"
+
+
+def test_the_form_and_the_steps_of_a_load() -> None:
+    tree = ast.parse((REPO / "dags" / "nyc_taxi.py").read_text())
+    params: dict[str, object] = {}
+    steps = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg == "params" and isinstance(node.value, ast.Dict):
+            for key, value in zip(node.value.keys, node.value.values, strict=True):
+                assert isinstance(value, ast.Call)
+                params[ast.literal_eval(key)] = ast.literal_eval(value.args[0])
+        if isinstance(node, ast.keyword) and node.arg == "task_id":
+            steps.append(ast.literal_eval(node.value))
+    text = README.read_text()
+    said = {names(row[0])[0]: row[1].strip("`") for row in table(text, "param", "default")}
+    assert said == {name: "empty" if value == [] else str(value) for name, value in params.items()}
+    listed = [names(row[0])[0] for row in table(text, "step")]
+    assert sorted(listed) == sorted(steps)
+    assert set(steps) <= slugs(OPERATING)
+
+
+def test_the_rights_of_each_role() -> None:
+    rows = {names(row[0])[0]: row[1:] for row in table(README.read_text(), "role", "Kafka ACL")}
+    assert list(rows) == list(platform.ROLES)
+    rules, policies = access.kafka_rules(["t"]), access.s3_policies()
+    for role, (kafka, s3) in rows.items():
+        granted = {
+            rule.operation.title().replace("_", "") for rule in rules if rule.user == access.kafka_user(role)
+        }
+        said = set(re.findall(r"[A-Z]\w+", kafka)) - {"Topic", "Group", "Cluster"}
+        assert said == granted, f"{role}, Kafka"
+        groups = {
+            f"{rule.name}*"
+            for rule in rules
+            if rule.user == access.kafka_user(role) and rule.kind == "group" and rule.prefixed
+        }
+        assert set(names(kafka)) == groups, f"{role}, Kafka's groups"
+        allowed = {
+            action.removeprefix("s3:")
+            for statement in policies[role]["Statement"]
+            for action in statement["Action"]
+        }
+        assert set(re.findall(r"\b[A-Z]\w+", s3)) == allowed, f"{role}, S3"
+
+
+def constant(file: str, name: str) -> Any:
+    """A module's constant, without importing the module (and Spark with it)."""
+    for node in ast.parse((REPO / file).read_text()).body:
+        if isinstance(node, ast.Assign) and any(getattr(t, "id", "") == name for t in node.targets):
+            return ast.literal_eval(node.value)
+    raise LookupError(f"{file} has no constant {name}")
+
+
+def test_the_columns_of_the_tables() -> None:
+    text = ARCHITECTURE.read_text()
+    for name, head in (("COORDINATES", ("column", "type")), ("QUARANTINE", ("column", "meaning"))):
+        columns = [column.split()[0] for column in constant("spark_jobs/common/tables.py", name)]
+        rows = table(text, *head)
+        assert [column for row in rows for column in names(row[0])] == columns
+
+
+def test_what_a_snapshot_and_the_ledger_say() -> None:
+    text = ARCHITECTURE.read_text()
+    owner = (REPO / "spark_jobs" / "common" / "owner.py").read_text()
+    said = [key for row in table(text, "key", "meaning") for key in names(row[0])]
+    assert sorted(said) == sorted(set(re.findall(r'"(sluice\.\w+)"', owner)))
+    objects = [names(row[0])[0] for row in table(text, "object", "holds")]
+    run = [keys.run_key("R", name).replace("R", "<run id>", 1) for name in ("plan", "before", "proof")]
+    source = [keys.begin_key("<source id>"), keys.produced_key("<source id>")]
+    assert objects == source + run
+
+
+def test_the_exit_codes_of_a_consumer() -> None:
+    codes = [row[0] for row in table(OPERATING.read_text(), "exit code", "meaning")]
+    assert codes == ["0", str(constant("spark_jobs/common/stream.py", "EXIT_SUPERSEDED")), "1"]
+
+
+# Messages: docs/operating.md has each that the code raises, and none that it does not.
+
+
+def flat(node: ast.expr) -> str:
+    """A message's text with … for each value in it."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(flat(part) for part in node.values)
+    return "…"
+
+
+@cache
+def texts() -> str:
+    """Every text of the code, one per line."""
+    nodes = (
+        node
+        for file in source_files("local", "plugins", "spark_jobs")
+        for node in ast.walk(ast.parse(file.read_text()))
+    )
+    found = [flat(node) for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr)]
+    return "\n".join(" ".join(text.split()) for text in (*found, (REPO / "local" / "run").read_text()))
+
+
+def pieces(message: str) -> Iterator[str]:
+    """What stands between the values; a piece that is too short says nothing."""
+    for piece in re.split(r"…|<\w+>", message):
+        piece = piece.strip(" :;,()")
+        if len(piece) >= 9:
+            yield piece
+
+
+def test_operating_quotes_only_what_the_code_says() -> None:
+    quoted = [code for code in spans(OPERATING.read_text()) if "…" in code and not code.startswith("Cannot ")]
+    assert len(quoted) > 80
+    wrong = [
+        f"{piece!r} of {code!r}"
+        for code in quoted
+        for piece in pieces(re.sub(r"\b\d+ s\b", "… s", code).replace("stream-… is EXITED", "…"))
+        if piece not in texts()
+    ]
+    assert not wrong, "docs/operating.md quotes what no code says: " + "; ".join(wrong)
+
+
+# A programming error, an answer of another class that is caught, or a text that is only passed on.
+INTERNAL = {
+    "KeyError",
+    "NotImplementedError",
+    "FileExistsError",
+    "AssertionError",
+    "AirflowError",
+    "_Answered",
+}
+PASSED_ON = {
+    "range […, …) ends before it begins",
+    "… is no S3 address; write s3://bucket/prefix",
+    "…: not within … s",
+}
+
+
+def raised() -> Iterator[tuple[str, str]]:
+    for file in source_files("local", "plugins", "spark_jobs"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if not (isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args):
+                continue
+            if isinstance(node.exc.func, ast.Name) and node.exc.func.id not in INTERNAL:
+                yield f"{file.relative_to(REPO)}:{node.lineno}", flat(node.exc.args[0])
+
+
+def longest(items: Iterable[str]) -> str:
+    return max(items, key=len, default="")
+
+
+def test_operating_has_every_message_that_is_raised() -> None:
+    page = " ".join(OPERATING.read_text().split())
+    missing = [
+        f"{where}: {message}"
+        for where, message in raised()
+        if message not in PASSED_ON and longest(pieces(" ".join(message.split()))) not in page
+    ]
+    assert not missing, "docs/operating.md has no section for:\n" + "\n".join(missing)
