@@ -96,7 +96,8 @@ def check(ports: Mapping[str, int], services: Iterable[str]) -> None:
 def _user_of(port: int) -> str:
     try:
         for connection in psutil.net_connections("tcp"):
-            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+            listens = connection.status == psutil.CONN_LISTEN and connection.laddr
+            if listens and connection.laddr[1] == port and connection.pid:
                 return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
     except psutil.Error as error:
         return f"a process that cannot be looked at ({error})"

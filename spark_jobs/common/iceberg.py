@@ -8,11 +8,12 @@ the cost follows the batch and not the table).
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sluice.model.claims import Run
@@ -100,28 +101,22 @@ class IcebergTable:
 
     def create_branch(self, name: str, snapshot_id: int) -> None:
         """Raises Refused where the branch exists: somebody else was faster."""
-        self._commit(self._table.manageSnapshots().createBranch(name, snapshot_id))
+        _unless_refused(lambda: self._table.manageSnapshots().createBranch(name, snapshot_id).commit())
 
     def reset_branch(self, name: str, snapshot_id: int) -> None:
         """Point an own branch back. The snapshots it leaves stay known to the table until they expire."""
-        self._commit(self._table.manageSnapshots().replaceBranch(name, snapshot_id))
+        _unless_refused(lambda: self._table.manageSnapshots().replaceBranch(name, snapshot_id).commit())
 
     def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
         """A snapshot without files on ``branch``, that only says something."""
         append = self._table.newFastAppend().toBranch(branch)
         for key, value in properties.items():
             append = append.set(key, value)
-        self._commit(append)
+        _unless_refused(append.commit)
 
     def fast_forward(self, branch: str, to: str) -> None:
         """Move ``branch`` to where ``to`` points. Raises Refused where ``to`` does not descend from it."""
-        self._commit(self._table.manageSnapshots().fastForwardBranch(branch, to))
-
-    def _commit(self, pending: Any) -> None:
-        try:
-            pending.commit()
-        except Py4JJavaError as error:
-            raise _translated(error) from error
+        _unless_refused(lambda: self._table.manageSnapshots().fastForwardBranch(branch, to).commit())
 
     def added_files(self, snapshot_id: int) -> list[AddedFile]:
         """The data files that this snapshot added: two reads, its manifest list and its manifest."""
@@ -167,11 +162,19 @@ class IcebergTable:
 _BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base")
 
 
-def _translated(error: Py4JJavaError) -> Exception:
-    """Iceberg's own refusals by their exception class and text; anything else stays what it is."""
-    java = error.java_exception
-    kind, message = java.getClass().getName(), str(java.getMessage())
-    refusals = ("Cannot fast-forward", "already exists")
-    if any(text in message for text in refusals) or kind.endswith("CommitFailedException"):
-        return Refused(message)
-    return error
+# Iceberg's own words: UpdateSnapshotReferencesOperation, and CommitFailedException of a lost race.
+_REFUSALS = ("Cannot fast-forward", "already exists", "CommitFailedException")
+
+
+def _unless_refused(commit: Callable[[], Any]) -> None:
+    """Run a commit. Raises Refused for Iceberg's refusals; anything else stays what it is.
+
+    PySpark turns some of the Java exceptions into its own (IllegalArgumentException); the rest is Py4J's.
+    """
+    try:
+        commit()
+    except (Py4JJavaError, PySparkException) as error:
+        for line in str(error).splitlines():
+            if any(words in line for words in _REFUSALS):
+                raise Refused(line.strip()) from error
+        raise

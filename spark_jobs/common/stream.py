@@ -133,6 +133,6 @@ class Consumption:
 
 
 def _first_line(error: Exception) -> str:
-    text = error.getErrorClass() if isinstance(error, PySparkException) else None
+    text = error.getCondition() if isinstance(error, PySparkException) else None
     message = str(error).strip().splitlines()
     return f"{text or ''} {message[0] if message else ''}".strip()

@@ -182,6 +182,11 @@ class Rig:
     def stream_info(self) -> dict[str, Any]:
         return dict(self.stack.supervisor().getProcessInfo(SPEC.program))
 
+    def ensure_stream(self) -> None:
+        """So that a test can run alone: a load starts the stream and makes its tables."""
+        if self.stream_info()["statename"] != "RUNNING":
+            assert self.load(objects=[self.put("first-of-all.csv", self.slice(0, 100))]).state == "success"
+
     def stop_stream(self) -> None:
         if self.stream_info()["statename"] in ("RUNNING", "STARTING", "BACKOFF"):
             self.stack.supervisor().stopProcess(SPEC.program)

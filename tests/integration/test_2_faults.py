@@ -6,9 +6,11 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
+import pytest
 
 from local.processes import of_stack
 from local.stack import wait_until
@@ -17,6 +19,13 @@ from tests.integration.faults import catch_between_append_and_publish, signal_al
 from tests.integration.rig import LAND_SECONDS, SPEC, Rig
 
 TIMES = 6
+
+
+@pytest.fixture(autouse=True)
+def _the_stream_runs(rig: Rig) -> Iterator[None]:
+    rig.ensure_stream()
+    yield
+    print(rig.stream_log()[-4000:])
 
 
 def test_a_producer_killed_half_way_is_retried_and_sends_the_rest(rig: Rig) -> None:
