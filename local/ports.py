@@ -96,8 +96,10 @@ def check(ports: Mapping[str, int], services: Iterable[str]) -> None:
 def _user_of(port: int) -> str:
     try:
         for connection in psutil.net_connections("tcp"):
-            listens = connection.status == psutil.CONN_LISTEN and connection.laddr
-            if listens and connection.laddr[1] == port and connection.pid:
+            # A socket without an address has an empty tuple there.
+            if getattr(connection.laddr, "port", None) != port:
+                continue
+            if connection.status == psutil.CONN_LISTEN and connection.pid:
                 return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
     except psutil.Error as error:
         return f"a process that cannot be looked at ({error})"
