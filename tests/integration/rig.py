@@ -128,7 +128,8 @@ class Rig:
 
     @cached_property
     def _consumer(self) -> Consumer:
-        return Consumer(self.stack.kafka("admin") | {"group.id": "sluice-tests"})
+        # Silent: it outlives brokers that the tests kill, and would say so for the rest of the run.
+        return Consumer(self.stack.kafka("admin") | {"group.id": "sluice-tests", "log_level": "0"})
 
     def table(self, name: str = SPEC.table) -> Any:
         return self.stack.catalog("reader").load_table(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -33,6 +34,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
+    # Py4J says that it closes its connections when the log's stream is closed already.
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     yield session
     session.stop()
 
