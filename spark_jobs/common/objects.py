@@ -87,7 +87,8 @@ def read_lines(spark: SparkSession, sources: Iterable[SourceObject]) -> DataFram
 
     ``line`` is the 1-based line that an editor shows, ``row`` the 0-based number among the data lines.
     Bytes that are no UTF-8 come as backslash escapes and are marked ``undecodable``. A job over an object
-    that ends too early (a truncated gzip, a cut connection) fails with DamagedObject naming it.
+    whose data end too early or are damaged fails with DamagedObject naming it; a connection that breaks off
+    is botocore's own error, and worth another attempt.
     """
     wanted = [(json.dumps(asdict(source)),) for source in sources]
     listed = spark.createDataFrame(wanted, "source string").repartition(max(1, len(wanted)))
@@ -118,7 +119,7 @@ def _lines_of(client: Any, source: SourceObject) -> Iterator[pyarrow.RecordBatch
                 yield _batch(source, row, rows)
                 row += len(rows)
                 rows = []
-    except (EOFError, OSError, zlib.error) as error:
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise DamagedObject(
             f"{source.uri}: broke off after {row + len(rows)} rows ({error}); put the whole object again"
         ) from error

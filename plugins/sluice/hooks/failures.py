@@ -25,6 +25,15 @@ def final_failures() -> Iterator[None]:
         raise AirflowFailException(str(error)) from error
 
 
+# What the producer says of a source that no further attempt can read (spark_jobs.common).
+_HOPELESS = ("DamagedObject: ", "WrongHeader: ", "ConfigError: ")
+
+
+def is_hopeless(reason: str) -> bool:
+    """Whether a job's :func:`last_reason` is one that the next attempt would find unchanged."""
+    return any(name in reason for name in _HOPELESS)
+
+
 def last_reason(output: Sequence[str]) -> str:
     """The line that says why a process failed: the last that names an exception, else the last."""
     lines = [line.strip() for line in output if line.strip()]

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from sluice.clients.keys import Document, run_key
 from sluice.hooks import plan as plans
-from sluice.hooks.failures import final_failures, last_reason
+from sluice.hooks.failures import final_failures, is_hopeless, last_reason
 from sluice.hooks.stream import StreamMixin
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ class ProduceOperator(StreamMixin, SparkSubmitOperator):
         try:
             super().execute(context)
         except AirflowException as error:
-            raise AirflowException(
-                f"the producer of stream {self.stream!r} failed: {last_reason(str(error).splitlines())}"
-            ) from error
+            reason = last_reason(str(error).splitlines())
+            kind = AirflowFailException if is_hopeless(reason) else AirflowException
+            raise kind(f"the producer of stream {self.stream!r} failed: {reason}") from error
 
     def _check_connection(self) -> None:
         """The provider takes an unknown connection for a YARN cluster; here it is an error."""

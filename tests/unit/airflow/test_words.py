@@ -6,7 +6,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.hooks.failures import final_failures, last_reason
+from sluice.hooks.failures import final_failures, is_hopeless, last_reason
 from sluice.model.config import ConfigError
 from sluice.operators.text import table
 
@@ -23,6 +23,12 @@ REASONS = {
 def test_last_reason(case: tuple[list[str], str | None]) -> None:
     lines, expected = case
     assert last_reason(lines) == (expected or lines[0].removeprefix("Caused by: "))
+
+
+def test_only_a_source_that_stays_unreadable_is_hopeless() -> None:
+    assert is_hopeless("spark_jobs.common.objects.DamagedObject: s3://b/k: broke off")
+    assert is_hopeless("spark_jobs.common.csv_rows.WrongHeader: s3://b/k: the header lacks column 'x'")
+    assert not is_hopeless("botocore.exceptions.IncompleteReadError: 3 read, but total bytes expected is 9")
 
 
 @pytest.mark.parametrize("kind", [Missing, Refused, ConfigError])
