@@ -77,5 +77,6 @@ def suspects(seen: Claims, runs: Iterable[Run]) -> set[str]:
             or seen[run.source_id][run.partition].intersect(Ranges.of([(run.start, run.until)]))
         ):
             named.add(run.source_id)
-        reached[place] = max(run.until, reached.get(place, run.until))
+        # Where a run lies within an earlier one the source is named already, so the last end is enough.
+        reached[place] = run.until
     return named

@@ -62,6 +62,14 @@ def test_a_wrong_platform_file_is_refused_with_the_mend(change: tuple[str, str],
     assert "consumer.toml" in str(caught.value)
 
 
+def test_the_supervisors_password_is_hidden_too() -> None:
+    login = '[supervisor]\nurl = "http://127.0.0.1:9001/RPC2"\nusername = "sluice"\npassword = "unsaid"\n'
+    made = platform.parse(PLATFORM + login, "airflow.toml")
+    assert made.supervisor is not None
+    assert made.supervisor.password == "unsaid"
+    assert "unsaid" not in repr(made)
+
+
 def test_a_platform_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "consumer.toml"
     path.write_text(PLATFORM)

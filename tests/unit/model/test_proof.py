@@ -75,11 +75,15 @@ def test_a_load_in_a_table_of_many_loads() -> None:
     files = [file(0, 0, 99), file(1, 0, 7), file(2, 0, 3)]
     assert prove(EXPECTED, files).status is ProofStatus.STRAYS
     assert prove(EXPECTED, files, allow_outside=True).is_exact
+    twice_elsewhere = [*files, file(0, 50, 60), file(2, 0, 3)]
+    assert prove(EXPECTED, twice_elsewhere, allow_outside=True).is_exact
+    assert prove(EXPECTED, [*files, file(0, 5, 60)], allow_outside=True).duplicates.count == 5
 
 
 def test_a_file_without_bounds_is_never_passed_over() -> None:
     blind = FileFact("x", None, None, None, None, 3)
-    assert undecided(EXPECTED, [blind]) == [blind]
+    for expected in (EXPECTED, RangeSet.of({7: [(100, 101)]})):
+        assert undecided(expected, [blind]) == [blind]
 
 
 def test_what_could_not_be_looked_at_is_not_exact() -> None:

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+import pytest
+
+from sluice.model.counts import BudgetLine, PrefixCount
+
+
+def test_counts_are_added_and_subtracted_unit_by_unit() -> None:
+    before, after = PrefixCount(1, 2, 3, 4), PrefixCount(11, 22, 33, 44)
+    assert after - before == PrefixCount(10, 20, 30, 40)
+    assert before + PrefixCount(10, 20, 30, 40) == after
+
+
+@pytest.mark.parametrize(
+    ("value", "ok", "words"),
+    [
+        (20, True, "versions is 20, the limit is 20"),
+        (21, False, "versions is 21"),
+        (None, False, "unobservable"),
+    ],
+)
+def test_what_is_over_or_unseen_is_not_within_its_budget(value: float | None, ok: bool, words: str) -> None:
+    line = BudgetLine("versions", value, 20)
+    assert line.ok is ok
+    assert words in line.sentence()
