@@ -117,7 +117,9 @@ class Owner:
         if self.checkpoint.exists():
             shutil.rmtree(self.checkpoint)
         for folder in self.checkpoints.glob("w*"):
-            shutil.rmtree(folder, ignore_errors=True)
+            # Not a later owner's: this one may have been suspended just here.
+            if _token(folder.name) < self.state.token:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _resume_from(self, watermarks: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         ends = dict(self.state.ends)
