@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import time
 from collections.abc import Iterable, Mapping
 
 import psutil
@@ -81,8 +82,16 @@ def is_free(port: int) -> bool:
     return True
 
 
-def check(ports: Mapping[str, int], services: Iterable[str]) -> None:
-    """Raises Problem naming every port that is taken, by whom if known, and the variable to set."""
+def check(ports: Mapping[str, int], services: Iterable[str], patience_seconds: float = 0.0) -> None:
+    """Raises Problem naming every port that is taken, by whom if known, and the variable to set.
+
+    `patience_seconds`: how long a taken port may still become free. A process that was killed holds its
+    ports until the kernel has taken it apart, which for a JVM is some seconds on a busy machine.
+    """
+    services = list(services)
+    deadline = time.monotonic() + patience_seconds
+    while time.monotonic() < deadline and not all(is_free(ports[service]) for service in services):
+        time.sleep(0.1)
     taken = [
         f"port {ports[service]} for {service} is taken by {_user_of(ports[service])}: "
         f"stop that, or set {variable(service)} to a free port"

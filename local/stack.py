@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 DEADLINES = {"postgres": 60.0, "kafka": 90.0, "minio": 60.0}
 AIRFLOW_DEADLINE = 240.0
 STOP_SECONDS = 120.0
+# How long ports may still be held by what was killed just before.
+PORTS_PATIENCE = 10.0
 
 
 class Stack:
@@ -116,7 +118,7 @@ class Stack:
             left = processes.end_all(self.home.id)
             if left:
                 board.say(f"ended what an earlier stack left behind: {', '.join(left)}")
-            ports.check(self.ports, self._served())
+            ports.check(self.ports, self._served(), PORTS_PATIENCE)
         elif self.home.state().get("ports") != self.ports:
             raise Problem(
                 "the stack runs on other ports than the SLUICE_…_PORT variables say: make down first"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 
 import pytest
 
@@ -42,6 +43,17 @@ def test_a_taken_port_is_named_with_its_user_and_the_mend() -> None:
         server.listen()
         port = server.getsockname()[1]
         with pytest.raises(Problem) as caught:
-            ports.check({"kafka": port}, ["kafka"])
+            ports.check({"kafka": port}, ["kafka"], patience_seconds=0.2)
     assert f"port {port} for kafka is taken by process {os.getpid()} (" in str(caught.value)
     assert "set SLUICE_KAFKA_PORT to a free port" in str(caught.value)
+
+
+def test_a_port_that_is_let_go_in_time_is_waited_for() -> None:
+    with socket.socket() as holder:
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        port = holder.getsockname()[1]
+        letting_go = threading.Timer(0.5, holder.close)
+        letting_go.start()
+        ports.check({"kafka": port}, ["kafka"], patience_seconds=10)
+        letting_go.join()
