@@ -48,6 +48,7 @@ def test_a_taken_port_is_named_with_its_user_and_the_mend() -> None:
     assert "set SLUICE_KAFKA_PORT to a free port" in str(caught.value)
 
 
+@pytest.mark.usefixtures("socket_enabled")
 def test_a_port_that_is_let_go_in_time_is_waited_for() -> None:
     with socket.socket() as holder:
         holder.bind(("127.0.0.1", 0))
