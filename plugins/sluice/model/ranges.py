@@ -59,9 +59,6 @@ class Ranges:
         """How many integers are in the set."""
         return sum(until - start for start, until in self._pairs)
 
-    def contains(self, value: int) -> bool:
-        return any(start <= value < until for start, until in self._pairs)
-
     def union(self, other: Ranges) -> Ranges:
         return Ranges.of((*self._pairs, *other._pairs))
 
