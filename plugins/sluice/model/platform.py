@@ -143,7 +143,10 @@ class Source:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """A folder on a volume. Losing it loses nothing: offsets live with the data."""
+    """A folder on a volume, or an ``s3a://`` address.
+
+    Losing it loses nothing but the state of streams that keep some: offsets live with the data.
+    """
 
     root: str
 

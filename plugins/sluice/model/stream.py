@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from sluice.model.config import ConfigError, build
@@ -45,6 +45,27 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class Supervision:
+    """When a stream counts as well, and what is done where it is not; all in seconds but ``most_restarts``.
+
+    It is looked at every ``interval_seconds``. It is stalled when nothing of a backlog was published for
+    ``stall_seconds`` (and for three times its longest batch), or when a started process did not take over
+    within ``start_seconds``; falling behind when the backlog grew for ``behind_seconds``; at risk when
+    retention deletes unread records within ``risk_seconds``. After ``most_restarts`` within
+    ``restart_window_seconds`` a person is asked. A stop has ``stop_seconds`` for the batch in flight.
+    """
+
+    interval_seconds: int = 120
+    stall_seconds: int = 60
+    start_seconds: int = 90
+    behind_seconds: int = 300
+    risk_seconds: int = 21_600
+    most_restarts: int = 3
+    restart_window_seconds: int = 1_800
+    stop_seconds: int = 20
+
+
+@dataclass(frozen=True)
 class StreamSpec:
     """One stream: a topic, its schema, its producer and consumer, and its tables."""
 
@@ -54,6 +75,7 @@ class StreamSpec:
     topic: Topic
     consumer: Consumer
     budget: Budget
+    supervision: Supervision = field(default_factory=Supervision)
 
     @property
     def folder(self) -> Path:
@@ -96,6 +118,7 @@ def parse(text: str, where: str) -> StreamSpec:
         ("topic replication_factor", spec.topic.replication_factor),
         ("consumer trigger_seconds", spec.consumer.trigger_seconds),
         ("consumer max_offsets_per_trigger", spec.consumer.max_offsets_per_trigger),
+        *((f"supervision {name}", value) for name, value in asdict(spec.supervision).items()),
     ):
         if value < 1:
             raise ConfigError(f"{where}: {name} is {value}; it must be at least 1")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,40 @@ def test_a_wrong_stream_is_refused(change: tuple[str, str], words: str) -> None:
     text = (stream.STREAMS / "nyc_taxi" / "stream.toml").read_text()
     with pytest.raises(ConfigError, match=words):
         stream.parse(text.replace(*change), "stream.toml")
+
+
+SUPERVISION = {
+    "interval_seconds": 120,
+    "stall_seconds": 60,
+    "start_seconds": 90,
+    "behind_seconds": 300,
+    "risk_seconds": 21_600,
+    "most_restarts": 3,
+    "restart_window_seconds": 1_800,
+    "stop_seconds": 20,
+}
+MINIMAL = """
+name = "rides"
+schema = "schema.avsc"
+table = "raw.rides"
+[topic]
+name = "rides"
+partitions = 1
+[consumer]
+[budget]
+s3_calls_per_batch = 1
+versions_per_batch = 1
+"""
+
+
+def test_supervision_may_be_left_out_in_whole_and_in_part() -> None:
+    assert asdict(stream.parse(MINIMAL, "stream.toml").supervision) == SUPERVISION
+    part = stream.parse(f"{MINIMAL}[supervision]\nstall_seconds = 200\n", "stream.toml")
+    assert asdict(part.supervision) == SUPERVISION | {"stall_seconds": 200}
+
+
+@pytest.mark.parametrize("key", SUPERVISION)
+def test_every_value_of_supervision_is_1_or_more(key: str) -> None:
+    stream.parse(f"{MINIMAL}[supervision]\n{key} = 1\n", "stream.toml")
+    with pytest.raises(ConfigError, match=f"stream.toml: supervision {key} is 0; it must be at least 1"):
+        stream.parse(f"{MINIMAL}[supervision]\n{key} = 0\n", "stream.toml")
