@@ -9,7 +9,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -82,6 +82,14 @@ class TopicShape:
     replication_factor: int
 
 
+@dataclass(frozen=True)
+class TopicIdentity:
+    """Which topic it is: a topic that is made anew under its old name gets another id."""
+
+    topic_id: str
+    partitions: int
+
+
 class KafkaAdmin:
     """One role's way in. Every request has ``timeout`` seconds; then it raises Unreachable."""
 
@@ -142,26 +150,69 @@ class KafkaAdmin:
             min(len(partition.replicas) for partition in metadata.partitions.values()),
         )
 
-    def begins(self, topic: str) -> dict[int, int]:
-        """Partition -> the first offset that the topic still keeps."""
-        return self._offsets(topic, OffsetSpec.earliest())
+    def identify(self, topic: str) -> TopicIdentity:
+        """The topic's id and how many partitions it has, in one request. Raises Missing where it is none."""
+        what = f"topic {topic!r}"
+        request = TopicCollection([topic])
+        futures = self._ask(what, lambda: self.admin.describe_topics(request, request_timeout=self.timeout))
+        found = self._ask(what, lambda: self._if_known(topic, futures[topic]))
+        return TopicIdentity(str(found.topic_id), len(found.partitions))
 
-    def ends(self, topic: str) -> dict[int, int]:
+    def begins(self, topic: str, partitions: int | None = None) -> dict[int, int]:
+        """Partition -> the first offset that the topic still keeps.
+
+        Here and in ``ends``: who knows how many ``partitions`` there are saves the question.
+        """
+        return self._offsets(topic, OffsetSpec.earliest(), partitions)
+
+    def ends(self, topic: str, partitions: int | None = None) -> dict[int, int]:
         """Partition -> the offset that the next record will get."""
-        return self._offsets(topic, OffsetSpec.latest())
+        return self._offsets(topic, OffsetSpec.latest(), partitions)
 
-    def _offsets(self, topic: str, which: OffsetSpec) -> dict[int, int]:
-        shape = self.shape(topic)
-        if shape is None:
-            raise Missing(
-                f"topic {topic!r} does not exist on {self.servers}; run the load's provision_topic step"
-            )
-        request = {TopicPartition(topic, partition): which for partition in range(shape.partitions)}
+    def first_after(self, topic: str, at_ms: int, ends: Mapping[int, int]) -> dict[int, int]:
+        """Partition -> the first offset whose record is not older than ``at_ms`` (ms since 1970).
+
+        Where all records are older it is the end, as ``ends`` says; asked for the partitions of ``ends``.
+        """
+        # A moment before 1970 would be a word of the protocol: -1 latest, -2 earliest.
+        found = self._list(topic, dict.fromkeys(ends, OffsetSpec.for_timestamp(max(at_ms, 0))))
+        return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
+
+    def retention_ms(self, topic: str) -> int | None:
+        """After how many ms retention may delete a record; None where it never does because of age."""
+        config = self._config(topic)
+        age = int(config.get("retention.ms") or -1)
+        deletes = "delete" in (config.get("cleanup.policy") or "delete").split(",")
+        return age if deletes and age >= 0 else None
+
+    def _offsets(self, topic: str, which: OffsetSpec, partitions: int | None) -> dict[int, int]:
+        if partitions is None:
+            shape = self.shape(topic)
+            if shape is None:
+                raise self._missing(topic)
+            partitions = shape.partitions
+        return self._list(topic, dict.fromkeys(range(partitions), which))
+
+    def _list(self, topic: str, which: Mapping[int, OffsetSpec]) -> dict[int, int]:
+        request = {TopicPartition(topic, partition): spec for partition, spec in which.items()}
         what = f"offsets of topic {topic!r}"
         futures = self._ask(what, lambda: self.admin.list_offsets(request, request_timeout=self.timeout))
         return {
             partition.partition: self._result(what, future).offset for partition, future in futures.items()
         }
+
+    def _if_known(self, topic: str, future: Future[T]) -> T:
+        try:
+            return future.result(timeout=self.timeout)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise self._missing(topic) from error
+            raise
+
+    def _missing(self, topic: str) -> Missing:
+        return Missing(
+            f"topic {topic!r} does not exist on {self.servers}; run the load's provision_topic step"
+        )
 
     def _create(self, topic: Topic) -> bool:
         new = NewTopic(topic.name, topic.partitions, topic.replication_factor, config=topic.config)
@@ -182,14 +233,7 @@ class KafkaAdmin:
         if not topic.config:
             return {}
         what = f"configs of topic {topic.name!r}"
-        resource = ConfigResource(ResourceType.TOPIC, topic.name)
-        described = self._ask(
-            what, lambda: self.admin.describe_configs([resource], request_timeout=self.timeout)
-        )
-        (future,) = described.values()
-        changed = config_diff(
-            topic.config, {name: entry.value for name, entry in self._result(what, future).items()}
-        )
+        changed = config_diff(topic.config, self._config(topic.name))
         if changed:
             entries = [
                 ConfigEntry(name, new, incremental_operation=AlterConfigOpType.SET)
@@ -202,6 +246,16 @@ class KafkaAdmin:
             (future,) = altered.values()
             self._result(what, future)
         return changed
+
+    def _config(self, topic: str) -> dict[str, str | None]:
+        """Every config of the topic, the broker's defaults with it."""
+        what = f"configs of topic {topic!r}"
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        described = self._ask(
+            what, lambda: self.admin.describe_configs([resource], request_timeout=self.timeout)
+        )
+        (future,) = described.values()
+        return {name: entry.value for name, entry in self._result(what, future).items()}
 
     def _await(self, topic: str, partitions: int) -> TopicShape:
         """Wait until brokers tell of at least that many partitions: metadata travels after the answer."""

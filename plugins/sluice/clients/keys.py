@@ -7,14 +7,21 @@
     runs/<run_id, quoted>/plan.json     the objects' versions that a run means, pinned at its first attempt
     runs/<run_id, quoted>/before.json   what lay in the bucket before the load
     runs/<run_id, quoted>/proof.json    the validation's result, once it is exact
+    history/<kind>/<moment>-<suffix>.json            what happened to the stream, in the order of the keys
+    supervision/claims/<identity>-<n>.json           who may restart this start of the stream's process
 """
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 Document = dict[str, Any]
+
+# UTC, to the microsecond, of one width: the order of the texts is the order of the moments.
+_MOMENT = "%Y%m%dT%H%M%S.%fZ"
 
 
 def begin_key(source_id: str) -> str:
@@ -28,3 +35,32 @@ def produced_key(source_id: str) -> str:
 def run_key(run_id: str, name: str) -> str:
     """``name`` is plan, before or proof. A run id holds colons and plus signs, so it is quoted."""
     return f"runs/{quote(run_id, safe='')}/{name}.json"
+
+
+def history_prefix(kind: str) -> str:
+    """Under which the events of one kind lie."""
+    return f"history/{kind}/"
+
+
+def history_key(kind: str, at: datetime, suffix: str) -> str:
+    """``at`` is aware; ``suffix``, without a slash, tells events of one moment apart."""
+    return f"{history_prefix(kind)}{moment(at)}-{suffix}.json"
+
+
+def claim_key(identity: str, number: int) -> str:
+    """The claim ``number`` (from 1) on the start of the process that ``ProcessStatus.identity`` names."""
+    return f"supervision/claims/{identity}-{number}.json"
+
+
+def moment(at: datetime) -> str:
+    """A moment as history's keys have it: what sorts between two keys, lies between them in time."""
+    return at.astimezone(UTC).strftime(_MOMENT)
+
+
+def moment_of(key: str) -> datetime | None:
+    """When the event of a history's key was; None for a key that is none."""
+    found = re.search(r"history/[^/]+/([^/-]+)-[^/]+\.json$", key)
+    try:
+        return datetime.strptime(found[1], _MOMENT).replace(tzinfo=UTC) if found else None
+    except ValueError:
+        return None

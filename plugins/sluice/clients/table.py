@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -18,20 +19,25 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from sluice.clients.errors import Missing, Unreachable
 from sluice.model.platform import CATALOG, Platform
 from sluice.model.ranges import RangeSet
+from sluice.model.samples import Position
 
 MAIN = "main"
+# Of how many batches the longest says what to expect of the next.
+BATCHES = 20
 CONNECT_SECONDS = 5
 REQUEST_SECONDS = 60
 
 
 @dataclass(frozen=True)
 class Published:
-    """What the newest ``sluice.*`` snapshot of ``main`` says. ``at`` is its time, seconds since 1970."""
+    """What the newest ``sluice.*`` snapshot of ``main`` says. ``at`` is its time, seconds since 1970;
+    ``topic_id`` is None where its writer gave none."""
 
     snapshot_id: int
     at: float
@@ -39,6 +45,7 @@ class Published:
     token: int
     starts: dict[int, int]
     ends: dict[int, int]
+    topic_id: str | None = None
 
     @property
     def ranges(self) -> RangeSet:
@@ -54,6 +61,22 @@ class Commit:
     at_ms: int
     kind: str
     token: int | None
+
+
+@dataclass(frozen=True)
+class BatchFact:
+    """One published batch: when it ``began`` (None before snapshots said so) and when it was written, in
+    seconds since 1970; its records (those in the quarantine with them); its owner's token."""
+
+    at: float
+    began: float | None
+    records: int
+    token: int
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took to read and write; None where its beginning is unknown."""
+        return None if self.began is None else max(self.at - self.began, 0.0)
 
 
 class Lake:
@@ -116,14 +139,22 @@ class Lake:
             return None
         return published(self.table(name))
 
+    def position(self, name: str) -> Position | None:
+        """The same with what supervision needs; None before the stream's first snapshot or its table."""
+        if self.location(name) is None:
+            return None
+        return position(self.table(name))
+
 
 def lineage(table: Table, ref: str = MAIN) -> Iterator[Snapshot]:
     """The snapshots of a branch, newest first, as far as they are still kept."""
+    # Not snapshot_by_id for each: it looks through all of them.
+    kept = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     snapshot = table.snapshot_by_name(ref)
     while snapshot is not None:
         yield snapshot
         parent = snapshot.parent_snapshot_id
-        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+        snapshot = kept.get(parent) if parent is not None else None
 
 
 def facts_of(snapshot: Snapshot) -> dict[str, str]:
@@ -144,8 +175,46 @@ def published(table: Table) -> Published | None:
                 token=int(facts["token"]),
                 starts=_offsets(facts["starts"]),
                 ends=_offsets(facts["ends"]),
+                topic_id=facts.get("topic_id") or None,
             )
     return None
+
+
+def position(table: Table) -> Position | None:
+    """What ``main`` says of the stream, from the same snapshot as ``published``; None where there is none."""
+    state = published(table)
+    if state is None:
+        return None
+    batches = recent_batches(table, BATCHES)
+    durations = [batch.seconds for batch in batches if batch.seconds is not None]
+    return Position(
+        token=state.token,
+        at=state.at,
+        owned_at=taken_over_at(table),
+        starts=state.starts,
+        ends=state.ends,
+        topic_id=state.topic_id,
+        longest_batch=max(durations, default=None),
+        batch_at=batches[0].at if batches else None,
+    )
+
+
+def recent_batches(table: Table, limit: int) -> list[BatchFact]:
+    """The newest ``limit`` batches of ``main`` that are kept, newest first."""
+    batches = (s for s in lineage(table) if facts_of(s).get("kind") == "batch")
+    return [_batch(snapshot) for snapshot in islice(batches, limit)]
+
+
+def _batch(snapshot: Snapshot) -> BatchFact:
+    facts = facts_of(snapshot)
+    began = facts.get("began")
+    ranges: dict[str, list[int]] = json.loads(facts["ranges"])
+    return BatchFact(
+        at=snapshot.timestamp_ms / 1000,
+        began=int(began) / 1000 if began else None,
+        records=sum(until - start for start, until in ranges.values()),
+        token=int(facts["token"]),
+    )
 
 
 def taken_over_at(table: Table) -> float | None:
@@ -202,6 +271,9 @@ def asking(what: str) -> Iterator[None]:
         if "iceberg_tables" in reason and ("does not exist" in reason or "no such table" in reason):
             raise Missing(f"{what}: the catalog's database holds no tables yet") from error
         raise Unreachable(f"{what}: the catalog's database does not answer: {reason}") from error
+    except PoolTimeout as error:
+        # Each connection waits for an answer that does not come.
+        raise Unreachable(f"{what}: the catalog's database does not answer: no connection is free") from error
     except OSError as error:
         raise Unreachable(f"{what}: {error}") from error
 

@@ -1,54 +1,14 @@
 """What every runtime offers: start, stop and look at one program. Idempotent, and with deadlines.
 
-A runtime knows processes, not streams: whether a stream is healthy is for pure functions to say, given what
-a runtime and the lake show.
+A runtime knows processes, not streams: whether a stream is healthy is for ``model.health`` to say, given what
+a runtime, Kafka and the lake show.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from enum import StrEnum
 
-
-class ProcessState(StrEnum):
-    """supervisord's states, which other runtimes map theirs to."""
-
-    STOPPED = "stopped"
-    STARTING = "starting"
-    RUNNING = "running"
-    BACKOFF = "backoff"
-    STOPPING = "stopping"
-    EXITED = "exited"
-    FATAL = "fatal"
-    UNKNOWN = "unknown"
-
-
-# Going, or about to.
-ALIVE = frozenset({ProcessState.STARTING, ProcessState.RUNNING})
-# Nothing will start it again but somebody who asks for it.
-ENDED = frozenset({ProcessState.STOPPED, ProcessState.EXITED, ProcessState.FATAL})
-
-
-@dataclass(frozen=True)
-class ProcessStatus:
-    """One look at a program. ``since``: when it last started, seconds since 1970, None if it never did."""
-
-    program: str
-    state: ProcessState
-    pid: int | None = None
-    since: float | None = None
-    exit_status: int | None = None
-    description: str = ""
-
-    @property
-    def is_alive(self) -> bool:
-        return self.state in ALIVE
-
-    def sentence(self) -> str:
-        """One line for a log or an error."""
-        detail = f" ({self.description})" if self.description else ""
-        return f"{self.program} is {self.state.value.upper()}{detail}"
+from sluice.model.process import ProcessStatus
 
 
 class Runtime(ABC):
@@ -64,8 +24,13 @@ class Runtime(ABC):
         """Ask for the program to run, without waiting until it does. False where it was going already."""
 
     @abstractmethod
-    def stop(self, program: str, deadline: float) -> ProcessStatus:
-        """Stop the program and wait until it has ended, ``deadline`` seconds at most (then Unreachable)."""
+    def stop(self, program: str, grace: float) -> ProcessStatus:
+        """Stop the program: gracefully, and after ``grace`` seconds hard. Returns once it has ended.
+
+        Graceful: its leader alone is told to end, so that it can finish what it is doing. Hard: its whole
+        process group is killed, without ``grace`` at once. What does not run is stopped already. Raises
+        Unreachable when it has not ended 30 s after the grace.
+        """
 
     @abstractmethod
     def tail(self, program: str, size: int = 8192) -> list[str]:

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import base64
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
-from xmlrpc.client import Fault, ProtocolError, ServerProxy, Transport
+from xml.parsers.expat import ExpatError
+from xmlrpc.client import Fault, ProtocolError, ResponseError, ServerProxy, Transport
 
 from supervisor.xmlrpc import Faults
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.platform import Supervisor
-from sluice.runtime.base import ENDED, ProcessState, ProcessStatus, Runtime
+from sluice.model.process import ENDED, ProcessState, ProcessStatus
+from sluice.runtime.base import Runtime
 
 T = TypeVar("T")
 TIMEOUT_SECONDS = 10.0
+POLL_SECONDS = 0.2
+# A hard stop: supervisord's stopwaitsecs (10 s for a stream) until it kills, and as long again twice.
+HARD_SECONDS = 30.0
 
 
 class _Transport(Transport):
@@ -56,20 +61,48 @@ class SupervisorRuntime(Runtime):
             if answer.code == Faults.ALREADY_STARTED:
                 return False
             raise
+        status = self.status(program)
+        if status.state is ProcessState.STOPPING:
+            # supervisord says yes to this, and starts nothing.
+            raise Unreachable(
+                f"{status.sentence()} and cannot be started before it has ended; start it again"
+            )
         return True
 
-    def stop(self, program: str, deadline: float) -> ProcessStatus:
+    def stop(self, program: str, grace: float) -> ProcessStatus:
+        began = time.monotonic()
+        status = self.status(program)
+        # supervisord starts a program anew that ends while it is STARTING; its own stop does not let it.
+        if grace > 0 and status.state is ProcessState.RUNNING:
+            self._unless_gone(program, lambda: self._rpc.signalProcess(program, "TERM"))
+            status = self._wait(program, grace, {*ENDED, ProcessState.BACKOFF})
+        if status.state not in ENDED:
+            # The signal again; after stopwaitsecs supervisord kills the whole process group.
+            self._unless_gone(program, lambda: self._rpc.stopProcess(program, False))
+            status = self._wait(program, HARD_SECONDS, ENDED)
+        if status.state not in ENDED:
+            raise Unreachable(
+                f"{status.sentence()}, {time.monotonic() - began:.0f} s after it was told to stop; "
+                f"look at the process, and at supervisord's log"
+            )
+        return status
+
+    def _wait(self, program: str, seconds: float, states: Collection[ProcessState]) -> ProcessStatus:
+        """The program's status once it is in one of ``states``, or as it is after ``seconds``."""
+        until = time.monotonic() + seconds
+        while True:
+            status = self.status(program)
+            if status.state in states or time.monotonic() >= until:
+                return status
+            time.sleep(POLL_SECONDS)
+
+    def _unless_gone(self, program: str, request: Callable[[], object]) -> None:
+        """Ask for what is needless once the program does not run."""
         try:
-            self._ask(program, lambda: self._rpc.stopProcess(program, False))
+            self._ask(program, request)
         except _Answered as answer:
             if answer.code != Faults.NOT_RUNNING:
                 raise
-        until = time.monotonic() + deadline
-        while (status := self.status(program)).state not in ENDED:
-            if time.monotonic() > until:
-                raise Unreachable(f"{status.sentence()}, {deadline:g} s after it was told to stop")
-            time.sleep(0.5)
-        return status
 
     def tail(self, program: str, size: int = 8192) -> list[str]:
         # With redirect_stderr the log of stderr is empty, and what went there is in that of stdout.
@@ -103,7 +136,7 @@ class SupervisorRuntime(Runtime):
                     "correct [supervisor] in the platform file"
                 ) from error
             raise Unreachable(f"supervisord at {self.url} answered {error.errcode} {error.errmsg}") from error
-        except (OSError, HTTPException) as error:
+        except (OSError, HTTPException, ExpatError, ResponseError) as error:
             raise Unreachable(f"supervisord at {self.url} does not answer: {error}") from error
 
 

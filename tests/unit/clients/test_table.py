@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sluice.clients import table as tables
 from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.table import Lake
+from sluice.model.samples import Position
 from tests.support import lake as lakes
 
 
@@ -71,6 +74,91 @@ def test_s3_is_read_only_when_the_catalog_points_elsewhere(
     assert state is not None
     assert state.ends == {0: 2}
     assert len(reads) == 2
+
+
+def test_a_position_is_put_together_from_the_newest_snapshots_of_each_kind(tmp_path: Path) -> None:
+    assert lakes.empty(tmp_path).position(lakes.TABLE) is None
+    lake = lakes.make(tmp_path)
+    assert lake.position(lakes.TABLE) is None
+    lakes.append(lake, [], lakes.summary("takeover", 7, {0: 0}, topic_id="T"))
+    fresh = lake.position(lakes.TABLE)
+    assert fresh is not None
+    assert (fresh.token, fresh.owned_at, fresh.batch_at, fresh.longest_batch) == (7, fresh.at, None, None)
+    lakes.append(lake, [(0, 0)], lakes.summary("batch", 7, {0: 1}, ranges={0: (0, 1)}, topic_id="T"))
+    lakes.append(lake, [(0, 9)])
+    lakes.append(lake, [], lakes.summary("takeover", 8, {0: 1, 1: 5}, {0: 0, 1: 5}, topic_id="U"))
+    lakes.append(lake, [(0, 99)])
+    state = lake.position(lakes.TABLE)
+    newest, before, *_ = [c for c in tables.commits_since(lake.table(lakes.TABLE), None)[::-1] if c.kind]
+    assert state == Position(
+        token=8,
+        at=newest.at_ms / 1000,
+        owned_at=newest.at_ms / 1000,
+        starts={0: 0, 1: 5},
+        ends={0: 1, 1: 5},
+        topic_id="U",
+        longest_batch=None,
+        batch_at=before.at_ms / 1000,
+    )
+    assert state.records == 1
+    lakes.append(lake, [], lakes.summary("batch", 8, {0: 2, 1: 5}, {0: 0, 1: 5}, ranges={0: (1, 2)}))
+    later = lake.position(lakes.TABLE)
+    assert later is not None
+    assert (later.batch_at, later.owned_at, later.topic_id) == (later.at, state.owned_at, None)
+    assert later.at > state.at
+
+
+def test_the_longest_of_the_last_20_batches_counts(tmp_path: Path) -> None:
+    lake = lakes.make(tmp_path)
+
+    def batch(offset: int, seconds: float) -> None:
+        began = str(int((time.time() - seconds) * 1000))
+        ranges = {0: (offset, offset + 1)}
+        lakes.append(lake, [], lakes.summary("batch", 3, {0: offset + 1}, ranges=ranges, began=began))
+
+    batch(0, 9000)
+    batch(1, 500)
+    for offset in range(2, 20):
+        batch(offset, 10)
+    lakes.append(lake, [], lakes.summary("takeover", 4, {0: 20}))
+    assert _longest(lake) == pytest.approx(9000, abs=5)
+    batch(20, 10)
+    assert _longest(lake) == pytest.approx(500, abs=5)
+
+
+def _longest(lake: Lake) -> float | None:
+    state = lake.position(lakes.TABLE)
+    return state.longest_batch if state else None
+
+
+def test_recent_batches_are_newest_first_with_records_and_durations(tmp_path: Path) -> None:
+    lake = lakes.make(tmp_path)
+    table = lake.table(lakes.TABLE)
+    assert tables.recent_batches(table, 5) == []
+    lakes.append(lake, [], lakes.summary("batch", 1, {0: 4}, ranges={0: (0, 4)}))
+    lakes.append(lake, [], lakes.summary("takeover", 2, {0: 4}))
+    # The clock was put back while the batch ran.
+    future = {"began": str(int(time.time() * 1000) + 60_000)}
+    lakes.append(lake, [], lakes.summary("batch", 2, {0: 7, 1: 9}, ranges={0: (4, 7), 1: (0, 9)}, **future))
+    lakes.append(lake, [(0, 5)])
+    began = {"began": "1000"}
+    lakes.append(lake, [], lakes.summary("batch", 2, {0: 8}, ranges={0: (7, 8)}, **began))
+    newest, clock, oldest = tables.recent_batches(lake.table(lakes.TABLE), 5)
+    assert (newest.records, newest.began, newest.token) == (1, 1.0, 2)
+    assert newest.seconds == newest.at - 1.0
+    assert (clock.records, clock.seconds) == (12, 0.0)
+    assert (oldest.records, oldest.began, oldest.seconds, oldest.token) == (4, None, None, 1)
+    assert tables.recent_batches(lake.table(lakes.TABLE), 2) == [newest, clock]
+
+
+def test_a_catalog_whose_connections_all_hang_is_unreachable() -> None:
+    with pytest.raises(Unreachable, match=r"table x: the catalog's database does not answer: no connection"):
+        _wait_in_vain()
+
+
+def _wait_in_vain() -> None:
+    with tables.asking("table x"):
+        raise PoolTimeout("QueuePool limit of size 5 overflow 10 reached")
 
 
 def test_metadata_times_reach_from_the_log_to_now(tmp_path: Path) -> None:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
-from xmlrpc.client import Fault, ProtocolError
+from xml.parsers.expat import ExpatError
+from xmlrpc.client import Fault, ProtocolError, ResponseError
 
 import pytest
 from supervisor.xmlrpc import Faults
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.platform import Supervisor
+from sluice.model.process import ProcessState, ProcessStatus
 from sluice.runtime import supervisor as module
-from sluice.runtime.base import ProcessState
 from sluice.runtime.supervisor import SupervisorRuntime, parse_info
 
 INFO = {
@@ -24,6 +26,18 @@ INFO = {
     "spawnerr": "",
     "description": "pid 42, uptime 0:00:05",
 }
+
+STARTING, STOPPING, STOPPED, EXITED = (
+    {**INFO, "statename": name} for name in ("STARTING", "STOPPING", "STOPPED", "EXITED")
+)
+NOT_RUNNING = Fault(Faults.NOT_RUNNING, "NOT_RUNNING")
+
+
+class States(list[Any]):
+    """Answers that follow one another; the last one is given again and again."""
+
+    def pop(self, index: Any = -1) -> Any:
+        return super().pop(index) if len(self) > 1 else self[0]
 
 
 class Rpc:
@@ -72,18 +86,108 @@ def test_a_state_that_is_not_known_is_unknown() -> None:
     assert parse_info({**INFO, "statename": "DREAMING"}).state is ProcessState.UNKNOWN
 
 
+def test_an_identity_is_a_start_and_not_a_pid() -> None:
+    running = parse_info(INFO)
+    assert running.identity == "1000"
+    assert parse_info({**INFO, "statename": "EXITED", "pid": 0}).identity == running.identity
+    assert parse_info({**INFO, "start": 1001}).identity != running.identity
+    assert parse_info({**INFO, "statename": "STOPPED", "pid": 0, "start": 0}).identity == "0"
+
+
+def test_a_status_survives_json() -> None:
+    status = parse_info({**INFO, "exitstatus": 76})
+    read = ProcessStatus.from_json(json.loads(json.dumps(status.to_json())))
+    assert read == status
+    assert read.state is ProcessState.RUNNING
+
+
 def test_starting_twice_is_starting_once() -> None:
-    assert runtime(startProcess=True).start("stream-x")
+    assert runtime(startProcess=True, getProcessInfo=STARTING).start("stream-x")
     assert not runtime(startProcess=Fault(Faults.ALREADY_STARTED, "ALREADY_STARTED")).start("stream-x")
 
 
-def test_stopping_what_does_not_run_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
-    stopped = {**INFO, "statename": "STOPPED"}
-    fault = Fault(Faults.NOT_RUNNING, "NOT_RUNNING")
-    assert runtime(stopProcess=fault, getProcessInfo=stopped).stop("x", 1).state is ProcessState.STOPPED
-    with pytest.raises(Unreachable, match="0 s after it was told to stop"):
-        runtime(stopProcess=True, getProcessInfo={**INFO, "statename": "STOPPING"}).stop("x", 0)
+def test_starting_what_is_being_stopped_is_an_error_and_not_a_yes() -> None:
+    with pytest.raises(Unreachable, match=r"stream-x is STOPPING.* cannot be started before it has ended"):
+        runtime(startProcess=True, getProcessInfo=STOPPING).start("stream-x")
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Time that passes by sleeping only; the list holds the moment."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(module.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    return now
+
+
+def stopped_with(grace: float, *infos: dict[str, Any], **answers: Any) -> tuple[list[str], ProcessStatus]:
+    """What is asked, each once, when the program's states follow one another; the last one stays."""
+    made = runtime(getProcessInfo=States(infos), **answers)
+    status = made.stop("stream-x", grace)
+    rpc: Any = made._rpc
+    assert all(arguments[0] == "stream-x" for _, arguments in rpc.asked)
+    return [f"{name}{arguments[1:]}" for name, arguments in rpc.asked if name != "getProcessInfo"], status
+
+
+def test_a_graceful_stop_sends_one_signal_to_the_leader(clock: list[float]) -> None:
+    asked, status = stopped_with(20, INFO, INFO, INFO, EXITED, signalProcess=True)
+    assert (asked, status.state) == (["signalProcess('TERM',)"], ProcessState.EXITED)
+    assert clock[0] == pytest.approx(0.4)
+
+
+def test_after_the_grace_it_is_stopped_hard(clock: list[float]) -> None:
+    infos = [INFO] * 102 + [STOPPING] * 3
+    asked, status = stopped_with(20, *infos, STOPPED, signalProcess=True, stopProcess=True)
+    assert asked == ["signalProcess('TERM',)", "stopProcess(False,)"]
+    assert status.state is ProcessState.STOPPED
+    assert clock[0] == pytest.approx(20.6, abs=0.3)
+
+
+def test_without_grace_it_is_stopped_hard_at_once(clock: list[float]) -> None:
+    assert stopped_with(0, INFO, STOPPED, stopProcess=True)[0] == ["stopProcess(False,)"]
+    assert clock[0] == 0
+
+
+@pytest.mark.parametrize("state", ["STARTING", "BACKOFF", "STOPPING"])
+def test_what_does_not_run_yet_or_any_more_gets_no_grace(state: str, clock: list[float]) -> None:
+    asked, _ = stopped_with(20, {**INFO, "statename": state}, STOPPED, stopProcess=NOT_RUNNING)
+    assert asked == ["stopProcess(False,)"]
+
+
+def test_what_is_started_anew_while_it_has_grace_is_stopped_hard(clock: list[float]) -> None:
+    backoff = {**INFO, "statename": "BACKOFF"}
+    asked, _ = stopped_with(20, INFO, backoff, STOPPED, signalProcess=True, stopProcess=True)
+    assert asked == ["signalProcess('TERM',)", "stopProcess(False,)"]
+    assert clock[0] == 0
+
+
+@pytest.mark.parametrize("ended", ["STOPPED", "EXITED", "FATAL"])
+def test_stopping_what_does_not_run_is_done(ended: str) -> None:
+    asked, status = stopped_with(20, {**INFO, "statename": ended})
+    assert (asked, status.state.value) == ([], ended.lower())
+
+
+def test_what_ends_before_the_signal_is_stopped(clock: list[float]) -> None:
+    asked, status = stopped_with(20, INFO, EXITED, signalProcess=NOT_RUNNING)
+    assert (len(asked), status.state) == (1, ProcessState.EXITED)
+    asked, status = stopped_with(0, INFO, EXITED, stopProcess=NOT_RUNNING)
+    assert (len(asked), status.state) == (1, ProcessState.EXITED)
+
+
+def test_what_never_ends_is_an_error_after_the_grace_and_30_s(clock: list[float]) -> None:
+    with pytest.raises(
+        Unreachable, match=r"stream-x is RUNNING \(.*\), 50 s after it was told to stop; look"
+    ):
+        stopped_with(20, INFO, signalProcess=True, stopProcess=True)
+    assert clock[0] == pytest.approx(50, abs=1)
+
+
+@pytest.mark.parametrize("method", ["signalProcess", "stopProcess"])
+def test_a_signal_that_is_refused_is_an_error(method: str, clock: list[float]) -> None:
+    with pytest.raises(Refused, match="program 'stream-x': supervisord says FAILED"):
+        stopped_with(
+            1, INFO, **{"signalProcess": True, "stopProcess": True, method: Fault(Faults.FAILED, "FAILED")}
+        )
 
 
 def test_an_unknown_program_is_named() -> None:
@@ -107,6 +211,8 @@ def test_no_stderr_yet_is_no_error() -> None:
         (ProtocolError("127.0.0.1:1/RPC2", 500, "Oops", {}), Unreachable),
         (ConnectionRefusedError(111, "Connection refused"), Unreachable),
         (TimeoutError("timed out"), Unreachable),
+        (ExpatError("syntax error"), Unreachable),
+        (ResponseError(), Unreachable),
         (Fault(Faults.SPAWN_ERROR, "SPAWN_ERROR"), Refused),
     ],
 )

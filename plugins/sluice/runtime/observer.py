@@ -1,0 +1,101 @@
+"""One look at a stream: its process, its topic and its table, asked in an order that cannot mislead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TypeVar
+
+from sluice.clients.errors import ClientError
+from sluice.clients.kafka import KafkaAdmin
+from sluice.clients.table import Lake
+from sluice.model.samples import KAFKA, LAKE, PROCESS, Sample
+from sluice.model.stream import StreamSpec
+from sluice.runtime.base import Runtime
+
+T = TypeVar("T")
+# How finely the moment of the first deletion is searched for: to 1/32 of the time that counts as a risk.
+BISECTIONS = 5
+
+
+class Observer:
+    """Looks at one stream through one role's clients. Not to be shared between threads."""
+
+    def __init__(self, kafka: KafkaAdmin, lake: Lake, runtime: Runtime, spec: StreamSpec) -> None:
+        self.kafka = kafka
+        self.lake = lake
+        self.runtime = runtime
+        self.spec = spec
+
+    def look(self, now: float) -> Sample:
+        """How the stream is. ``now``: seconds since 1970, which the sample carries.
+
+        Takes as long as the clients' deadlines where systems do not answer. What did not answer is in the
+        sample's ``trouble``, so no ClientError is raised; a wrong declaration's ConfigError is.
+        """
+        trouble: dict[str, str] = {}
+        topic = self.spec.topic.name
+        process = _ask(PROCESS, trouble, lambda: self.runtime.status(self.spec.program))
+        # The topic's begins before the table and its ends after it: a stream that publishes meanwhile is then
+        # never seen behind a begin or beyond an end that it was not behind or beyond.
+        identity = _ask(KAFKA, trouble, lambda: self.kafka.identify(topic))
+        count = identity.partitions if identity else 0
+        begins = _ask(KAFKA, trouble, lambda: self.kafka.begins(topic, count))
+        published = _ask(LAKE, trouble, lambda: self.lake.position(self.spec.table))
+        ends = _ask(KAFKA, trouble, lambda: self.kafka.ends(topic, count))
+        sample = Sample(
+            at=now,
+            process=process,
+            topic_id=identity.topic_id if identity else None,
+            begins=begins,
+            ends=ends,
+            expiring=None,
+            published=published,
+            trouble=trouble,
+        )
+        if trouble or not sample.unread():
+            return sample
+        return _ask(KAFKA, trouble, lambda: self._with_expiry(sample)) or sample
+
+    def _with_expiry(self, sample: Sample) -> Sample:
+        """The sample with what retention will delete of its unread records within the time that is a risk.
+
+        Of a topic that keeps records for less than twice that, half of what it keeps them counts: else
+        everything that is on it would be at risk always.
+        """
+        retention = self.kafka.retention_ms(self.spec.topic.name)
+        if retention is None or sample.ends is None:
+            return sample
+        within = min(float(self.spec.supervision.risk_seconds), retention / 2000)
+        expiring = self._kept(sample, retention, within)
+        if not _reaches(expiring, sample):
+            return replace(sample, expiring=expiring)
+        low, high = 0.0, within
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            if _reaches(self._kept(sample, retention, middle), sample):
+                high = middle
+            else:
+                low = middle
+        return replace(sample, expiring=expiring, expires_in=high)
+
+    def _kept(self, sample: Sample, retention_ms: int, seconds: float) -> dict[int, int]:
+        """Partition -> the first offset that is still kept when so many seconds have passed."""
+        at_ms = int((sample.at + seconds) * 1000) - retention_ms
+        return self.kafka.first_after(self.spec.topic.name, at_ms, sample.ends or {})
+
+
+def _reaches(kept: dict[int, int], sample: Sample) -> bool:
+    """Whether an unread record lies before what is kept."""
+    return any(kept[partition] > sample.first_unread(partition) for partition in sample.unread())
+
+
+def _ask(system: str, trouble: dict[str, str], question: Callable[[], T]) -> T | None:
+    """The answer; None where there is none, or where the system did not answer an earlier question."""
+    if system in trouble:
+        return None
+    try:
+        return question()
+    except ClientError as error:
+        trouble[system] = str(error)
+        return None

@@ -1,0 +1,218 @@
+"""A stream's events: written once, counted from their keys, and the hold that is in force."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from sluice.clients import history as module
+from sluice.clients.errors import Refused, Unreachable
+from sluice.clients.history import History
+from sluice.clients.keys import claim_key, history_key, moment, moment_of
+from sluice.model.health import Facts
+from sluice.model.stream import Supervision
+from tests.support.memory_s3 import MemoryS3, error
+
+NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
+POLICY = Supervision(restart_window_seconds=600)
+
+
+class Clock(datetime):
+    """Where 'now' is noon."""
+
+    @classmethod
+    def now(cls, tz: Any = None) -> Any:
+        return NOON
+
+
+@pytest.fixture(autouse=True)
+def _noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "datetime", Clock)
+
+
+def make(client: MemoryS3, stream: str = "nyc_taxi") -> History:
+    return History(client, "s3://warehouse/ledger", stream)  # type: ignore[arg-type]
+
+
+def ago(seconds: float) -> datetime:
+    return NOON - timedelta(seconds=seconds)
+
+
+def test_an_event_is_kept_once_with_its_kind_moment_and_stream() -> None:
+    client = MemoryS3()
+    kept = make(client).record("restart", {"who": "schedule"}, NOON)
+    assert kept == {
+        "who": "schedule",
+        "kind": "restart",
+        "at": "2026-03-01T12:00:00.250000+00:00",
+        "stream": "nyc_taxi",
+    }
+    ((bucket, key),) = client.objects
+    assert bucket == "warehouse"
+    assert key.startswith("ledger/nyc_taxi/history/restart/20260301T120000.250000Z-")
+    assert json.loads(client.objects[bucket, key]) == kept
+    # An answer that was lost, so it is recorded again.
+    assert make(client).record("restart", {"who": "schedule"}, NOON) == kept
+    assert len(client.objects) == 1
+    # Another event of the same moment is another event.
+    make(client).record("restart", {"who": "operator"}, NOON)
+    assert len(client.objects) == 2
+
+
+def test_moments_of_another_zone_are_kept_in_utc() -> None:
+    client = MemoryS3()
+    there = NOON.astimezone(timezone(timedelta(hours=5)))
+    assert make(client).record("stop", {}, there)["at"] == NOON.isoformat()
+    ((_, key),) = client.objects
+    assert "/20260301T120000.250000Z-" in key
+    assert moment_of(key) == NOON
+
+
+def test_moments_do_not_depend_on_the_machines_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        assert moment_of(history_key("stop", NOON, "x")) == NOON
+    time.tzset()
+
+
+def test_since_is_from_the_moment_on_oldest_first_and_of_one_kind_and_stream() -> None:
+    client = MemoryS3()
+    history = make(client)
+    for seconds in (0, 20, 10, 30):
+        history.record("verdict", {"n": seconds}, ago(seconds))
+    history.record("restart", {"n": 5}, ago(5))
+    make(client, "nyc").record("verdict", {"n": 1}, ago(1))
+    assert [event["n"] for event in history.since("verdict", ago(20))] == [20, 10, 0]
+    assert history.since("verdict", NOON + timedelta(microseconds=1)) == []
+
+
+def test_the_newest_event_is_found_however_old_it_is() -> None:
+    client = MemoryS3()
+    history = make(client)
+    assert history.latest("verdict") is None
+    history.record("verdict", {"n": "old"}, ago(40 * 86_400))
+    history.record("verdict", {"n": "older"}, ago(50 * 86_400))
+    assert (history.latest("verdict") or {})["n"] == "old"
+    asked = len(client.listed)
+    history.record("verdict", {"n": "new"}, ago(86_400))
+    history.record("verdict", {"n": "newer"}, ago(60))
+    assert (history.latest("verdict") or {})["n"] == "newer"
+    # One LIST, which began behind the old ones.
+    assert client.listed[asked:] == [
+        {
+            "Bucket": "warehouse",
+            "Prefix": "ledger/nyc_taxi/history/verdict/",
+            "StartAfter": "ledger/nyc_taxi/history/verdict/20260301T110000.250000Z",
+        }
+    ]
+
+
+def test_many_events_come_in_pages() -> None:
+    client = MemoryS3(page=2)
+    history = make(client)
+    for seconds in range(5):
+        history.record("restart", {}, ago(seconds))
+    assert len(history.since("restart", ago(3))) == 4
+    assert (history.latest("restart") or {})["at"] == NOON.isoformat()
+
+
+def test_what_is_no_event_is_left_out() -> None:
+    client = MemoryS3()
+    history = make(client)
+    prefix = "ledger/nyc_taxi/history/restart"
+    for name in ("", "readme.txt", "20269901T000000.000000Z-x.json", "99990101T000000.000000Z.json"):
+        client.objects["warehouse", f"{prefix}/{name}"] = b"{}"
+    assert history.since("restart", ago(86_400)) == []
+    assert history.latest("restart") is None
+
+
+HOLD, RELEASE = "hold", "release"
+HELD = {
+    "nothing": ([], False),
+    "a hold": ([(HOLD, 30)], True),
+    "a hold of last year": ([(HOLD, 400 * 86_400)], True),
+    "released": ([(HOLD, 30), (RELEASE, 20)], False),
+    "held again": ([(HOLD, 30), (RELEASE, 20), (HOLD, 10)], True),
+    "both at one moment: not restarting is the safer mistake": ([(HOLD, 30), (RELEASE, 30)], True),
+    "a release alone": ([(RELEASE, 10)], False),
+}
+
+
+@pytest.mark.parametrize("case", HELD)
+def test_the_newest_of_hold_and_release_counts(case: str) -> None:
+    events, held = HELD[case]
+    history = make(MemoryS3())
+    for kind, seconds in events:
+        history.record(kind, {"who": "operator", "why": f"move {seconds}"}, ago(seconds))
+    found = history.held()
+    assert (found is not None) == held
+    if found:
+        newest = min(seconds for kind, seconds in events if kind == HOLD)
+        assert found["why"] == f"move {newest}"
+
+
+def test_facts_are_the_windows_restarts_and_the_hold_in_words() -> None:
+    client = MemoryS3()
+    history = make(client)
+    assert history.facts(NOON, POLICY) == Facts()
+    for seconds in (601, 600, 10):
+        history.record("restart", {}, ago(seconds))
+    client.got.clear()
+    assert history.facts(NOON, POLICY) == Facts([ago(600).timestamp(), ago(10).timestamp()], None)
+    assert len(client.got) == 2, "those of the window alone are read"
+    client.got.clear()
+    history.record("hold", {"who": "operator", "why": "the node moves"}, ago(5))
+    held = "by operator since 2026-03-01T11:59:55.250000+00:00: the node moves"
+    assert history.facts(NOON, POLICY).held == held
+    assert len(client.got) == 3, "the hold besides"
+    history.record("hold", {}, ago(4))
+    assert history.facts(NOON, POLICY).held == (
+        "by somebody since 2026-03-01T11:59:56.250000+00:00: no reason given"
+    )
+
+
+@pytest.mark.parametrize(("code", "kind"), [("AccessDenied", Refused), ("SlowDown", Unreachable)])
+def test_a_history_that_does_not_answer_is_an_error_and_not_an_empty_one(
+    code: str, kind: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = MemoryS3()
+    client.refuse_lists = [error(code, "ListObjectsV2")]
+    with pytest.raises(kind, match=rf"history s3://warehouse/ledger/nyc_taxi/history/hold/: .*{code}"):
+        make(client).facts(NOON, POLICY)
+
+
+def test_keys_sort_by_time_and_tell_their_moment() -> None:
+    keys = [history_key("stop", ago(seconds), "ab") for seconds in (3600, 1, 0.001, 0)]
+    assert keys == sorted(keys)
+    assert [moment_of(f"ledger/x/{key}") for key in keys] == [ago(s) for s in (3600, 1, 0.001, 0)]
+    assert history_key("stop", NOON, "ab") == "history/stop/20260301T120000.250000Z-ab.json"
+    assert history_key("stop", NOON, "ab") > f"history/stop/{moment(NOON)}"
+    assert moment_of("runs/x/plan.json") is None
+    assert claim_key("1764000000", 2) == "supervision/claims/1764000000-2.json"
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "counted"),
+    [
+        ("restart", {"asked": True}, [50]),
+        ("restart", {"asked": False, "n": 0}, [500, 300, 100, 50]),
+        ("release", {}, [50]),
+        ("answer", {"choice": "Look again"}, [500, 300, 50]),
+        ("hold", {}, [500, 300, 50]),
+    ],
+)
+def test_restarts_before_a_person_said_to_go_on_do_not_count(
+    kind: str, document: dict[str, Any], counted: list[int]
+) -> None:
+    history = make(MemoryS3())
+    for seconds in (700, 500, 300, 50):
+        history.record("restart", {"asked": False}, ago(seconds))
+    # In the order in which they came: a word that was said before changes nothing.
+    history.record(kind if kind != "restart" else "release", document, ago(590))
+    history.record(kind, document, ago(100))
+    assert history.facts(NOON, POLICY).restarts == [ago(seconds).timestamp() for seconds in counted]

@@ -1,0 +1,179 @@
+"""Starting and stopping real processes through a real supervisord on loopback."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from local.programs import STREAM_OPTIONS, Program, render
+from sluice.clients.errors import Unreachable
+from sluice.model.platform import Supervisor
+from sluice.model.process import ProcessState, ProcessStatus
+from sluice.runtime.supervisor import SupervisorRuntime
+
+# Each writes its pid (and its child's) to the file that it is given, then does as its name says.
+CHILDREN = {
+    "finishes": "signal.signal(signal.SIGTERM, "
+    "lambda *_: (time.sleep(0.5), open(out + '.done', 'w'), sys.exit()))",
+    "ignores": "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+    "parent": "pids.append(subprocess.Popen([sys.executable, '-c', "
+    "'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)']).pid)",
+}
+SCRIPT = """
+import os, signal, subprocess, sys, time
+out, pids = sys.argv[1], [os.getpid()]
+{begin}
+with open(out + ".part", "w") as file:
+    file.write(" ".join(map(str, pids)))
+os.rename(out + ".part", out)
+while True:
+    time.sleep(0.1)
+"""
+KILL_AFTER = 1.0
+
+
+class Daemon:
+    """supervisord with one program per kind of child, and ``starting``, which is STARTING for a minute."""
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder = folder
+        (folder / "logs").mkdir()
+        options = STREAM_OPTIONS | {"startsecs": "0", "stopwaitsecs": str(KILL_AFTER)[0]}
+        programs = [self._program(name, begin, options) for name, begin in CHILDREN.items()]
+        programs.append(self._program("starting", "pass", options | {"startsecs": "60"}))
+        conf = folder / "supervisord.conf"
+        conf.write_text(render(programs, folder, port, "secret"))
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", conf],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        self.runtime = SupervisorRuntime(Supervisor(f"http://127.0.0.1:{port}/RPC2", "sluice", "secret"))
+        until(self._answers)
+
+    def _program(self, name: str, begin: str, options: dict[str, str]) -> Program:
+        script = self.folder / f"{name}.py"
+        script.write_text(SCRIPT.format(begin=begin))
+        command = [sys.executable, str(script), str(self.folder / name)]
+        return Program(name, command, {}, 1, self.folder, options)
+
+    def _answers(self) -> bool:
+        try:
+            self.runtime.status("finishes")
+        except Unreachable:
+            return False
+        return True
+
+    def begin(self, name: str) -> list[int]:
+        """Start a program; its pid, and its child's where it has one, once both are there."""
+        (self.folder / name).unlink(missing_ok=True)
+        assert self.runtime.start(name)
+        until((self.folder / name).exists)
+        return [int(pid) for pid in (self.folder / name).read_text().split()]
+
+    def end(self) -> None:
+        self.process.terminate()
+        try:
+            self.process.wait(15)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def until(holds: Callable[[], bool], seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, f"{holds} does not hold within {seconds} s"
+        time.sleep(0.05)
+
+
+def is_there(pid: int) -> bool:
+    """Whether the process runs; one that ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+    made = Daemon(tmp_path_factory.mktemp("supervisord"), port)
+    yield made
+    made.end()
+
+
+pytestmark = pytest.mark.usefixtures("socket_enabled")
+
+
+def timed_stop(daemon: Daemon, name: str, grace: float) -> tuple[ProcessStatus, float]:
+    began = time.monotonic()
+    status = daemon.runtime.stop(name, grace)
+    return status, time.monotonic() - began
+
+
+def test_a_start_is_made_once_and_a_stop_lets_it_finish(daemon: Daemon) -> None:
+    (pid,) = daemon.begin("finishes")
+    before = daemon.runtime.status("finishes")
+    assert (before.state, before.pid, before.is_alive) == (ProcessState.RUNNING, pid, True)
+    assert not daemon.runtime.start("finishes")
+    status, seconds = timed_stop(daemon, "finishes", 10)
+    assert (daemon.folder / "finishes.done").exists()
+    assert (status.state, status.exit_status, is_there(pid)) == (ProcessState.EXITED, 0, False)
+    # It ended by itself, in half a second, and not because supervisord killed it.
+    assert 0.4 < seconds < 5
+    # The same start, dead; another start is another.
+    assert status.identity == before.identity != "0"
+    assert timed_stop(daemon, "finishes", 10)[0].state is ProcessState.EXITED
+    time.sleep(1)
+    daemon.begin("finishes")
+    assert daemon.runtime.status("finishes").identity != before.identity
+    daemon.runtime.stop("finishes", 0)
+
+
+def test_what_ignores_the_signal_is_killed_after_its_grace(daemon: Daemon) -> None:
+    (pid,) = daemon.begin("ignores")
+    status, seconds = timed_stop(daemon, "ignores", 1)
+    assert (status.state, is_there(pid)) == (ProcessState.STOPPED, False)
+    assert 1 + KILL_AFTER <= seconds < 10
+    (pid,) = daemon.begin("ignores")
+    status, seconds = timed_stop(daemon, "ignores", 0)
+    assert (status.state, is_there(pid)) == (ProcessState.STOPPED, False)
+    assert KILL_AFTER <= seconds < 5
+
+
+def test_what_is_suspended_is_killed_with_its_child(daemon: Daemon) -> None:
+    leader, child = daemon.begin("parent")
+    for pid in (leader, child):
+        os.kill(pid, signal.SIGSTOP)
+    assert daemon.runtime.status("parent").is_alive
+    status, _ = timed_stop(daemon, "parent", 0)
+    assert status.state is ProcessState.STOPPED
+    until(lambda: not is_there(leader) and not is_there(child))
+
+
+def test_a_stop_while_it_starts_is_not_followed_by_a_start(daemon: Daemon) -> None:
+    (pid,) = daemon.begin("starting")
+    assert daemon.runtime.status("starting").state is ProcessState.STARTING
+    assert timed_stop(daemon, "starting", 5)[0].state is ProcessState.STOPPED
+    time.sleep(1.5)
+    assert daemon.runtime.status("starting").state is ProcessState.STOPPED
+    assert not is_there(pid)
+
+
+def test_what_is_being_stopped_cannot_be_started(daemon: Daemon) -> None:
+    daemon.begin("ignores")
+    daemon.runtime._rpc.stopProcess("ignores", False)
+    with pytest.raises(Unreachable, match="ignores is STOPPING"):
+        daemon.runtime.start("ignores")
+    assert timed_stop(daemon, "ignores", 5)[0].state is ProcessState.STOPPED
