@@ -8,20 +8,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 
 from sluice.model.ranges import RangeSet
+from spark_jobs.common.checkpoint import Checkpoint
 
 
-def planned_ends(checkpoint: Path, batch_id: int, topic: str) -> dict[int, int]:
-    """Partition -> the offset after the batch's last. Raises ValueError where the log has another form."""
-    path = checkpoint / "offsets" / str(batch_id)
-    lines = path.read_text().splitlines()
+def planned_ends(checkpoint: Checkpoint, batch_id: int, topic: str) -> dict[int, int]:
+    """Partition -> the offset after the batch's last.
+
+    Raises ``checkpoint.Damaged`` where the plan is not there, ValueError where it has another form: a batch
+    whose plan cannot be read back is not written.
+    """
+    lines = checkpoint.plan(batch_id)
+    path = f"{checkpoint.uri}/offsets/{batch_id}"
     if len(lines) != 3 or lines[0] != "v1":
         raise ValueError(f"{path}: {len(lines)} lines, version {lines[:1]}; expected v1 with one source")
-    ends = json.loads(lines[2])
-    if set(ends) != {topic}:
-        raise ValueError(f"{path}: offsets of {sorted(ends)}; expected those of {topic!r} alone")
+    try:
+        ends = json.loads(lines[2])
+    except ValueError as error:
+        raise ValueError(f"{path}: its offsets are not JSON ({error}); start the stream again") from error
+    if not isinstance(ends, dict) or set(ends) != {topic}:
+        found = sorted(ends) if isinstance(ends, dict) else ends
+        raise ValueError(f"{path}: offsets of {found}; expected those of {topic!r} alone")
     return {int(partition): int(end) for partition, end in ends[topic].items()}
 
 

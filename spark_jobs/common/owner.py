@@ -3,7 +3,8 @@
 A batch is appended to the owner's branch, proved from the table's metadata, and published by moving ``main``
 forward. Taking over puts a snapshot with a higher token on ``main``: from then on no earlier owner's branch
 descends from it, so whatever an earlier owner still writes, it cannot publish. One commit carries rows and
-offsets, so there is no second truth: the checkpoint is thrown away with every take-over.
+offsets, so there is no second truth: the checkpoint is thrown away with every take-over, or, where the query
+keeps state, taken over as far as it was published.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from __future__ import annotations
 import json
 import logging
 import re
-import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import reduce
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -27,10 +29,14 @@ from sluice.model.ranges import RangeSet
 from sluice.model.stream import StreamSpec
 from spark_jobs.common import repeats
 from spark_jobs.common.batches import batch_ranges, planned_ends
+from spark_jobs.common.checkpoint import Checkpoint, Checkpoints
 from spark_jobs.common.columns import computed
+from spark_jobs.common.fence import Superseded
+from spark_jobs.common.group import Group
 from spark_jobs.common.iceberg import MAIN, AddedFile, IcebergTable, Refused
 from spark_jobs.common.identity import with_identity
 from spark_jobs.common.quarantine import quarantine_records
+from spark_jobs.common.topic import Topic
 
 log = logging.getLogger(__name__)
 
@@ -38,19 +44,26 @@ TRIES = 5
 Decode = Callable[[DataFrame], tuple[Column, Column]]
 
 
-class Superseded(RuntimeError):
-    """A later owner has taken over; this one must end and not come back."""
-
-
 class Unproved(RuntimeError):
     """The batch's own audit did not come out exact; nothing of it was published."""
 
 
+class Moved(RuntimeError):
+    """``main`` was moved by somebody who owns nothing (maintenance); a new take-over goes on from there."""
+
+
 @dataclass
 class State:
-    """Where the stream stands on ``main``: what is published is [starts, ends)."""
+    """Where the stream stands on ``main``: what is published is [starts, ends).
+
+    ``batch`` is the newest batch's number in its query, and ``holders`` are the owners whose checkpoints may
+    hold it: those who took over since, the latest first, and the one who published it.
+    """
 
     token: int = 0
+    topic_id: str | None = None
+    batch: int | None = None
+    holders: list[int] = field(default_factory=list)
     starts: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     claims: Claims = field(default_factory=Claims)
@@ -59,32 +72,50 @@ class State:
 
 
 class Owner:
-    """Owns one stream from :meth:`take_over` on. Not for several threads at once."""
+    """Owns one stream from :meth:`take_over` on. Not for several threads at once.
 
-    def __init__(self, spark: SparkSession, platform: Platform, spec: StreamSpec, decode: Decode) -> None:
-        self.spark, self.spec, self.decode = spark, spec, decode
+    ``stateful``: the query keeps state, so its checkpoint is forked, and looked at before a batch is
+    published.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        platform: Platform,
+        spec: StreamSpec,
+        decode: Decode,
+        topic: Topic,
+        *,
+        stateful: bool = False,
+    ) -> None:
+        self.spark, self.spec, self.decode, self.topic = spark, spec, decode, topic
+        self.stateful = stateful
         self.table = IcebergTable(spark, spec.table)
-        self.checkpoints = Path(platform.checkpoints.root) / spec.name
+        self.checkpoints = Checkpoints(spark, platform.checkpoints.root, spec.name)
+        self.group = Group(topic.admin, spec.name, spec.topic.name)
         self.state = State()
+        # Of this ownership: after the take-over they are its own.
+        self.checkpoint = self.checkpoints.of(0)
         self.branch = ""
+        self.has_published = False
         # The branch's head: nobody else moves it, so it is remembered instead of read with every batch.
         self.head = 0
 
-    @property
-    def checkpoint(self) -> Path:
-        """The throw-away checkpoint of this ownership."""
-        return self.checkpoints / self.branch
+    def take_over(self) -> dict[int, int]:
+        """Become the owner, also once more after Moved. Returns partition -> the offset to go on from.
 
-    def take_over(self, watermarks: Mapping[int, tuple[int, int]]) -> dict[int, int]:
-        """Become the owner. Returns partition -> the offset to go on from.
-
-        ``watermarks`` are the topic's first kept and next offsets. Raises LookupError when the topic no
-        longer holds what comes next (retention deleted it), or ends before it (the topic was made anew). Two
-        that take over at once: the catalog lets one through, the other tries again behind it.
+        Raises LookupError when the topic no longer holds what comes next (retention deleted it), when it is
+        another than the table's (it was made anew), or when the state is in no checkpoint. Two that take over
+        at once: the catalog lets one through, the other tries again behind it.
         """
+        self.has_published = False
+        # The id first: a topic that is made anew after it is noticed by the first batch.
+        topic_id, watermarks = self.topic.id(), self.topic.watermarks()
         for _ in range(TRIES):
             self.table.refresh()
             self.state = self._read_state()
+            self._refuse_another_topic(topic_id)
+            self.state.topic_id = topic_id
             ends = self._resume_from(watermarks)
             self.state.token = 1 + max([self.state.token, *map(_token, self.table.branches())])
             self.branch = f"w{self.state.token}"
@@ -103,23 +134,31 @@ class Owner:
                 )
                 continue
             self.state.ends = ends
-            self._clear_checkpoints()
+            self.checkpoint = self._new_checkpoint()
             log.info("owner of %s with token %d, branch %s", self.spec.name, self.state.token, self.branch)
+            self.group.commit(ends)
             return ends
         raise Superseded(f"{self.spec.name}: {TRIES} take-overs were refused; another owner is starting")
 
-    def _clear_checkpoints(self) -> None:
-        """Remove what earlier owners left, and what lies where this one's will be.
+    def _new_checkpoint(self) -> Checkpoint:
+        """After the take-over: from here on no earlier owner publishes, so what is published is final."""
+        state = self.state
+        if not self.stateful or state.ends == state.starts:
+            return self.checkpoints.fresh(state.token)
+        if state.batch is None:
+            raise LookupError(
+                f"{self.spec.name}: {self.spec.table} holds batches that do not say their number, so their "
+                "state cannot be found; begin anew with a new name and table"
+            )
+        return self.checkpoints.fork(state.token, state.holders, state.batch)
 
-        The latter is of a lake that is no more, and Spark would go on from it, so it must go. A zombie may
-        still write into its own folder, so of those as much goes as goes.
-        """
-        if self.checkpoint.exists():
-            shutil.rmtree(self.checkpoint)
-        for folder in self.checkpoints.glob("w*"):
-            # Not a later owner's: this one may have been suspended just here.
-            if _token(folder.name) < self.state.token:
-                shutil.rmtree(folder, ignore_errors=True)
+    def _refuse_another_topic(self, topic_id: str) -> None:
+        """``topic_id`` is the topic's now; a table of before ids were kept accepts any."""
+        if self.state.topic_id not in (None, topic_id):
+            raise LookupError(
+                f"topic {self.spec.topic.name!r} has the id {topic_id}, and {self.spec.table} was read from "
+                f"{self.state.topic_id}: the topic was made anew; give the stream a new table"
+            )
 
     def _resume_from(self, watermarks: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         ends = dict(self.state.ends)
@@ -141,7 +180,7 @@ class Owner:
 
     def _read_state(self) -> State:
         """From the snapshots of ``main``, newest first; those of maintenance say nothing of the stream."""
-        state, newest_batch = State(), None
+        state, newest_batch, published = State(), None, False
         for snapshot_id, summary in self.table.lineage(MAIN):
             if "sluice.kind" not in summary:
                 continue
@@ -150,6 +189,11 @@ class Owner:
                 state.starts = _offsets(summary["sluice.starts"])
                 state.ends = _offsets(summary["sluice.ends"])
                 newest_batch = snapshot_id if summary["sluice.kind"] == "batch" else None
+            state.topic_id = state.topic_id or summary.get("sluice.topic_id")
+            if not published:
+                state.holders.append(int(summary["sluice.token"]))
+                published = summary["sluice.kind"] == "batch"
+                state.batch = int(summary["sluice.batch"]) if "sluice.batch" in summary else None
             state.claims = state.claims.union(Claims.from_json(summary.get("sluice.claims", "{}")))
         if newest_batch is not None:
             # Its rows are in the table, so they are read from there.
@@ -160,37 +204,56 @@ class Owner:
             state.claims = state.claims.union(state.latest)
         return state
 
-    def _summary(self, kind: str, ranges: RangeSet, ends: Mapping[int, int]) -> dict[str, str]:
-        """What every snapshot of this owner says; the words are in docs/architecture.md."""
+    def _summary(self, kind: str, ranges: RangeSet, ends: Mapping[int, int], **more: int) -> dict[str, str]:
+        """What every snapshot of this owner says, and ``more``; the words are in docs/architecture.md."""
         return {
             "sluice.kind": kind,
             "sluice.stream": self.spec.name,
             "sluice.topic": self.spec.topic.name,
+            "sluice.topic_id": str(self.state.topic_id),
             "sluice.token": str(self.state.token),
             "sluice.ranges": json.dumps({str(p): list(r.pairs()[0]) for p, r in ranges.partitions.items()}),
             "sluice.starts": json.dumps({str(p): offset for p, offset in sorted(self.state.starts.items())}),
             "sluice.ends": json.dumps({str(p): offset for p, offset in sorted(ends.items())}),
             "sluice.claims": self.state.latest.to_json(),
+            **{f"sluice.{name}": str(value) for name, value in more.items()},
         }
 
     def batch(self, records: DataFrame, batch_id: int) -> None:
         """Write, audit and publish one micro-batch (the function for ``foreachBatch``).
 
-        Raises Superseded when a later owner has taken over, Unproved when the batch's audit is not exact.
-        Either way ``main`` is where it was.
+        Raises Superseded when a later owner has taken over, Unproved when the batch's audit is not exact,
+        Moved when maintenance moved ``main``, LookupError when the topic is another one now, Damaged when
+        Spark lost the batch's plan or state. Either way ``main`` is where it was.
         """
-        began = time.monotonic()
+        began = time.time()
         planned = planned_ends(self.checkpoint, batch_id, self.spec.topic.name)
         ends = self.state.ends | planned
         for partition in planned:
             self.state.starts.setdefault(partition, 0)
         ranges = batch_ranges(self.state.ends, ends)
         if not ranges:
+            if self.stateful:
+                # Without records: it is published already and was not marked as completed, or time alone has
+                # passed. Its state is wanted all the same.
+                records.write.format("noop").mode("overwrite").save()
+                self.checkpoint.verify(batch_id)
             return
-        rows = self._decoded(records)
-        files, proof = self._append_and_prove(rows, ranges, ends)
+        summary = self._summary("batch", ranges, ends, batch=batch_id, began=int(began * 1000))
+        # The query is run once: what keeps state would write its version with every look.
+        read = records.persist() if self.stateful else records
+        try:
+            rows = self._decoded(_by_partition(read, ranges) if self.stateful else read)
+            files, proof = self._append_and_prove(rows, ranges, summary)
+        finally:
+            if self.stateful:
+                read.unpersist()
         if not proof.is_exact:
             raise Unproved(f"{self.spec.table}: batch {batch_id} of {ranges}: {proof.sentence()}")
+        if self.stateful:
+            self.checkpoint.verify(batch_id)
+        # What was read before the topic still had its id was read from that topic.
+        self._refuse_another_topic(self.topic.id())
         self._publish()
         self.state.ends = ends
         log.info(
@@ -199,8 +262,27 @@ class Owner:
             ranges.count,
             len(files),
             proof.sentence(),
-            time.monotonic() - began,
+            time.time() - began,
         )
+        self.group.commit(ends)
+
+    def renew_group(self) -> None:
+        """Commit the group's offsets again, as long as this is still the owner; for a stream that is idle.
+
+        Raises Superseded when a later owner has taken over: a zombie would put the group back. Where the
+        table cannot be looked at, it is tried again later.
+        """
+        try:
+            self.table.refresh()
+        except (Py4JJavaError, PySparkException) as error:
+            self.group.postpone(f"the table could not be looked at: {str(error).splitlines()[0]}")
+            return
+        owner = self._published_token()
+        if owner > self.state.token:
+            raise Superseded(
+                f"{self.spec.name}: owner {self.state.token} is over: owner {owner} has taken over"
+            )
+        self.group.renew()
 
     def _decoded(self, records: DataFrame) -> DataFrame:
         """Coordinates, identity, raw bytes, the decoded ``record``, and the ``reason`` why it is none."""
@@ -218,10 +300,9 @@ class Owner:
         return computed(placed, record=record, reason=reason).drop("headers")
 
     def _append_and_prove(
-        self, rows: DataFrame, ranges: RangeSet, ends: Mapping[int, int]
+        self, rows: DataFrame, ranges: RangeSet, summary: Mapping[str, str]
     ) -> tuple[list[AddedFile], Proof]:
         base = self.head
-        summary = self._summary("batch", ranges, ends)
         good = F.col("reason").isNull()
         files = self._append(rows.where(good), summary)
         runs = self._runs(files, lambda: rows.where(good))
@@ -264,19 +345,44 @@ class Owner:
         return settled if len(settled) == len(runs) else repeats.runs(rows())
 
     def _publish(self) -> None:
-        """Move ``main`` over the proved batch. Raises Superseded, or Refused where maintenance moved it."""
-        try:
-            self.table.fast_forward(MAIN, self.branch)
-        except Refused as refusal:
-            self.table.refresh()
-            owner = self._read_state().token
-            if owner > self.state.token:
-                raise Superseded(
-                    f"{self.spec.name}: owner {self.state.token} may not publish: owner {owner} has "
-                    f"taken over ({refusal})"
-                ) from refusal
-            raise
+        """Move ``main`` over the proved batch. Raises Superseded, or Moved where maintenance moved it.
+
+        The catalog also refuses what raced with a commit to another branch (somebody takes over, and has not
+        yet): that is tried again.
+        """
+        base = self.table.head(MAIN)
+        for attempt in range(TRIES):
+            try:
+                self.table.fast_forward(MAIN, self.branch)
+                break
+            except Refused as refusal:
+                self.table.refresh()
+                owner = self._published_token()
+                if owner > self.state.token:
+                    raise Superseded(
+                        f"{self.spec.name}: owner {self.state.token} may not publish: owner {owner} has "
+                        f"taken over ({refusal})"
+                    ) from refusal
+                if self.table.head(MAIN) != base or attempt == TRIES - 1:
+                    raise Moved(
+                        f"{self.spec.table}: main was moved by a commit that is no owner's ({refusal})"
+                    ) from refusal
+        self.has_published = True
         self.state.claims = self.state.claims.union(self.state.latest)
+
+    def _published_token(self) -> int:
+        """The newest owner's, as ``main`` says."""
+        summaries = (summary for _, summary in self.table.lineage(MAIN))
+        return next((int(s["sluice.token"]) for s in summaries if "sluice.token" in s), 0)
+
+
+def _by_partition(records: DataFrame, ranges: RangeSet) -> DataFrame:
+    """The records with those of each partition of the topic in one task, as they came before state was
+    kept."""
+    return reduce(
+        DataFrame.union,
+        (records.where(F.col("partition") == partition).coalesce(1) for partition in ranges.partitions),
+    )
 
 
 def _offsets(text: str) -> dict[int, int]:

@@ -25,9 +25,27 @@ def start(name: str, platform: Platform, partitions: int) -> SparkSession:
         .config("spark.sql.shuffle.partitions", str(partitions))
         .getOrCreate()
     )
-    for key, value in catalog_options(platform).items():
+    for key, value in (catalog_options(platform) | checkpoint_options(platform)).items():
         spark.conf.set(key, value)
     return spark
+
+
+def checkpoint_options(platform: Platform) -> dict[str, str]:
+    """Spark's configuration for checkpoints in the bucket (``s3a://``); nothing for those on a volume."""
+    s3 = platform.s3
+    if not platform.checkpoints.root.startswith("s3a://"):
+        return {}
+    options = {
+        # Whole or not at all, and without the renaming and deleting that the usual one does.
+        "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.internal.io.cloud."
+        "AbortableStreamBasedCheckpointFileManager",
+        "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
+        "fs.s3a.access.key": s3.access_key,
+        "fs.s3a.secret.key": s3.secret_key,
+        "fs.s3a.endpoint.region": s3.region,
+        "fs.s3a.path.style.access": str(s3.path_style).lower(),
+    }
+    return options | ({"fs.s3a.endpoint": s3.endpoint} if s3.endpoint else {})
 
 
 def catalog_options(platform: Platform) -> dict[str, str]:

@@ -18,21 +18,32 @@ from pyspark.sql.types import StructType
 from sluice.model import platform as platforms
 from sluice.model import stream as streams
 from sluice.model.stream import StreamSpec
-from spark_jobs.common import session, tables, topic
-from spark_jobs.common.owner import Decode, Owner, Superseded
+from spark_jobs.common import session, tables
+from spark_jobs.common.fence import Superseded
+from spark_jobs.common.owner import Decode, Moved, Owner
+from spark_jobs.common.topic import Topic
 
 log = logging.getLogger(__name__)
 
 # EX_PROTOCOL of sysexits.h is near enough: "somebody else owns this now". The runtime must not restart it.
 EXIT_SUPERSEDED = 76
+# Take-overs in a row that published nothing, because maintenance moved main before they could.
+MOST_MOVES = 5
 
 
-def run(name: str, record: Callable[[SparkSession], StructType], decode: Decode) -> int:
+# The topic's records, as Spark reads them -> the same, each once, out of a query that keeps state.
+Keep = Callable[[DataFrame], DataFrame]
+
+
+def run(
+    name: str, record: Callable[[SparkSession], StructType], decode: Decode, keep: Keep | None = None
+) -> int:
     """Run the consumer of stream ``name`` until it is told to stop (SIGTERM, SIGINT); returns the exit code.
 
     0: stopped as asked, after the batch in flight was published. 76: a later owner has taken over.
     1: anything else; the last line of stderr says what. ``record`` gives the type of a decoded record,
-    ``decode`` the columns (record, reason) of a batch.
+    ``decode`` the columns (record, reason) of a batch. ``keep`` makes it a stream that keeps state: its
+    checkpoint is forked by the next owner, and not thrown away.
     """
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -51,9 +62,9 @@ def run(name: str, record: Callable[[SparkSession], StructType], decode: Decode)
         platform = platforms.load("consumer")
         spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions)
         tables.ensure(spark, spec, record(spark))
-        owner = Owner(spark, platform, spec, decode)
-        positions = owner.take_over(topic.watermarks(platform.kafka, spec.topic.name))
-        Consumption(spark, platform, spec, owner, positions).until(stop)
+        topic = Topic(platform.kafka, spec.topic.name)
+        owner = Owner(spark, platform, spec, decode, topic, stateful=keep is not None)
+        own(owner, lambda positions: Consumption(spark, platform, spec, owner, positions, keep).until(stop))
     except Superseded as notice:
         log.error("superseded: %s", notice)
         return EXIT_SUPERSEDED
@@ -63,6 +74,24 @@ def run(name: str, record: Callable[[SparkSession], StructType], decode: Decode)
         return 1
     log.info("stopped as asked")
     return 0
+
+
+def own(owner: Owner, consume: Callable[[dict[int, int]], None]) -> None:
+    """Take over and ``consume`` until that ends well; where maintenance moved ``main``, take over again from
+    there.
+
+    Raises what ``consume`` raises, and Moved after MOST_MOVES take-overs in a row that published nothing.
+    """
+    moves = 0
+    while True:
+        positions = owner.take_over()
+        try:
+            return consume(positions)
+        except Moved as notice:
+            moves = 1 if owner.has_published else moves + 1
+            if moves > MOST_MOVES:
+                raise
+            log.warning("%s; taking over again", notice)
 
 
 class Consumption:
@@ -75,6 +104,7 @@ class Consumption:
         spec: StreamSpec,
         owner: Owner,
         positions: dict[int, int],
+        keep: Keep | None = None,
     ) -> None:
         self._batch_in_flight = threading.Lock()
         self._stopping = False
@@ -90,12 +120,11 @@ class Consumption:
             "kafka.max.poll.records": "20000",
             "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
         }
+        records = spark.readStream.format("kafka").options(**options).load()
         self.query: StreamingQuery = (
-            spark.readStream.format("kafka")
-            .options(**options)
-            .load()
+            (records if keep is None else keep(records))
             .writeStream.queryName(spec.name)
-            .option("checkpointLocation", owner.checkpoint.as_uri())
+            .option("checkpointLocation", owner.checkpoint.uri)
             .trigger(processingTime=f"{spec.consumer.trigger_seconds} seconds")
             .foreachBatch(self._batch)
             .start()
@@ -119,17 +148,27 @@ class Consumption:
         begins after that sees that it must not write.
         """
         while self.query.isActive and not stop.wait(0.5):
-            pass
+            self._renew_group()
         if self._failure is None and self.query.isActive:
             log.info("asked to stop; finishing the batch in flight")
             with self._batch_in_flight:
                 self._stopping = True
             self.query.stop()
+        if isinstance(self._failure, Moved) and stop.is_set():
+            return
         if self._failure is not None:
             raise self._failure
         error = self.query.exception()
         if error is not None:
             raise error
+
+    def _renew_group(self) -> None:
+        """Once an hour, between two batches: the offsets of a group that nobody commits to expire."""
+        if self._owner.group.is_due and self._batch_in_flight.acquire(blocking=False):
+            try:
+                self._owner.renew_group()
+            finally:
+                self._batch_in_flight.release()
 
 
 def _first_line(error: Exception) -> str:

@@ -1,12 +1,56 @@
-"""What a job must know of its topic before it reads: the partitions and their first and next offsets."""
+"""What a job must know of its topic: its id, its partitions, and their first and next offsets."""
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, TopicPartition
+from concurrent.futures import TimeoutError as FutureTimeout
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from sluice.model.platform import Kafka
 
 TIMEOUT_SECONDS = 15
+ID_SECONDS = 30
+
+
+class Topic:
+    """A topic by name, over connections that are kept: a stream asks for the id with every batch."""
+
+    def __init__(self, kafka: Kafka, name: str) -> None:
+        self.name = name
+        self._kafka = kafka
+        self.admin = AdminClient({**kafka.librdkafka()})
+
+    def id(self) -> str:
+        """The id that Kafka gave the topic when it was made; one that is made anew gets another.
+
+        One metadata request. Raises LookupError when the topic does not exist, TimeoutError when no broker
+        says it within ID_SECONDS, KafkaException when it is refused. (A broker that was cut off may know an
+        old id for a few seconds; those that serve the topic's records do not.)
+        """
+        request = TopicCollection([self.name])
+        (future,) = self.admin.describe_topics(request, request_timeout=ID_SECONDS).values()
+        try:
+            return str(future.result(timeout=ID_SECONDS + 1).topic_id)
+        except FutureTimeout as error:
+            raise self._unanswered(error) from error
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise _missing(self.name, error) from error
+            if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+                raise self._unanswered(error) from error
+            raise
+
+    def _unanswered(self, reason: Exception) -> TimeoutError:
+        return TimeoutError(
+            f"topic {self.name!r}: no broker said within {ID_SECONDS} s which id it has, so nothing is "
+            f"published ({reason}); start the stream again when Kafka answers"
+        )
+
+    def watermarks(self) -> dict[int, tuple[int, int]]:
+        """As :func:`watermarks`."""
+        return watermarks(self._kafka, self.name)
 
 
 def watermarks(kafka: Kafka, topic: str) -> dict[int, tuple[int, int]]:
@@ -18,7 +62,7 @@ def watermarks(kafka: Kafka, topic: str) -> dict[int, tuple[int, int]]:
     try:
         found = consumer.list_topics(topic, timeout=TIMEOUT_SECONDS).topics[topic]
         if found.error is not None or not found.partitions:
-            raise LookupError(f"topic {topic!r}: {found.error}; run the load's provision_topic step first")
+            raise _missing(topic, found.error)
         return {
             partition: consumer.get_watermark_offsets(
                 TopicPartition(topic, partition), timeout=TIMEOUT_SECONDS
@@ -27,3 +71,7 @@ def watermarks(kafka: Kafka, topic: str) -> dict[int, tuple[int, int]]:
         }
     finally:
         consumer.close()
+
+
+def _missing(topic: str, reason: object) -> LookupError:
+    return LookupError(f"topic {topic!r}: {reason}; run the load's provision_topic step first")

@@ -1,11 +1,11 @@
-"""One local Spark session with the pinned jars, for the transforms. Nothing but Spark is started."""
+"""One local Spark session with the pinned jars, and the services that a test asks for, each started once."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,8 @@ from local.java import java_home
 from local.setup import targets
 from sluice.model import stream
 from spark_jobs.common.avro import Schemas
+from tests.support.counting import Counting
+from tests.support.services import Services
 
 
 @pytest.fixture(scope="session")
@@ -30,6 +32,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+        .config("spark.task.maxFailures", "1")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )
@@ -38,6 +42,62 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     logging.getLogger("py4j").setLevel(logging.WARNING)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    made = Services(tmp_path_factory.mktemp("services"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def configure(spark: SparkSession) -> Iterator[Callable[[dict[str, str]], None]]:
+    """Sets configurations of the session, for one test."""
+    changed: dict[str, str | None] = {}
+
+    def setting(values: dict[str, str]) -> None:
+        for key, value in values.items():
+            changed.setdefault(key, spark.conf.get(key, None))
+            spark.conf.set(key, value)
+
+    yield setting
+    for key, before in changed.items():
+        if before is None:
+            spark.conf.unset(key)
+        else:
+            spark.conf.set(key, before)
+
+
+@pytest.fixture
+def owners(
+    spark: SparkSession,
+    services: Services,
+    tmp_path: Path,
+    configure: Callable[[dict[str, str]], None],
+) -> Iterator[Callable[..., Counting]]:
+    """Starts owners of a stream that keeps state, with the tokens 1, 2, …"""
+    configure(
+        {
+            "spark.sql.shuffle.partitions": "2",
+            # So that versions are put together and tidied up in a short test too.
+            "spark.sql.streaming.minBatchesToRetain": "2",
+            "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",
+            "spark.sql.streaming.stateStore.maintenanceInterval": "300ms",
+        }
+    )
+    started: list[Counting] = []
+
+    def start(root: str = str(tmp_path), token: int = 0, protected: bool = True) -> Counting:
+        started.append(Counting(spark, root, services.postgres(), token or len(started) + 1, protected))
+        return started[-1]
+
+    yield start
+    for owner in started:
+        owner.stop()
+    connection = services.postgres()
+    with connection, connection.cursor() as cursor:
+        cursor.execute("drop table if exists counts, sluice_fence")
 
 
 @pytest.fixture(scope="session")

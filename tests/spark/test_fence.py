@@ -1,0 +1,226 @@
+"""The fence, on a PostgreSQL of its own: who is late writes nothing, and a batch is written once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+import psycopg2
+import pytest
+
+from spark_jobs.common.fence import Fence, Superseded
+from tests.support.services import Services
+
+STREAM = "counts"
+
+
+@pytest.fixture
+def connect(services: Services) -> Iterator[Callable[[], Any]]:
+    """Opens connections to a database without anything in it but the table ``written``."""
+    opened: list[Any] = []
+
+    def one() -> Any:
+        opened.append(services.postgres())
+        return opened[-1]
+
+    run(one(), "create table written (owner text, batch bigint)")
+    yield one
+    for connection in opened[1:]:
+        connection.close()
+    run(opened[0], "drop table written", "drop table if exists sluice_fence")
+    opened[0].close()
+
+
+def run(connection: Any, *statements: str) -> None:
+    with connection, connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def written(connect: Callable[[], Any]) -> list[tuple[str, int]]:
+    connection = connect()
+    with connection, connection.cursor() as cursor:
+        cursor.execute("select owner, batch from written order by batch, owner")
+        return list(cursor.fetchall())
+
+
+def write(fence: Fence, owner: str, batch: int) -> bool:
+    """Whether it was written; False where it was there."""
+    with fence.guarded(batch) as cursor:
+        if cursor is None:
+            return False
+        cursor.execute("insert into written values (%s, %s)", (owner, batch))
+        return True
+
+
+def test_an_owner_goes_on_behind_the_batch_that_is_there(connect: Callable[[], Any]) -> None:
+    first = Fence(connect(), STREAM)
+    assert first.enter(3) is None
+    assert [write(first, "a", batch) for batch in (0, 1)] == [True, True]
+    second = Fence(connect(), STREAM)
+    assert second.enter(5) == 1
+    assert [write(second, "b", batch) for batch in (1, 2)] == [False, True]
+    assert written(connect) == [("a", 0), ("a", 1), ("b", 2)]
+    other = Fence(connect(), "another stream")
+    assert other.enter(1) is None
+
+
+def test_a_replayed_batch_changes_nothing(connect: Callable[[], Any]) -> None:
+    fence = Fence(connect(), STREAM)
+    fence.enter(1)
+    assert [write(fence, "a", 0) for _ in range(3)] == [True, False, False]
+    assert Fence(connect(), STREAM).enter(1) == 0, "the same owner, once more"
+    assert written(connect) == [("a", 0)]
+
+
+def test_a_batch_that_fails_half_way_is_not_there_and_can_be_written_again(
+    connect: Callable[[], Any],
+) -> None:
+    fence = Fence(connect(), STREAM)
+    fence.enter(1)
+
+    def half() -> None:
+        with fence.guarded(0) as cursor:
+            cursor.execute("insert into written values ('half', 0)")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        half()
+    assert write(fence, "a", 0)
+    assert written(connect) == [("a", 0)]
+
+
+def test_an_earlier_owner_writes_nothing_and_does_not_come_back(connect: Callable[[], Any]) -> None:
+    zombie = Fence(connect(), STREAM)
+    zombie.enter(1)
+    Fence(connect(), STREAM).enter(2)
+    with pytest.raises(Superseded, match="counts: owner 1 may not write: owner 2 has taken over"):
+        write(zombie, "zombie", 0)
+    with pytest.raises(Superseded):
+        zombie.enter(1)
+    assert written(connect) == []
+
+
+def test_two_owners_race_and_none_writes_after_its_successor(connect: Callable[[], Any]) -> None:
+    for race in range(8):
+        run(connect(), "delete from written", "drop table if exists sluice_fence")
+        reached, ended = threading.Event(), threading.Event()
+
+        def first(connection: Any, race: int, reached: threading.Event, ended: threading.Event) -> None:
+            fence = Fence(connection, STREAM)
+            fence.enter(1)
+            try:
+                for batch in count():
+                    write(fence, "1", batch)
+                    if batch == race:
+                        reached.set()
+            except Superseded:
+                ended.set()
+
+        thread = threading.Thread(target=first, args=(connect(), race, reached, ended))
+        thread.start()
+        assert reached.wait(30)
+        fence = Fence(connect(), STREAM)
+        last = fence.enter(2)
+        assert last is not None
+        for batch in range(last + 1, last + 11):
+            assert write(fence, "2", batch)
+        thread.join(30)
+        assert ended.is_set()
+        expected = [("1", batch) for batch in range(last + 1)]
+        assert written(connect) == expected + [("2", batch) for batch in range(last + 1, last + 11)]
+
+
+def test_two_who_enter_at_once_where_there_is_no_table_yet(connect: Callable[[], Any]) -> None:
+    for _ in range(8):
+        run(connect(), "drop table if exists sluice_fence")
+        start = threading.Barrier(4)
+        ends: list[int] = []
+
+        def enter(token: int, fence: Fence, start: threading.Barrier, ends: list[int]) -> None:
+            start.wait()
+            try:
+                fence.enter(token)
+            except Superseded:
+                ends.append(-token)
+            else:
+                ends.append(token)
+
+        fences = [Fence(connect(), STREAM) for _ in range(4)]
+        threads = [
+            threading.Thread(target=enter, args=(token, fence, start, ends))
+            for token, fence in enumerate(fences, start=1)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert sorted(map(abs, ends)) == [1, 2, 3, 4], "nobody failed with anything else"
+        assert 4 in ends
+        assert [write(fence, "x", 0) for fence in fences[3:]] == [True]
+        run(connect(), "delete from written")
+
+
+def test_a_zombie_that_sleeps_in_its_transaction_is_ended_and_its_successor_goes_on(
+    connect: Callable[[], Any],
+) -> None:
+    zombie = Fence(connect(), STREAM, ("set idle_in_transaction_session_timeout = '1s'",))
+    zombie.enter(1)
+    write(zombie, "zombie", 0)
+    entered: list[int | None] = []
+
+    def take_over() -> None:
+        fence = Fence(connect(), STREAM)
+        entered.append(fence.enter(2))
+        write(fence, "successor", 1)
+
+    successor = threading.Thread(target=take_over)
+
+    def sleep_in_it() -> None:
+        with zombie.guarded(1) as cursor:
+            cursor.execute("insert into written values ('zombie', 1)")
+            successor.start()
+            successor.join(30)
+
+    with pytest.raises(psycopg2.Error, match=r"idle-in-transaction timeout|closed the connection"):
+        sleep_in_it()
+    assert entered == [0]
+    assert written(connect) == [("zombie", 0), ("successor", 1)]
+
+
+def test_a_zombie_that_wakes_up_before_it_is_ended_is_whole_and_its_successor_comes_behind_it(
+    connect: Callable[[], Any],
+) -> None:
+    zombie = Fence(connect(), STREAM)
+    zombie.enter(1)
+    entered: list[int | None] = []
+    successor = threading.Thread(target=lambda: entered.append(Fence(connect(), STREAM).enter(2)))
+    with zombie.guarded(0) as cursor:
+        cursor.execute("insert into written values ('zombie', 0)")
+        successor.start()
+        successor.join(1)
+        assert entered == [], "it waits for the row"
+    successor.join(30)
+    assert entered == [0]
+    with pytest.raises(Superseded):
+        write(zombie, "zombie", 1)
+    assert written(connect) == [("zombie", 0)]
+
+
+def test_a_connection_that_commits_by_itself_is_refused(connect: Callable[[], Any]) -> None:
+    connection = connect()
+    connection.autocommit = True
+    with pytest.raises(ValueError, match="set autocommit = False"):
+        Fence(connection, STREAM)
+
+
+def test_who_has_not_entered_does_not_write(connect: Callable[[], Any]) -> None:
+    fence = Fence(connect(), STREAM)
+    with pytest.raises(LookupError, match="nobody has entered"):
+        write(fence, "a", 0)
+    fence.enter(4)
+    run(connect(), "delete from sluice_fence")
+    with pytest.raises(LookupError, match="its row is gone"):
+        write(fence, "a", 0)

@@ -1,0 +1,134 @@
+"""A stream for tests, with a topic and a table of its own in real services; a record is a text."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from sluice.model import stream as streams
+from sluice.model.platform import CATALOG, Checkpoints, Platform
+from spark_jobs.common import tables
+from spark_jobs.common.iceberg import MAIN, IcebergTable
+from spark_jobs.common.owner import Owner
+from spark_jobs.common.session import catalog_options
+from spark_jobs.common.stream import Consumption, Keep
+from spark_jobs.common.topic import Topic
+from tests.support.services import Services
+
+PARTITIONS = 2
+
+
+class Stream:
+    """A stream by its name, and what is to be known of it."""
+
+    def __init__(self, spark: SparkSession, services: Services, name: str, root: str) -> None:
+        self.spark, self.services = spark, services
+        declared = streams.load("nyc_taxi")
+        self.spec = replace(
+            declared,
+            name=name,
+            table=f"raw.{name}",
+            topic=replace(declared.topic, name=name, partitions=PARTITIONS),
+            consumer=replace(declared.consumer, trigger_seconds=0),
+        )
+        consumer = services.stack.platform("consumer")
+        self.platform: Platform = replace(consumer, checkpoints=Checkpoints(root))
+        services.make_topic(name, PARTITIONS)
+        for key, value in catalog_options(consumer).items():
+            spark.conf.set(key, value)
+        tables.ensure(spark, self.spec, StructType([StructField("text", StringType())]))
+        self.started: list[Consumption] = []
+        # Kept: one that nobody holds is gone before it has answered.
+        self._admin = AdminClient({**services.kafka, "log_level": 0})
+
+    def owner(self, stateful: bool = False) -> Owner:
+        topic = Topic(self.platform.kafka, self.spec.topic.name)
+        # Silent: it outlives brokers that tests end.
+        topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
+        return Owner(self.spark, self.platform, self.spec, _decode, topic, stateful=stateful)
+
+    def consume(self, owner: Owner, positions: dict[int, int], keep: Keep | None = None) -> Consumption:
+        """The query of an owner, through ``keep`` where it is to keep state; :meth:`stop` ends it where the
+        test does not."""
+        # Two of one name cannot run in one session.
+        spec = replace(self.spec, name=f"{self.spec.name}_{len(self.started)}")
+        self.started.append(Consumption(self.spark, self.platform, spec, owner, positions, keep))
+        return self.started[-1]
+
+    def run(self, owner: Owner, keep: Keep | None = None) -> Consumption:
+        """Take over, publish all that is there, and stay ready for more."""
+        consumption = self.consume(owner, owner.take_over(), keep)
+        consumption.query.processAllAvailable()
+        return consumption
+
+    @staticmethod
+    def await_end(consumption: Consumption, seconds: float = 60) -> None:
+        """Wait until the query ends by itself, and raise what ended it; stop it when that takes too long."""
+        stop = threading.Event()
+        patience = threading.Timer(seconds, stop.set)
+        patience.start()
+        try:
+            consumption.until(stop)
+        finally:
+            patience.cancel()
+
+    def stop(self) -> None:
+        for consumption in self.started:
+            consumption.query.stop()
+
+    def send(self, each: int, partitions: int = PARTITIONS) -> None:
+        """So many records into each partition."""
+        self.services.send(self.spec.topic.name, {p: [b"text"] * each for p in range(partitions)})
+
+    def make_the_topic_anew(self) -> None:
+        self.services.make_topic(self.spec.topic.name, PARTITIONS)
+
+    def move_main(self) -> None:
+        """As maintenance does: a commit that is no owner's."""
+        IcebergTable(self.spark, self.spec.table).commit_empty(MAIN, {"who": "maintenance"})
+
+    def coordinates(self) -> list[tuple[int, int]]:
+        found = self.spark.table(f"{CATALOG}.{self.spec.table}").select("_kafka_partition", "_kafka_offset")
+        return sorted((row[0], row[1]) for row in found.collect())
+
+    def assert_exact(self, each: int) -> None:
+        """The offsets from 0 to ``each`` of every partition, each once."""
+        expected = [(partition, offset) for partition in range(PARTITIONS) for offset in range(each)]
+        assert Counter(self.coordinates()) == Counter(expected)
+
+    def summaries(self) -> list[dict[str, str]]:
+        """What the snapshots of ``main`` say of the stream, the newest first, without the prefix."""
+        lineage = IcebergTable(self.spark, self.spec.table).lineage(MAIN)
+        return [
+            {
+                key.removeprefix("sluice."): value
+                for key, value in summary.items()
+                if key.startswith("sluice.")
+            }
+            for _, summary in lineage
+            if "sluice.kind" in summary
+        ]
+
+    def group(self) -> dict[int, int]:
+        """The committed offsets of the stream's consumer group."""
+        request = [ConsumerGroupTopicPartitions(f"sluice-{self.spec.name}")]
+        (future,) = self._admin.list_consumer_group_offsets(request).values()
+        found: Any = future.result(20).topic_partitions
+        return {entry.partition: entry.offset for entry in found}
+
+    def forget_the_group(self) -> None:
+        """As when its offsets expire."""
+        (future,) = self._admin.delete_consumer_groups([f"sluice-{self.spec.name}"]).values()
+        future.result(20)
+
+
+def _decode(rows: DataFrame) -> tuple[Column, Column]:
+    return F.struct(F.col("value").cast("string").alias("text")), F.lit(None).cast("string")

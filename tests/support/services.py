@@ -1,0 +1,159 @@
+"""Single services of the embedded stack, without supervisord and Airflow: up in seconds, ended with the
+test."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from minio.credentials import StaticProvider
+from minio.minioadmin import MinioAdmin
+
+from local import platform_files
+from local.home import ROLES
+from local.programs import Program
+from local.services import kafka, minio, postgres
+from local.stack import Stack, wait_until
+
+START_SECONDS = 60
+STOP_SECONDS = 30
+
+
+class Services:
+    """Kafka, MinIO and PostgreSQL in a folder of their own, each started when it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        # Never started: it knows where everything is, and under which names and passwords.
+        self.stack = Stack(folder, free_ports=True)
+        self.stack.home.prepare()
+        self.stack.home.remember(ports=self.stack.ports)
+        documents = platform_files.documents(self.stack.home, self.stack.ports, self.stack.secrets)
+        platform_files.write(self.stack.home.platform, documents)
+        self._running: dict[str, tuple[subprocess.Popen[bytes], signal.Signals]] = {}
+
+    @cached_property
+    def kafka(self) -> dict[str, str]:
+        """A broker with the roles' users. Returns the superuser's configuration for librdkafka."""
+        context = self.stack.context
+        kafka.prepare(context)
+        self._start(kafka.program(context), lambda: kafka.probe(context))
+        return kafka.admin_config(context)
+
+    def make_topic(self, name: str, partitions: int) -> None:
+        """A topic with the roles' rights on it; anew where it is there. Ready when this returns."""
+        admin = AdminClient({**self.kafka, "log_level": 0})
+        kafka.provision(self.stack.context, [name])
+
+        def partitions_now() -> int:
+            found = admin.list_topics(timeout=10).topics.get(name)
+            return len(found.partitions) if found else 0
+
+        if partitions_now():
+            admin.delete_topics([name])[name].result(20)
+            wait_until(f"the end of topic {name}", lambda: partitions_now() == 0, 20, 0.05)
+        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(20)
+        wait_until(f"topic {name}", lambda: partitions_now() == partitions, 20, 0.05)
+
+    def spark_kafka(self) -> dict[str, str]:
+        """The options of Spark's Kafka source, as the superuser."""
+        user, password = self.kafka["sasl.username"], self.kafka["sasl.password"]
+        server = replace(self.stack.platform("consumer").kafka, username=user, password=password)
+        return {f"kafka.{key}": value for key, value in server.java().items()}
+
+    def send(self, topic: str, values: dict[int, list[bytes]]) -> None:
+        """Records without keys: partition -> values."""
+        producer = Producer({**self.kafka, "linger.ms": 5, "log_level": 0})
+        for partition, bodies in values.items():
+            for body in bodies:
+                producer.produce(topic, body, partition=partition)
+        assert producer.flush(30) == 0
+
+    @cached_property
+    def minio(self) -> Any:
+        """MinIO with the buckets and the roles' users. Returns the root user's boto3 client."""
+        context = self.stack.context
+        minio.prepare(context)
+        self._start(minio.program(context), lambda: minio.probe(context))
+        minio.provision(context, {r: (f"sluice-{r}", self.stack.secrets[f"minio_{r}"]) for r in ROLES})
+        return minio.admin_s3(context)
+
+    @property
+    def minio_url(self) -> str:
+        return minio.url(self.stack.context)
+
+    @property
+    def s3_secret(self) -> str:
+        """The secret key of the users that :meth:`make_s3_user` makes."""
+        return self.stack.secrets["minio_consumer"]
+
+    def make_s3_user(self, name: str, bucket: str, actions: list[str]) -> None:
+        """A user of MinIO that may list a bucket and do ``actions`` with its objects."""
+        statements = [
+            {"Effect": "Allow", "Action": ["s3:ListBucket"], "Resource": [f"arn:aws:s3:::{bucket}"]},
+            {"Effect": "Allow", "Action": actions, "Resource": [f"arn:aws:s3:::{bucket}/*"]},
+        ]
+        admin = MinioAdmin(
+            endpoint=self.minio_url.removeprefix("http://"),
+            credentials=StaticProvider(minio.ROOT_USER, self.stack.secrets["minio_root"]),
+            secure=False,
+        )
+        admin.policy_add(name, policy={"Version": "2012-10-17", "Statement": statements})
+        admin.user_add(name, self.s3_secret)
+        admin.policy_set(name, user=name)
+
+    @cached_property
+    def postgres(self) -> Callable[[], Any]:
+        """PostgreSQL with the catalog's database and users. Returns what opens a superuser's connection."""
+        context = self.stack.context
+        postgres.prepare(context, print)
+        self._start(postgres.program(context), lambda: postgres.probe(context))
+        postgres.provision(context)
+        return lambda: postgres.connect(context)
+
+    def _start(self, program: Program, probe: Callable[[], str]) -> None:
+        log = self.stack.home.logs / f"{program.name}.log"
+        with log.open("ab") as out:
+            process = subprocess.Popen(
+                list(program.command),
+                env=dict(program.environment),
+                cwd=program.directory,
+                stdout=out,
+                stderr=out,
+            )
+        # Each as it likes to be asked to stop: PostgreSQL's TERM would wait for its clients.
+        self._running[program.name] = (process, signal.Signals[f"SIG{program.options['stopsignal']}"])
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                probe()
+            except Exception as error:
+                if process.poll() is not None or time.monotonic() > deadline:
+                    end = log.read_text()[-2000:]
+                    raise AssertionError(f"{program.name} did not start ({error}):\n{end}") from error
+                time.sleep(0.2)
+            else:
+                return
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a service that runs."""
+        self._running[name][0].send_signal(number)
+
+    def stop(self) -> None:
+        """End all of them, and remove their data."""
+        for process, number in reversed(self._running.values()):
+            process.send_signal(number)
+        for process, _ in self._running.values():
+            try:
+                process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        postgres.remove(self.stack.home)

@@ -1,0 +1,142 @@
+"""A stream under supervision without a stack: its process, its history, a task's context."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from sluice.clients.errors import ClientError
+from sluice.clients.history import History
+from sluice.hooks.observation import Observation
+from sluice.model import stream
+from sluice.model.health import Diagnosis, Verdict
+from sluice.model.process import ENDED, ProcessState, ProcessStatus
+from sluice.model.samples import Position, Sample
+from sluice.runtime.base import Runtime
+from tests.support.memory_s3 import MemoryS3
+
+SPEC = stream.load("nyc_taxi")
+T0 = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class FakeRuntime(Runtime):
+    """One program; each start moves ``since`` a second on. ``did``: what was asked, in order, with ``seen``'s
+    answer at that moment; ``trouble`` is raised by the next request."""
+
+    def __init__(self, state: ProcessState = ProcessState.RUNNING, since: float = 1000.0) -> None:
+        self.now = ProcessStatus(SPEC.program, state, 1, since, 0)
+        self.did: list[Any] = []
+        self.trouble: ClientError | None = None
+        self.lines = ["Traceback", "LookupError: topic 't' has no partition"]
+        self.seen: Any = lambda: None
+
+    def status(self, program: str) -> ProcessStatus:
+        self._check(program)
+        return self.now
+
+    def start(self, program: str) -> bool:
+        self._check(program)
+        self.did.append(("start", self.seen()))
+        if self.now.is_alive:
+            return False
+        self.now = ProcessStatus(program, ProcessState.RUNNING, 2, (self.now.since or 0) + 1)
+        return True
+
+    def stop(self, program: str, grace: float) -> ProcessStatus:
+        self._check(program)
+        self.did.append(("stop", grace, self.seen()))
+        assert self.now.state not in ENDED, "a stopped process was stopped"
+        self.now = ProcessStatus(program, ProcessState.STOPPED, None, self.now.since, 0)
+        return self.now
+
+    def tail(self, program: str, size: int = 8192) -> list[str]:
+        self._check(program)
+        return self.lines
+
+    def _check(self, program: str) -> None:
+        assert program == SPEC.program
+        if self.trouble is not None:
+            raise self.trouble
+
+
+def history() -> History:
+    return History(MemoryS3(), "s3://warehouse/ledger", SPEC.name)  # type: ignore[arg-type]
+
+
+def events(kept: History, *kinds: str) -> list[dict[str, Any]]:
+    """What the history holds of these kinds, in the order of time."""
+    long_ago = datetime(1970, 1, 1, tzinfo=UTC)
+    found = [event for kind in kinds for event in kept.since(kind, long_ago)]
+    return sorted(found, key=lambda event: str(event["at"]))
+
+
+def position(token: int = 3, end: int = 10, **more: Any) -> Position:
+    return Position(token=token, at=1000.0, owned_at=1000.0, starts={0: 0}, ends={0: end}, **more)
+
+
+def sample(
+    at: float = 1000.0,
+    process: ProcessStatus | None = None,
+    published: Position | None = None,
+    end: int = 15,
+    **more: Any,
+) -> Sample:
+    """A look at a topic of one partition; by default 5 of 15 records wait."""
+    values: dict[str, Any] = {
+        "at": at,
+        "process": process or ProcessStatus(SPEC.program, ProcessState.RUNNING, 1, 900.0),
+        "topic_id": "t1",
+        "begins": {0: 0},
+        "ends": {0: end},
+        "expiring": None,
+        "published": position() if published is None else published,
+        "trouble": {},
+    }
+    return Sample(**(values | more))
+
+
+def diagnosis(verdict: Verdict = Verdict.DEAD, **more: Any) -> Diagnosis:
+    values: dict[str, Any] = {"sentence": "so it is", "identity": "1000", "token": 3, "lag": 5}
+    return Diagnosis(verdict, **(values | more))
+
+
+class Ti:
+    """A task instance: ``xcoms`` of other tasks by their id; ``pushed`` is what this one left."""
+
+    def __init__(self, xcoms: dict[str, Any], actor: str = "ti-1") -> None:
+        self.id = actor
+        self.xcoms = xcoms
+        self.pushed: dict[str, Any] = {}
+        self.map_index = -1
+        self.task: Any = None
+
+    def xcom_pull(self, task_ids: Any, **_: Any) -> Any:
+        if isinstance(task_ids, str):
+            return self.xcoms.get(task_ids)
+        return [self.xcoms.get(task_id) for task_id in task_ids]
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        self.pushed[key] = value
+
+
+def context(
+    judged: Diagnosis | None = None,
+    xcoms: dict[str, Any] | None = None,
+    user: str | None = None,
+    run: str = "run-1",
+    actor: str = "ti-1",
+    at: datetime = T0,
+    samples: list[Sample] | None = None,
+    **params: Any,
+) -> Any:
+    """A task's context in a run whose ``observe`` came to ``judged``."""
+    seen = Observation(judged, samples or [sample()]).to_json() if judged else None
+    ti = Ti({"observe": seen, **(xcoms or {})}, actor)
+    return {
+        "ti": ti,
+        "task_instance": ti,
+        "run_id": run,
+        "dag_run": SimpleNamespace(run_id=run, run_after=at, triggering_user_name=user),
+        "params": {"action": "supervise", "why": None, **params},
+    }

@@ -1,0 +1,47 @@
+"""The plan of a batch as the checkpoint has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spark_jobs.common.batches import planned_ends
+
+METADATA = '{"batchWatermarkMs":0}'
+
+
+class Plans:
+    """A checkpoint with these lines as the plan of batch 7."""
+
+    uri = "file:///checkpoints/w3"
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = list(lines)
+
+    def plan(self, batch: int) -> list[str]:
+        assert batch == 7
+        return self.lines
+
+
+def test_the_ends_of_every_partition() -> None:
+    plans: Any = Plans("v1", METADATA, '{"trips":{"0":5,"12":9000000000}}')
+    assert planned_ends(plans, 7, "trips") == {0: 5, 12: 9_000_000_000}
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (["v2", METADATA, '{"trips":{"0":5}}'], r"w3/offsets/7: 3 lines, version \['v2'\]"),
+        (["v1", METADATA], "2 lines"),
+        (["v1", METADATA, '{"trips":{"0":5}}', '{"rides":{"0":5}}'], "4 lines"),
+        ([], "0 lines"),
+        (["v1", METADATA, '{"rides":{"0":5}}'], r"offsets of \['rides'\]; expected those of 'trips' alone"),
+        (["v1", METADATA, "7"], "offsets of 7; expected"),
+        (["v1", METADATA, "-"], "w3/offsets/7: its offsets are not JSON"),
+    ],
+)
+def test_a_plan_of_another_form_is_refused(lines: list[str], words: str) -> None:
+    plans: Any = Plans(*lines)
+    with pytest.raises(ValueError, match=words):
+        planned_ends(plans, 7, "trips")
