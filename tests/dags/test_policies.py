@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from sluice.model import stream
+from sluice.model.orders import Action, Step
 from tests.dags.conftest import DAGS, REPO, files
 
 PARSE_SECONDS = 2.0
@@ -41,8 +43,10 @@ def test_every_file_declares_a_dag(bag: Any) -> None:
 
 def test_the_docstring_is_the_documentation(bag: Any) -> None:
     def documented(dag: Any) -> bool:
-        docstring = ast.get_docstring(ast.parse(Path(dag.fileloc).read_text()))
-        return bool(docstring) and inspect.cleandoc(dag.doc_md or "").strip() == (docstring or "").strip()
+        """All of it, or, where a file has several DAGs with different steps, the part between two rules."""
+        docstring = ast.get_docstring(ast.parse(Path(dag.fileloc).read_text())) or ""
+        parts = [part.strip() for part in [docstring, *docstring.split("\n---\n")]]
+        return bool(docstring) and inspect.cleandoc(dag.doc_md or "").strip() in parts
 
     assert not complaints(bag, documented)
 
@@ -70,10 +74,81 @@ def test_loads_may_overlap(bag: Any) -> None:
 
 def test_tasks_have_an_owner_retries_and_a_timeout(bag: Any) -> None:
     assert not tasks(bag, lambda task: task.owner not in ("", "airflow"))
-    assert not tasks(bag, lambda task: task.retries >= 1 and task.retry_delay >= timedelta(seconds=5))
+    assert not tasks(
+        bag,
+        # Of supervision the next run is the retry: a step that is tried again would only hide what it saw.
+        lambda task: (
+            task.retries == 0
+            if task.dag.dag_id.endswith("_stream")
+            else task.retries >= 1 and task.retry_delay >= timedelta(seconds=5)
+        ),
+    )
     assert not tasks(bag, lambda task: isinstance(task.execution_timeout, timedelta))
     longest = {dag_id: max(task.execution_timeout for task in dag.tasks) for dag_id, dag in bag.dags.items()}
     assert not complaints(bag, lambda dag: longest[dag.dag_id] < dag.dagrun_timeout)
+
+
+def streams(bag: Any) -> list[Any]:
+    found = [dag for dag_id, dag in bag.dags.items() if dag_id.endswith("_stream")]
+    assert {dag.dag_id for dag in found} == {f"{name}_stream" for name in stream.names()}
+    return found
+
+
+def test_each_stream_is_supervised_as_often_as_it_says(bag: Any) -> None:
+    for dag in streams(bag):
+        policy = stream.load(dag.dag_id.removesuffix("_stream")).supervision
+        assert dag.schedule == timedelta(seconds=policy.interval_seconds)
+        # One after the other: two at once would see each other's restarts as their own.
+        assert (dag.max_active_runs, dag.catchup) == (1, False)
+        assert "stream" in dag.tags
+        assert len(dag.tasks) <= 9
+
+
+def test_what_is_well_costs_one_process(bag: Any) -> None:
+    for dag in streams(bag):
+        observe, quiet = dag.get_task("observe"), dag.get_task("quiet")
+        assert observe.start_from_trigger
+        assert quiet.inherits_from_empty_operator
+        assert observe.downstream_task_ids == {step.value for step in Step}
+        assert not quiet.downstream_task_ids
+        # Airflow gives the trigger up at the earlier of the two.
+        assert observe.start_trigger_args.timeout < observe.execution_timeout
+
+
+def test_whatever_started_the_stream_is_verified(bag: Any) -> None:
+    for dag in streams(bag):
+        verify = dag.get_task("verify")
+        assert verify.upstream_task_ids == {"restart", "answer"} == set(verify.starters)
+        assert verify.trigger_rule == "none_failed_min_one_success"
+        assert dag.get_task("answer").upstream_task_ids == {"ask"}
+
+
+def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:
+    from airflow._shared.module_loading import import_string
+
+    for dag in streams(bag):
+        (alert,) = dag.deadline
+        policy = stream.load(dag.dag_id.removesuffix("_stream")).supervision
+        assert type(alert.reference).__name__ == "DagRunQueuedAtDeadline"
+        assert timedelta(seconds=2 * policy.interval_seconds) < alert.interval < dag.dagrun_timeout
+        callback = import_string(alert.callback.path)
+        inspect.signature(callback).bind(**alert.callback.kwargs, context={})
+        assert alert.callback.kwargs["stream"] == dag.dag_id.removesuffix("_stream")
+        # A question may wait for its answer.
+        assert dag.get_task("ask").response_timeout < dag.dagrun_timeout
+
+
+def test_the_scheduler_gets_all_of_it(bag: Any) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    for dag in streams(bag):
+        kept = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
+        observe = kept.get_task("observe")
+        assert observe.start_from_trigger
+        assert observe.inherits_from_skipmixin
+        assert observe.start_trigger_args.next_method == "resume"
+        assert kept.get_task("restart").inherits_from_skipmixin
+        assert not kept.get_task("quiet").has_on_success_callback
 
 
 def test_the_form_explains_itself_and_refuses(bag: Any) -> None:
@@ -100,6 +175,13 @@ def test_the_form_explains_itself_and_refuses(bag: Any) -> None:
         with pytest.raises(ParamValidationError):
             params.get_param(name).resolve(wrong)
     assert params.get_param("objects").resolve(["a/b.csv.gz"]) == ["a/b.csv.gz"]
+    for dag in streams(bag):
+        action = dag.params.get_param("action")
+        assert (action.resolve(), action.schema["enum"]) == ("supervise", [action.value for action in Action])
+        for wrong in ("", "Restart", "kill"):
+            with pytest.raises(ParamValidationError):
+                action.resolve(wrong)
+        assert dag.params.get_param("why").resolve() is None
 
 
 def test_no_task_renders_a_secret(bag: Any) -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.clients.errors import Missing, Refused
+from sluice.clients.errors import ClientError, Missing, Refused
 from sluice.model.config import ConfigError
+
+if TYPE_CHECKING:
+    from sluice.runtime.base import Runtime
 
 # "LookupError: …", "sluice.model.config.ConfigError: …", "org.apache.kafka.…TimeoutException: …",
 # "spark_jobs.common.objects.DamagedObject: …": a dotted path with a class name at its end, or a bare …Error.
@@ -39,3 +43,14 @@ def last_reason(output: Sequence[str]) -> str:
     lines = [line.strip() for line in output if line.strip()]
     reasons = [match.group() for line in lines if (match := _REASON.search(line))]
     return (reasons or lines or ["it wrote nothing"])[-1][:500]
+
+
+def last_words(runtime: Runtime, program: str, log: Any) -> str:
+    """Why the program ended, as its own log says; the last lines of that go to ``log``, the task's."""
+    try:
+        tail = runtime.tail(program)
+    except ClientError as error:
+        return f"its log cannot be read: {error}"
+    for line in tail[-40:]:
+        log.error("%s | %s", program, line)
+    return f"its log ends: {last_reason(tail)}"

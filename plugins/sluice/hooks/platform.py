@@ -12,11 +12,14 @@ from sluice.model.config import ConfigError
 
 if TYPE_CHECKING:
     from sluice.clients.bucket import Bucket
+    from sluice.clients.history import History
     from sluice.clients.kafka import KafkaAdmin
     from sluice.clients.ledger import Ledger
     from sluice.clients.table import Lake
     from sluice.model.platform import Platform
+    from sluice.model.stream import StreamSpec
     from sluice.runtime.base import Runtime
+    from sluice.runtime.observer import Observer
 
 
 class PlatformHook(BaseHook):
@@ -62,6 +65,18 @@ class PlatformHook(BaseHook):
         from sluice.clients.s3 import connect
 
         return Ledger(connect(self.platform.s3), self.platform.lake.ledger, stream)
+
+    def history(self, stream: str) -> History:
+        from sluice.clients.history import History
+        from sluice.clients.s3 import connect
+
+        return History(connect(self.platform.s3), self.platform.lake.ledger, stream)
+
+    def observer(self, spec: StreamSpec) -> Observer:
+        """Eyes on one stream, over the clients that are open already."""
+        from sluice.runtime.observer import Observer
+
+        return Observer(self.kafka, self.lake, self.runtime, spec)
 
     @cached_property
     def runtime(self) -> Runtime:

@@ -1,4 +1,4 @@
-"""What every step of a load has: its stream's declaration, its role's clients, the stream's ledger."""
+"""What every step over a stream has: its declaration, its role's clients, the stream's ledger and history."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sluice.hooks.platform import PlatformHook
 from sluice.model import stream as streams
 
 if TYPE_CHECKING:
+    from sluice.clients.history import History
     from sluice.clients.ledger import Ledger
     from sluice.model.stream import StreamSpec
 
@@ -30,3 +31,7 @@ class StreamMixin:
     @cached_property
     def ledger(self) -> Ledger:
         return self.platform_hook.ledger(self.stream)
+
+    @cached_property
+    def history(self) -> History:
+        return self.platform_hook.history(self.stream)

@@ -11,8 +11,9 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Missing
 from sluice.clients.keys import run_key
+from sluice.hooks import text
 from sluice.model.counts import BudgetLine, PrefixCount
-from sluice.operators import inventory, text
+from sluice.operators import inventory
 from sluice.operators.base import StreamOperator
 
 if TYPE_CHECKING:

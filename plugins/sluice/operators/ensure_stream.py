@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.clients.errors import Missing
-from sluice.hooks.failures import last_reason
+from sluice.hooks.failures import last_words
+from sluice.model.process import ENDED, ProcessState, ProcessStatus
 from sluice.operators.base import StreamOperator
-from sluice.runtime.base import ENDED, ProcessState, ProcessStatus
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -56,8 +57,9 @@ def died(first: int | None, asked: bool, process: ProcessStatus) -> bool:
 class EnsureStreamOperator(StreamOperator):
     """Start the stream's consumer if it does not run; wait until ``main`` shows that it took over.
 
-    Red with the last lines of its stderr when it dies meanwhile, and when ``deadline`` seconds pass. A second
-    start is never made: two runs at once find one process.
+    Red at once where somebody holds the stream. Red with the last lines of its stderr when it dies meanwhile,
+    and when ``deadline`` seconds pass. A second start is never made: two runs at once find one process. A
+    start is an event of the stream's history.
     """
 
     def __init__(self, *, deadline: float = DEADLINE_SECONDS, **kwargs: Any) -> None:
@@ -67,6 +69,7 @@ class EnsureStreamOperator(StreamOperator):
     def work(self, context: Context) -> dict[str, Any]:
         program, runtime = self.spec.program, self.platform_hook.runtime
         until = time.monotonic() + self.deadline
+        self._check_hold()
         before = self._ownership()
         process = runtime.status(program)
         self.log.info("%s; main's token is %d", process.sentence(), before.token)
@@ -74,10 +77,7 @@ class EnsureStreamOperator(StreamOperator):
         first: int | None = None
         while True:
             if process.state in ENDED and not asked:
-                started, asked, first = runtime.start(program), True, None
-                self.log.info(
-                    "%s", f"started {program}" if started else f"{program} was started by another run"
-                )
+                started, asked, first = self._start(context, process), True, None
             elif first is None and process.is_alive:
                 first = process.pid
             elif died(first, asked, process):
@@ -102,6 +102,26 @@ class EnsureStreamOperator(StreamOperator):
             "started": started,
         }
 
+    def _check_hold(self) -> None:
+        held = self.history.held()
+        if held is not None:
+            raise AirflowFailException(
+                f"stream {self.stream!r} is on hold by {held.get('who')} since {held['at']}: "
+                f"{held.get('why') or 'no reason given'}; "
+                f"release it: trigger {self.stream}_stream with action start"
+            )
+
+    def _start(self, context: Context, process: ProcessStatus) -> bool:
+        started = self.platform_hook.runtime.start(self.spec.program)
+        if not started:
+            self.log.info("%s was started by another run", self.spec.program)
+            return False
+        self.log.info("started %s", self.spec.program)
+        who = f"load {context['run_id']}"
+        document = {"who": who, "why": process.sentence(), "run": context["run_id"], "asked": True}
+        self.history.record("start", document, datetime.now(UTC))
+        return True
+
     def _ownership(self) -> Ownership:
         from sluice.clients.table import published, taken_over_at
 
@@ -114,7 +134,5 @@ class EnsureStreamOperator(StreamOperator):
         return Ownership(state.token, taken_over_at(table)) if state else Ownership()
 
     def _obituary(self, process: ProcessStatus, what: str) -> str:
-        tail = self.platform_hook.runtime.tail(self.spec.program)
-        for line in tail[-40:]:
-            self.log.error("%s | %s", self.spec.program, line)
-        return f"{process.sentence()}: {what}: {last_reason(tail)}"
+        words = last_words(self.platform_hook.runtime, self.spec.program, self.log)
+        return f"{process.sentence()}: {what}; {words}"

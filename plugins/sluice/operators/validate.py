@@ -10,10 +10,10 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.keys import Document, run_key
 from sluice.hooks import plan as plans
+from sluice.hooks import text
 from sluice.model.proof import Proof, prove, undecided
 from sluice.model.ranges import Ranges, RangeSet
 from sluice.model.rows import RowProof, reconcile
-from sluice.operators import text
 from sluice.operators.avro_columns import schema_problems
 from sluice.operators.base import StreamOperator
 

@@ -10,9 +10,9 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.hooks import plan as plans
-from sluice.hooks.failures import final_failures, last_reason
+from sluice.hooks.failures import final_failures, last_words
 from sluice.hooks.stream import StreamMixin
-from sluice.triggers.landed import GRACE_SECONDS, LandedTrigger, Outcome
+from sluice.triggers.landed import LandedTrigger, Outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 # The trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
 BACKSTOP = timedelta(minutes=5)
 DEFAULT_TIMEOUT_MINUTES = 30
+# Supervision finds a dead consumer within one interval and starts it within the next.
+GRACE_INTERVALS = 2.5
 
 
 class LandedSensor(StreamMixin, BaseSensorOperator):
     """Wait, without a worker's slot, until ``main`` covers the load's range set.
 
     Red at once, without retries and with the last lines of its stderr, when the consumer is down for longer
-    than ``grace`` seconds or keeps being restarted; red after ``landed_timeout_minutes`` (of the form)
+    than ``grace`` seconds (by default two and a half intervals of its supervision, which starts it again) or
+    keeps being restarted; red after ``landed_timeout_minutes`` (of the form)
     naming what lacks or what could not be observed.
     """
 
@@ -36,7 +39,7 @@ class LandedSensor(StreamMixin, BaseSensorOperator):
         stream: str,
         role: str = "airflow",
         poll_interval: float = 2.0,
-        grace: float = GRACE_SECONDS,
+        grace: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -59,7 +62,7 @@ class LandedSensor(StreamMixin, BaseSensorOperator):
                 expected=expected.to_json(),
                 deadline=time.time() + patience.total_seconds(),
                 poll_interval=self.poll_interval,
-                grace=self.grace,
+                grace=self._grace(),
             ),
             method_name="resume",
             timeout=patience + BACKSTOP,
@@ -72,12 +75,12 @@ class LandedSensor(StreamMixin, BaseSensorOperator):
             self.log.info("%s", reason)
             return event
         if outcome is Outcome.HOPELESS:
-            reason = f"{reason}; {self._last_words()}; clear ensure_stream to start it again"
+            words = last_words(self.platform_hook.runtime, self.spec.program, self.log)
+            reason = (
+                f"{reason}; {words}; look at {self.stream}_stream, and unpause it; or clear "
+                "ensure_stream to start it again"
+            )
         raise AirflowFailException(f"not landed, {outcome.value}: {reason}")
 
-    def _last_words(self) -> str:
-        with final_failures():
-            tail = self.platform_hook.runtime.tail(self.spec.program)
-        for line in tail[-40:]:
-            self.log.error("%s | %s", self.spec.program, line)
-        return f"its log ends: {last_reason(tail)}"
+    def _grace(self) -> float:
+        return self.spec.supervision.interval_seconds * GRACE_INTERVALS if self.grace is None else self.grace

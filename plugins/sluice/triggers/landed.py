@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
-from typing import Any, TypeVar
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from airflow.triggers.base import TriggerEvent
 
-from sluice.clients.errors import ClientError, Unreachable
-from sluice.hooks.platform import PlatformHook
-from sluice.model import stream as streams
+from sluice.clients.errors import ClientError
 from sluice.model.config import ConfigError
+from sluice.model.process import ENDED, ProcessState, ProcessStatus
 from sluice.model.ranges import RangeSet
-from sluice.runtime.base import ENDED, ProcessState, ProcessStatus
+from sluice.triggers.base import StreamTrigger
 
-T = TypeVar("T")
-GRACE_SECONDS = 30.0
 MOST_RESTARTS = 5
-# No question to a system may hold the others up for longer; clients have shorter deadlines of their own.
-QUESTION_SECONDS = 90.0
 DOWN = frozenset({*ENDED, ProcessState.BACKOFF})
 
 
@@ -37,7 +30,7 @@ class Outcome(StrEnum):
 
 @dataclass
 class Watch:
-    """What a process did while we waited. ``grace``: seconds that it may be down (a restart is under way)."""
+    """What a process did while we waited. ``grace``: seconds that it may be down, until it is supervised."""
 
     grace: float
     down_since: float | None = None
@@ -62,14 +55,16 @@ def beyond_reach(expected: RangeSet, starts: dict[int, int]) -> RangeSet:
     return expected.intersect(RangeSet.of({partition: [(0, start)] for partition, start in starts.items()}))
 
 
-class LandedTrigger(BaseTrigger):
+class LandedTrigger(StreamTrigger):
     """Fires when ``main`` covers ``expected`` (a RangeSet's JSON), when it never will, or at ``deadline``.
 
-    Serialises the stream's and the role's name and the deadline as a moment (seconds since 1970), so that it
-    goes on in another triggerer where it was; secrets stay in the role's platform file. PostgreSQL is asked
-    every ``poll_interval`` seconds and S3 only when the table moved. What cannot be observed is asked again
-    until the deadline and then named.
+    ``deadline`` is a moment (seconds since 1970), so that it goes on in another triggerer where it was.
+    ``grace``: for how many seconds the consumer may be down; its supervision starts it again within that.
+    PostgreSQL is asked every ``poll_interval`` seconds and S3 only when the table moved. What cannot be
+    observed is asked again until the deadline and then named.
     """
+
+    names = ("stream", "role", "expected", "deadline", "poll_interval", "grace")
 
     def __init__(
         self,
@@ -79,36 +74,26 @@ class LandedTrigger(BaseTrigger):
         expected: str,
         deadline: float,
         poll_interval: float,
-        grace: float = GRACE_SECONDS,
+        grace: float,
     ) -> None:
-        super().__init__()
-        self.stream = stream
-        self.role = role
+        super().__init__(stream=stream, role=role)
         self.expected = expected
         self.deadline = deadline
         self.poll_interval = poll_interval
         self.grace = grace
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        names = ("stream", "role", "expected", "deadline", "poll_interval", "grace")
-        return "sluice.triggers.landed.LandedTrigger", {name: getattr(self, name) for name in names}
-
-    @cached_property
-    def hook(self) -> PlatformHook:
-        return PlatformHook(self.role)
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         outcome, reason = await self._wait()
         yield TriggerEvent({"outcome": outcome.value, "reason": reason})
 
     async def _wait(self) -> tuple[Outcome, str]:
-        spec = streams.load(self.stream)
+        spec = self.spec
         expected = RangeSet.from_json(self.expected)
         watch, told, progress = Watch(self.grace), "", "nothing was observed yet"
         while True:
             trouble: list[str] = []
             try:
-                state = await self._ask(lambda: self.hook.lake.published(spec.table))
+                state = await self.ask(lambda: self.hook.lake.published(spec.table))
                 if state is not None:
                     done = state.ranges.intersect(expected).count
                     progress = f"{done} of {expected.count} records of the load are published"
@@ -127,7 +112,7 @@ class LandedTrigger(BaseTrigger):
             except ConfigError as error:
                 return Outcome.HOPELESS, str(error)
             try:
-                process = await self._ask(lambda: self.hook.runtime.status(spec.program))
+                process = await self.ask(lambda: self.hook.runtime.status(spec.program))
                 verdict = watch.verdict(process, time.time())
                 if verdict:
                     return Outcome.HOPELESS, f"{verdict}; {progress}"
@@ -142,14 +127,3 @@ class LandedTrigger(BaseTrigger):
             if time.time() >= self.deadline:
                 return Outcome.TIMED_OUT, told
             await asyncio.sleep(self.poll_interval)
-
-    async def _ask(self, question: Callable[[], T]) -> T:
-        """Ask in a thread: the clients block, and the triggerer's loop belongs to every trigger."""
-        try:
-            return await asyncio.wait_for(asyncio.to_thread(question), QUESTION_SECONDS)
-        except TimeoutError as error:
-            raise Unreachable(f"no answer within {QUESTION_SECONDS:g} s") from error
-
-    async def cleanup(self) -> None:
-        if "lake" in vars(self.hook):
-            await asyncio.to_thread(self.hook.lake.close)

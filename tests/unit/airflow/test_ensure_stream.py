@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from sluice.model.process import ProcessState as S
+from sluice.model.process import ProcessStatus
 from sluice.operators import ensure_stream as module
 from sluice.operators.ensure_stream import EnsureStreamOperator, Ownership, died, is_owned
-from sluice.runtime.base import ProcessState as S
-from sluice.runtime.base import ProcessStatus
+from tests.support.supervision import events, history
 
+CONTEXT: Any = {"run_id": "load-1"}
 NONE = Ownership()
 OWNED = Ownership(token=3, since=1005.0)
 
@@ -76,7 +79,7 @@ class Runtime:
 def operator(monkeypatch: pytest.MonkeyPatch, states: list[ProcessStatus], owners: list[Ownership]) -> Any:
     made = EnsureStreamOperator(task_id="ensure_stream", stream="nyc_taxi", deadline=5)
     runtime = Runtime(states)
-    made.__dict__["platform_hook"] = type("Hook", (), {"runtime": runtime})()
+    made.__dict__ |= {"platform_hook": type("Hook", (), {"runtime": runtime})(), "history": history()}
     monkeypatch.setattr(module.time, "sleep", lambda _: None)
     monkeypatch.setattr(
         EnsureStreamOperator, "_ownership", lambda _: owners.pop(0) if len(owners) > 1 else owners[0]
@@ -86,17 +89,20 @@ def operator(monkeypatch: pytest.MonkeyPatch, states: list[ProcessStatus], owner
 
 def test_a_running_owner_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     made, runtime = operator(monkeypatch, [process(S.RUNNING)], [OWNED])
-    assert made.work({}) == {
+    assert made.work(CONTEXT) == {
         "program": "stream-nyc_taxi", "state": "running", "pid": 42, "token": 3, "started": False
     }  # fmt: skip
     assert runtime.starts == 0
+    assert events(made.history, "start") == []
 
 
 def test_a_stopped_consumer_is_started_once_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     states = [process(S.STOPPED, None, None), process(S.STARTING), process(S.RUNNING), process(S.RUNNING)]
     made, runtime = operator(monkeypatch, states, [NONE, NONE, NONE, NONE, OWNED])
-    assert made.work({})["started"]
+    assert made.work(CONTEXT)["started"]
     assert runtime.starts == 1
+    (event,) = events(made.history, "start")
+    assert (event["who"], event["run"], event["why"]) == ("load load-1", "load-1", "stream-x is STOPPED")
 
 
 @pytest.mark.parametrize("end", [S.BACKOFF, S.EXITED, S.FATAL])
@@ -104,7 +110,7 @@ def test_a_consumer_that_dies_is_red_with_its_last_words(monkeypatch: pytest.Mon
     states = [process(S.STOPPED, None, None), process(S.STARTING), process(end, None)]
     made, runtime = operator(monkeypatch, states, [NONE])
     with pytest.raises(AirflowException, match=rf"{end.name}.*died.*LookupError: topic 't' has no partition"):
-        made.work({})
+        made.work(CONTEXT)
     assert runtime.starts == 1
 
 
@@ -113,4 +119,24 @@ def test_a_consumer_that_never_owns_is_red_at_the_deadline(monkeypatch: pytest.M
     made.deadline = 0
     monkeypatch.setattr(module.time, "time", lambda: 1999.0)
     with pytest.raises(AirflowException, match=r"does not own the stream after 0 s \(token 3\)"):
-        made.work({})
+        made.work(CONTEXT)
+
+
+def test_a_held_stream_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, runtime = operator(monkeypatch, [process(S.STOPPED, None, None)], [NONE])
+    made.history.record("hold", {"who": "ada", "why": "new table"}, datetime(2026, 1, 1, tzinfo=UTC))
+    with pytest.raises(
+        AirflowFailException,
+        match=r"^stream 'nyc_taxi' is on hold by ada since 2026-01-01T00:00:00\+00:00: new table; "
+        r"release it: trigger nyc_taxi_stream with action start$",
+    ):
+        made.work(CONTEXT)
+    assert runtime.starts == 0
+
+
+def test_who_comes_second_has_started_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = [process(S.STOPPED, None, None), process(S.RUNNING)]
+    made, runtime = operator(monkeypatch, states, [NONE, OWNED])
+    monkeypatch.setattr(runtime, "start", lambda program: False)
+    assert not made.work(CONTEXT)["started"]
+    assert events(made.history, "start") == []

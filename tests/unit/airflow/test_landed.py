@@ -10,12 +10,13 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.table import Published
+from sluice.model.process import ProcessState as S
+from sluice.model.process import ProcessStatus
 from sluice.model.ranges import RangeSet
-from sluice.runtime.base import ProcessState as S
-from sluice.runtime.base import ProcessStatus
 from sluice.sensors.landed import LandedSensor
-from sluice.triggers import landed as module
+from sluice.triggers import base
 from sluice.triggers.landed import LandedTrigger, Watch, beyond_reach
+from tests.support.supervision import FakeRuntime
 
 EXPECTED = RangeSet.of({0: [(5, 10)], 1: [(0, 5)]})
 
@@ -135,9 +136,9 @@ def test_at_the_deadline_it_names_what_lacks_and_what_could_not_be_seen() -> Non
 
 
 def test_a_question_that_hangs_does_not_hold_the_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "QUESTION_SECONDS", 0.01)
+    monkeypatch.setattr(base, "QUESTION_SECONDS", 0.01)
     hook = Hook([None], [process(S.RUNNING)])
-    monkeypatch.setattr(hook, "published", lambda _: module.time.sleep(0.2))
+    monkeypatch.setattr(hook, "published", lambda _: base.time.sleep(0.2))
     assert "no answer within 0.01 s" in fire(hook, deadline=0.0)["reason"]
 
 
@@ -157,3 +158,19 @@ def test_the_sensor_returns_or_fails_without_retries() -> None:
     assert sensor.resume({}, event) == event
     with pytest.raises(AirflowFailException, match="not landed, timed out: 3 of 10"):
         sensor.resume({}, {"outcome": "timed out", "reason": "3 of 10"})
+
+
+def test_the_consumer_may_be_down_until_its_supervision_had_two_looks() -> None:
+    assert LandedSensor(task_id="landed", stream="nyc_taxi")._grace() == 300
+    assert LandedSensor(task_id="landed", stream="nyc_taxi", grace=7)._grace() == 7
+
+
+def test_what_is_hopeless_names_the_reason_and_who_mends_it() -> None:
+    sensor = LandedSensor(task_id="landed", stream="nyc_taxi")
+    sensor.__dict__["platform_hook"] = type("Hook", (), {"runtime": FakeRuntime()})()
+    with pytest.raises(
+        AirflowFailException,
+        match=r"^not landed, hopeless: it is down; its log ends: LookupError: topic 't' has no partition; "
+        r"look at nyc_taxi_stream, and unpause it; or clear ensure_stream to start it again$",
+    ):
+        sensor.resume({}, {"outcome": "hopeless", "reason": "it is down"})

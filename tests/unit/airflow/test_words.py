@@ -7,8 +7,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.hooks.failures import final_failures, is_hopeless, last_reason
+from sluice.hooks.text import table
 from sluice.model.config import ConfigError
-from sluice.operators.text import table
 
 REASONS = {
     "python": (["Traceback", "  File x", "LookupError: no topic", "bye"], "LookupError: no topic"),

@@ -1,0 +1,188 @@
+"""What is done to a stream's process by order: it is restarted, started, or stopped and held.
+
+Each act is recorded in the stream's history before it is done, and repeating an order does nothing twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sluice.clients.keys import Document, claim_key
+from sluice.model.health import Diagnosis, Verdict
+from sluice.model.process import ENDED, ProcessStatus
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from sluice.clients.history import History
+    from sluice.model.stream import StreamSpec
+    from sluice.runtime.base import Runtime
+
+# For so long a claim keeps others from restarting the same start of the process.
+CLAIM_SECONDS = 180.0
+PLATFORM = "schedule"
+
+
+@dataclass(frozen=True)
+class Order:
+    """Who wants it, why, since when, and in which run. ``asked``: by a person, so it counts as no restart of
+    the platform's own; ``actor`` is different in every attempt of a task, in whichever Airflow."""
+
+    who: str
+    why: str
+    run: str
+    actor: str
+    asked: bool
+    at: datetime
+
+    def document(self) -> Document:
+        return {"who": self.who, "why": self.why, "run": self.run, "asked": self.asked}
+
+
+def order_of(context: Context, why: str, asked: bool) -> Order:
+    """The order that a run stands for: of whoever triggered it, or of the schedule."""
+    run = context["dag_run"]
+    return Order(
+        who=run.triggering_user_name or PLATFORM,
+        why=why,
+        run=run.run_id,
+        actor=str(context["ti"].id),
+        asked=asked,
+        at=run.run_after,
+    )
+
+
+@dataclass(frozen=True)
+class Act:
+    """What came of an order. ``done``: whether a process was started by it, ``at`` that moment (seconds since
+    1970); ``sentence``: one line that says what was done, or why nothing was."""
+
+    done: bool
+    sentence: str
+    at: float
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Lifecycle:
+    """One stream's process, and the record of what is done to it. Errors are the clients'."""
+
+    def __init__(self, spec: StreamSpec, runtime: Runtime, history: History) -> None:
+        self.spec = spec
+        self.runtime = runtime
+        self.history = history
+
+    def restart(self, order: Order, judged: Diagnosis, kind: str = "restart") -> Act:
+        """Stop what is left of the process that was ``judged``, and start the stream anew.
+
+        Nothing is done when another process is there than the judged one, when somebody else is at it, or
+        when a hold forbids it; a person's order releases the hold. ``kind``: of the event.
+        """
+        if order.asked:
+            self.release(order)
+        process = self._status()
+        identity = judged.identity or process.identity
+        refusal = self._refusal(order, process, identity)
+        if refusal is None and not self._claim(identity, order):
+            refusal = f"{process.sentence()}: another run is restarting it"
+        if refusal is None:
+            # Whoever had claimed it before may have been at work since.
+            process = self._status()
+            refusal = self._refusal(order, process, identity)
+        if refusal is not None:
+            return _nothing(refusal)
+        return self._replace(kind, order, judged, process)
+
+    def start(self, order: Order, judged: Diagnosis) -> Act:
+        """Release the hold, and start the stream unless its process is there."""
+        process = self._status()
+        if process.is_alive:
+            released = self.release(order)
+            return _nothing(f"{process.sentence()}{', and its hold is released' if released else ''}")
+        return self.restart(order, judged, kind="start")
+
+    def hold(self, order: Order) -> Act:
+        """Keep the stream stopped until it is released; end its process, gracefully first."""
+        held = self.history.held()
+        if held is None or held.get("run") != order.run:
+            self.history.record("hold", order.document(), datetime.now(UTC))
+        process = self._status()
+        if process.state in ENDED:
+            return _nothing(f"{process.sentence()}, and held from now on")
+        began = datetime.now(UTC)
+        ended = self.runtime.stop(self.spec.program, self.spec.supervision.stop_seconds)
+        now = datetime.now(UTC)
+        self.history.record(
+            "stop",
+            order.document()
+            | {
+                "identity": process.identity,
+                "exit_status": ended.exit_status,
+                "seconds": round((now - began).total_seconds(), 1),
+            },
+            now,
+        )
+        return _nothing(f"{ended.sentence()}, and held from now on")
+
+    def release(self, order: Order) -> bool:
+        """End the hold. False where there was none."""
+        if self.history.held() is None:
+            return False
+        self.history.record("release", order.document(), datetime.now(UTC))
+        return True
+
+    def _replace(self, kind: str, order: Order, judged: Diagnosis, process: ProcessStatus) -> Act:
+        now = datetime.now(UTC)
+        self.history.record(
+            kind,
+            order.document()
+            | {
+                "verdict": judged.verdict.value,
+                "sentence": judged.sentence,
+                "identity": process.identity,
+                "token": judged.token,
+            },
+            now,
+        )
+        if process.state not in ENDED:
+            # What hangs does not end by itself; waiting for it would only cost time.
+            grace = 0 if judged.verdict is Verdict.STALLED else self.spec.supervision.stop_seconds
+            self.runtime.stop(self.spec.program, grace)
+        started = self.runtime.start(self.spec.program)
+        how = "started anew" if started else "started anew by somebody else at the same moment"
+        return Act(True, f"{process.sentence()}: {how}", now.timestamp())
+
+    def _refusal(self, order: Order, process: ProcessStatus, identity: str) -> str | None:
+        """Why the process is to be left alone, or None."""
+        if process.identity != identity:
+            return f"{process.sentence()}: it was started anew after it was judged, so it is left alone"
+        if order.asked:
+            # A second click: the first one's restart is what it asked for.
+            recent = process.is_alive and (process.since or 0) >= order.at.timestamp()
+            return f"{process.sentence()}: it was started after that was asked for" if recent else None
+        held = self.history.held()
+        return f"{process.sentence()}: held by {held.get('who')} since {held['at']}" if held else None
+
+    def _claim(self, identity: str, order: Order) -> bool:
+        """Whether this attempt alone may act on that start of the process.
+
+        A claim whose holder did not come to act runs out, and the next one may be taken.
+        """
+        mine = order.document() | {"actor": order.actor, "at": datetime.now(UTC).isoformat()}
+        number = 1
+        while (found := self.history.ledger.put(claim_key(identity, number), mine)) != mine:
+            age = datetime.now(UTC) - datetime.fromisoformat(found["at"])
+            if age.total_seconds() < CLAIM_SECONDS:
+                return False
+            number += 1
+        return True
+
+    def _status(self) -> ProcessStatus:
+        return self.runtime.status(self.spec.program)
+
+
+def _nothing(sentence: str) -> Act:
+    return Act(False, sentence, datetime.now(UTC).timestamp())
