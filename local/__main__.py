@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 
+from local.ending import end_with
 from local.errors import Problem
 from local.paths import REPO
 
@@ -49,9 +50,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except Problem as problem:
-        sys.exit(f"sluice: {problem}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    end_with(main)

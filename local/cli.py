@@ -7,11 +7,10 @@ import os
 import subprocess
 import sys
 
-from rich.table import Table
-
+from local.ending import end_with
 from local.errors import Problem
-from local.screen import screen
 from local.stack import Stack
+from local.status import show as status
 from local.verbs import VERBS, usage
 
 
@@ -21,18 +20,20 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("verb", choices=list(VERBS))
     parser.add_argument("--free-ports", action="store_true", help="up: take free ports, not the default ones")
     parser.add_argument("--query", default=os.environ.get("Q", ""), help="sql: the query")
+    parser.add_argument("--here", metavar="DRILLS", help="drill: these, on the stack that runs (SLUICE_HOME)")
+    parser.add_argument("--ticket", default="", help="drill --here: who asks, for the state file")
     options, rest = parser.parse_known_args(arguments)
     if rest and options.verb not in ("test", "lint"):
         parser.error(f"unknown arguments: {' '.join(rest)}")
     stack = Stack(free_ports=options.free_ports)
     if options.verb == "up":
         stack.up()
-        return _status(stack)
+        return status.main(stack, services_only=True)
     if options.verb == "down":
         stack.down()
         return 0
     if options.verb == "status":
-        return _status(stack)
+        return status.main(stack)
     if options.verb == "logs":
         return _logs(stack, os.environ.get("SERVICE", ""))
     if options.verb == "wipe":
@@ -41,6 +42,13 @@ def main(arguments: list[str]) -> int:
         from local.demo import run as demo
 
         return demo.main(stack)
+    if options.verb == "drill":
+        from local.drills import command
+
+        at_once = os.environ.get("AT_ONCE") == "1"
+        if options.here is not None:
+            return command.main(options.here, at_once, stack, options.ticket)
+        return command.main(os.environ.get("DRILL", ""), at_once)
     if options.verb == "sql":
         from local import sql
 
@@ -48,29 +56,6 @@ def main(arguments: list[str]) -> int:
     from local import checks
 
     return checks.main(tests=options.verb == "test", pytest_arguments=rest)
-
-
-def _status(stack: Stack) -> int:
-    console = screen()
-    rows = stack.status()
-    if not rows:
-        console.print(
-            f"The stack in {stack.home.root} does not run: make up", soft_wrap=True, highlight=False
-        )
-        return 1
-    table = Table("service", "state", "address", "health")
-    colours = {True: "green", False: "red", None: "dim"}
-    for row in rows:
-        table.add_row(row.name, row.state, row.address, row.health, style=colours[row.fine])
-    console.print(table)
-    password = stack.home.secrets_file
-    console.print(
-        f"Airflow: http://127.0.0.1:{stack.ports['airflow']}  user: operator  "
-        f"password: airflow_operator in {password}",
-        soft_wrap=True,
-        highlight=False,
-    )
-    return 1 if any(row.fine is False for row in rows) else 0
 
 
 def _logs(stack: Stack, service: str) -> int:
@@ -97,9 +82,4 @@ def _wipe(stack: Stack) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except Problem as problem:
-        sys.exit(f"sluice: {problem}")
-    except KeyboardInterrupt:
-        sys.exit(130)
+    end_with(main)

@@ -34,6 +34,10 @@ class Row:
     health: str
     fine: bool | None
 
+    @property
+    def is_stream(self) -> bool:
+        return self.name.startswith("stream-")
+
 
 def probe(name: str, context: Context) -> str:
     """What the service answers. Raises one of UNREACHABLE, or Problem when it answers that it is not well."""

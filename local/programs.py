@@ -29,14 +29,20 @@ class Program:
 # A stream's consumer: stopped gracefully through its Python parent, since a JVM that gets the signal too
 # would die under the query that is being ended.
 STREAM_OPTIONS = {
-    "autorestart": "unexpected",
-    # 76: another owner has taken over (spark_jobs.common.stream); starting it again would fight that one.
+    # Airflow decides: <stream>_stream sees that it ended, and why, and counts what it starts again. A
+    # supervisord that restarted it at the same time would hide both, and start a second one.
+    "autorestart": "false",
+    # Ends that are meant: 0, stopped as asked; 76, another owner has taken over (spark_jobs.common.stream).
     "exitcodes": "0,76",
-    "startsecs": "5",
+    # None: supervisord tries again, whatever autorestart says, what ends sooner, and forgets its exit status.
+    "startsecs": "0",
+    "startretries": "0",
     "stopsignal": "TERM",
     "stopasgroup": "false",
     "killasgroup": "true",
-    "stopwaitsecs": "60",
+    # Then it is killed, which loses nothing: what was not published is read again. Longer than a usual batch,
+    # and short, because a hung one that is to be restarted never ends by itself.
+    "stopwaitsecs": "10",
 }
 SERVICE_OPTIONS = {
     "autorestart": "true",

@@ -128,10 +128,7 @@ class Stack:
             external=str(self.context.external) if self.context.external else None,
             dags=str(self.context.dags),
         )
-        documents = platform_files.documents(self.home, self.ports, self.secrets)
-        if self.context.external is not None:
-            documents = platform_files.external(documents, self.context.external)
-        platform_files.write(self.home.platform, documents)
+        self.write_platform_files()
         streams.prepare(self.context)
         airflow.prepare(self.context)
         if pid is None:
@@ -253,6 +250,17 @@ class Stack:
     def minio_requests(self) -> dict[str, int]:
         """S3 calls since MinIO's start by API (`PutObject` → 12), counted by MinIO itself, up to now."""
         return minio.requests(self.context)
+
+    def platform_documents(self) -> dict[str, platform_files.Document]:
+        """The platform file of each role, as plain data. Raises Problem for a wrong external one."""
+        documents = platform_files.documents(self.home, self.ports, self.secrets)
+        if self.context.external is not None:
+            documents = platform_files.external(documents, self.context.external)
+        return documents
+
+    def write_platform_files(self) -> bool:
+        """Writes them; says whether one was not as it must be."""
+        return platform_files.write(self.home.platform, self.platform_documents())
 
     def environment(self) -> dict[str, str]:
         """The environment of the stack's jobs, for running one of them by hand."""

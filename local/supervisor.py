@@ -18,6 +18,7 @@ from local.programs import Program, render
 
 TIMEOUT_SECONDS = 70.0  # longer than the longest stopwaitsecs, since a stop is answered when it is done
 ALREADY_STARTED = 60  # supervisor.xmlrpc.Faults.ALREADY_STARTED
+SHUTDOWN_STATE = 6  # … Faults.SHUTDOWN_STATE
 
 
 class _Transport(xmlrpc.client.Transport):
@@ -53,6 +54,8 @@ class Supervisor:
         except (ConnectionError, TimeoutError):
             return None
         except (xmlrpc.client.Error, http.client.HTTPException) as error:
+            if isinstance(error, xmlrpc.client.Fault) and error.faultCode == SHUTDOWN_STATE:
+                raise Problem("the stack is being stopped: wait until that is done") from error
             raise Problem(
                 f"port {self.port} for supervisor is answered by something else ({error}): "
                 "set SLUICE_SUPERVISOR_PORT to a free port"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -16,12 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyiceberg.table import Table
 
-from local.errors import Problem
+from local.evidence import Coordinates, Held, both, scan
 from local.stack import Stack
 from sluice.model.source import source_id
-from sluice.model.stream import StreamSpec
-
-Offsets = dict[int, tuple[int, int]]
 
 
 def source_rows(stack: Stack, bucket: str, key: str) -> int:
@@ -39,24 +34,6 @@ def sample_id(stack: Stack, bucket: str, key: str) -> str:
     return source_id(bucket, key, version)
 
 
-def stream_starts(table: Table) -> dict[int, int]:
-    """Where the stream began on the topic, from the newest snapshot on main that a consumer made.
-
-    Raises Problem when there is none: then nothing was ever published.
-    """
-    snapshot = table.current_snapshot()
-    while snapshot is not None:
-        summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-        if "sluice.starts" in summary:
-            return {
-                int(partition): int(start)
-                for partition, start in json.loads(summary["sluice.starts"]).items()
-            }
-        parent = snapshot.parent_snapshot_id
-        snapshot = table.snapshot_by_id(parent) if parent is not None else None
-    raise Problem(f"table {'.'.join(table.name())}: no snapshot on main says where the stream began")
-
-
 @dataclass(frozen=True)
 class Content:
     """What the table and the quarantine hold. Offsets by partition, not sorted, repeats kept."""
@@ -65,7 +42,7 @@ class Content:
     quarantined: int
     of_source_rows: int
     of_source_quarantined: int
-    offsets: dict[int, NDArray[np.int64]]
+    offsets: Held
     repeated_source_rows: int
 
 
@@ -74,20 +51,20 @@ def content(lake: Table, quarantine: Table, wanted: str) -> Content:
 
     Repeats in the quarantine (reason `repeat:…`) hold coordinates, but are no source rows of their own.
     """
-    offsets: dict[int, list[NDArray[np.int64]]] = {}
+    in_table, aside = Coordinates(), Coordinates()
     lake_rows = quarantined = of_source = of_source_quarantined = 0
     rows: list[NDArray[np.int64]] = []
-    for batch in _scan(lake, ("_kafka_partition", "_kafka_offset", "_source_id", "_source_row")):
+    for batch in scan(lake, ("_kafka_partition", "_kafka_offset", "_source_id", "_source_row")):
         lake_rows += batch.num_rows
-        _collect(batch, offsets)
+        in_table.add(batch)
         mine = _of(batch, wanted)
         of_source += _count(mine)
         rows.append(_rows(batch, mine))
     columns = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_row", "reason")
-    for batch in _scan(quarantine, columns):
+    for batch in scan(quarantine, columns):
         own = pc.invert(pc.starts_with(batch.column("reason"), "repeat:"))
         quarantined += _count(own)
-        _collect(batch, offsets)
+        aside.add(batch)
         mine = pc.and_(_of(batch, wanted), own)
         of_source_quarantined += _count(mine)
         rows.append(_rows(batch, mine))
@@ -97,13 +74,9 @@ def content(lake: Table, quarantine: Table, wanted: str) -> Content:
         quarantined,
         of_source,
         of_source_quarantined,
-        {partition: np.concatenate(parts) for partition, parts in offsets.items()},
+        both(in_table.held(), aside.once()),
         int(len(all_rows) - len(np.unique(all_rows))),
     )
-
-
-def _scan(table: Table, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    yield from table.scan(selected_fields=columns).to_arrow_batch_reader()
 
 
 def _of(batch: pa.RecordBatch, source: str) -> pa.BooleanArray:
@@ -117,31 +90,6 @@ def _rows(batch: pa.RecordBatch, mask: pa.BooleanArray) -> NDArray[np.int64]:
 
 def _count(mask: pa.BooleanArray) -> int:
     return int(pc.sum(mask).as_py() or 0)
-
-
-def _collect(batch: pa.RecordBatch, offsets: dict[int, list[NDArray[np.int64]]]) -> None:
-    """Adds the batch's coordinates; rows refused before they reached the topic have none."""
-    on_topic = batch.filter(pc.is_valid(batch.column("_kafka_partition")))
-    partitions = on_topic.column("_kafka_partition").to_numpy(zero_copy_only=False)
-    values = np.asarray(on_topic.column("_kafka_offset").to_numpy(zero_copy_only=False), np.int64)
-    for partition in np.unique(partitions):
-        offsets.setdefault(int(partition), []).append(values[partitions == partition])
-
-
-def gaps(held: dict[int, NDArray[np.int64]], starts: dict[int, int], topic: Offsets) -> int:
-    """Offsets from the stream's start to the topic's end that nothing holds."""
-    missing = 0
-    for partition, (begin, end) in topic.items():
-        start = starts.get(partition, begin)
-        values = np.unique(held.get(partition, np.empty(0, np.int64)))
-        inside = int(((values >= start) & (values < end)).sum())
-        missing += max(0, end - start) - inside
-    return missing
-
-
-def duplicates(held: dict[int, NDArray[np.int64]]) -> int:
-    """Coordinates that are held more than once, each counted as often as it is too many."""
-    return sum(int(len(values) - len(np.unique(values))) for values in held.values())
 
 
 def bucket_counts(stack: Stack, warehouse: str) -> tuple[int, int, int]:
@@ -160,14 +108,3 @@ def bucket_counts(stack: Stack, warehouse: str) -> tuple[int, int, int]:
 def s3_calls(stack: Stack) -> int | None:
     """All S3 calls since MinIO's start; None with an S3 that is not ours."""
     return None if stack.context.external is not None else sum(stack.minio_requests().values())
-
-
-def tables(stack: Stack, spec: StreamSpec) -> tuple[Table, Table]:
-    """The stream's table and its quarantine, with the reader's rights."""
-    catalog = stack.catalog("reader")
-    return catalog.load_table(spec.table), catalog.load_table(spec.quarantine_table)
-
-
-def total(values: Iterable[tuple[int, int]]) -> int:
-    """Records between begin and end, over all partitions."""
-    return sum(end - begin for begin, end in values)

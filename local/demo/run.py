@@ -12,6 +12,7 @@ from botocore.exceptions import ClientError
 from rich.console import Console
 from rich.table import Table
 
+from local import evidence
 from local.airflow_client import Airflow
 from local.demo import figures as read
 from local.demo.follow import failures, follow, seconds
@@ -28,6 +29,7 @@ from spark_jobs.common.topic import watermarks
 
 STREAM = "nyc_taxi"
 DAG = "nyc_taxi_load"
+SUPERVISION = "nyc_taxi_stream"
 SAMPLE = REPO / "samples" / STREAM / "taxi-data.csv.gz"
 KEY = f"{STREAM}/taxi-data.csv.gz"
 RESULT = REPO / "build" / "demo.json"
@@ -48,9 +50,11 @@ def main(stack: Stack) -> int:
         with board.step("the sample, 29,999 taxi rides"):
             put_sample(stack)
         api = stack.airflow()
-        with board.step(f"Airflow reads {DAG}"):
-            api.wait_for_dag(DAG)
-            api.unpause(DAG)
+        with board.step(f"Airflow reads {DAG} and {SUPERVISION}"):
+            # From now on the stream is supervised, also when the demo is over.
+            for dag in (DAG, SUPERVISION):
+                api.wait_for_dag(dag)
+                api.unpause(dag)
     calls_before = read.s3_calls(stack)
     loading = time.monotonic()
     run_id = api.trigger(DAG, run_id=f"demo-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
@@ -94,22 +98,22 @@ def collect(stack: Stack, state: str, calls: int | None, took: dict[str, float],
     """Reads every figure from the system that owns it."""
     spec = stream.load(STREAM)
     own = stack.platform("airflow")
-    lake, quarantine = read.tables(stack, spec)
+    lake, quarantine = evidence.tables(stack, spec)
     topic = watermarks(stack.platform("reader").kafka, spec.topic.name)
     held = read.content(lake, quarantine, read.sample_id(stack, own.source.bucket, KEY))
     objects, versions, markers = read.bucket_counts(stack, own.lake.warehouse)
     source_rows = read.source_rows(stack, own.source.bucket, KEY)
-    gaps = read.gaps(held.offsets, read.stream_starts(lake), topic)
+    gaps = evidence.gaps(held.offsets, evidence.stream_starts(lake), topic)
     return Figures(
         state=state,
         source_rows=source_rows,
-        topic_records=read.total(topic.values()),
+        topic_records=evidence.total(topic.values()),
         lake_rows=held.lake_rows,
         quarantined=held.quarantined,
         of_source_rows=held.of_source_rows,
         of_source_quarantined=held.of_source_quarantined,
         gaps=gaps,
-        duplicates=read.duplicates(held.offsets) + held.repeated_source_rows,
+        duplicates=evidence.duplicates(held.offsets) + held.repeated_source_rows,
         objects=objects,
         versions=versions,
         delete_markers=markers,

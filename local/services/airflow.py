@@ -9,7 +9,7 @@ import httpx
 
 from local import shell
 from local.home import write_private
-from local.paths import REPO
+from local.paths import REPO, cache
 from local.ports import HOST
 from local.programs import SERVICE_OPTIONS, Program
 from local.progress import Step
@@ -73,6 +73,10 @@ def environment(context: Context) -> dict[str, str]:
     return {
         **context.job_environment(),
         "AIRFLOW_HOME": str(context.home.airflow),
+        # For drills: a task that breaks the stack it belongs to must know which one that is. With slashes,
+        # because supervisord takes quotes off the ends of a value, also those that are a folder's own.
+        "SLUICE_HOME": f"{context.home.root}/",
+        "SLUICE_CACHE": f"{cache()}/",
         **{f"AIRFLOW__{name}": value for name, value in settings.items()},
         "AIRFLOW_CONN_SLUICE_SPARK": json.dumps({"conn_type": "spark", "host": "local[2]"}),
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from local import java, shell
 from local.artifacts import Artifact, locked, sweep
-from local.errors import Problem
+from local.ending import end_with
 from local.paths import cache
 from local.progress import Board
 from local.setup import jar_sets, lock, minio_build, python_env
@@ -94,11 +94,10 @@ def _ensure_minio(board: Board) -> None:
         artifact.ensure(lambda folder: minio_build.make(folder, _work(), step), board.say)
 
 
+def _interrupted() -> str:
+    shell.stop_all()
+    return "interrupted; the next run goes on from here"
+
+
 if __name__ == "__main__":
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except Problem as problem:
-        sys.exit(f"sluice: {problem}")
-    except KeyboardInterrupt:
-        shell.stop_all()
-        sys.exit("sluice: interrupted; the next run goes on from here")
+    end_with(main, _interrupted)

@@ -61,7 +61,10 @@ def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context
     stream = parser["program:stream-nyc_taxi"]
     assert stream["stopasgroup"] == "false"
     assert stream["killasgroup"] == "true"
-    assert stream["autorestart"] == "unexpected"
+    assert stream["autorestart"] == "false", "Airflow decides"
+    assert (stream["startsecs"], stream["startretries"]) == ("0", "0"), "also of what ends at once"
+    assert stream["exitcodes"] == "0,76"
+    assert stream["stopwaitsecs"] == "10"
 
 
 def test_no_secret_in_a_command_or_in_spark_s_configuration(context: Context) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import dataclasses
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
 import pytest
 
-from local.demo.figures import duplicates, gaps
 from local.demo.follow import seconds
 from local.demo.verdict import Figures, complaints
 
@@ -58,28 +56,6 @@ def test_rows_of_other_sources_do_not_count_against_the_demo() -> None:
 def test_the_keys_of_demo_json() -> None:
     keys = "state source_rows topic_records lake_rows quarantined gaps duplicates objects versions"
     assert list(GREEN.to_json()) == [*keys.split(), "delete_markers", "s3_calls", "seconds"]
-
-
-@pytest.mark.parametrize(
-    ("held", "expected_gaps", "expected_duplicates"),
-    [
-        ({0: [0, 1, 2], 1: [5, 6]}, 0, 0),
-        ({0: [0, 2], 1: [5, 6]}, 1, 0),
-        ({0: [0, 1, 2, 2], 1: [5, 6, 5]}, 0, 2),
-        ({0: [0, 1, 1], 1: [5, 6]}, 1, 1),
-        ({0: [0, 1, 2]}, 2, 0),
-        ({}, 5, 0),
-        # What lies before the stream's start, or was written after the end was asked for, fills no gap.
-        ({0: [0, 1, 3, 4], 1: [4, 5, 6, 7]}, 1, 0),
-    ],
-)
-def test_gaps_and_duplicates(
-    held: dict[int, list[int]], expected_gaps: int, expected_duplicates: int
-) -> None:
-    arrays = {partition: np.array(values, np.int64) for partition, values in held.items()}
-    topic = {0: (0, 3), 1: (0, 7), 2: (0, 0)}
-    assert gaps(arrays, {0: 0, 1: 5}, topic) == expected_gaps
-    assert duplicates(arrays) == expected_duplicates
 
 
 def test_seconds_of_a_task() -> None:

@@ -1,0 +1,112 @@
+"""The bucket answers with errors for one prefix, or has no room any more."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from local import platform_files
+from local.drills.drill import Drill, Scene
+from local.drills.notices import by_red_run, by_verdict
+from local.drills.proxy import FaultProxy, Rule
+from local.services import minio
+
+FILLER = "drill-filler"
+# MinIO refuses a write that leaves less than 1 % of the disk.
+_CHUNK = b"\0" * (4 * 1024 * 1024)
+
+
+def behind_a_proxy(scene: Scene) -> None:
+    """The consumer, and nobody else, goes through the proxy; then the proxy refuses the table's data."""
+    site = scene.site
+    proxy = FaultProxy(minio.url(site.stack.context))
+    proxy.__enter__()
+    scene.kept["proxy"] = proxy
+    documents = site.stack.platform_documents()
+    documents["consumer"]["s3"]["endpoint"] = proxy.url
+    platform_files.write(site.stack.home.platform, documents)
+    _restart(scene)
+    place = urlsplit(site.table().metadata.location)
+    data = f"^/{re.escape(place.netloc + place.path)}/data/"
+    passed = len(proxy.seen)
+    scene.await_("a batch through the proxy", lambda: _put(proxy, data, passed), 120.0)
+    scene.mark()
+    proxy.add(Rule(pattern=data, status=500, times=20))
+    proxy.add(Rule(pattern=data, status=503))
+    scene.feed()
+
+
+def _put(proxy: FaultProxy, pattern: str, after: int) -> bool:
+    return any(one.method == "PUT" and re.search(pattern, one.target) for one in proxy.seen[after:])
+
+
+def _restart(scene: Scene) -> None:
+    """Past Airflow, and faster than supervision calls it dead."""
+    scene.site.stop_stream()
+    scene.site.start_stream()
+
+
+def answer_again(scene: Scene) -> None:
+    proxy: FaultProxy = scene.kept["proxy"]
+    scene.say(f"the proxy refused {proxy.hits()} requests; no more from now on")
+    proxy.clear()
+
+
+def without_the_proxy(scene: Scene) -> None:
+    scene.site.stack.write_platform_files()
+    _restart(scene)
+    scene.kept.pop("proxy").__exit__()
+
+
+def disk(scene: Scene) -> Path:
+    """MinIO's data folder."""
+    return scene.site.stack.home.data / "minio"
+
+
+def fill_the_disk(scene: Scene) -> None:
+    scene.mark()
+    filler = disk(scene) / FILLER
+    with filler.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(_CHUNK)
+        except OSError as error:
+            left = os.statvfs(disk(scene))
+            scene.say(f"{filler}: {error.strerror} after {file.tell():,} bytes; {left.f_bavail} blocks left")
+
+
+def empty_the_disk(scene: Scene) -> None:
+    (disk(scene) / FILLER).unlink(missing_ok=True)
+
+
+def a_disk_of_its_own(scene: Scene) -> str:
+    if disk(scene).is_mount():
+        return ""
+    return (
+        f"{disk(scene)} is no file system of its own, and filling it up would fill the machine's disk; "
+        "`make drill DRILL=disk_full` as root has one"
+    )
+
+
+DRILLS = [
+    Drill(
+        "bucket_errors",
+        "MinIO answers 500 and 503 for the prefix of the table's data only",
+        behind_a_proxy,
+        [by_verdict],
+        mend=answer_again,
+        afterwards=without_the_proxy,
+        notice_seconds=180.0,
+    ),
+    Drill(
+        "disk_full",
+        "MinIO's disk is full",
+        fill_the_disk,
+        [by_verdict, by_red_run],
+        mend=empty_the_disk,
+        needs=a_disk_of_its_own,
+        notice_seconds=240.0,
+    ),
+]

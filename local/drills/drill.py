@@ -1,0 +1,119 @@
+"""What a drill is, and the scene on which it plays."""
+
+from __future__ import annotations
+
+import time
+import xmlrpc.client
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any, TypeVar
+
+import httpx
+import psycopg2
+from botocore.exceptions import BotoCoreError
+from botocore.exceptions import ClientError as S3Error
+from confluent_kafka import KafkaException
+
+from local.airflow_client import AirflowError
+from local.drills.site import Site
+from local.drills.trickle import Trickle
+from sluice.clients.errors import ClientError
+
+T = TypeVar("T")
+POLL_SECONDS = 1.0
+# What a broken stack answers: it is asked again, until the deadline.
+AWAY = (
+    *(ClientError, AirflowError, httpx.HTTPError, psycopg2.Error, KafkaException, S3Error, BotoCoreError),
+    *(xmlrpc.client.Error, HTTPException, OSError),
+)
+
+
+class Failed(Exception):
+    """The drill cannot go on, or saw what must not be. The text is its one line."""
+
+
+@dataclass
+class Scene:
+    """A drill in progress.
+
+    `broken`: when, in seconds since 1970, 0 before. `total`: how far the partitions were published together
+    by then. `kept`: what breaking leaves for mending and for the end.
+    """
+
+    site: Site
+    trickle: Trickle
+    say: Callable[[str], None]
+    at_once: bool = False
+    broken: float = 0.0
+    total: int = 0
+    kept: dict[str, Any] = field(default_factory=dict)
+
+    def mark(self) -> None:
+        """This is the moment of the break; called right before it, since Kafka or the lake may be next."""
+        self.total = sum(self.site.ends().values())
+        self.broken = time.time()
+
+    def await_(self, what: str, look: Callable[[], T | None], limit: float) -> T:
+        """Looks until there is something; silence is nothing yet. Raises Failed naming `what`."""
+        deadline = time.monotonic() + limit
+        trouble = ""
+        while True:
+            try:
+                self.nudge()
+                found = look()
+                trouble = ""
+            except AWAY as error:
+                found, trouble = None, " ".join(str(error).split())[:200]
+            if found:
+                return found
+            if time.monotonic() > deadline:
+                raise Failed(f"{what}: not within {limit:.0f} s{f' ({trouble})' if trouble else ''}")
+            time.sleep(POLL_SECONDS)
+
+    def nudge(self) -> None:
+        """With `at_once`, lets supervision look now instead of at its next interval."""
+        if not self.at_once or not self.broken:
+            return
+        if any(run["state"] in ("queued", "running") for run in self.site.supervision_runs(5)):
+            return
+        self.site.airflow.trigger(self.site.supervision)
+
+    def feed(self) -> None:
+        """A batch that is to come."""
+        self.trickle.more(100)
+
+
+Notice = Callable[[Scene], "tuple[float, str] | None"]
+
+
+def nothing(scene: Scene) -> None:
+    """No step here."""
+
+
+def always(scene: Scene) -> str:
+    """It can be done everywhere."""
+    return ""
+
+
+@dataclass(frozen=True)
+class Drill:
+    """One way to break the stack.
+
+    `break_` breaks it, and calls `scene.mark()` right before. `noticed_by`: who may notice; the earliest
+    counts. `mend`, at least `mend_after` seconds after the break and not before it was noticed: what a person
+    or time would mend (a broker that comes back); a drill without it is mended by the platform alone.
+    `afterwards`, once it has recovered: what remains to be shown. `needs` says why it cannot be done here,
+    or "". `notice_seconds`, `recover_seconds`: deadlines besides two intervals each.
+    """
+
+    name: str
+    what: str
+    break_: Callable[[Scene], None]
+    noticed_by: Sequence[Notice]
+    mend: Callable[[Scene], None] = nothing
+    mend_after: float = 0.0
+    afterwards: Callable[[Scene], None] = nothing
+    needs: Callable[[Scene], str] = always
+    notice_seconds: float = 120.0
+    recover_seconds: float = 180.0

@@ -1,0 +1,289 @@
+"""Plays drills on a stack, one after the other, and tells what came of each."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from local import evidence
+from local.drills.drill import AWAY, Drill, Failed, Scene
+from local.drills.heal import heal
+from local.drills.notices import events, is_calm, moment
+from local.drills.result import Findings, Row, Story, row
+from local.drills.site import Site, moved_on
+from local.drills.trickle import Trickle, lost_and_doubled, published
+from local.errors import Problem
+from local.paths import REPO
+from local.progress import Board
+from sluice.clients.errors import Missing
+
+SAMPLE = REPO / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
+CALM_SECONDS = 240.0
+LOAD_SECONDS = 420.0
+ROWS = 200
+
+
+def play(drill: Drill, site: Site, board: Board, at_once: bool, load: bool = True) -> Row:
+    """One drill from a calm stream to the proof; always gives its row, and leaves the stack whole.
+
+    `at_once`: supervision is triggered instead of waited for. `load`: end with a load (tests end once).
+    """
+    performance = Performance(drill, site, board, at_once, load)
+    with board.step(drill.name) as step:
+        performance.line = step.line
+        performance.go()
+        result = row(performance.story)
+        outcome = "passed" if result.passed else f"NOT passed: {result.why_not}"
+    board.say(f"{drill.name}: {outcome}")
+    return result
+
+
+class Performance:
+    """A drill being played; `story` is what is known of it so far."""
+
+    def __init__(self, drill: Drill, site: Site, board: Board, at_once: bool, load: bool) -> None:
+        self.drill, self.site, self.board, self.load = drill, site, board, load
+        self.interval = site.spec.supervision.interval_seconds
+        self.line: Callable[[str], None] = lambda text: None
+        self.scene = Scene(site, Trickle(site), self._say, at_once)
+        self.story = Story(
+            drill.name,
+            datetime.now(UTC).isoformat(timespec="seconds"),
+            self.interval,
+            at_once,
+            findings=Findings(load="" if load else "success"),
+        )
+
+    def _say(self, text: str) -> None:
+        self.board.say(f"  {self.drill.name}: {text}")
+        self.line(text)
+
+    def go(self) -> None:
+        """Fills the story. What ends the drill early is in it; only an interrupt is raised, after healing."""
+        try:
+            try:
+                self._play()
+            finally:
+                self._end()
+        except Failed as failure:
+            self._fail(str(failure))
+        except (*AWAY, TimeoutError, Problem) as error:
+            self._fail(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+
+    def _fail(self, why: str) -> None:
+        self.story = dataclasses.replace(self.story, failure=why)
+
+    def _play(self) -> None:
+        cannot = self.drill.needs(self.scene)
+        if cannot:
+            raise Failed(cannot)
+        self._calm()
+        self._say(self.drill.what)
+        self.drill.break_(self.scene)
+        if not self.scene.broken:
+            raise Failed("the drill did not say when it broke what it breaks")
+        self._moments(broken=self.scene.broken)
+        self._notice_and_mend()
+        self._recover()
+        self.drill.afterwards(self.scene)
+        self._become_calm()
+        self._prove()
+
+    # Before.
+
+    def _calm(self) -> None:
+        """A stream that runs and is supervised, with records that come and are published, and no worry."""
+        self.line("waiting for a calm stream")
+        site = self.site
+        for dag in (site.loading, site.supervision):
+            site.airflow.wait_for_dag(dag)
+            site.airflow.unpause(dag)
+        self._first_load()
+        self._with_a_clean_slate()
+        self.scene.trickle.start()
+        began = time.time()
+        self.scene.await_(
+            "a calm stream, before anything is broken",
+            lambda: self._is_calm(began),
+            self._limit(CALM_SECONDS),
+        )
+
+    def _first_load(self) -> None:
+        """On a stack that was never used: the topic, the tables and the stream's process come with a load."""
+        try:
+            self.site.table()
+        except Missing:
+            self.line("the first load")
+            state = self._load()
+            if state != "success":
+                raise Failed(f"the first load, before anything was broken, was {state}") from None
+
+    def _with_a_clean_slate(self) -> None:
+        """Restarts by earlier drills would count against this one, and make it ask a person."""
+        history, now = self.site.history, datetime.now(UTC)
+        facts = history.facts(now, self.site.spec.supervision)
+        if facts.held is not None:
+            raise Failed(f"the stream is held {facts.held}: release it first, with action start")
+        if facts.restarts:
+            why = f"drill {self.drill.name}: restarts by earlier drills do not count"
+            history.record("release", {"who": "drill", "why": why}, now)
+
+    def _is_calm(self, began: float) -> bool:
+        if self.site.process()["statename"] != "RUNNING":
+            return False
+        newest = self.site.history.latest("verdict")
+        if newest is not None and not is_calm(newest):
+            return False
+        return any(step.kind == "batch" for step in self.site.steps(since=began))
+
+    # From the break to the recovery.
+
+    def _limit(self, besides: float) -> float:
+        """A deadline in seconds: two intervals, since one may just have begun, and what it takes besides."""
+        return 2 * self.interval + besides
+
+    def _moments(self, **known: float | str) -> None:
+        self.story = dataclasses.replace(
+            self.story,
+            moments=dataclasses.replace(self.story.moments, **known),  # type: ignore[arg-type]
+        )
+
+    def _notice_and_mend(self) -> None:
+        limit = self._limit(self.drill.notice_seconds)
+        self.line("waiting until it is noticed")
+        at, who = self.scene.await_("noticed by anybody", self._noticed, limit)
+        # Where nobody noticed, or somebody interrupts, healing mends it, and does not wait.
+        mended = self._mend()
+        self._moments(noticed=at, noticed_by=who)
+        self._say(f"noticed after {at - self.scene.broken:.1f} s by {who}")
+        if mended is not None:
+            self._moments(mended=mended)
+
+    def _noticed(self) -> tuple[float, str] | None:
+        found = []
+        for look in self.drill.noticed_by:
+            # One way to notice may be broken, too: the others are asked all the same.
+            with suppress(*AWAY):
+                seen = look(self.scene)
+                if seen is not None:
+                    found.append(seen)
+        return min(found, default=None)
+
+    def _mend(self) -> float | None:
+        """What the drill itself mends; gives when, None where it mends nothing."""
+        if self.drill.mend.__name__ == "nothing":
+            return None
+        while time.time() < self.scene.broken + self.drill.mend_after:
+            self.line(f"mending in {self.scene.broken + self.drill.mend_after - time.time():.0f} s")
+            with suppress(*AWAY):
+                self.scene.nudge()
+            time.sleep(1)
+        self.drill.mend(self.scene)
+        return time.time()
+
+    def _recover(self) -> None:
+        self.line("waiting until it has recovered")
+        moments = self.story.moments
+        after = max(moments.noticed or 0.0, moments.mended or 0.0)
+        at = self.scene.await_(
+            "published again",
+            lambda: moved_on(self.site.steps(self.scene.broken), after, self.scene.total),
+            self._limit(self.drill.recover_seconds),
+        )
+        self._moments(recovered=at)
+        self._say(f"published again {at - self.scene.broken:.1f} s after the break")
+
+    def _become_calm(self) -> None:
+        """The newest verdict since the break is calm; where there is none, nobody had a worry."""
+        self.line("waiting for a calm verdict")
+
+        def calm() -> float | None:
+            verdicts = events(self.scene, "verdict")
+            if not verdicts:
+                return time.time()
+            newest = verdicts[-1]
+            return moment(newest["at"]) if is_calm(newest) else None
+
+        with suppress(Failed):
+            # Not calm is a complaint of its own, with the verdicts in it.
+            self._moments(calm=self.scene.await_("calm", calm, self._limit(CALM_SECONDS)))
+
+    # The proof.
+
+    def _prove(self) -> None:
+        trickle = self.scene.trickle
+        self.line("the proof: stopping the trickle")
+        unsent = trickle.stop()
+        taken, span = trickle.taken, trickle.span
+        self._findings(unsent=unsent, sent=len(taken))
+        if trickle.refusals:
+            self._say(f"Kafka did not take {len(trickle.refusals)} records: {trickle.refusals[0]}")
+        self.line("the proof: everything published")
+        wanted = {p: after for p, (first, after) in self.site.bounds().items() if after > first}
+        self.scene.await_(
+            f"everything up to {wanted} published", lambda: self.site.ends() == wanted, self._limit(180.0)
+        )
+        self.line("the proof: every offset and every record")
+        exact = evidence.exactness(self.site.stack, self.site.spec)
+        self._findings(exact=exact, payloads=lost_and_doubled(taken, published(self.site, span)))
+        self._say(f"{exact.sentence()}; {len(taken)} records of its own")
+        if self.load:
+            self.line("a load of a small object")
+            self._findings(load=self._load())
+
+    def _findings(self, **known: object) -> None:
+        self.story = dataclasses.replace(
+            self.story,
+            findings=dataclasses.replace(self.story.findings, **known),  # type: ignore[arg-type]
+        )
+
+    def _load(self) -> str:
+        """A load of a small object that nobody has seen; gives its end."""
+        header, *rows = gzip.decompress(SAMPLE.read_bytes()).decode().splitlines()[: ROWS + 1]
+        key = f"drills/{self.drill.name}-{time.time_ns()}.csv"
+        stack = self.site.stack
+        stack.admin_s3().put_object(
+            Bucket=stack.platform("airflow").source.bucket,
+            Key=key,
+            Body=("\n".join([header, *rows]) + "\n").encode(),
+        )
+        run_id = self.site.airflow.trigger(self.site.loading, {"objects": [key]})
+        return self.site.airflow.wait(self.site.loading, run_id, LOAD_SECONDS)
+
+    # The end, whatever the beginning was.
+
+    def _end(self) -> None:
+        self.line("cleaning up")
+        self.scene.trickle.stop(seconds=1.0)
+        proxy = self.scene.kept.pop("proxy", None)
+        try:
+            heal(self.site, self._say)
+        finally:
+            if proxy is not None:
+                proxy.__exit__()
+        self._moments(**self._decision())
+        self.story = dataclasses.replace(
+            self.story,
+            verdicts=[str(event["verdict"]) for event in events(self.scene, "verdict")],
+            restarts=len(events(self.scene, "restart")),
+        )
+
+    def _decision(self) -> dict[str, float]:
+        restarts = events(self.scene, "restart")
+        return {"decided": moment(restarts[0]["at"])} if restarts else {}
+
+
+def play_all(
+    drills: Sequence[Drill], site: Site, board: Board, at_once: bool, keep: Callable[[Row], None]
+) -> list[Row]:
+    """All of them, also after one has not passed; `keep` gets each row as soon as there is one."""
+    rows = []
+    for drill in drills:
+        result = play(drill, site, board, at_once)
+        keep(result)
+        rows.append(result)
+    return rows

@@ -1,0 +1,228 @@
+"""A stack and one of its streams, as drills and tests act on them and look at them: with other means than
+the jobs use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import psycopg2
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyiceberg.table import Table
+
+from local.airflow_client import Airflow
+from local.stack import Stack, wait_until
+from sluice.clients.history import History
+from sluice.clients.s3 import connect
+from sluice.clients.table import Lake, facts_of, lineage
+from sluice.model.stream import StreamSpec
+
+LAND_SECONDS = 180.0
+GOING = ("STARTING", "RUNNING", "BACKOFF")
+
+
+@dataclass(frozen=True)
+class Step:
+    """A snapshot of main that a consumer made: when (seconds since 1970), its kind and owner, and how far
+    all partitions reach together."""
+
+    at: float
+    kind: str
+    token: int
+    total: int
+
+
+class Site:
+    """One stream of a stack. Not to be shared between threads, but for `producer`."""
+
+    def __init__(self, stack: Stack, spec: StreamSpec) -> None:
+        self.stack = stack
+        self.spec = spec
+
+    @cached_property
+    def airflow(self) -> Airflow:
+        return self.stack.airflow()
+
+    @property
+    def supervision(self) -> str:
+        """The id of the DAG that supervises the stream."""
+        return f"{self.spec.name}_stream"
+
+    @property
+    def loading(self) -> str:
+        """The id of the DAG that loads objects into the stream."""
+        return f"{self.spec.name}_load"
+
+    # The topic.
+
+    def bounds(self) -> dict[int, tuple[int, int]]:
+        """Partition -> (first, next) offset, from the broker."""
+        topic = self.spec.topic.name
+        partitions = self._consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        return {
+            p: self._consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)
+            for p in sorted(partitions)
+        }
+
+    @cached_property
+    def _consumer(self) -> Consumer:
+        # Silent: it outlives brokers that are killed on purpose, and would say so for the rest of the run.
+        return Consumer(self.stack.kafka("reader") | {"group.id": "sluice-reader-drills", "log_level": "0"})
+
+    def producer(self, **more: Any) -> Producer:
+        """A foreign producer with the producer role's rights, `more` in librdkafka's words."""
+        # As many at once as a test may want to send, before the first of them is taken.
+        queue = {"queue.buffering.max.messages": "2000000"}
+        return Producer(self.stack.kafka("producer") | {"linger.ms": "5", "log_level": "0"} | queue | more)
+
+    def send(self, values: dict[int, list[bytes | None]]) -> None:
+        """Records of a foreign producer: partition -> values, without keys."""
+        producer = self.producer()
+        for partition, bodies in values.items():
+            for body in bodies:
+                producer.produce(self.spec.topic.name, body, partition=partition)
+        left = producer.flush(30)
+        if left:
+            raise TimeoutError(f"{left} records were not taken by Kafka within 30 s")
+
+    # The lake.
+
+    @cached_property
+    def lake(self) -> Lake:
+        return Lake.open(self.stack.platform("airflow"))
+
+    def table(self) -> Table:
+        """As it is now. Raises clients.errors.Missing before the stream's first start."""
+        return self.lake.table(self.spec.table)
+
+    def steps(self, since: float = 0.0) -> list[Step]:
+        """What consumers put on main after `since`, oldest first."""
+        found: list[Step] = []
+        for snapshot in lineage(self.table()):
+            if snapshot.timestamp_ms / 1000 <= since:
+                break
+            facts = facts_of(snapshot)
+            if "ends" in facts:
+                found.append(
+                    Step(
+                        snapshot.timestamp_ms / 1000,
+                        facts["kind"],
+                        int(facts["token"]),
+                        sum(_offsets(facts["ends"]).values()),
+                    )
+                )
+        return found[::-1]
+
+    def ends(self) -> dict[int, int]:
+        """Partition -> how far main says it is published; partitions without a record left out."""
+        found = self.lake.published(self.spec.table)
+        return {} if found is None else {p: end for p, end in found.ends.items() if end > found.starts[p]}
+
+    def token(self) -> int:
+        """The newest owner's number, of main and of the branches; 0 before the first."""
+        metadata = self.table().metadata
+        tokens = [int(facts_of(s).get("token", 0)) for s in metadata.snapshots]
+        branches = [int(name[1:]) for name in metadata.refs if name[0] == "w" and name[1:].isdecimal()]
+        return max([0, *tokens, *branches])
+
+    def unpublished(self) -> list[str]:
+        """The branches whose head is not on main."""
+        table = self.table()
+        on_main = {snapshot.snapshot_id for snapshot in lineage(table)}
+        return [name for name, ref in table.metadata.refs.items() if ref.snapshot_id not in on_main]
+
+    def holds_an_unpublished_batch(self) -> bool:
+        """Whether the newest owner has appended what it has not published."""
+        return f"w{self.token()}" in self.unpublished()
+
+    def wait_for_everything(self, seconds: float = LAND_SECONDS) -> None:
+        """Until all that is on the topic is published or in quarantine. Raises TimeoutError."""
+        wanted = {p: after for p, (first, after) in self.bounds().items() if after > first}
+        wait_until(f"everything up to {wanted} published", lambda: self.ends() == wanted, seconds, 1)
+
+    # The moment between a batch's append and its publishing.
+
+    def metadata_location(self) -> str:
+        """From the catalog's own row, which costs no S3 call."""
+        try:
+            return self._ask_catalog()
+        except psycopg2.OperationalError:
+            # PostgreSQL was killed since it was last asked: that is what drills do.
+            self.__dict__.pop("_catalog", None)
+            return self._ask_catalog()
+
+    def _ask_catalog(self) -> str:
+        with self._catalog.cursor() as cursor:
+            cursor.execute(
+                "select metadata_location from iceberg_tables where table_namespace = %s and table_name = %s",
+                self.spec.table.split("."),
+            )
+            (location,) = cursor.fetchone() or ("",)
+            return str(location)
+
+    @cached_property
+    def _catalog(self) -> Any:
+        lake = self.stack.platform("reader").lake
+        connection = psycopg2.connect(
+            host=lake.catalog_host,
+            port=lake.catalog_port,
+            dbname=lake.catalog_database,
+            user=lake.catalog_user,
+            password=lake.catalog_password,
+            connect_timeout=5,
+        )
+        connection.autocommit = True
+        return connection
+
+    def wait_for_commit(self, before: str, seconds: float = 60) -> None:
+        """Until the table's pointer moves; looks every millisecond, because what follows is soon over."""
+        wait_until("a commit", lambda: self.metadata_location() != before, seconds, 0.001)
+
+    # The processes.
+
+    def process(self, program: str | None = None) -> dict[str, Any]:
+        """What supervisord knows of a program, of the stream's own unless another is named."""
+        return dict(self.stack.supervisor().getProcessInfo(program or self.spec.program))
+
+    def stop_stream(self) -> None:
+        """Through supervisord, past Airflow."""
+        if self.process()["statename"] in GOING:
+            self.stack.supervisor().stopProcess(self.spec.program)
+
+    def start_stream(self) -> None:
+        """Through supervisord, past Airflow; waits until it owns the stream."""
+        before = self.token()
+        if self.process()["statename"] not in GOING:
+            self.stack.supervisor().startProcess(self.spec.program)
+        wait_until("the stream's take-over", lambda: self.token() > before, LAND_SECONDS)
+
+    def stream_log(self) -> str:
+        return (self.stack.home.logs / f"{self.spec.program}.log").read_text(errors="replace")
+
+    # What supervision says.
+
+    @cached_property
+    def history(self) -> History:
+        platform = self.stack.platform("airflow")
+        return History(connect(platform.s3), platform.lake.ledger, self.spec.name)
+
+    def supervision_runs(self, limit: int = 20) -> list[dict[str, Any]]:
+        """The newest runs of the supervising DAG, newest first."""
+        path = f"/dags/{self.supervision}/dagRuns"
+        answer = self.airflow.request("GET", path, params={"order_by": "-run_after", "limit": limit})
+        return list(answer["dag_runs"])
+
+
+def _offsets(text: str) -> dict[int, int]:
+    return {int(partition): int(offset) for partition, offset in json.loads(text).items()}
+
+
+def moved_on(steps: Iterable[Step], after: float, total: int) -> float | None:
+    """When the first batch later than `after` brought main past `total`; None when none did."""
+    for step in steps:
+        if step.kind == "batch" and step.at > after and step.total > total:
+            return step.at
+    return None

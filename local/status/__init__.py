@@ -1,0 +1,1 @@
+"""`make status`: the services, and how every stream is, looked at now."""

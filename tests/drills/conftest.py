@@ -1,0 +1,29 @@
+"""A stack of its own for drills: its stream is supervised by schedule, that of the other tests is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.drills.site import Site
+from local.stack import Stack
+from sluice.model import stream
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    stack = Stack(tmp_path_factory.mktemp("drill-stack"), free_ports=True)
+    try:
+        stack.up()
+        yield Site(stack, stream.load("nyc_taxi"))
+    finally:
+        stack.wipe()

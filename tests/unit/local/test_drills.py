@@ -1,0 +1,161 @@
+"""The drills themselves, as far as nothing has to be broken for it."""
+
+from __future__ import annotations
+
+import ast
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from local.drills import catalogue, notices
+from local.drills.drill import Failed, Scene
+from local.errors import Problem
+from sluice.clients.errors import Unreachable
+
+REPO = Path(__file__).resolve().parents[3]
+
+
+def scene(**site: Any) -> Scene:
+    return Scene(SimpleNamespace(**site), SimpleNamespace(), print, broken=1000.0)  # type: ignore[arg-type]
+
+
+def test_every_drill_of_the_issue_is_there_and_has_a_dag() -> None:
+    module = ast.parse((REPO / "dags" / "drills.py").read_text())
+    [names] = [
+        ast.literal_eval(node.value)
+        for node in module.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "DRILLS"
+    ]
+    assert list(names) == list(catalogue.DRILLS)
+    assert len(names) == 12
+
+
+def test_the_drills_that_are_chosen() -> None:
+    assert [drill.name for drill in catalogue.chosen("disk_full, consumer_hung")] == [
+        "disk_full",
+        "consumer_hung",
+    ]
+    assert [drill.name for drill in catalogue.chosen("")] == list(catalogue.DRILLS)
+    with pytest.raises(Problem, match=r"DRILL=a,disk_full: no drill a; there are poison_record, "):
+        catalogue.chosen("a,disk_full")
+
+
+def test_every_drill_says_who_may_notice_it() -> None:
+    assert all(drill.noticed_by and drill.what for drill in catalogue.DRILLS.values())
+
+
+class History:
+    def __init__(self, **events: list[dict[str, Any]]) -> None:
+        self.events = events
+
+    def since(self, kind: str, at: Any) -> list[dict[str, Any]]:
+        found = self.events.get(kind, [])
+        return [event for event in found if notices.moment(event["at"]) >= at.timestamp()]
+
+
+def verdict(at: int, word: str) -> dict[str, Any]:
+    return {"at": f"1970-01-01T00:{at // 60:02}:{at % 60:02}+00:00", "verdict": word}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        ([], None),
+        ([verdict(999, "dead")], None),
+        ([verdict(1001, "healthy"), verdict(1002, "catching up"), verdict(1003, "held")], None),
+        (
+            [verdict(1001, "idle"), verdict(1007, "stalled"), verdict(1009, "dead")],
+            (1007.0, "verdict stalled"),
+        ),
+        ([verdict(1001, "unobservable")], (1001.0, "verdict unobservable")),
+    ],
+)
+def test_noticed_by_the_first_verdict_that_is_not_calm(verdicts: list[dict[str, Any]], expected: Any) -> None:
+    assert notices.by_verdict(scene(history=History(verdict=verdicts))) == expected
+
+
+def test_noticed_by_the_first_verdict_that_is_to_be_followed_by_a_restart() -> None:
+    words = [verdict(1001, "superseded"), verdict(1002, "idle"), verdict(1005, "dead")]
+    assert notices.by_verdict_to_restart(scene(history=History(verdict=words))) == (1005.0, "verdict dead")
+    assert notices.by_verdict_to_restart(scene(history=History(verdict=words[:2]))) is None
+
+
+@pytest.mark.parametrize(
+    ("pid", "start", "expected"),
+    [(7, 900, None), (0, 0, None), (8, 1004, (1004.0, "supervisord")), (8, 999, (1000.0, "supervisord"))],
+)
+def test_noticed_by_supervisord(pid: int, start: int, expected: Any) -> None:
+    made = scene(process=lambda program: {"pid": pid, "start": start})
+    made.kept["pids"] = {"kafka": 7}
+    assert notices.by_supervisord("kafka")(made) == expected
+
+
+def run(state: str, end: int | None) -> dict[str, Any]:
+    return {
+        "state": state,
+        "end_date": None if end is None else f"1970-01-01T00:{end // 60:02}:{end % 60:02}Z",
+    }
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ([run("failed", 990), run("success", 1010), run("running", None)], None),
+        ([run("failed", 1030), run("failed", 1010)], (1010.0, "a red run of x_stream")),
+    ],
+)
+def test_noticed_by_a_red_run(runs: list[dict[str, Any]], expected: Any) -> None:
+    assert notices.by_red_run(scene(supervision="x_stream", supervision_runs=lambda: runs)) == expected
+
+
+def test_waiting_takes_silence_for_nothing_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)
+    answers: list[Any] = [Unreachable("Kafka does not answer"), None, "seen"]
+
+    def look() -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    assert scene().await_("it", look, 60) == "seen"
+
+
+def test_waiting_ends_with_what_it_waited_for_and_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look() -> None:
+        raise Unreachable("Kafka does not answer")
+
+    with pytest.raises(Failed, match=r"^a batch: not within -1 s \(Kafka does not answer\)$"):
+        scene().await_("a batch", look, -1)
+    with pytest.raises(ZeroDivisionError):
+        scene().await_("a bug", lambda: 1 // 0, 60)
+
+
+@pytest.mark.parametrize(
+    ("at_once", "states", "triggered"),
+    [
+        (False, [], 0),
+        (True, [], 1),
+        (True, ["success", "failed"], 1),
+        (True, ["running", "success"], 0),
+        (True, ["queued"], 0),
+    ],
+)
+def test_at_once_supervision_is_triggered_when_it_is_not_at_work(
+    at_once: bool, states: list[str], triggered: int
+) -> None:
+    asked: list[str] = []
+    made = scene(
+        supervision="x_stream",
+        supervision_runs=lambda limit: [{"state": state} for state in states],
+        airflow=SimpleNamespace(trigger=asked.append),
+    )
+    made.at_once = at_once
+    made.nudge()
+    assert len(asked) == triggered
+    made.broken = 0.0
+    made.nudge()
+    assert len(asked) == triggered, "nothing is broken yet"

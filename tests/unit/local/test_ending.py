@@ -1,0 +1,40 @@
+"""How a command line ends."""
+
+from __future__ import annotations
+
+import pytest
+
+from local.ending import end_with
+from local.errors import Problem
+
+
+def raising(error: BaseException) -> object:
+    def main(arguments: list[str]) -> int:
+        raise error
+
+    return main
+
+
+def test_an_exit_code_is_passed_on() -> None:
+    with pytest.raises(SystemExit) as end:
+        end_with(lambda arguments: 3)
+    assert end.value.code == 3
+
+
+def test_a_problem_is_one_line() -> None:
+    with pytest.raises(SystemExit) as end:
+        end_with(raising(Problem("no such thing: make it")))  # type: ignore[arg-type]
+    assert end.value.code == "sluice: no such thing: make it"
+
+
+def test_an_interrupt_says_what_is_given_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for interrupted, said in ((str, ""), (lambda: "goes on from here", "sluice: goes on from here\n")):
+        with pytest.raises(SystemExit) as end:
+            end_with(raising(KeyboardInterrupt()), interrupted)  # type: ignore[arg-type]
+        assert end.value.code == 130
+        assert capsys.readouterr().err == said
+
+
+def test_a_bug_keeps_its_traceback() -> None:
+    with pytest.raises(ZeroDivisionError):
+        end_with(raising(ZeroDivisionError()))  # type: ignore[arg-type]
