@@ -11,6 +11,8 @@ from local.stack import Stack
 from tests.integration.rig import Rig
 
 FEWER_PARTITIONS = 4
+DAGS = Path(__file__).resolve().parents[2] / "dags"
+SCHEDULE = "timedelta(minutes=2)"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -22,8 +24,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    made = Stack(tmp_path_factory.mktemp("stack"), free_ports=True)
+def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The DAGs without the schedule of supervision: a test alone says when a stream is looked at.
+
+    With its schedule, `tests/drills` looks at it.
+    """
+    folder = tmp_path_factory.mktemp("dags")
+    for file in DAGS.glob("*.py"):
+        text = file.read_text()
+        (folder / file.name).write_text(text.replace(f"schedule={SCHEDULE}", "schedule=None"))
+    assert SCHEDULE in (DAGS / "nyc_taxi.py").read_text()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stack]:
+    made = Stack(tmp_path_factory.mktemp("stack"), free_ports=True, dags=dags)
     try:
         made.up()
         yield made

@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 
 import psutil
 
+from local.drills.faults import service_family, suspend_between_append_and_publish
 from local.processes import of_stack
 from local.stack import wait_until
 from sluice.clients.keys import run_key
 from tests.integration.rig import SPEC, Rig
 
 
-def family(pid: int) -> list[psutil.Process]:
-    """A process and all below it: the Python parent and its JVM."""
-    parent = psutil.Process(pid)
-    return [parent, *parent.children(recursive=True)]
-
-
-def signal_all(processes: list[psutil.Process], number: signal.Signals) -> None:
-    for process in processes:
-        try:
-            os.kill(process.pid, number)
-        except ProcessLookupError:
-            continue  # it ended with its parent, which the signal was for too
-
-
-def catch_between_append_and_publish(rig: Rig, tries: int = 8) -> list[psutil.Process]:
-    """Send records, and suspend the consumer when its batch is appended and not yet published.
-
-    Returns the suspended processes. The moment lasts some tenths of a second, so it may be missed: then the
-    consumer goes on, and it is tried again with more records.
-    """
+def catch_between_append_and_publish(rig: Rig) -> list[psutil.Process]:
+    """Send records, and suspend the consumer when its batch is appended and not yet published."""
     rig.wait_for_everything()
-    for _ in range(tries):
-        before = rig.metadata_location()
-        rig.send({partition: rig.trips(20) for partition in range(SPEC.topic.partitions)})
-        processes = family(rig.stream_info()["pid"])
-        rig.wait_for_commit(before)
-        signal_all(processes, signal.SIGSTOP)
-        if rig.unpublished():
-            return processes
-        signal_all(processes, signal.SIGCONT)
-        rig.wait_for_everything()
-    raise AssertionError(f"missed the moment {tries} times")
+    return suspend_between_append_and_publish(
+        rig,
+        lambda: service_family(rig, SPEC.program),
+        lambda: rig.send({partition: rig.trips(20) for partition in range(SPEC.topic.partitions)}),
+    )
 
 
 def producer_jvm(rig: Rig, run_id: str) -> psutil.Process | None:

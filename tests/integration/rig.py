@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
-import json
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import fastavro
-import psycopg2
-from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from local import evidence
+from local.drills.site import GOING, LAND_SECONDS, Site
+from local.drills.trickle import Trips
 from local.stack import Stack, wait_until
 from sluice.model import stream
 
@@ -25,7 +22,6 @@ DAG = "nyc_taxi_load"
 SPEC = stream.load("nyc_taxi")
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
 LOAD_SECONDS = 420
-LAND_SECONDS = 180
 
 
 @dataclass
@@ -48,10 +44,9 @@ class Run:
         return [source["source_id"] for source in self.xcom("produce")["sources"]]
 
 
-class Rig:
+class Rig(Site):
     def __init__(self, stack: Stack) -> None:
-        self.stack = stack
-        self.airflow = stack.airflow()
+        super().__init__(stack, SPEC)
 
     # Putting things in.
 
@@ -74,25 +69,21 @@ class Rig:
         admin = AdminClient(self.stack.kafka("admin"))
         admin.create_topics([NewTopic(SPEC.topic.name, partitions, 1)])[SPEC.topic.name].result(30)
 
-    def send(self, values: dict[int, list[bytes | None]]) -> None:
-        """Records of a foreign producer: partition -> values, without keys."""
-        producer = Producer(self.stack.kafka("producer") | {"linger.ms": "5"})
-        for partition, bodies in values.items():
-            for body in bodies:
-                producer.produce(SPEC.topic.name, body, partition=partition)
-        assert producer.flush(30) == 0
+    def remake_topic(self, partitions: int) -> None:
+        """Delete the topic, and make it anew: its name is the same, and its id another."""
+        admin = AdminClient(self.stack.kafka("admin"))
+        admin.delete_topics([SPEC.topic.name])[SPEC.topic.name].result(30)
+        wait_until(
+            "the topic's end",
+            lambda: SPEC.topic.name not in self._consumer.list_topics(timeout=20).topics,
+            60,
+        )
+        self.create_topic(partitions)
 
     def trips(self, count: int) -> list[bytes | None]:
         """Avro bodies of good trips, made with another Avro library."""
-        schema = fastavro.parse_schema(json.loads(SPEC.schema_file.read_text()))
-        bodies: list[bytes | None] = []
-        for number in range(count):
-            out = io.BytesIO()
-            trip = {f["name"]: 1 for f in schema["fields"] if not isinstance(f["type"], list)}
-            trip |= {"tpep_pickup_datetime": number, "tpep_dropoff_datetime": number + 1}
-            fastavro.schemaless_writer(out, schema, trip)
-            bodies.append(out.getvalue())
-        return bodies
+        trips = Trips(self)
+        return [trips.body(number) for number in range(count)]
 
     # Running.
 
@@ -116,22 +107,7 @@ class Rig:
 
     # Looking.
 
-    def bounds(self) -> dict[int, tuple[int, int]]:
-        """Partition -> (first, next) offset, from the broker."""
-        partitions = (
-            self._consumer.list_topics(SPEC.topic.name, timeout=20).topics[SPEC.topic.name].partitions
-        )
-        return {
-            p: self._consumer.get_watermark_offsets(TopicPartition(SPEC.topic.name, p), timeout=20)
-            for p in sorted(partitions)
-        }
-
-    @cached_property
-    def _consumer(self) -> Consumer:
-        # Silent: it outlives brokers that the tests kill, and would say so for the rest of the run.
-        return Consumer(self.stack.kafka("admin") | {"group.id": "sluice-tests", "log_level": "0"})
-
-    def table(self, name: str = SPEC.table) -> Any:
+    def named(self, name: str = SPEC.table) -> Any:
         return self.stack.catalog("reader").load_table(name)
 
     def published_ends(self) -> dict[int, int]:
@@ -142,11 +118,11 @@ class Rig:
         return dict(ends)
 
     def coordinates(self) -> list[tuple[int, int]]:
-        found = self.table().scan(selected_fields=("_kafka_partition", "_kafka_offset")).to_arrow()
+        found = self.named().scan(selected_fields=("_kafka_partition", "_kafka_offset")).to_arrow()
         return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
     def quarantine(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = self.table(SPEC.quarantine_table).scan().to_arrow().to_pylist()
+        rows: list[dict[str, Any]] = self.named(SPEC.quarantine_table).scan().to_arrow().to_pylist()
         return rows
 
     def quarantined_coordinates(self) -> list[tuple[int, int]]:
@@ -156,11 +132,11 @@ class Rig:
 
     def rows_of(self, source_id: str) -> list[int]:
         """The published row numbers of a source, sorted, each as often as it is there."""
-        scan = self.table().scan(row_filter=f"_source_id = '{source_id}'", selected_fields=("_source_row",))
+        scan = self.named().scan(row_filter=f"_source_id = '{source_id}'", selected_fields=("_source_row",))
         return sorted(scan.to_arrow().column(0).to_pylist())
 
     def wait_for_everything(self, seconds: float = LAND_SECONDS) -> None:
-        """Until all that is on the topic is published or in quarantine."""
+        """Until all that is on the topic is in the table's rows or in the quarantine's."""
         wanted = {p: after for p, (first, after) in self.bounds().items() if after > first}
         wait_until(
             f"everything up to {wanted} published", lambda: self.published_ends() == wanted, seconds, 1
@@ -168,84 +144,23 @@ class Rig:
 
     def assert_exact(self) -> None:
         """Every offset of the topic exactly once, in the table or else in the quarantine; no row twice."""
-        counted = Counter(self.coordinates())
-        assert [pair for pair, times in counted.items() if times > 1] == []
-        aside = set(self.quarantined_coordinates())
-        assert aside & set(counted) == set()
-        expected = {(p, o) for p, (first, after) in self.bounds().items() for o in range(first, after)}
-        assert (set(counted) | aside) == expected
-        rows = self.table().scan(selected_fields=("_source_id", "_source_row")).to_arrow().to_pylist()
+        found = evidence.exactness(self.stack, SPEC)
+        assert found.is_exact, found.sentence()
+        rows = self.named().scan(selected_fields=("_source_id", "_source_row")).to_arrow().to_pylist()
         sources = Counter((r["_source_id"], r["_source_row"]) for r in rows if r["_source_id"])
         assert [row for row, times in sources.items() if times > 1] == []
 
     # The stream's process.
 
-    def stream_info(self) -> dict[str, Any]:
-        return dict(self.stack.supervisor().getProcessInfo(SPEC.program))
-
     def ensure_stream(self) -> None:
         """So that a test can run alone: a load starts the stream and makes its tables."""
-        if self.stream_info()["statename"] != "RUNNING":
+        if self.process()["statename"] != "RUNNING":
             assert self.load(objects=[self.put("first-of-all.csv", self.slice(0, 100))]).state == "success"
 
-    def stop_stream(self) -> None:
-        if self.stream_info()["statename"] in ("RUNNING", "STARTING", "BACKOFF"):
-            self.stack.supervisor().stopProcess(SPEC.program)
-
-    def start_stream(self) -> None:
-        """Start it and wait until it owns the stream."""
-        before = self.token()
-        self.stack.supervisor().startProcess(SPEC.program)
-        wait_until("the stream's take-over", lambda: self.token() > before, LAND_SECONDS)
-
-    def token(self) -> int:
-        summaries = [s.summary.additional_properties for s in self.table().metadata.snapshots if s.summary]
-        return max(int(summary.get("sluice.token", 0)) for summary in summaries)
-
-    def stream_log(self) -> str:
-        return (self.stack.home.logs / f"{SPEC.program}.log").read_text(errors="replace")
-
-    # The moment between a batch's append and its publishing.
-
-    def metadata_location(self) -> str:
-        """From the catalog's own row, which costs no S3 call."""
-        with self._catalog.cursor() as cursor:
-            cursor.execute(
-                "select metadata_location from iceberg_tables where table_namespace = %s and table_name = %s",
-                SPEC.table.split("."),
-            )
-            (location,) = cursor.fetchone() or ("",)
-            return str(location)
-
-    @cached_property
-    def _catalog(self) -> Any:
-        lake = self.stack.platform("reader").lake
-        connection = psycopg2.connect(
-            host=lake.catalog_host,
-            port=lake.catalog_port,
-            dbname=lake.catalog_database,
-            user=lake.catalog_user,
-            password=lake.catalog_password,
-        )
-        connection.autocommit = True
-        return connection
-
-    def unpublished(self) -> list[str]:
-        """The branches whose head is not on main."""
-        metadata = self.table().metadata
-        parents = {s.snapshot_id: s.parent_snapshot_id for s in metadata.snapshots}
-        on_main, snapshot = set(), metadata.refs["main"].snapshot_id
-        while snapshot is not None:
-            on_main.add(snapshot)
-            snapshot = parents.get(snapshot)
-        return [name for name, ref in metadata.refs.items() if ref.snapshot_id not in on_main]
-
-    def wait_for_commit(self, before: str, seconds: float = 60) -> None:
-        """Until the table's pointer moves; looks every millisecond, because what follows is soon over."""
-        deadline = time.monotonic() + seconds
-        while self.metadata_location() == before:
-            assert time.monotonic() < deadline, "no commit came"
-            time.sleep(0.001)
+    def revive(self) -> None:
+        """Wait for the end of the stream's process, and start it: supervision is paused here."""
+        wait_until("the consumer's end", lambda: self.process()["statename"] not in GOING, LAND_SECONDS)
+        self.start_stream()
 
     def slice(self, first: int, count: int) -> list[str]:
         return list(islice(self.sample[1:], first, first + count))

@@ -12,10 +12,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from local.drills.faults import signal_all
 from local.processes import of_stack
 from local.stack import wait_until
 from spark_jobs.common.stream import EXIT_SUPERSEDED
-from tests.integration.faults import catch_between_append_and_publish, signal_all, wait_half_way
+from tests.integration.faults import catch_between_append_and_publish, wait_half_way
 from tests.integration.rig import LAND_SECONDS, SPEC, Rig
 
 TIMES = 6
@@ -86,6 +87,7 @@ def test_a_consumer_killed_between_append_and_publish(rig: Rig) -> None:
     processes = catch_between_append_and_publish(rig)
     token = rig.token()
     signal_all(processes, signal.SIGKILL)
+    rig.revive()
     rig.wait_for_everything()
     assert rig.token() > token
     assert rig.unpublished() == [f"w{token}"]
@@ -101,8 +103,8 @@ def test_a_stale_writer_that_comes_back_cannot_publish_and_ends(rig: Rig) -> Non
         assert rig.token() == token + 1
         before = rig.coordinates()
         signal_all(stale, signal.SIGCONT)
-        wait_until("the stale writer's end", lambda: rig.stream_info()["statename"] == "EXITED", LAND_SECONDS)
-        assert rig.stream_info()["exitstatus"] == EXIT_SUPERSEDED
+        wait_until("the stale writer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
+        assert rig.process()["exitstatus"] == EXIT_SUPERSEDED
         assert f"owner {token} may not publish: owner {token + 1} has taken over" in rig.stream_log()
         assert sorted(rig.coordinates()) == sorted(before)
         rig.send({0: rig.trips(5)})
@@ -126,12 +128,13 @@ def test_a_lost_checkpoint_loses_nothing(rig: Rig) -> None:
 
 def test_maintenance_that_moves_main_makes_the_owner_begin_anew_from_there(rig: Rig) -> None:
     rig.wait_for_everything()
-    token = rig.token()
+    token, pid = rig.token(), rig.process()["pid"]
     table = rig.stack.catalog("consumer").load_table(SPEC.table)
     table.append(table.schema().as_arrow().empty_table())
     rig.send({partition: rig.trips(10) for partition in range(SPEC.topic.partitions)})
     rig.wait_for_everything()
     assert rig.token() > token
+    assert rig.process()["pid"] == pid, "it takes over again by itself"
     rig.assert_exact()
 
 
@@ -148,8 +151,3 @@ def test_a_power_cut(rig: Rig) -> None:
     assert set(before) <= set(after.coordinates())
     after.wait_for_everything()
     after.assert_exact()
-
-
-def test_down_leaves_no_process(rig: Rig) -> None:
-    rig.stack.down()
-    assert of_stack(rig.stack.home.id) == []

@@ -9,6 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,12 @@ from typing import Any
 import pytest
 
 from local import access, ports
+from local.status.rows import HEADERS
 from local.verbs import VERBS
 from sluice.clients import keys
-from sluice.model import platform, stream
+from sluice.hooks.lifecycle import Order
+from sluice.model import orders, platform, stream
+from sluice.model.verdicts import ALARMING, ASKING, CALM, RESTARTABLE, Verdict
 
 REPO = Path(__file__).resolve().parents[3]
 README = REPO / "README.md"
@@ -53,6 +57,14 @@ def table(text: str, *head: str) -> list[list[str]]:
             break
         rows.append([cell.strip() for cell in line.strip("|").split("|")])
     return rows
+
+
+def section(text: str, head: str) -> str:
+    """What stands under the one heading ``head``, up to the next of its level or a higher one."""
+    (found,) = re.finditer(rf"^(#+) {re.escape(head)}$", text, re.M)
+    rest = text[found.end() :]
+    end = re.search(rf"^#{{1,{len(found[1])}}} ", rest, re.M)
+    return rest[: end.start()] if end else rest
 
 
 def names(cell: str) -> list[str]:
@@ -190,23 +202,142 @@ def test_the_example_of_a_platform_file_is_one_and_has_every_key() -> None:
         assert written == [field.name for field in dataclasses.fields(hint)], f"[{name}]"
 
 
-def test_the_form_and_the_steps_of_a_load() -> None:
-    tree = ast.parse((REPO / "dags" / "nyc_taxi.py").read_text())
-    params: dict[str, object] = {}
-    steps = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg == "params" and isinstance(node.value, ast.Dict):
-            for key, value in zip(node.value.keys, node.value.values, strict=True):
-                assert isinstance(value, ast.Call)
-                params[ast.literal_eval(key)] = ast.literal_eval(value.args[0])
-        if isinstance(node, ast.keyword) and node.arg == "task_id":
-            steps.append(ast.literal_eval(node.value))
-    text = README.read_text()
+def dag_of(file: str, dag_id: str) -> tuple[dict[str, object], list[str]]:
+    """(param -> default, the tasks' ids) of one DAG of a file, without importing Airflow."""
+    for block in ast.parse((REPO / file).read_text()).body:
+        if not isinstance(block, ast.With):
+            continue
+        calls = [node for node in ast.walk(block) if isinstance(node, ast.Call)]
+        given = [(keyword.arg, keyword.value) for call in calls for keyword in call.keywords]
+        if dag_id not in [getattr(value, "value", None) for arg, value in given if arg == "dag_id"]:
+            continue
+        (form,) = [value for arg, value in given if arg == "params" and isinstance(value, ast.Dict)]
+        params = {
+            ast.literal_eval(key): default(value)
+            for key, value in zip(form.keys, form.values, strict=True)
+            if key is not None
+        }
+        return params, [ast.literal_eval(value) for arg, value in given if arg == "task_id"]
+    raise LookupError(f"{file} has no DAG {dag_id}")
+
+
+def default(param: ast.expr) -> object:
+    """The first argument of a Param; a member of an enum of ``sluice.model.orders`` is its value."""
+    assert isinstance(param, ast.Call)
+    value = param.args[0]
+    if isinstance(value, ast.Attribute):
+        kind, member, _ = ast.unparse(value).split(".")
+        return str(getattr(orders, kind)[member].value)
+    return ast.literal_eval(value)
+
+
+@pytest.mark.parametrize(
+    ("head", "dag_id"),
+    [("A load from the UI", "nyc_taxi_load"), ("A stream that is supervised", "nyc_taxi_stream")],
+)
+def test_the_form_and_the_steps_of_a_dag(head: str, dag_id: str) -> None:
+    params, steps = dag_of("dags/nyc_taxi.py", dag_id)
+    text = section(README.read_text(), head)
     said = {names(row[0])[0]: row[1].strip("`") for row in table(text, "param", "default")}
-    assert said == {name: "empty" if value == [] else str(value) for name, value in params.items()}
-    listed = [names(row[0])[0] for row in table(text, "step")]
+    assert said == {name: "empty" if value in ([], None) else str(value) for name, value in params.items()}
+    listed = [name for row in table(text, "step") for name in names(row[0])]
     assert sorted(listed) == sorted(steps)
+
+
+def test_every_step_that_can_be_red_is_in_operating() -> None:
+    text = OPERATING.read_text()
+    _, steps = dag_of("dags/nyc_taxi.py", "nyc_taxi_load")
     assert set(steps) <= slugs(OPERATING)
+    _, steps = dag_of("dags/nyc_taxi.py", "nyc_taxi_stream")
+    rows = table(section(text, "A red step of supervision"), "step", "why it is red")
+    assert sorted(names(row[0])[0] for row in rows) == sorted(steps)
+
+
+def test_every_verdict_has_a_section() -> None:
+    text = section(OPERATING.read_text(), "The verdicts")
+    assert re.findall(r"^#### (.+)$", text, re.M) == [verdict.value for verdict in Verdict]
+
+
+def test_the_step_that_follows_each_verdict() -> None:
+    """As ``sluice.sensors.stream_health.next_step`` says; that module is Airflow's, and slow to import."""
+    step = orders.Step
+    follows = {
+        **dict.fromkeys(CALM, step.QUIET.value),
+        **dict.fromkeys(RESTARTABLE, step.RESTART.value),
+        **dict.fromkeys(ASKING, step.ASK.value),
+        **dict.fromkeys(ALARMING, step.ALARM.value),
+        Verdict.UNOBSERVABLE: None,
+    }
+    said = {
+        Verdict(verdict): next(iter(names(row[1])[:1]), None) if not row[1].startswith("none") else None
+        for row in table(ARCHITECTURE.read_text(), "verdict", "step")
+        for verdict in names(row[0])
+    }
+    assert said == follows
+
+
+def test_the_orders_and_the_answers() -> None:
+    text = OPERATING.read_text()
+    for head, kind in (("action", orders.Action), ("answer", orders.Answer)):
+        assert [names(row[0])[0] for row in table(text, head)] == [word.value for word in kind]
+
+
+def test_the_columns_of_make_status() -> None:
+    rows = table(section(OPERATING.read_text(), "`make status`"), "column", "meaning")
+    assert [names(row[0])[0] for row in rows] == list(HEADERS)
+
+
+def test_every_drill() -> None:
+    drills = constant("dags/drills.py", "DRILLS")
+    rows = table(OPERATING.read_text(), "drill", "what it breaks")
+    assert sorted(names(row[0])[0] for row in rows) == sorted(drills)
+    assert f"in {len(drills)} ways" in README.read_text()
+
+
+def recorded(file: Path) -> Iterator[tuple[str, set[str]]]:
+    """(kind, keys) of every event that a module writes into a stream's history."""
+    ordered = set(Order("", "", "", "", False, datetime.now(UTC)).document())
+    functions = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)]
+    for node in (node for function in functions for node in ast.walk(function)):
+        if not (isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "record"):
+            continue
+        kind, document = node.args[:2]
+        parts = list(ast.walk(document))
+        if isinstance(document, ast.Name):
+            parts = [part for value in assigned(functions, document.id) for part in ast.walk(value)]
+        written = {
+            str(key.value)
+            for part in parts
+            if isinstance(part, ast.Dict)
+            for key in part.keys
+            if isinstance(key, ast.Constant)
+        }
+        by_order = any(isinstance(part, ast.Attribute) and part.attr == "document" for part in parts)
+        # What restarts is told the kind: restart or start.
+        name = str(kind.value) if isinstance(kind, ast.Constant) else "restart"
+        yield name, written | (ordered if by_order else set())
+
+
+def assigned(functions: Iterable[ast.AST], name: str) -> Iterator[ast.expr]:
+    """What a module's functions give a local name."""
+    for node in (node for function in functions for node in ast.walk(function)):
+        if isinstance(node, ast.Assign) and any(getattr(t, "id", "") == name for t in node.targets):
+            yield node.value
+
+
+def test_every_kind_of_event() -> None:
+    kinds = set(constant("local/status/streams.py", "KINDS"))
+    written: dict[str, set[str]] = {}
+    for file in source_files("plugins"):
+        for kind, document in recorded(file):
+            written.setdefault(kind, set()).update(document)
+    assert set(written) == kinds
+    rows = table(section(OPERATING.read_text(), "History"), "kind", "when")
+    assert {kind for row in rows for kind in names(row[0])} == kinds
+    for row in rows:
+        for kind in names(row[0]):
+            if "the same" not in row[2]:
+                assert set(names(row[2])) - {"schedule"} == written[kind], kind
 
 
 def test_the_rights_of_each_role() -> None:
@@ -249,15 +380,30 @@ def test_the_columns_of_the_tables() -> None:
         assert [column for row in rows for column in names(row[0])] == columns
 
 
+def snapshot_keys() -> set[str]:
+    """The keys of ``Owner._summary``: those that are written out, and those that its callers add."""
+    text = (REPO / "spark_jobs" / "common" / "owner.py").read_text()
+    added = {
+        f"sluice.{keyword.arg}"
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "_summary"
+        for keyword in node.keywords
+    }
+    return added | set(re.findall(r'"(sluice\.\w+)"', text))
+
+
 def test_what_a_snapshot_and_the_ledger_say() -> None:
     text = ARCHITECTURE.read_text()
-    owner = (REPO / "spark_jobs" / "common" / "owner.py").read_text()
     said = [key for row in table(text, "key", "meaning") for key in names(row[0])]
-    assert sorted(said) == sorted(set(re.findall(r'"(sluice\.\w+)"', owner)))
+    assert sorted(said) == sorted(snapshot_keys())
     objects = [names(row[0])[0] for row in table(text, "object", "holds")]
     run = [keys.run_key("R", name).replace("R", "<run id>", 1) for name in ("plan", "before", "proof")]
     source = [keys.begin_key("<source id>"), keys.produced_key("<source id>")]
-    assert objects == source + run
+    at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    event = keys.history_key("<kind>", at, "<suffix>").replace(keys.moment(at), "<moment>")
+    claim = keys.claim_key("<identity>", 1).replace("-1", "-<n>")
+    assert objects == [*source, *run, event, claim]
+    assert keys.moment(at) in OPERATING.read_text()
 
 
 def test_the_exit_codes_of_a_consumer() -> None:
@@ -309,7 +455,7 @@ def test_operating_quotes_only_what_the_code_says() -> None:
     assert not wrong, "docs/operating.md quotes what no code says: " + "; ".join(wrong)
 
 
-# A programming error, an answer of another class that is caught, or a text that is only passed on.
+# Programming errors, answers of another class that are caught, and texts that are only passed on.
 INTERNAL = {
     "KeyError",
     "NotImplementedError",
@@ -319,6 +465,10 @@ INTERNAL = {
     "_Answered",
 }
 PASSED_ON = {
+    "…: status or cut, not both",
+    "…: give a status, a cut or a delay",
+    "the look at … shows no process; ask is_complete first",
+    "verdict … belongs to no step",
     "range […, …) ends before it begins",
     "… is no S3 address; write s3://bucket/prefix",
     "…: not within … s",
