@@ -1,0 +1,42 @@
+"""Owns a stream as a consumer does, without Spark: one snapshot that says so, and no rows."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError
+
+from sluice.model import platform as platforms
+from sluice.model import stream as streams
+from spark_jobs.common import topic
+
+
+def own(name: str) -> None:
+    """Make the stream's table, and say on ``main`` that this process owns it and has read everything."""
+    spec, platform = streams.load(name), platforms.load("consumer")
+    properties = platform.lake.pyiceberg(platform.s3) | {"init_catalog_tables": "true"}
+    catalog = SqlCatalog(platforms.CATALOG, **properties)
+    with suppress(NamespaceAlreadyExistsError):  # another stream's consumer was faster
+        catalog.create_namespace("bench")
+    rows = pa.schema([pa.field("_kafka_offset", pa.int64())])
+    table = catalog.create_table_if_not_exists(spec.table, rows)
+    snapshot = table.current_snapshot()
+    said = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    ends = {str(p): after for p, (_, after) in topic.watermarks(platform.kafka, spec.topic.name).items()}
+    table.append(
+        rows.empty_table(),
+        snapshot_properties={
+            "sluice.kind": "takeover",
+            "sluice.stream": name,
+            "sluice.topic": spec.topic.name,
+            "sluice.topic_id": topic.Topic(platform.kafka, spec.topic.name).id(),
+            "sluice.token": str(int(said.get("sluice.token", 0)) + 1),
+            "sluice.ranges": "{}",
+            "sluice.claims": "{}",
+            "sluice.starts": json.dumps(ends),
+            "sluice.ends": json.dumps(ends),
+        },
+    )

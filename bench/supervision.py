@@ -1,0 +1,227 @@
+"""What supervising costs: CPU seconds per interval, and how busy 20 streams keep one scheduler.
+
+The streams do nothing: each has a topic of one partition, a table with one snapshot, and a consumer that
+takes over and sleeps. So every run of their DAGs is the usual one: observe, and nothing to do. They live in a
+copy of the repository, because a stream is a folder of ``spark_jobs/`` and a file of ``dags/``.
+
+::
+
+    python -m bench.supervision --streams 20 --intervals 3 --out build/bench-supervision.json
+
+The same stack is measured twice in one run: with all supervision paused, and with it on. The difference is
+what supervising costs. CPU seconds are those of the processes and of the children that they have waited for,
+so a task that has ended is counted with the worker that forked it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+REPO = Path(__file__).resolve().parents[1]
+INTERVAL_SECONDS = 120
+# Until the DAGs are parsed, the streams are started and the first runs are through.
+SETTLE_SECONDS = 180
+
+_STREAM = """\
+name = "{name}"
+schema = "schema.avsc"
+table = "bench.{name}"
+
+[topic]
+name = "bench-{name}"
+partitions = 1
+
+[consumer]
+
+[budget]
+s3_calls_per_batch = 25
+versions_per_batch = 20
+"""
+_CONSUMER = '''\
+"""A consumer that owns its stream and does nothing."""
+
+import signal
+import sys
+
+from bench.idle_consumer import own
+
+own("{name}")
+signal.sigwait({{signal.SIGTERM}})
+sys.exit(0)
+'''
+
+
+def generate(copy: Path, count: int) -> list[str]:
+    """The repository in ``copy``, with ``count`` streams that do nothing in place of its own."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=REPO,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    for name in listed.stdout.splitlines():
+        if (REPO / name).is_file():
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(REPO / name, copy / name)
+    taxi, dag = copy / "spark_jobs" / "nyc_taxi", copy / "dags" / "nyc_taxi.py"
+    schema, declared = (taxi / "schema.avsc").read_text(), dag.read_text()
+    names = [f"idle_{number:02}" for number in range(count)]
+    for name in names:
+        folder = copy / "spark_jobs" / name
+        folder.mkdir()
+        (folder / "__init__.py").touch()
+        (folder / "schema.avsc").write_text(schema)
+        (folder / "stream.toml").write_text(_STREAM.format(name=name))
+        (folder / "consumer.py").write_text(_CONSUMER.format(name=name))
+        (copy / "dags" / f"{name}.py").write_text(declared.replace("nyc_taxi", name))
+    shutil.rmtree(taxi)
+    for file in (dag, copy / "dags" / "drills.py"):
+        file.unlink(missing_ok=True)
+    return names
+
+
+def measure(names: list[str], intervals: int) -> dict[str, Any]:
+    """Run in the copy: a stack with these streams, paused and supervised."""
+    from local.stack import Stack
+
+    stack = Stack(Path(tempfile.mkdtemp(prefix="sluice-bench-")) / "stack", free_ports=True)
+    try:
+        stack.up()
+        _provision(stack, names)
+        for name in names:
+            stack.supervisor().startProcess(f"stream-{name}", False)
+        api = stack.airflow()
+        for name in names:
+            api.wait_for_dag(f"{name}_stream", 240)
+        time.sleep(60)
+        paused = _spend(stack, intervals)
+        for name in names:
+            api.unpause(f"{name}_stream")
+        time.sleep(SETTLE_SECONDS)
+        since = time.time()
+        supervised = _spend(stack, intervals)
+        runs = _runs(api, names, since)
+    finally:
+        stack.wipe()
+    return _report(len(names), intervals, paused, supervised, runs)
+
+
+def _provision(stack: Any, names: list[str]) -> None:
+    from sluice.clients.kafka import KafkaAdmin
+    from sluice.model import stream
+
+    kafka = KafkaAdmin(stack.platform("airflow").kafka)
+    for name in names:
+        kafka.provision(stream.load(name).topic)
+
+
+def _spend(stack: Any, intervals: int) -> dict[str, float]:
+    """CPU seconds by program over so many intervals."""
+    before = _cpu(stack)
+    time.sleep(intervals * INTERVAL_SECONDS)
+    after = _cpu(stack)
+    return {name: after[name] - before[name] for name in sorted(after)}
+
+
+def _cpu(stack: Any) -> Counter[str]:
+    """CPU seconds so far, by supervised program: itself, all below it, and those that it has waited for."""
+    import psutil
+
+    found: Counter[str] = Counter()
+    for info in stack.supervisor().getAllProcessInfo():
+        if not info["pid"]:
+            continue
+        parent = psutil.Process(info["pid"])
+        name = "streams" if info["name"].startswith("stream-") else info["name"]
+        if name == "airflow-scheduler":
+            # The loop alone: what must never be busy, or every DAG on it is late.
+            times = parent.cpu_times()
+            found["scheduler's loop"] = times.user + times.system
+        for process in [parent, *parent.children(recursive=True)]:
+            try:
+                times = process.cpu_times()
+            except psutil.NoSuchProcess:
+                continue  # a task that ended meanwhile: its parent has its seconds
+            found[name] += times.user + times.system + times.children_user + times.children_system
+    return found
+
+
+def _runs(api: Any, names: list[str], since: float) -> Counter[str]:
+    """States of the supervising runs that began in the measured time, and how many there were."""
+    states: Counter[str] = Counter()
+    for name in names:
+        listed = api.request(
+            "GET", f"/dags/{name}_stream/dagRuns", params={"order_by": "-run_after", "limit": 20}
+        )
+        for run in listed["dag_runs"]:
+            if run["start_date"] and datetime.fromisoformat(run["start_date"]).timestamp() >= since:
+                states[run["state"]] += 1
+    return states
+
+
+def _report(
+    streams: int, intervals: int, paused: dict[str, float], supervised: dict[str, float], runs: Counter[str]
+) -> dict[str, Any]:
+    seconds = intervals * INTERVAL_SECONDS
+    extra = {
+        name: supervised[name] - paused.get(name, 0.0) for name in supervised if name != "scheduler's loop"
+    }
+    return {
+        "streams": streams,
+        "measured_seconds": seconds,
+        "runs": dict(runs),
+        "cpu_seconds_paused": {k: round(v, 1) for k, v in paused.items()},
+        "cpu_seconds_supervised": {k: round(v, 1) for k, v in supervised.items()},
+        "cpu_seconds_per_stream_and_interval": round(sum(extra.values()) / (intervals * streams), 2),
+        "scheduler_loop_percent_of_a_core": round(100 * supervised["scheduler's loop"] / seconds, 1),
+        "scheduler_with_its_tasks_percent_of_a_core": round(
+            100 * supervised["airflow-scheduler"] / seconds, 1
+        ),
+        "all_of_airflow_percent_of_a_core": round(
+            100 * sum(v for k, v in supervised.items() if k.startswith("airflow")) / seconds, 1
+        ),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--streams", type=int, default=20)
+    parser.add_argument("--intervals", type=int, default=3)
+    parser.add_argument("--out", type=Path, default=REPO / "build" / "bench-supervision.json")
+    parser.add_argument("--inside", nargs="*", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.inside:
+        result = measure(options.inside, options.intervals)
+        options.out.parent.mkdir(parents=True, exist_ok=True)
+        options.out.write_text(json.dumps(result, indent=2) + "\n")
+        print(json.dumps(result, indent=2))
+        return 0
+    with tempfile.TemporaryDirectory(prefix="sluice-bench-") as folder:
+        copy = Path(folder)
+        names = generate(copy, options.streams)
+        return subprocess.run(
+            [
+                *(sys.executable, "-m", "bench.supervision", "--intervals", str(options.intervals)),
+                *("--out", str(options.out.resolve()), "--inside", *names),
+            ],
+            cwd=copy,
+            env={**os.environ, "PYTHONPATH": f"{copy / 'plugins'}:{copy}"},
+        ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())
