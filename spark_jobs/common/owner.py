@@ -273,16 +273,20 @@ class Owner:
         table cannot be looked at, it is tried again later.
         """
         try:
-            self.table.refresh()
+            self.refuse_if_superseded()
         except (Py4JJavaError, PySparkException) as error:
             self.group.postpone(f"the table could not be looked at: {str(error).splitlines()[0]}")
             return
+        self.group.renew()
+
+    def refuse_if_superseded(self) -> None:
+        """Raises Superseded when a later owner has taken over, and Java's error where that cannot be seen."""
+        self.table.refresh()
         owner = self._published_token()
         if owner > self.state.token:
             raise Superseded(
                 f"{self.spec.name}: owner {self.state.token} is over: owner {owner} has taken over"
             )
-        self.group.renew()
 
     def _decoded(self, records: DataFrame) -> DataFrame:
         """Coordinates, identity, raw bytes, the decoded ``record``, and the ``reason`` why it is none."""

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -154,13 +155,22 @@ class Consumption:
             with self._batch_in_flight:
                 self._stopping = True
             self.query.stop()
-        if isinstance(self._failure, Moved) and stop.is_set():
+        failure = self._failure or self.query.exception()
+        if failure is None or (isinstance(failure, Moved) and stop.is_set()):
             return
-        if self._failure is not None:
-            raise self._failure
-        error = self.query.exception()
-        if error is not None:
-            raise error
+        if not isinstance(failure, Superseded | Moved):
+            self._excuse(failure)
+        raise failure
+
+    def _excuse(self, failure: Exception) -> None:
+        """Raises Superseded where there is a later owner: it removes its predecessor's checkpoint, and the
+        query may fail for want of that before it meets the later owner in the table."""
+        try:
+            self._owner.refuse_if_superseded()
+        except (Py4JJavaError, PySparkException) as unseen:
+            log.warning("whether there is a later owner could not be seen: %s", _first_line(unseen))
+        except Superseded as notice:
+            raise notice from failure
 
     def _renew_group(self) -> None:
         """Once an hour, between two batches: the offsets of a group that nobody commits to expire."""

@@ -181,6 +181,18 @@ def test_a_zombie_neither_publishes_nor_moves_the_group(stream: Stream) -> None:
     assert stream.group() == {0: 5, 1: 5}
 
 
+def test_an_owner_whose_checkpoint_its_successor_removed_is_superseded_and_has_not_failed(
+    stream: Stream,
+) -> None:
+    stream.send(3)
+    first = stream.run(stream.owner())
+    stream.owner().take_over()
+    stream.send(2)
+    with pytest.raises(Superseded, match="owner 1 is over: owner 2 has taken over"):
+        stream.await_end(first)
+    stream.assert_exact(3)
+
+
 def test_an_idle_owner_renews_its_group_and_a_zombie_does_not(stream: Stream) -> None:
     stream.send(3)
     zombie = stream.owner()
