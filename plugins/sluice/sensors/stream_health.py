@@ -63,9 +63,7 @@ class StreamHealthSensor(BaseSensorOperator, BranchMixIn):
         super().__init__(**kwargs)
         self.stream = stream
         self.role = role
-        path, values = StreamHealthTrigger(
-            stream=stream, role=role, timeout_seconds=TIMEOUT.total_seconds(), look_seconds=look_seconds
-        ).serialize()
+        path, values = StreamHealthTrigger(stream=stream, role=role, look_seconds=look_seconds).serialize()
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls=path, next_method="resume", trigger_kwargs=values, timeout=TIMEOUT
         )

@@ -18,7 +18,7 @@ from sluice.hooks.observation import Observation, thin
 from sluice.model.config import ConfigError
 from sluice.model.health import Diagnosis, Facts, Verdict, judge
 from sluice.model.orders import Action
-from sluice.triggers.base import StreamTrigger
+from sluice.triggers.base import QUESTION_SECONDS, StreamTrigger
 
 if TYPE_CHECKING:
     from sluice.clients.history import History
@@ -48,24 +48,21 @@ class StreamHealthTrigger(StreamTrigger):
     time is up. ``{"error": …}`` where the stream's or the platform's declaration is wrong.
 
     Made by the scheduler from what the DAG file says (``start_from_trigger``), which saves a worker's
-    process; so it is told of no moment. ``timeout_seconds`` later Airflow gives it up: that moment is kept
-    in Airflow's database and comes with the trigger, so that in another triggerer the time goes on and does
-    not begin anew. Two looks are taken in any case.
+    process. In another triggerer the time begins anew, because what the first one saw is gone with it; but it
+    ends before Airflow gives the trigger up (``timeout_after``, which comes with it from Airflow's database).
+    Two looks are taken in any case.
 
     What earlier runs saw is taken along: its loss only makes it take longer to notice. A verdict that is
     another than the stream's history says is recorded there, here and not in the task, because the triggerer
     has the clients open.
     """
 
-    names = ("stream", "role", "timeout_seconds", "look_seconds")
+    names = ("stream", "role", "look_seconds")
     # Set by the triggerer.
     timeout_after: datetime | None = None
 
-    def __init__(
-        self, *, stream: str, role: str, timeout_seconds: float, look_seconds: float = LOOK_SECONDS
-    ) -> None:
+    def __init__(self, *, stream: str, role: str, look_seconds: float = LOOK_SECONDS) -> None:
         super().__init__(stream=stream, role=role)
-        self.timeout_seconds = timeout_seconds
         self.look_seconds = look_seconds
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -83,9 +80,9 @@ class StreamHealthTrigger(StreamTrigger):
 
     async def _observe(self) -> Observation:
         policy = self.spec.supervision
+        samples = await self._earlier()
         # A person's order is done in any case: one look is enough for it.
         until, least = (time.time(), 1) if self._is_ordered() else (self._until(policy), LOOKS)
-        samples = await self._earlier()
         facts: Facts | None = None
         looks, told = 0, ""
         while True:
@@ -109,11 +106,11 @@ class StreamHealthTrigger(StreamTrigger):
         return Observation(diagnosis, thin(samples, reach, KEPT))
 
     def _until(self, policy: Supervision) -> float:
-        """When the time is up, in seconds since 1970."""
-        made = time.time()
-        if self.timeout_after is not None:
-            made = min(made, self.timeout_after.timestamp() - self.timeout_seconds)
-        return made + observe_seconds(policy)
+        """When the time is up, in seconds since 1970; as late as a last question leaves room for."""
+        until = time.time() + observe_seconds(policy)
+        if self.timeout_after is None:
+            return until
+        return min(until, self.timeout_after.timestamp() - QUESTION_SECONDS)
 
     def _is_ordered(self) -> bool:
         """Whether a person triggered the run with an action."""

@@ -86,7 +86,7 @@ class World:
         return self.kept
 
     def fire(self, task: Any = None, timeout_after: float | None = None) -> dict[str, Any]:
-        trigger = StreamHealthTrigger(stream="nyc_taxi", role="airflow", timeout_seconds=240)
+        trigger = StreamHealthTrigger(stream="nyc_taxi", role="airflow")
         trigger.__dict__["hook"] = self
         trigger.task_instance = task
         if timeout_after is not None:
@@ -121,16 +121,24 @@ def test_what_stays_unclear_is_looked_at_until_the_time_is_up(monkeypatch: pytes
     assert len(observation.samples) <= module.KEPT
 
 
-def test_the_time_goes_on_in_another_triggerer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_triggerer_takes_the_whole_time_because_it_saw_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     world = World(monkeypatch, [UNCLEAR])
-    # Made 40 s ago: 35 of 75 s are left.
-    world.fire(Task(), timeout_after=NOW - 40 + 240)
-    assert world.now == NOW + 35
+    # Made 40 s ago, and given up in 200 s.
+    world.fire(Task(), timeout_after=NOW + 200)
+    assert world.now == NOW + 75
+
+
+def test_it_ends_before_airflow_gives_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(monkeypatch, [UNCLEAR])
+    world.fire(Task(), timeout_after=NOW + 120)
+    assert world.now == NOW + 30
 
 
 def test_after_the_time_two_looks_are_taken_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(monkeypatch, [UNCLEAR])
-    world.fire(Task(), timeout_after=NOW - 100 + 240)
+    world.fire(Task(), timeout_after=NOW + 60)
     assert world.judged == [[NOW], [NOW, NOW + 5]]
 
 
@@ -250,8 +258,8 @@ def test_the_scheduler_can_make_its_trigger() -> None:
     assert made.start_from_trigger
     trigger = StreamHealthTrigger(**arguments.trigger_kwargs)
     assert trigger.serialize() == (arguments.trigger_cls, arguments.trigger_kwargs)
-    assert (trigger.timeout_seconds, arguments.next_method) == (arguments.timeout.total_seconds(), "resume")
-    assert set(arguments.trigger_kwargs) == {"stream", "role", "timeout_seconds", "look_seconds"}
+    assert arguments.next_method == "resume"
+    assert set(arguments.trigger_kwargs) == {"stream", "role", "look_seconds"}
     # Long enough for two rounds of systems that do not answer.
     assert arguments.timeout.total_seconds() > observe_seconds(Supervision()) + base.QUESTION_SECONDS
 
