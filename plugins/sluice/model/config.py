@@ -47,6 +47,11 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{where}: {value!r} is not a table of keys and values")
         return {str(key): _text(item) for key, item in value.items()}
+    if typing.get_origin(hint) is list:
+        if not isinstance(value, list):
+            raise ConfigError(f"{where}: {value!r} is not a list; write […]")
+        (item,) = typing.get_args(hint)
+        return [_value(item, element, where) for element in value]
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise ConfigError(f"{where}: {value!r} is a {type(value).__name__}; give a {_type_name(hint)}")
     return value

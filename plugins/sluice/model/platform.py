@@ -162,7 +162,10 @@ class Supervisor:
 
 @dataclass(frozen=True)
 class Platform:
-    """Everything one role may know. Secrets are left out of ``repr``."""
+    """Everything one role may know. Secrets are left out of ``repr``.
+
+    ``feeds``: stream -> the address at which its feed is read, in place of the one in its ``stream.toml``.
+    """
 
     role: str
     kafka: Kafka
@@ -171,6 +174,7 @@ class Platform:
     source: Source
     checkpoints: Checkpoints
     supervisor: Supervisor | None = None
+    feeds: dict[str, str] = field(default_factory=dict)
 
 
 def parse(text: str, where: str) -> Platform:
@@ -182,6 +186,9 @@ def parse(text: str, where: str) -> Platform:
     platform = build(Platform, data, where)
     if platform.role not in ROLES:
         raise ConfigError(f"{where}: role {platform.role!r} is unknown; roles are {', '.join(ROLES)}")
+    for stream, url in platform.feeds.items():
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"{where}: feeds {stream} is {url!r}: write it with http:// or https://")
     return platform
 
 

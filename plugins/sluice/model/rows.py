@@ -24,6 +24,16 @@ class RowProof:
     def is_exact(self) -> bool:
         return not (self.missing or self.twice or self.unknown)
 
+    @property
+    def lacking(self) -> int:
+        """How many rows are nowhere."""
+        return self.missing.count
+
+    @property
+    def repeated(self) -> int:
+        """How many rows are there more than once, or in both."""
+        return self.twice.count
+
     def sentence(self) -> str:
         """One line for a task state."""
         if self.is_exact:

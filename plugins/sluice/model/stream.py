@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -11,6 +12,8 @@ from sluice.model.config import ConfigError, build
 
 # plugins/sluice/model/stream.py -> the repository, and in an image the same layout.
 STREAMS = Path(__file__).resolve().parents[3] / "spark_jobs"
+# In a feed's user_agent: nobody has put their own address into it yet.
+NOBODY = "@example."
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,53 @@ class Supervision:
     restart_window_seconds: int = 1_800
     stop_seconds: int = 20
 
+    @property
+    def missed_seconds(self) -> int:
+        """So long after the end of a run without another one, nobody can be said to look: three intervals,
+        which is more than observing, acting and verifying take."""
+        return 3 * self.interval_seconds
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A feed of Server-Sent Events that a long-running producer reads.
+
+    ``url`` is the default, a platform file may name another. ``user_agent`` says who asks and how to reach
+    them. ``event_id`` is the table's column that is unique per event. After ``read_seconds`` without a byte
+    the connection counts as dead. At most ``most_in_flight`` events are sent and not yet acknowledged.
+    """
+
+    url: str
+    user_agent: str
+    event_id: str
+    read_seconds: int = 30
+    most_in_flight: int = 5_000
+
+
+@dataclass(frozen=True)
+class Report:
+    """Counts per window, kept in a small table by a long-running job that follows the stream's table.
+
+    What comes later than ``watermark_minutes`` after its window's end is counted apart. The job looks for
+    news every ``trigger_seconds``; of the report's own snapshots the last ``keep_snapshots`` are kept.
+    """
+
+    table: str
+    title: str
+    window_minutes: int = 10
+    watermark_minutes: int = 10
+    trigger_seconds: int = 10
+    keep_snapshots: int = 60
+
+
+@dataclass(frozen=True)
+class Part:
+    """A long-running process of a stream: the name of its program at the runtime, and its script."""
+
+    name: str
+    program: str
+    script: Path
+
 
 @dataclass(frozen=True)
 class StreamSpec:
@@ -75,6 +125,9 @@ class StreamSpec:
     topic: Topic
     consumer: Consumer
     budget: Budget
+    partition_by: list[str] = field(default_factory=list)
+    feed: Feed | None = None
+    report: Report | None = None
     supervision: Supervision = field(default_factory=Supervision)
 
     @property
@@ -93,6 +146,28 @@ class StreamSpec:
     def consumer_script(self) -> Path:
         return self.folder / "consumer.py"
 
+    def feed_url(self, feeds: Mapping[str, str]) -> str:
+        """Where the feed is read: at what ``feeds`` (of a platform file) says, or else at its own ``url``.
+
+        Raises ConfigError for a stream without a feed, and where the feed's own servers would be asked in
+        nobody's name: they may shut out who cannot be reached.
+        """
+        if self.feed is None:
+            raise ConfigError(f"stream {self.name!r} has no feed; add [feed] to its stream.toml")
+        if self.name in feeds:
+            return feeds[self.name]
+        if NOBODY in self.feed.user_agent:
+            raise ConfigError(
+                f"feed user_agent {self.feed.user_agent!r} names nobody who reads {self.feed.url}: put "
+                f"your own address into it, in the stream.toml of {self.name}"
+            )
+        return self.feed.url
+
+    @property
+    def is_avro(self) -> bool:
+        """Whether ``schema`` is an Avro schema; else it lists the table's columns in Spark's DDL."""
+        return self.schema.endswith(".avsc")
+
     @property
     def quarantine_table(self) -> str:
         return f"{self.table}_quarantine"
@@ -101,6 +176,22 @@ class StreamSpec:
     def program(self) -> str:
         """The name under which the runtime knows the consumer."""
         return f"stream-{self.name}"
+
+    @property
+    def parts(self) -> dict[str, Part]:
+        """The stream's long-running processes: always ``consumer``; ``producer`` where it reads a feed, and
+        ``report`` where it has one. A producer without a feed runs once per load, and is none of them."""
+        others = [name for name, there in (("producer", self.feed), ("report", self.report)) if there]
+        consumer = Part("consumer", self.program, self.consumer_script)
+        return {"consumer": consumer} | {
+            name: Part(name, f"{self.program}-{name}", self.folder / f"{name}.py") for name in others
+        }
+
+    def part(self, name: str) -> Part:
+        """Raises ConfigError for a part that the stream does not have."""
+        if name not in self.parts:
+            raise ConfigError(f"stream {self.name!r} has no part {name!r}; it has {', '.join(self.parts)}")
+        return self.parts[name]
 
 
 def parse(text: str, where: str) -> StreamSpec:
@@ -111,18 +202,33 @@ def parse(text: str, where: str) -> StreamSpec:
         raise ConfigError(f"{where}: not valid TOML: {error}") from error
     if not re.fullmatch(r"[a-z][a-z0-9_]*", spec.name):
         raise ConfigError(f"{where}: name {spec.name!r}: use lower-case letters, digits and _")
-    if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", spec.table):
-        raise ConfigError(f"{where}: table {spec.table!r}: write it as namespace.table, in lower case")
+    if not spec.schema.endswith((".avsc", ".ddl")):
+        raise ConfigError(f"{where}: schema {spec.schema!r}: name an Avro schema (.avsc) or columns (.ddl)")
+    for table in (spec.table, *([spec.report.table] if spec.report else [])):
+        if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", table):
+            raise ConfigError(f"{where}: table {table!r}: write it as namespace.table, in lower case")
+    for column in (*spec.partition_by, *([spec.feed.event_id] if spec.feed else [])):
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", column):
+            raise ConfigError(f"{where}: column {column!r}: use lower-case letters, digits and _")
+    if spec.feed and not spec.feed.url.startswith(("http://", "https://")):
+        raise ConfigError(f"{where}: feed url {spec.feed.url!r}: write it with http:// or https://")
     for name, value in (
         ("topic partitions", spec.topic.partitions),
         ("topic replication_factor", spec.topic.replication_factor),
         ("consumer trigger_seconds", spec.consumer.trigger_seconds),
         ("consumer max_offsets_per_trigger", spec.consumer.max_offsets_per_trigger),
         *((f"supervision {name}", value) for name, value in asdict(spec.supervision).items()),
+        *_numbers("feed", spec.feed),
+        *_numbers("report", spec.report),
     ):
         if value < 1:
             raise ConfigError(f"{where}: {name} is {value}; it must be at least 1")
     return spec
+
+
+def _numbers(section: str, declared: Feed | Report | None) -> list[tuple[str, int]]:
+    found = asdict(declared) if declared else {}
+    return [(f"{section} {name}", value) for name, value in found.items() if isinstance(value, int)]
 
 
 def names() -> list[str]:

@@ -41,6 +41,8 @@ class Verdict(StrEnum):
     RECREATED = "recreated"
     # The process ended because another owner has taken over.
     SUPERSEDED = "superseded"
+    # The process is alive, and what it reads from has not answered for too long.
+    CUT_OFF = "cut off"
     # Something did not answer, or it was not watched for long enough to say whether it moves.
     UNOBSERVABLE = "unobservable"
 
@@ -60,6 +62,7 @@ ALARMING = frozenset(
         Verdict.LOST,
         Verdict.RECREATED,
         Verdict.SUPERSEDED,
+        Verdict.CUT_OFF,
         Verdict.UNOBSERVABLE,
     }
 )

@@ -86,7 +86,7 @@ def test_a_platform_file_that_others_may_read_is_refused(tmp_path: Path) -> None
 
 
 def test_every_stream_of_the_repository_is_well_declared() -> None:
-    assert "nyc_taxi" in stream.names()
+    assert {"nyc_taxi", "wiki_changes"} <= set(stream.names())
     for name in stream.names():
         spec = stream.load(name)
         assert spec.schema_file.is_file()
@@ -148,3 +148,98 @@ def test_every_value_of_supervision_is_1_or_more(key: str) -> None:
     stream.parse(f"{MINIMAL}[supervision]\n{key} = 1\n", "stream.toml")
     with pytest.raises(ConfigError, match=f"stream.toml: supervision {key} is 0; it must be at least 1"):
         stream.parse(f"{MINIMAL}[supervision]\n{key} = 0\n", "stream.toml")
+
+
+FEED = """
+[feed]
+url = "https://feed.example/stream"
+user_agent = "Sluice (mail@rides.example)"
+event_id = "event_id"
+"""
+REPORT = """
+[report]
+table = "reports.rides"
+title = "Rides"
+"""
+
+
+def test_a_stream_without_more_is_avro_unpartitioned_and_has_a_consumer_alone() -> None:
+    spec = stream.parse(MINIMAL, "stream.toml")
+    assert (spec.is_avro, spec.partition_by, spec.feed, spec.report) == (True, [], None, None)
+    assert [(p.name, p.program, p.script.name) for p in spec.parts.values()] == [
+        ("consumer", "stream-rides", "consumer.py")
+    ]
+    with pytest.raises(ConfigError, match="stream 'rides' has no part 'producer'; it has consumer"):
+        spec.part("producer")
+
+
+def test_a_feed_is_read_at_its_own_address_in_somebodys_name_only() -> None:
+    spec = stream.parse(MINIMAL + FEED, "stream.toml")
+    assert spec.feed_url({"other": "http://127.0.0.1:1/"}) == "https://feed.example/stream"
+    nobodys = stream.parse(MINIMAL + FEED.replace("mail@rides.example", "you@example.org"), "stream.toml")
+    assert nobodys.feed_url({"rides": "http://127.0.0.1:1/"}) == "http://127.0.0.1:1/"
+    with pytest.raises(ConfigError, match=r"names nobody who reads https://feed.example/stream: put"):
+        nobodys.feed_url({})
+    with pytest.raises(ConfigError, match=r"stream 'rides' has no feed; add \[feed\] to its stream.toml"):
+        stream.parse(MINIMAL, "stream.toml").feed_url({})
+
+
+def test_a_feed_and_a_report_are_parts_with_defaults() -> None:
+    spec = stream.parse(MINIMAL + FEED + REPORT, "stream.toml")
+    assert spec.feed == stream.Feed(
+        "https://feed.example/stream", "Sluice (mail@rides.example)", "event_id", 30, 5000
+    )
+    assert spec.report == stream.Report("reports.rides", "Rides", 10, 10, 10, 60)
+    assert {name: (p.program, p.script) for name, p in spec.parts.items()} == {
+        "consumer": ("stream-rides", spec.folder / "consumer.py"),
+        "producer": ("stream-rides-producer", spec.folder / "producer.py"),
+        "report": ("stream-rides-report", spec.folder / "report.py"),
+    }
+    assert spec.part("report") == spec.parts["report"]
+    assert spec.program == spec.part("consumer").program
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('"schema.avsc"', '"schema.json"'), "schema 'schema.json': name an Avro schema"),
+        (('table = "reports.rides"', 'table = "Rides"'), "table 'Rides': write it as namespace.table"),
+        (('"event_id"', '"eventId"'), "column 'eventId': use lower-case letters"),
+        (('"https://feed', '"ftp://feed'), "feed url 'ftp://feed.example/stream': write it with http"),
+        (('event_id = "event_id"', ""), "key 'event_id' is missing"),
+        (("[topic]", 'partition_by = ["Day"]\n[topic]'), "column 'Day': use lower-case letters"),
+        (("[topic]", 'partition_by = "day"\n[topic]'), "partition_by: 'day' is not a list"),
+        (("[topic]", "partition_by = [1]\n[topic]"), "partition_by: 1 is a int; give a str"),
+    ],
+)
+def test_a_wrong_feed_report_or_partition_is_refused(change: tuple[str, str], words: str) -> None:
+    text = MINIMAL + FEED + REPORT
+    assert change[0] in text
+    with pytest.raises(ConfigError) as caught:
+        stream.parse(text.replace(*change), "stream.toml")
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("section", "key"),
+    [
+        ("feed", "read_seconds"),
+        ("feed", "most_in_flight"),
+        ("report", "window_minutes"),
+        ("report", "watermark_minutes"),
+        ("report", "trigger_seconds"),
+        ("report", "keep_snapshots"),
+    ],
+)
+def test_every_number_of_a_feed_and_a_report_is_1_or_more(section: str, key: str) -> None:
+    text = (MINIMAL + FEED + REPORT).replace(f"[{section}]", f"[{section}]\n{key} = 0")
+    with pytest.raises(ConfigError, match=f"stream.toml: {section} {key} is 0; it must be at least 1"):
+        stream.parse(text, "stream.toml")
+    stream.parse(text.replace(f"{key} = 0", f"{key} = 1"), "stream.toml")
+
+
+def test_columns_in_spark_ddl_are_not_avro() -> None:
+    text = MINIMAL.replace("schema.avsc", "schema.ddl").replace("[topic]", 'partition_by = ["day"]\n[topic]')
+    spec = stream.parse(text, "stream.toml")
+    assert not spec.is_avro
+    assert spec.partition_by == ["day"]

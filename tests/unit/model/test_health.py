@@ -952,7 +952,8 @@ def test_verdicts(case: str) -> None:
 
 
 def test_every_verdict_has_a_case_and_one_consequence() -> None:
-    assert {case.split(":")[0] for case in CASES} == {verdict.value for verdict in Verdict}
+    # What a consumer reads from is Kafka: cut off is for parts that ask somebody else (test_tending).
+    assert {case.split(":")[0] for case in CASES} == {verdict.value for verdict in {*Verdict} - {V.CUT_OFF}}
     parts = [CALM, RESTARTABLE, ASKING, ALARMING]
     assert sum(map(len, parts)) == len(Verdict)
     assert frozenset().union(*parts) == frozenset(Verdict)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from sluice.model import stream
+from sluice.model.columns import TYPES, parse_ddl
+from sluice.model.config import ConfigError
+
+
+def test_columns_are_read_in_their_order() -> None:
+    text = "-- of a table\n\nid BIGINT -- the rider's\nname\tString,\n  paid  DECIMAL(10, 2)\n_at timestamp\n"
+    assert list(parse_ddl(text).items()) == [
+        ("id", "bigint"),
+        ("name", "string"),
+        ("paid", "decimal(10,2)"),
+        ("_at", "timestamp"),
+    ]
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_every_type_is_known_in_any_case(kind: str) -> None:
+    assert parse_ddl(f"a {kind.upper()}") == {"a": kind}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "schema.ddl: no column; write one per line"),
+        ("-- a INT", "no column"),
+        ("a INT\nb", "schema.ddl line 2: column 'b': type missing: use one of boolean"),
+        ("a SMALLINT", "line 1: column 'a': type SMALLINT: use one of"),
+        ("a ARRAY<INT>", "type ARRAY<INT>"),
+        ("a INT NOT NULL", "type INT NOT NULL"),
+        ("a DECIMAL(39, 2)", "type DECIMAL"),
+        ("a DECIMAL(2, 3)", "type DECIMAL"),
+        ("a DECIMAL(0, 0)", "type DECIMAL"),
+        ("A INT", "line 1: column 'A': use lower-case letters"),
+        ("`a` INT", "use lower-case letters"),
+        ("1a INT", "use lower-case letters"),
+        ("a INT\na INT", "line 2: column 'a' is there twice"),
+        ("_kafka_offset BIGINT", "names in _kafka_ and _source_ are Sluice's own"),
+        ("_source_id STRING", "Sluice's own"),
+    ],
+)
+def test_a_wrong_declaration_is_named_with_its_line(text: str, words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_ddl(text)
+    assert words in str(caught.value)
+
+
+def test_a_message_names_the_file() -> None:
+    with pytest.raises(ConfigError, match=r"^rides/schema\.ddl line 1: "):
+        parse_ddl("a X", "rides/schema.ddl")
+
+
+def test_streams_partition_by_columns_that_they_have() -> None:
+    for spec in map(stream.load, stream.names()):
+        if not spec.is_avro:
+            columns = parse_ddl(spec.schema_file.read_text())
+            assert set(spec.partition_by) <= set(columns)
+            assert spec.feed is None or spec.feed.event_id in columns

@@ -1,0 +1,64 @@
+"""What came against what became of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sluice.model.events import NAMED, EventProof, spans
+
+
+def test_exact() -> None:
+    proof = EventProof(10, published=8, quarantined=2)
+    assert proof.is_exact
+    assert proof.sentence() == "exact: 10 events = 8 published + 2 quarantined, each event id once"
+    assert (proof.lacking, proof.repeated) == (0, 0)
+    assert EventProof(0, 0, 0).is_exact
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"published": 7}, "1 missing of 10 events"),
+        ({"quarantined": 3}, "1 rows more than offsets of 10 events"),
+        ({"nameless": 1}, "1 rows without an event id of"),
+        ({"twice": {"b": 2, "a": 3}}, "2 event ids more than once (a 3 times, b 2 times) of"),
+        ({"published": 7, "twice": {"a": 2}}, "1 missing, 1 event ids more than once (a 2 times) of"),
+    ],
+)
+def test_what_is_not(more: dict[str, Any], words: str) -> None:
+    proof = EventProof(**({"source_rows": 10, "published": 8, "quarantined": 2} | more))
+    assert not proof.is_exact
+    assert f"not exact: {words}" in proof.sentence()
+
+
+def test_of_many_ids_a_few_are_named() -> None:
+    proof = EventProof(99, 99, 0, twice={f"id{n:02}": 2 for n in range(50)})
+    assert proof.repeated == 50
+    assert proof.sentence().count("times") == NAMED
+
+
+@pytest.mark.parametrize(
+    ("moments", "most", "expected"),
+    [
+        ([], 3, []),
+        ([7], 3, [(7, 8)]),
+        ([1, 2, 3], 3, [(1, 4)]),
+        ([1, 2, 9, 20, 21], 3, [(1, 3), (9, 10), (20, 22)]),
+        ([1, 2, 9, 20, 21], 2, [(1, 10), (20, 22)]),
+        ([1, 2, 9, 20, 21], 1, [(1, 22)]),
+    ],
+)
+def test_spans(moments: list[int], most: int, expected: list[tuple[int, int]]) -> None:
+    assert spans(moments, most) == expected
+
+
+@given(st.sets(st.integers(-50, 50)), st.integers(1, 9))
+def test_spans_hold_every_moment_and_part_where_nothing_is(moments: set[int], most: int) -> None:
+    found = spans(sorted(moments), most)
+    assert len(found) <= most
+    assert all(sum(begin <= moment < end for begin, end in found) == 1 for moment in moments)
+    assert all({begin, end - 1} <= moments for begin, end in found)
