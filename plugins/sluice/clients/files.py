@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -13,6 +14,7 @@ from pyiceberg.expressions import (
     BooleanExpression,
     EqualTo,
     GreaterThanOrEqual,
+    In,
     LessThan,
     Or,
 )
@@ -26,6 +28,7 @@ from sluice.model.ranges import RangeSet
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
+FILES_AT_ONCE = 64
 PARTITION, OFFSET, SOURCE, ROW = "_kafka_partition", "_kafka_offset", "_source_id", "_source_row"
 
 
@@ -45,12 +48,26 @@ def equal(column: str, value: int | str) -> BooleanExpression:
     return _is(EqualTo, column, value)
 
 
+def among(column: str, values: Collection[str]) -> BooleanExpression:
+    """The rows with one of these values in that column; a date is written as ISO 8601 does."""
+    return _is(In, column, values)
+
+
+def between(column: str, begins_and_ends: Iterable[tuple[str, str]]) -> BooleanExpression:
+    """The rows whose value lies in one of these half-open ranges; moments are written as ISO 8601 does."""
+    parts = [
+        And(_is(GreaterThanOrEqual, column, begin), _is(LessThan, column, end))
+        for begin, end in begins_and_ends
+    ]
+    return Or(AlwaysFalse(), AlwaysFalse(), *parts)
+
+
 def both(left: BooleanExpression, right: BooleanExpression) -> BooleanExpression:
     """The rows that meet both."""
     return And(left, right)
 
 
-def _is(predicate: Any, column: str, value: int | str) -> BooleanExpression:
+def _is(predicate: Any, column: str, value: int | str | Collection[str]) -> BooleanExpression:
     # Any: mypy sees the fields of PyIceberg's pydantic models in place of their constructors.
     expression: BooleanExpression = predicate(column, value)
     return expression
@@ -92,17 +109,31 @@ def facts(table: Table, tasks: Iterable[FileScanTask]) -> list[FileFact]:
     return found
 
 
-def coordinates(table: Table, tasks: Iterable[FileScanTask], paths: Collection[str]) -> dict[int, list[int]]:
-    """Partition -> every offset of the files named, as often as it is there; two columns are read."""
+def coordinates(table: Table, tasks: Iterable[FileScanTask], paths: Collection[str]) -> dict[int, Any]:
+    """Partition -> every offset of the files named, as often as it is there; two columns are read.
+
+    As arrays of NumPy, in no order: a load has millions.
+    """
     chosen = [task for task in tasks if task.file.file_path in paths]
-    found: dict[int, list[int]] = {}
-    with asking(f"{len(chosen)} files of table {_name(table)}"):
-        scan = ArrowScan(table.metadata, table.io, table.schema().select(PARTITION, OFFSET), AlwaysTrue())
-        for batch in scan.to_record_batches(chosen):
-            pairs = zip(batch.column(PARTITION).to_pylist(), batch.column(OFFSET).to_pylist(), strict=True)
-            for partition, offset in pairs:
-                found.setdefault(partition, []).append(offset)
-    return found
+    found: dict[int, list[Any]] = {}
+    for partitions, offsets in pairs(table, chosen):
+        for partition in np.unique(partitions):
+            found.setdefault(int(partition), []).append(offsets[partitions == partition])
+    return {partition: np.concatenate(parts) for partition, parts in found.items()}
+
+
+def pairs(table: Table, tasks: Sequence[FileScanTask]) -> Iterator[tuple[Any, Any]]:
+    """Batches of (partitions, offsets) of these files, both as arrays of NumPy."""
+    schema = table.schema().select(PARTITION, OFFSET)
+    with asking(f"{len(tasks)} files of table {_name(table)}"):
+        scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
+        # PyIceberg holds all files of one question in memory at once.
+        for start in range(0, len(tasks), FILES_AT_ONCE):
+            for batch in scan.to_record_batches(tasks[start : start + FILES_AT_ONCE]):
+                yield (
+                    batch.column(PARTITION).to_numpy(zero_copy_only=False),
+                    batch.column(OFFSET).to_numpy(zero_copy_only=False),
+                )
 
 
 def batches(table: Table, rows: BooleanExpression, columns: tuple[str, ...]) -> Iterator[RecordBatch]:

@@ -9,7 +9,13 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -24,6 +30,7 @@ from confluent_kafka.admin import (
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.platform import Kafka
 from sluice.model.stream import Topic
+from sluice.model.tending import Beat, parse_beat
 
 T = TypeVar("T")
 TIMEOUT_SECONDS = 15.0
@@ -31,6 +38,7 @@ _DENIED = frozenset(
     {
         KafkaError._AUTHENTICATION,
         KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         KafkaError.SASL_AUTHENTICATION_FAILED,
     }
@@ -100,14 +108,12 @@ class KafkaAdmin:
         # It tries a refused login again and again, and answers "transport failure" to whoever asks meanwhile;
         # only the callback says that it was the login.
         self._login_error: KafkaError | None = None
-        self.admin = AdminClient(
-            {
-                **kafka.librdkafka(),
-                "socket.timeout.ms": int(timeout * 1000),
-                "reconnect.backoff.max.ms": 5000,
-            },
-            error_cb=self._note,
-        )
+        self._settings: dict[str, Any] = {
+            **kafka.librdkafka(),
+            "socket.timeout.ms": int(timeout * 1000),
+            "reconnect.backoff.max.ms": 5000,
+        }
+        self.admin = AdminClient(self._settings, error_cb=self._note)
 
     def _note(self, error: KafkaError) -> None:
         if error.code() in _DENIED:
@@ -184,6 +190,45 @@ class KafkaAdmin:
         age = int(config.get("retention.ms") or -1)
         deletes = "delete" in (config.get("cleanup.policy") or "delete").split(",")
         return age if deletes and age >= 0 else None
+
+    def beat(self, stream: str, part: str, topic: str) -> Beat | None:
+        """The newest heartbeat of a stream's part, from the offsets of its group; None before the first.
+
+        Raises Missing where there is no such topic, and Unreachable where something else than a heartbeat
+        stands there: somebody set the group's offsets by hand, say; the part's next beat mends that.
+        """
+        group = f"sluice-{stream}-{part}"
+        what = f"heartbeat of group {group!r}"
+        shape = self.shape(topic)
+        if shape is None:
+            raise self._missing(topic)
+        # By name: of all that the group has, the broker leaves out silently what the role may not see.
+        wanted = [TopicPartition(topic, partition) for partition in range(shape.partitions)]
+        found = self._ask(what, lambda: self._committed(group, wanted))
+        refused = next((partition.error for partition in found if partition.error), None)
+        if refused is not None:
+            raise _translated(what, KafkaException(refused))
+        kept = sorted((place for place in found if place.offset >= 0), key=lambda place: place.partition)
+        if not kept:
+            return None
+        try:
+            return parse_beat(kept[0].metadata or "", {place.partition: place.offset for place in kept})
+        except ValueError as error:
+            raise Unreachable(f"{what} cannot be read: {error}") from error
+
+    def _committed(self, group: str, wanted: list[TopicPartition]) -> list[TopicPartition]:
+        """Asked as a consumer of the group that never joins it: AdminClient's own question ends the process
+        (SIGSEGV in librdkafka's rd_kafka_cgrp_op) while the group's coordinator moves, as on a new broker."""
+        consumer = self._consumer(group)
+        try:
+            found: list[TopicPartition] = consumer.committed(wanted, timeout=self.timeout)
+            return found
+        finally:
+            consumer.close()
+
+    def _consumer(self, group: str) -> Consumer:
+        settings = {"group.id": group, "enable.auto.commit": False}
+        return Consumer({**self._settings, **settings}, error_cb=self._note)
 
     def _offsets(self, topic: str, which: OffsetSpec, partitions: int | None) -> dict[int, int]:
         if partitions is None:

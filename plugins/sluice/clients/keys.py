@@ -1,5 +1,7 @@
 """Where the ledger keeps what, under ``<ledger>/<stream>/``. No libraries: everything may import it.
 
+History and claims of a stream's other parts lie under ``<ledger>/<stream>.<part>/`` (:func:`history_name`).
+
 ::
 
     sources/<source_id>/begin.json      an object's version, and where the topic ended when it was planned
@@ -7,6 +9,7 @@
     runs/<run_id, quoted>/plan.json     the objects' versions that a run means, pinned at its first attempt
     runs/<run_id, quoted>/before.json   what lay in the bucket before the load
     runs/<run_id, quoted>/proof.json    the validation's result, once it is exact
+    runs/<run_id, quoted>/compaction.json    the table before a run of the compaction
     history/<kind>/<moment>-<suffix>.json            what happened to the stream, in the order of the keys
     supervision/claims/<identity>-<n>.json           who may restart this start of the stream's process
 """
@@ -24,6 +27,11 @@ Document = dict[str, Any]
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 
 
+def history_name(stream: str, part: str) -> str:
+    """Under which name a stream's part has its history: the consumer under the stream's own."""
+    return stream if part == "consumer" else f"{stream}.{part}"
+
+
 def begin_key(source_id: str) -> str:
     return f"sources/{source_id}/begin.json"
 
@@ -33,7 +41,7 @@ def produced_key(source_id: str) -> str:
 
 
 def run_key(run_id: str, name: str) -> str:
-    """``name`` is plan, before or proof. A run id holds colons and plus signs, so it is quoted."""
+    """``name``: plan, before, proof or compaction. A run id holds colons and plus signs, so it is quoted."""
     return f"runs/{quote(run_id, safe='')}/{name}.json"
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.clients.kafka import (
@@ -18,7 +21,11 @@ from sluice.clients.kafka import (
     config_diff,
     refuse_shrinking,
 )
+from sluice.model.platform import Kafka
 from sluice.model.stream import Topic
+from sluice.model.tending import Beat, State
+from spark_jobs.common.group import GroupOffsets
+from spark_jobs.common.heartbeat import Heartbeat
 
 TOPIC = Topic("t", partitions=10, replication_factor=1)
 
@@ -166,3 +173,91 @@ def test_the_first_record_from_a_moment_on_or_the_end() -> None:
 )
 def test_retention(config: dict[str, str], milliseconds: int | None) -> None:
     assert admin(Broker({0: []}, config)).retention_ms("t") == milliseconds
+
+
+# Heartbeats, over librdkafka's own broker in this process: what a part tells is what supervision reads.
+
+
+class Told:
+    """A broker with topic ``t`` of some partitions, what tells it, and who reads it."""
+
+    def __init__(self) -> None:
+        # Kept: the broker lives in it.
+        self.mock = AdminClient({"test.mock.num.brokers": 1, "bootstrap.servers": "none"})
+        (broker,) = self.mock.list_topics(timeout=5).brokers.values()
+        self.servers = servers = f"{broker.host}:{broker.port}"
+        # The first record makes the topic.
+        producer = Producer({"bootstrap.servers": servers})
+        producer.produce("t", b"")
+        assert producer.flush(5) == 0
+        self.reader = KafkaAdmin(Kafka(servers), timeout=5)
+
+    def metadata(self, text: str, partition: int = 0) -> None:
+        places = [TopicPartition("t", partition, 3, metadata=text)]
+        assert GroupOffsets(Kafka(self.servers), "sluice-s-producer").set(places, 5) is None
+
+
+@pytest.fixture(scope="module")
+def told() -> Told:
+    return Told()
+
+
+def test_a_heartbeat_is_read_as_it_was_given(told: Told) -> None:
+    assert told.reader.beat("s", "producer", "t") is None
+    heart = Heartbeat(Kafka(told.servers), "s", "producer", "t", clock=lambda: 1_700_000_000.25)
+    assert heart.beat({0: 5, 2: 7}, "streaming", "zażółć \n gęślą", since=1_699_999_999.0)
+    found = told.reader.beat("s", "producer", "t")
+    expected = Beat(
+        1_700_000_000.25, os.getpid(), State.STREAMING, 1_699_999_999.0, "zażółć   gęślą", {0: 5, 2: 7}
+    )
+    assert found == expected
+    assert heart.beat({0: 6, 2: 7}, "silent")
+    later = told.reader.beat("s", "producer", "t")
+    assert later is not None
+    assert (later.state, later.ends) == (State.SILENT, {0: 6, 2: 7})
+    assert told.reader.beat("s", "report", "t") is None, "another part's group"
+
+
+@pytest.mark.parametrize("text", ["", "moved by hand", json.dumps({"at": 1})])
+def test_offsets_that_somebody_set_are_no_heartbeat(told: Told, text: str) -> None:
+    told.metadata(text)
+    with pytest.raises(Unreachable, match=r"^heartbeat of group 'sluice-s-producer' cannot be read: "):
+        told.reader.beat("s", "producer", "t")
+
+
+def test_a_topic_that_is_not_there_has_no_heartbeat(told: Told) -> None:
+    with pytest.raises(Missing, match="topic 'u' does not exist"):
+        told.reader.beat("s", "producer", "u")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, Refused),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, Refused),
+        (KafkaError.COORDINATOR_NOT_AVAILABLE, Unreachable),
+    ],
+)
+@pytest.mark.parametrize("of", ["the group", "a partition"])
+def test_what_the_broker_will_not_show_is_no_missing_heartbeat(
+    code: int, kind: type, of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Refusing:
+        closed = False
+
+        def committed(self, wanted: list[TopicPartition], timeout: float) -> list[Any]:
+            if of == "the group":
+                raise KafkaException(KafkaError(code))
+            return [
+                SimpleNamespace(partition=0, offset=5, metadata="{}", error=None),
+                SimpleNamespace(partition=1, offset=-1001, metadata=None, error=KafkaError(code)),
+            ]
+
+        def close(self) -> None:
+            self.closed = True
+
+    consumer, client = Refusing(), admin(Broker({0: [], 1: []}))
+    monkeypatch.setattr(client, "_consumer", lambda group: consumer)
+    with pytest.raises(kind, match=r"^heartbeat of group 'sluice-s-producer': "):
+        client.beat("s", "producer", "t")
+    assert consumer.closed
