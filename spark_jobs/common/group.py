@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import TimeoutError as FutureTimeout
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from sluice.model.platform import Kafka
 
 log = logging.getLogger(__name__)
 
@@ -21,14 +21,8 @@ RENEW_SECONDS = 3600.0
 RETRY_SECONDS = 60.0
 # How long one commit may take: it stands between two batches, and between a stop and its end.
 COMMIT_SECONDS = 5.0
-# The group's coordinator is on its way: the very first commit makes the topic that all groups are kept in.
-_MOVING = frozenset(
-    {
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    }
-)
+_GIVE_UP_MS = 4_000
+_POLL_SECONDS = 0.02
 
 
 class Group:
@@ -40,7 +34,11 @@ class Group:
     """
 
     def __init__(
-        self, admin: AdminClient, stream: str, topic: str, clock: Callable[[], float] = time.monotonic
+        self,
+        kafka: Kafka,
+        stream: str,
+        topic: str,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = f"sluice-{stream}"
         self._topic = topic
@@ -48,7 +46,7 @@ class Group:
         self._ends: dict[int, int] = {}
         self._next = 0.0
         self._failing = False
-        self._admin = admin
+        self._offsets = GroupOffsets(kafka, self.name)
 
     @property
     def is_due(self) -> bool:
@@ -87,21 +85,60 @@ class Group:
         self._next = self._clock() + RETRY_SECONDS
 
     def _commit(self) -> KafkaError | None:
-        """As an administrator would set them: a consumer's own commit waits without end for a broker that
-        does not answer, and keeps the process from ending."""
         offsets = [TopicPartition(self._topic, partition, end) for partition, end in self._ends.items()]
-        request = [ConsumerGroupTopicPartitions(self.name, offsets)]
-        deadline = time.monotonic() + COMMIT_SECONDS
-        while True:
-            left = max(deadline - time.monotonic(), 0.1)
+        return self._offsets.set(offsets, COMMIT_SECONDS)
+
+
+class GroupOffsets:
+    """One group's offsets, set by a consumer that never joins it. Not for several threads at once.
+
+    Not by AdminClient: that ends the whole process (an assertion in rd_kafka_enq_once_del_source_return,
+    librdkafka 4605) when a broker goes away while it looks for a group's coordinator.
+
+    A commit that waits for a broker is given up by librdkafka after _GIVE_UP_MS; so long, at most, the
+    process may take to end.
+    """
+
+    def __init__(self, kafka: Kafka, group: str) -> None:
+        self._pending = False
+        self._refused: KafkaError | None = None
+        self._consumer = Consumer(
+            kafka.librdkafka()
+            | {
+                "group.id": group,
+                # What fails is returned; a line every few seconds besides would say no more.
+                "log_level": 2,
+                "enable.auto.commit": False,
+                "on_commit": self._answered,
+                # How long it looks for the group's coordinator, and waits for its answer.
+                "session.timeout.ms": _GIVE_UP_MS,
+                "heartbeat.interval.ms": _GIVE_UP_MS // 4,
+                "socket.timeout.ms": _GIVE_UP_MS,
+            }
+        )
+
+    def set(self, offsets: list[TopicPartition], seconds: float) -> KafkaError | None:
+        """Set these. Takes ``seconds`` at most; returns why Kafka did not take them, or None.
+
+        What was not answered in time may still be taken, but not after what is set later.
+        """
+        deadline = time.monotonic() + seconds
+        if self._is_answered(deadline):
+            self._pending = True
             try:
-                (future,) = self._admin.alter_consumer_group_offsets(request, request_timeout=left).values()
-                done = future.result(timeout=left + 1).topic_partitions
-                refused = next((offset.error for offset in done if offset.error), None)
+                self._consumer.commit(offsets=offsets, asynchronous=True)
             except KafkaException as error:
-                refused = error.args[0]
-            except FutureTimeout:
-                refused = KafkaError(KafkaError._TIMED_OUT, f"no answer in {COMMIT_SECONDS:g} s")
-            if refused is None or refused.code() not in _MOVING or time.monotonic() + 0.2 > deadline:
-                return refused
-            time.sleep(0.2)
+                self._pending = False
+                return error.args[0]
+        if not self._is_answered(deadline):
+            return KafkaError(KafkaError._TIMED_OUT, f"no answer in {seconds:g} s")
+        return self._refused
+
+    def _is_answered(self, deadline: float) -> bool:
+        while self._pending and time.monotonic() < deadline:
+            self._consumer.poll(_POLL_SECONDS)
+        return not self._pending
+
+    def _answered(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        self._pending = False
+        self._refused = error or next((offset.error for offset in offsets if offset.error), None)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import logging
-import time
-from concurrent.futures import Future
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient
 
-from spark_jobs.common import group as module
-from spark_jobs.common.group import RENEW_SECONDS, RETRY_SECONDS, Group
+from sluice.model.platform import Kafka
+from spark_jobs.common.group import RENEW_SECONDS, RETRY_SECONDS, Group, GroupOffsets
 
 
 class Broker:
@@ -20,29 +24,12 @@ class Broker:
 
     def __init__(self, *answers: int | None) -> None:
         self.answers = list(answers)
-        self.asked: list[tuple[str, dict[int, int]]] = []
+        self.asked: list[dict[int, int]] = []
 
-    def alter_consumer_group_offsets(self, request: list[Any], request_timeout: float) -> dict[str, Any]:
-        (wanted,) = request
-        self.asked.append((wanted.group_id, {p.partition: p.offset for p in wanted.topic_partitions}))
+    def set(self, offsets: list[TopicPartition], seconds: float) -> KafkaError | None:
+        self.asked.append({place.partition: place.offset for place in offsets})
         code = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        future: Future[Any] = Future()
-        if code == KafkaError._TIMED_OUT:
-            future.set_exception(KafkaException(KafkaError(code)))
-        else:
-            done = [Answered(p, code) for p in wanted.topic_partitions]
-            future.set_result(Answer(done))
-        return {wanted.group_id: future}
-
-
-class Answer:
-    def __init__(self, topic_partitions: list[Any]) -> None:
-        self.topic_partitions = topic_partitions
-
-
-class Answered:
-    def __init__(self, asked: TopicPartition, code: int | None) -> None:
-        self.partition, self.error = asked.partition, KafkaError(code) if code else None
+        return KafkaError(code) if code else None
 
 
 @pytest.fixture
@@ -51,13 +38,15 @@ def clock() -> list[float]:
 
 
 def made(broker: Any, clock: list[float]) -> Group:
-    return Group(broker, "taxi", "trips", lambda: clock[0])
+    group = Group(Kafka("127.0.0.1:1"), "taxi", "trips", lambda: clock[0])
+    group._offsets = broker
+    return group
 
 
 def test_the_ends_are_committed_to_the_streams_group(clock: list[float]) -> None:
     broker = Broker(None)
     assert made(broker, clock).commit({0: 5, 1: 7})
-    assert broker.asked == [("sluice-taxi", {0: 5, 1: 7})]
+    assert broker.asked == [{0: 5, 1: 7}]
 
 
 def test_it_is_due_again_after_an_hour_and_a_minute_after_a_failure(clock: list[float]) -> None:
@@ -86,16 +75,44 @@ def test_a_streak_of_failures_is_one_warning(clock: list[float], caplog: pytest.
     assert "group sluice-taxi: Kafka did not take the offsets: " in caplog.records[0].message
 
 
-def test_a_coordinator_on_its_way_is_waited_for(clock: list[float]) -> None:
-    broker = Broker(KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, None)
-    assert made(broker, clock).commit({0: 5})
-    assert len(broker.asked) == 3
+@pytest.fixture(scope="module")
+def mock() -> Iterator[str]:
+    """The address of librdkafka's own broker for tests, with a topic ``trips``."""
+    holder = AdminClient({"test.mock.num.brokers": 1, "bootstrap.servers": "none"})
+    (broker,) = holder.list_topics(timeout=5).brokers.values()
+    servers = f"{broker.host}:{broker.port}"
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce("trips", b"")
+    assert producer.flush(5) == 0
+    yield servers
+    assert holder is not None, "the broker lives as long as its client"
 
 
-def test_it_is_not_waited_for_without_end(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "COMMIT_SECONDS", 0.5)
-    began = time.monotonic()
-    assert not made(Broker(KafkaError.NOT_COORDINATOR), clock).commit({0: 5})
-    assert not made(AdminClient({"bootstrap.servers": "127.0.0.1:1", "log_level": 0}), clock).commit({0: 5})
-    assert time.monotonic() - began < 4
-    assert ConsumerGroupTopicPartitions("x").group_id == "x"
+def test_the_group_is_the_streams(mock: str, clock: list[float]) -> None:
+    assert Group(Kafka(mock), "taxi", "trips", lambda: clock[0]).commit({0: 5, 1: 7})
+    reader = Consumer({"bootstrap.servers": mock, "group.id": "sluice-taxi"})
+    found = reader.committed([TopicPartition("trips", partition) for partition in (0, 1)], timeout=5)
+    assert {place.partition: place.offset for place in found} == {0: 5, 1: 7}
+    reader.close()
+
+
+def test_what_is_set_has_its_text(mock: str) -> None:
+    offsets = GroupOffsets(Kafka(mock), "g")
+    for number in (1, 2):
+        places = [TopicPartition("trips", 0, number, metadata=f"text {number}")]
+        assert offsets.set(places, 5) is None
+    reader = Consumer({"bootstrap.servers": mock, "group.id": "g"})
+    (found,) = reader.committed([TopicPartition("trips", 0)], timeout=5)
+    assert (found.offset, found.metadata) == (2, "text 2")
+    reader.close()
+
+
+def test_nobody_who_answers_is_not_waited_for_without_end() -> None:
+    offsets = GroupOffsets(Kafka("127.0.0.1:1"), "g")
+    places = [TopicPartition("trips", 0, 1)]
+    refused = [offsets.set(places, 0.2), offsets.set(places, 0.2), offsets.set(places, 30)]
+    assert [error.code() for error in refused if error] == [
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT,
+        KafkaError._WAIT_COORD,
+    ]

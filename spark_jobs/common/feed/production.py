@@ -1,0 +1,141 @@
+"""The life of a producer that holds the lock: read, send, beat, end well."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from dataclasses import replace
+
+from sluice.model.platform import Kafka
+from sluice.model.stream import Feed, StreamSpec
+from sluice.model.tending import BEAT_SECONDS
+from spark_jobs.common.feed.activity import Activity
+from spark_jobs.common.feed.client import Client
+from spark_jobs.common.feed.event import Source
+from spark_jobs.common.feed.headers import Headers, feed_name
+from spark_jobs.common.feed.lock import Lock
+from spark_jobs.common.feed.reader import Counts, Reader
+from spark_jobs.common.feed.resume import Tail
+from spark_jobs.common.feed.seen import Seen
+from spark_jobs.common.feed.sender import Sender, Undelivered
+from spark_jobs.common.feed.window import Window
+from spark_jobs.common.heartbeat import Heartbeat
+
+log = logging.getLogger(__name__)
+
+# As long as a broker's restart may take; after that the process ends, and the next one resumes.
+DELIVERY_SECONDS = 300.0
+# Of a stop. What is not acknowledged by then is read again by the next start.
+FLUSH_SECONDS = 8.0
+TELL_SECONDS = 60.0
+_POLL_SECONDS = 0.5
+_END_SECONDS = 3.0
+# The ids that are remembered, and that are read back of each partition, per event that may be in flight: what
+# a rewound position repeats comes on top of what was in flight.
+_SEEN_FACTOR = 20
+TAIL_FACTOR = 2
+
+
+class Production:
+    """One run. Made, and used, by one thread; it reads the feed in another."""
+
+    def __init__(
+        self,
+        spec: StreamSpec,
+        feed: Feed,
+        url: str,
+        kafka: Kafka,
+        source: Source,
+        tail: Tail,
+        lock: Lock,
+        most: int | None,
+    ) -> None:
+        """``tail``: of the topic, read under the lock. ``most``: how many events to send, None for no end."""
+        self._name = spec.name
+        self._lock = lock
+        self._halt = threading.Event()
+        self._activity = Activity()
+        self._window = Window(feed.most_in_flight, tail.resume)
+        headers = Headers(feed_name(url), tail.following, self._window)
+        self._sender = Sender(kafka, spec.topic, self._window, headers, tail.ends)
+        self._heartbeat = Heartbeat(kafka, spec.name, "producer", spec.topic.name)
+        self._reader = Reader(
+            Client(url, feed.user_agent, feed.read_seconds, source.rewind, self._activity, self._halt),
+            source,
+            Seen(_SEEN_FACTOR * feed.most_in_flight, tail.ids),
+            self._window,
+            self._sender,
+            self._activity,
+            self._halt,
+            most,
+        )
+        self._next_beat = 0.0
+        self._next_tell = time.monotonic() + TELL_SECONDS
+        self._told = Counts()
+
+    @property
+    def counts(self) -> Counts:
+        return self._reader.counts
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """Partition -> the offset behind the last record that is acknowledged."""
+        return self._sender.ends
+
+    def until(self, stop: threading.Event, deadline: float | None) -> int:
+        """Produce until ``stop``, ``deadline`` (of time.monotonic), or as many events as it was made for.
+
+        Returns how many records Kafka had not acknowledged in FLUSH_SECONDS after a stop; they are nobody's
+        loss: the next start reads them again. Raises Lost when the lock is, Undelivered when Kafka did not
+        take a record, and what failed in reading. Whatever is raised, nothing more is sent.
+        """
+        self._reader.start()
+        try:
+            while self._reader.is_alive and not stop.is_set():
+                if deadline is not None and time.monotonic() >= deadline:
+                    break
+                self._step()
+            was_told = stop.is_set()
+            self._reader.end(_END_SECONDS)
+            if self._reader.failure is not None:
+                raise self._reader.failure
+            return self._flush(FLUSH_SECONDS if was_told else DELIVERY_SECONDS)
+        except BaseException:
+            self._sender.abandon()
+            self._reader.end(_END_SECONDS)
+            # What the reader handed over in between.
+            self._sender.abandon()
+            raise
+
+    def _flush(self, seconds: float) -> int:
+        deadline = time.monotonic() + seconds
+        while (left := len(self._window)) and time.monotonic() < deadline:
+            self._step()
+        self._beat()
+        return left
+
+    def _step(self) -> None:
+        self._sender.poll(_POLL_SECONDS)
+        waits = self._window.waits
+        if waits > DELIVERY_SECONDS:
+            raise Undelivered(f"Kafka has not acknowledged a record for {waits:.0f} s")
+        now = time.monotonic()
+        if now >= self._next_beat:
+            self._next_beat = now + BEAT_SECONDS
+            self._lock.check()
+            self._beat()
+        if now >= self._next_tell:
+            self._next_tell = now + TELL_SECONDS
+            self._tell()
+
+    def _beat(self) -> None:
+        state, since = self._activity.state()
+        detail = self._activity.trouble if state == "connecting" else self.counts.sentence()
+        self._heartbeat.beat(self._sender.ends, state, detail, since)
+
+    def _tell(self) -> None:
+        counts = replace(self.counts)
+        if counts != self._told:
+            self._told = counts
+            log.info("%s", counts.sentence())

@@ -1,0 +1,123 @@
+"""From the feed to the sender: what is new goes to the topic, in a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+from spark_jobs.common.feed.activity import Activity
+from spark_jobs.common.feed.client import Client
+from spark_jobs.common.feed.event import Source
+from spark_jobs.common.feed.frames import Frame
+from spark_jobs.common.feed.seen import Seen
+from spark_jobs.common.feed.sender import Sender
+from spark_jobs.common.feed.window import Window
+
+_LOOK_SECONDS = 0.2
+
+
+@dataclass
+class Counts:
+    """What became of the events that were read. ``poison`` are among those that were ``sent``."""
+
+    sent: int = 0
+    known: int = 0
+    canary: int = 0
+    poison: int = 0
+
+    def sentence(self) -> str:
+        return (
+            f"{self.sent} sent ({self.poison} of them poison), {self.known} known already, "
+            f"{self.canary} canaries"
+        )
+
+
+class _Stopped(Exception):
+    """Told to stop while waiting."""
+
+
+class Reader:
+    """Reads until ``stop`` is set, ``most`` events were sent, or something fails."""
+
+    def __init__(
+        self,
+        client: Client,
+        source: Source,
+        seen: Seen,
+        window: Window,
+        sender: Sender,
+        activity: Activity,
+        stop: threading.Event,
+        most: int | None,
+    ) -> None:
+        self.counts = Counts()
+        self.failure: Exception | None = None
+        self._client = client
+        self._source = source
+        self._seen = seen
+        self._window = window
+        self._sender = sender
+        self._activity = activity
+        self._stop = stop
+        self._most = most
+        # A daemon: one that waits for a server's answer does not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
+
+    def end(self, seconds: float) -> None:
+        """Set ``stop``, and wait for the end up to so many seconds."""
+        self._stop.set()
+        self._client.cut()
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        try:
+            events = self._client.events(self._window.mark)
+            # The next frame is not waited for when there are enough.
+            while not self._is_enough() and (frame := next(events, None)) is not None:
+                self._handle(frame)
+        except _Stopped:
+            return
+        except Exception as error:
+            # For the thread that waits for this one's end.
+            self.failure = error
+
+    def _is_enough(self) -> bool:
+        return self._most is not None and self.counts.sent >= self._most
+
+    def _handle(self, frame: Frame) -> None:
+        event = self._source.read(frame.data, frame.position)
+        position = frame.position or None
+        self._wait_for_room()
+        if event.is_canary:
+            self.counts.canary += 1
+            self._window.passed(position)
+        elif not self._seen.is_new(event.event_id):
+            self.counts.known += 1
+            self._window.passed(position)
+        else:
+            self._sender.send(event, frame.data, position, self._wait)
+            self.counts.sent += 1
+            self.counts.poison += event.poison is not None
+
+    def _wait_for_room(self) -> None:
+        if not self._window.has_room(0):
+            while not self._window.has_room(_LOOK_SECONDS):
+                self._note_blocked()
+            self._activity.blocked(False)
+
+    def _wait(self) -> None:
+        self._note_blocked()
+        time.sleep(_LOOK_SECONDS)
+
+    def _note_blocked(self) -> None:
+        if self._stop.is_set():
+            raise _Stopped
+        self._activity.blocked(True)

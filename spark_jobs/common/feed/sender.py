@@ -1,0 +1,127 @@
+"""Events to the topic: in order, each acknowledged, and the ends of what is."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from sluice.model.platform import Kafka
+from sluice.model.stream import Topic
+from spark_jobs.common.feed.event import Event
+from spark_jobs.common.feed.headers import Headers
+from spark_jobs.common.feed.window import Entry, Window
+
+# What a broker takes where the topic does not say (max.message.bytes), and what of that is not the value.
+_BROKERS_MOST_BYTES = 1_048_588
+_OVERHEAD_BYTES = 16 * 1024
+MOST_QUEUED_KIB = 64 * 1024
+BATCH_BYTES = 512 * 1024
+
+SETTINGS = {
+    "acks": "all",
+    "enable.idempotence": True,
+    # A record that failed for good must not be followed by the next one of its partition.
+    "enable.gapless.guarantee": True,
+    # Nothing is given up while this process lives, for the same reason; who waits for too long ends it.
+    "delivery.timeout.ms": 0,
+    # As the Java clients choose.
+    "partitioner": "murmur2_random",
+    "compression.type": "zstd",
+    "linger.ms": 50,
+    "request.timeout.ms": 30_000,
+    "queue.buffering.max.kbytes": MOST_QUEUED_KIB,
+}
+
+
+def _log_of_librdkafka() -> logging.Logger:
+    """Where the client's own words go: all but its remarks on the settings, which are meant."""
+    log = logging.getLogger(f"{__name__}.librdkafka")
+    log.addFilter(lambda record: "CONFWARN" not in record.getMessage())
+    return log
+
+
+class Undelivered(Exception):
+    """Kafka did not take a record. The next start resumes before it."""
+
+
+class Sender:
+    """The topic of one producer. One thread sends, another polls."""
+
+    def __init__(
+        self, kafka: Kafka, topic: Topic, window: Window, headers: Headers, ends: dict[int, int]
+    ) -> None:
+        """``ends``: partition -> next offset, as the topic is before the first record."""
+        most = int(topic.config.get("max.message.bytes", _BROKERS_MOST_BYTES))
+        self.most_bytes = max(most - _OVERHEAD_BYTES, 1)
+        self._topic = topic.name
+        self._window = window
+        self._headers = headers
+        self._ends = dict(ends)
+        self._failure: KafkaError | None = None
+        self._producer = Producer(
+            kafka.librdkafka()
+            | SETTINGS
+            | {"message.max.bytes": max(most, 1_000), "batch.size": min(BATCH_BYTES, most)},
+            logger=_log_of_librdkafka(),
+        )
+
+    def send(self, event: Event, data: str, position: str | None, wait: Callable[[], None]) -> None:
+        """Hand an event over to be sent. ``wait`` is called as long as there is no room for it.
+
+        What is too long for the topic is cut, and a header says how long it was.
+        """
+        value = data.encode()
+        headers = self._headers.of(event, position, len(value) if len(value) > self.most_bytes else None)
+        entry = self._window.add(position)
+        key = None if event.key is None else event.key.encode()
+        while True:
+            try:
+                self._producer.produce(
+                    self._topic,
+                    value[: self.most_bytes],
+                    key,
+                    headers=headers,
+                    on_delivery=partial(self._delivered, entry),
+                )
+            except BufferError:
+                wait()
+            else:
+                return
+
+    def poll(self, seconds: float) -> None:
+        """Take note of what Kafka says; waits up to so many seconds for it. Raises Undelivered."""
+        self._producer.poll(seconds)
+        self._refuse_failure()
+
+    def flush(self, seconds: float) -> int:
+        """Wait until all is acknowledged, up to so many seconds; returns how many records are not.
+        Raises Undelivered."""
+        self._producer.flush(seconds)
+        self._refuse_failure()
+        return len(self._window)
+
+    def abandon(self) -> None:
+        """Send nothing more, not even what was handed over already."""
+        self._producer.purge(in_queue=True, in_flight=True, blocking=False)
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """Partition -> the offset behind the last record that is acknowledged."""
+        return dict(self._ends)
+
+    def _delivered(self, entry: Entry, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failure = self._failure or error
+            return
+        partition, offset = message.partition(), message.offset()
+        # A retry that was there already is acknowledged without its offset.
+        if partition is not None and offset is not None and offset >= 0:
+            self._ends[partition] = max(self._ends.get(partition, 0), offset + 1)
+        self._window.settle(entry)
+
+    def _refuse_failure(self) -> None:
+        if self._failure is not None:
+            raise Undelivered(f"Kafka did not take a record of {self._topic!r}: {self._failure.str()}")

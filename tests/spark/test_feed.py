@@ -1,0 +1,367 @@
+"""The producer of a feed as it runs, against a real Kafka and PostgreSQL: whatever fails, each event once."""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from local.replay import Replay
+from local.replay.faults import POISON
+from spark_jobs.common.feed.activity import Activity
+from spark_jobs.common.feed.client import Client
+from spark_jobs.common.feed.event import Event
+from spark_jobs.common.feed.frames import Frame
+from spark_jobs.common.feed.headers import Headers
+from spark_jobs.common.feed.sender import Sender
+from spark_jobs.common.feed.window import Window
+from spark_jobs.wiki_changes.events import rewind
+from tests.support.feeding import PARTITIONS, SPEC, TOPIC, Feeding, Record, wait_for
+from tests.support.services import Services
+
+KILLS = 10
+SEED = 20261121
+
+
+@pytest.fixture
+def feed(services: Services, tmp_path: Path) -> Iterator[Callable[[str], Feeding]]:
+    made: list[Feeding] = []
+
+    def make(url: str) -> Feeding:
+        made.append(Feeding(services, tmp_path, url))
+        return made[-1]
+
+    yield make
+    for feeding in made:
+        feeding.close()
+
+
+def numbers(replay: Replay, records: list[Record], events: range) -> list[int]:
+    """Which event of the replayed stream each record is."""
+    known = {replay.feed.event_id(n): n for n in events if replay.odd_kind(n) not in POISON}
+    poison = {replay.payload(n).encode(): n for n in events if replay.odd_kind(n) in POISON}
+    return [known[r.event_id] if r.event_id in known else poison[r.value] for r in records]
+
+
+def assert_exactly_once(replay: Replay, records: list[Record], events: range) -> None:
+    """Every event is in the topic once, as it was sent; those of one wiki in one partition and in order."""
+    found = numbers(replay, records, events)
+    assert sorted(found) == [n for n in events if replay.odd_kind(n) != "canary"]
+    seqs = [record.seq for record in records]
+    assert len(set(seqs)) == len(seqs)
+    newest: dict[bytes, tuple[int, int]] = {}
+    for n, record in zip(found, records, strict=True):
+        assert record.value == replay.payload(n).encode()
+        is_poison = replay.odd_kind(n) in POISON
+        assert record.key == (None if is_poison else replay.feed.server(n)[1].encode())
+        if record.key is not None:
+            partition, before = newest.get(record.key, (record.partition, -1))
+            assert (partition, before < n) == (record.partition, True)
+            newest[record.key] = (record.partition, n)
+
+
+def test_ten_kills_at_random_moments(feed: Callable[[str], Feeding], services: Services) -> None:
+    draw = random.Random(SEED)  # noqa: S311
+    total = 60_000
+    with Replay(rate=0, total=total, retry_ms=100) as replay:
+        replay.break_it(cut_every=3_000, cut="half", odd_every=97)
+        feeding = feed(replay.url)
+        for _ in range(KILLS):
+            producer, sent = feeding.start(), replay.status()["frames"]
+            moment = draw.choice(["whenever", "sending", "sending", "kafka stands", "kafka stands"])
+            if moment == "whenever":
+                time.sleep(draw.uniform(0.3, 2.5))
+            else:
+                wait_for("events", lambda sent=sent: replay.status()["frames"] > sent, pause=0.01)
+                time.sleep(draw.uniform(0, 0.5))
+            if moment == "kafka stands":
+                services.signal("kafka", signal.SIGSTOP)
+                time.sleep(draw.uniform(0.05, 0.7))
+            producer.kill()
+            if moment == "kafka stands":
+                time.sleep(draw.uniform(0, 0.6))
+                services.signal("kafka", signal.SIGCONT)
+        assert feeding.count() < total, "all was sent before the last kill"
+        replay.heal()
+        producer = feeding.start()
+        wait_for("the whole stream", lambda: feeding.count() >= total, 120, 0.5)
+        producer.send(signal.SIGTERM)
+        assert producer.ends() == 0, producer.log
+        assert_exactly_once(replay, feeding.records(), range(total))
+
+
+def test_whatever_a_connection_does_and_whatever_comes(feed: Callable[[str], Feeding]) -> None:
+    with Replay(rate=0, total=5_000, retry_ms=50) as replay:
+        replay.break_it(odd_every=7, canary_every=50, cut_every=400, cut="end", repeat=30)
+        feeding = feed(replay.url)
+        wanted = sum(replay.odd_kind(n) != "canary" for n in range(5_000))
+        producer = feeding.start("--events", str(wanted))
+        for cut in ("end", "drop", "half", "half_end", "reset"):
+            answered = len(replay.asked)
+            replay.break_it(cut=cut, cut_every=150)
+            wait_for(f"two cuts: {cut}", lambda answered=answered: len(replay.asked) > answered + 1)
+        replay.break_it(cut_every=0, bytes_per_second=200_000)
+        time.sleep(0.5)
+        replay.break_it(cut_every=10, cut_times=1, refuse=3, retry_after=1, bytes_per_second=0)
+        wait_for("three refusals", lambda: [a.status for a in replay.asked].count(503) == 3)
+        assert producer.ends(60) == 0, producer.log
+        records = feeding.records()
+        assert_exactly_once(replay, records, range(5_000))
+        result = producer.result
+        assert result["begin"] == dict.fromkeys(map(str, range(PARTITIONS)), 0)
+        assert sum(result["ends"].values()) == result["events"] == result["sent"] == wanted == len(records)
+        assert result["poison"] == sum(replay.odd_kind(n) in POISON for n in range(5_000))
+        assert result["known"] > 0
+        assert result["canary"] >= 5_000 // 50
+        assert result["adopted"] is False
+        assert {asked.user_agent for asked in replay.asked} == {SPEC.feed.user_agent}  # type: ignore[union-attr]
+
+
+class Read:
+    """What a client reads, in a thread of its own."""
+
+    def __init__(self, url: str, read_seconds: float) -> None:
+        self.stop = threading.Event()
+        self.activity = Activity()
+        self.client = Client(url, "Sluice/test", read_seconds, rewind, self.activity, self.stop)
+        self.frames: list[Frame] = []
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for frame in self.client.events(None):
+            self.frames.append(frame)
+
+    def end(self) -> None:
+        self.stop.set()
+        self.client.cut()
+        self._thread.join(5)
+        assert not self._thread.is_alive(), "cut did not wake it"
+
+
+@pytest.mark.parametrize("fault", [{"silence_seconds": 1000.0}, {"cut": "hang", "cut_every": 100}])
+def test_a_silent_connection_is_given_up_and_one_that_lives_is_not(fault: dict[str, object]) -> None:
+    with Replay(rate=200, retry_ms=50, keep_alive_seconds=0.2, from_start=True) as replay:
+        read = Read(replay.url, read_seconds=1)
+        wait_for("events", lambda: len(read.frames) > 10)
+        replay.break_it(**fault)
+        wait_for("another connection", lambda: len(replay.asked) >= 2)
+        assert "ReadTimeout" in read.activity.trouble
+        replay.heal()
+        got = len(read.frames)
+        wait_for("more events", lambda: len(read.frames) > got + 10)
+        asked = len(replay.asked)
+        replay.break_it(bytes_per_second=2_000)
+        time.sleep(3)
+        assert len(replay.asked) == asked, "slow is not silent"
+        read.end()
+        positions = [frame.position for frame in read.frames]
+        assert len(set(positions)) == len(positions), "nothing twice"
+
+
+def test_who_waits_for_a_silent_feed_is_woken_by_a_stop() -> None:
+    with Replay(rate=0, total=3) as replay:
+        read = Read(replay.url, read_seconds=600)
+        wait_for("the events", lambda: len(read.frames) == 3)
+        read.end()
+
+
+def test_one_producer_at_a_time(feed: Callable[[str], Feeding]) -> None:
+    with Replay(rate=300, from_start=True) as replay:
+        feeding = feed(replay.url)
+        first = feeding.start()
+        wait_for("records", feeding.count)
+        bounded = feeding.start("--events", "300")
+        assert bounded.ends() == 0, bounded.log
+        result = bounded.result
+        assert (result["adopted"], result["sent"]) == (True, 0)
+        assert 300 <= sum(result["ends"].values()) - sum(result["begin"].values()) == result["events"]
+        first.send(signal.SIGSTOP)
+        second = feeding.start()
+        timed = feeding.start("--minutes", "0.05")
+        assert timed.ends() == 0, timed.log
+        assert timed.result["adopted"] is True
+        assert second.ends() == 76, second.log
+        assert "another producer of wiki_changes holds the lock" in second.log
+        count = feeding.count()
+        first.send(signal.SIGCONT)
+        wait_for("more records", lambda: feeding.count() > count + 300)
+        first.send(signal.SIGTERM)
+        assert first.ends() == 0, first.log
+        records = feeding.records()
+        assert_exactly_once(replay, records, range(len(records)))
+
+
+def test_a_bounded_run_goes_on_where_the_other_producer_ends(feed: Callable[[str], Feeding]) -> None:
+    with Replay(rate=500, from_start=True) as replay:
+        feeding = feed(replay.url)
+        other = feeding.start()
+        wait_for("records", feeding.count)
+        bounded = feeding.start("--events", "4000", "--minutes", "2")
+        wait_for("adoption", lambda: "another producer" in bounded.log)
+        count = feeding.count()
+        wait_for("records of the other", lambda: feeding.count() > count + 500)
+        other.kill()
+        assert bounded.ends() == 0, bounded.log
+        result = bounded.result
+        assert result["adopted"] is True
+        assert 0 < result["sent"] < 4_000 <= result["events"] < 5_000
+        records = feeding.records()
+        assert_exactly_once(replay, records, range(len(records)))
+
+
+def test_who_loses_the_lock_ends_and_sends_nothing_more(
+    feed: Callable[[str], Feeding], services: Services
+) -> None:
+    with Replay(rate=500, from_start=True) as replay:
+        feeding = feed(replay.url)
+        producer = feeding.start()
+        wait_for("records", feeding.count)
+        connection = services.postgres()
+        with connection, connection.cursor() as cursor:
+            cursor.execute(
+                "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s",
+                ("sluice producer of wiki_changes",),
+            )
+            assert cursor.fetchall() == [(True,)]
+        connection.close()
+        assert producer.ends(20) == 76, producer.log
+        assert "superseded" in producer.log
+        # What it had handed over was not waited for; the next one sends what lacks.
+        count = feeding.count()
+        successor = feeding.start()
+        wait_for("more records", lambda: feeding.count() > count + 500)
+        successor.send(signal.SIGTERM)
+        assert successor.ends() == 0, successor.log
+        records = feeding.records()
+        assert_exactly_once(replay, records, range(len(records)))
+
+
+def test_it_beats_while_its_source_is_away(feed: Callable[[str], Feeding]) -> None:
+    with Replay(rate=100, from_start=True, seed=7) as replay:
+        feeding, port, start = feed(replay.url), replay.port, replay.feed.start
+        producer = feeding.start()
+
+        def beat_in(state: str) -> Callable[[], bool]:
+            def look() -> bool:
+                found = feeding.beat()
+                return found is not None and found[0]["state"] == state
+
+            return look
+
+        wait_for("a beat", beat_in("streaming"))
+    gone = time.time()
+    wait_for("connecting", beat_in("connecting"))
+    first = feeding.beat()
+    wait_for("another beat", lambda: feeding.beat() != first)
+    second = feeding.beat()
+    assert first is not None
+    assert second is not None
+    (earlier, _), (later, ends) = first, second
+    assert later["at"] > earlier["at"]
+    assert later["pid"] == producer.process.pid
+    assert gone - 5 < later["since"] / 1000 <= gone + 1
+    assert "refused" in later["detail"]
+    assert sum(ends.values()) == feeding.count() > 0
+    with Replay(rate=100, from_start=True, seed=7, port=port, start=start) as replay:
+        wait_for("a beat", beat_in("streaming"), 90)
+        producer.send(signal.SIGTERM)
+        assert producer.ends() == 0, producer.log
+        records = feeding.records()
+        assert_exactly_once(replay, records, range(len(records)))
+
+
+def test_it_waits_while_kafka_stands_still(feed: Callable[[str], Feeding], services: Services) -> None:
+    total = 30_000
+    with Replay(rate=0, total=total, retry_ms=100) as replay:
+        feeding = feed(replay.url)
+        producer = feeding.start("--events", str(total))
+        wait_for("records", feeding.count)
+        services.signal("kafka", signal.SIGSTOP)
+        before = replay.status()["sent"]
+        time.sleep(12)
+        after = replay.status()["sent"]
+        services.signal("kafka", signal.SIGCONT)
+        assert producer.ends(90) == 0, producer.log
+        # What is read ahead is bounded; what the network holds is the server's.
+        assert after - before < total // 2
+        assert_exactly_once(replay, feeding.records(), range(total))
+
+
+def test_a_broker_that_crashes_is_waited_for(feed: Callable[[str], Feeding], services: Services) -> None:
+    total = 30_000
+    with Replay(rate=1_000, total=total, from_start=True) as replay:
+        feeding = feed(replay.url)
+        producer = feeding.start("--events", str(total))
+        wait_for("a beat", feeding.beat)
+        for _ in range(2):
+            services.crash("kafka", seconds=6)
+            time.sleep(6)
+        assert producer.ends(120) == 0, producer.log
+        assert_exactly_once(replay, feeding.records(), range(total))
+
+
+def test_minutes_end_a_run_on_a_feed_that_says_nothing(feed: Callable[[str], Feeding]) -> None:
+    with Replay(rate=0, total=0) as replay:
+        feeding = feed(replay.url)
+        producer = feeding.start("--events", "10", "--minutes", "0.05")
+        assert producer.ends() == 0, producer.log
+        assert producer.result["events"] == 0
+        assert producer.result["begin"] == producer.result["ends"]
+
+
+def test_a_topic_that_is_not_there_is_said(feed: Callable[[str], Feeding]) -> None:
+    feeding = feed("http://127.0.0.1:9/v2/stream/recentchange")
+    admin = feeding.admin()
+    admin.delete_topics([TOPIC])[TOPIC].result(20)
+    wait_for("the topic's end", lambda: TOPIC not in admin.list_topics(timeout=10).topics)
+    producer = feeding.start("--minutes", "0.1")
+    assert producer.ends() == 1
+    assert "run the load's provision_topic step" in producer.log.splitlines()[-1]
+
+
+def test_what_is_too_long_for_the_topic_is_cut_and_says_so(
+    feed: Callable[[str], Feeding], services: Services
+) -> None:
+    feeding = feed("http://127.0.0.1:9/v2/stream/recentchange")
+    window = Window(10, "m")
+    # The topic of the test has the broker's limit, as a topic without a config of its own.
+    topic = services.stack.platform("producer").kafka, SPEC.topic.__class__(TOPIC, PARTITIONS)
+    sender = Sender(*topic, window, Headers("f", 1, window), dict.fromkeys(range(PARTITIONS), 0))
+    texts = ["x" * (2 << 20), "x" * sender.most_bytes, "short"]
+    for text in texts:
+        sender.send(Event(text[:1] + str(len(text)), key="k"), text, None, lambda: None)
+    assert sender.flush(30) == 0
+    records = feeding.records()
+    assert [record.value for record in records] == [text.encode()[: sender.most_bytes] for text in texts]
+    assert [record.headers.get("event-bytes") for record in records] == [b"2097152", None, None]
+    assert sum(sender.ends.values()) == 3
+
+
+def test_a_partition_is_chosen_as_java_does(feed: Callable[[str], Feeding], services: Services) -> None:
+    with Replay(rate=0, total=500) as replay:
+        feeding = feed(replay.url)
+        producer = feeding.start("--events", "500")
+        assert producer.ends() == 0, producer.log
+        for record in feeding.records():
+            assert record.partition == murmur2(record.key or b"") % PARTITIONS
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's, positive: org.apache.kafka.common.utils.Utils.toPositive(murmur2(key))."""
+    mixed, mask = 0x5BD1E995, 0xFFFFFFFF
+    hashed = 0x9747B28C ^ len(data)
+    whole = len(data) // 4 * 4
+    for begin in range(0, whole, 4):
+        k = int.from_bytes(data[begin : begin + 4], "little") * mixed & mask
+        k = (k ^ (k >> 24)) * mixed & mask
+        hashed = (hashed * mixed & mask) ^ k
+    if data[whole:]:
+        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * mixed & mask
+    hashed = (hashed ^ (hashed >> 13)) * mixed & mask
+    return (hashed ^ (hashed >> 15)) & 0x7FFFFFFF

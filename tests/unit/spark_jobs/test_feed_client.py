@@ -1,0 +1,192 @@
+"""The client over connections that are scripted."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from spark_jobs.common.feed.activity import Activity
+from spark_jobs.common.feed.client import Client
+
+Answer = httpx.Response | Exception
+FEED = {"Content-Type": "text/event-stream"}
+
+
+class Body(httpx.SyncByteStream):
+    def __init__(self, text: str, error: Exception | None) -> None:
+        self.text, self.error = text, error
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self.text.encode()
+        if self.error is not None:
+            raise self.error
+
+
+def feed(text: str, error: Exception | None = None) -> httpx.Response:
+    return httpx.Response(200, headers=FEED, stream=Body(text, error))
+
+
+class Site:
+    """Answers as it is told, keeps what it was asked, and lets the pauses pass at once; where it has no
+    answer left it tells the client to stop."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.asked: list[httpx.Request] = []
+        self.pauses: list[float] = []
+        self.stop = threading.Event()
+        self.stop.wait = self._pause  # type: ignore[method-assign]
+        self.activity = Activity()
+
+    def _pause(self, seconds: float | None = None) -> bool:
+        assert seconds is not None
+        self.pauses.append(seconds)
+        return self.stop.is_set()
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        if not self.answers:
+            self.stop.set()
+            return feed("")
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def client(self, rewind: Callable[[str], str] = lambda position: position) -> Client:
+        return Client(
+            "http://feed.test/stream",
+            "Sluice/test (who@example.org)",
+            30,
+            rewind,
+            self.activity,
+            self.stop,
+            drawn=lambda: 1.0,
+            transport=httpx.MockTransport(self._answer),
+        )
+
+    def read(self, position: str | None = None) -> list[tuple[str, str]]:
+        return [(frame.data, frame.position) for frame in self.client().events(position)]
+
+    @property
+    def resumed(self) -> list[str | None]:
+        return [request.headers.get("last-event-id") for request in self.asked]
+
+
+def test_it_says_who_asks_and_from_where() -> None:
+    site = Site()
+    site.read("p0")
+    (request,) = site.asked
+    assert request.headers["user-agent"] == "Sluice/test (who@example.org)"
+    assert request.headers["accept"] == "text/event-stream"
+    assert request.headers["last-event-id"] == "p0"
+    assert request.headers["accept-encoding"] == "identity"
+
+
+def test_each_connection_goes_on_where_the_one_before_ended() -> None:
+    cut = httpx.RemoteProtocolError("cut")
+    site = Site(
+        feed("id: 1\ndata: a\n\nid: 2\ndata: b\n\nid: 3\ndata: half", cut),
+        feed("", httpx.ReadTimeout("silence")),
+        feed("id: 3\ndata: c\n\n"),
+    )
+    assert site.read() == [("a", "1"), ("b", "2"), ("c", "3")]
+    assert site.resumed == [None, "2", "2", "3"]
+
+
+def test_an_event_without_an_id_has_the_position_before_it_over_connections_too() -> None:
+    site = Site(feed("data: a\n\nid: 1\ndata: b\n\n"), feed("data: c\n\n"))
+    assert site.read("p0") == [("a", "p0"), ("b", "1"), ("c", "1")]
+    assert Site(feed("data: a\n\n")).read() == [("a", "")]
+
+
+def test_an_id_that_no_header_can_carry_is_no_position() -> None:
+    site = Site(feed("id: 1\ndata: a\n\nid: \x01\ndata: b\n\nid:\ndata: c\n\n"))
+    assert site.read() == [("a", "1"), ("b", "1"), ("c", "1")]
+    assert site.resumed == [None, "1"]
+
+
+def test_it_asks_for_the_position_that_the_stream_wants() -> None:
+    site = Site(feed("id: 7\ndata: a\n\n"))
+    frames = list(site.client(rewind=lambda position: f"{int(position) - 3}").events("5"))
+    assert site.resumed == ["2", "4"]
+    assert [frame.position for frame in frames] == ["7"], "what it has is told as it was"
+
+
+def test_the_pauses_grow_until_an_event_comes() -> None:
+    down = httpx.ConnectError("refused")
+    site = Site(down, down, down, feed("data: a\n\n"), down)
+    site.read()
+    assert site.pauses[:5] == [1, 2, 4, 1, 2]
+
+
+def test_a_connection_that_brings_no_event_is_a_failure() -> None:
+    site = Site(feed(":ok\n\n"), feed(":ok\n\n"), feed("retry: 100\n\n"))
+    site.read()
+    assert site.pauses[:3] == [1, 2, 4.1]
+
+
+def test_the_servers_wish_is_kept_until_it_says_another() -> None:
+    down = httpx.ConnectError("refused")
+    site = Site(feed("retry: 3000\ndata: a\n\n"), down, feed("retry: 0\ndata: b\n\n"))
+    site.read()
+    assert site.pauses[:3] == [4, 5, 1]
+
+
+def test_a_refusal_is_waited_out_as_long_as_it_says(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    site = Site(
+        httpx.Response(503, headers={"Retry-After": "20"}, text="over\n capacity " + "x" * 1000),
+        httpx.Response(429),
+        httpx.Response(204),
+        feed("data: a\n\n"),
+    )
+    assert site.read("p") == [("a", "p")]
+    assert site.pauses[:3] == [21, 2, 4]
+    assert site.resumed == ["p", "p", "p", "p", "p"]
+    assert "the feed: 503 Service Unavailable over capacity xxx" in caplog.text
+    assert "the feed: 204 No Content" in caplog.text
+
+
+def test_a_redirect_is_followed_with_the_position() -> None:
+    moved = httpx.Response(301, headers={"Location": "http://other.test/stream"})
+    site = Site(moved, feed("data: a\n\n"))
+    assert site.read("p") == [("a", "p")]
+    assert str(site.asked[1].url) == "http://other.test/stream"
+    assert site.resumed[:2] == ["p", "p"]
+
+
+def test_only_messages_are_events_and_an_error_ends_the_connection() -> None:
+    site = Site(
+        feed("id: 1\ndata: a\n\nevent: error\nid: 9\ndata: {}\n\nid: 10\ndata: never\n\n"),
+        feed("event: other\nid: 2\ndata: x\n\nevent: message\nid: 3\ndata: c\n\n"),
+    )
+    assert site.read() == [("a", "1"), ("c", "3")]
+    assert site.resumed == [None, "1", "3"], "an error is no place to resume from"
+    assert site.pauses[0] == 1
+
+
+def test_what_it_does_is_told() -> None:
+    site = Site(httpx.ConnectError("nobody there"))
+    site.read()
+    assert site.activity.state()[0] == "connecting"
+    assert "try 1" in site.activity.trouble
+    assert "nobody there" in site.activity.trouble
+
+
+def test_to_be_told_to_stop_ends_it() -> None:
+    site = Site(feed("data: a\n\ndata: b\n\n"))
+    events = site.client().events(None)
+    assert next(events).data == "a"
+    site.stop.set()
+    assert list(events) == []
+    site.client().cut()
+
+
+def test_an_address_that_is_none_is_not_tried_again() -> None:
+    with pytest.raises(httpx.InvalidURL):
+        list(Client("http://feed.test:none/", "a", 1, str, Activity(), threading.Event()).events(None))

@@ -1,0 +1,91 @@
+"""Signs of life in a consumer group, with a broker that is scripted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, TopicPartition
+
+from sluice.model.platform import Kafka
+from sluice.model.tending import MOST_DETAIL
+from spark_jobs.common.heartbeat import Heartbeat
+
+
+class Broker:
+    """Answers as it is told; the last answer is repeated."""
+
+    def __init__(self, *answers: int | None) -> None:
+        self.answers = list(answers)
+        self.offsets: dict[int, int] = {}
+        self.texts: dict[int, str] = {}
+
+    def set(self, places: list[TopicPartition], seconds: float) -> KafkaError | None:
+        self.offsets = {place.partition: place.offset for place in places}
+        self.texts = {place.partition: place.metadata for place in places}
+        assert {place.topic for place in places} == {"t"}
+        code = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return KafkaError(code) if code else None
+
+    @property
+    def told(self) -> dict[str, Any]:
+        return dict(json.loads(self.texts[min(self.texts)]))
+
+
+def made(broker: Broker, now: list[float]) -> Heartbeat:
+    heart = Heartbeat(Kafka("127.0.0.1:1"), "wiki", "producer", "t", lambda: now[0])
+    heart._offsets = broker  # type: ignore[assignment]
+    return heart
+
+
+def test_the_lowest_partition_carries_what_is_told() -> None:
+    broker = Broker(None)
+    heart = made(broker, [1000.5])
+    assert heart.beat({2: 7, 1: 5}, "streaming", "7 sent")
+    assert heart.group == "sluice-wiki-producer"
+    assert broker.offsets == {1: 5, 2: 7}
+    assert broker.texts[2] == ""
+    assert broker.told == {
+        "at": 1_000_500,
+        "pid": os.getpid(),
+        "state": "streaming",
+        "since": 1_000_500,
+        "detail": "7 sent",
+    }
+
+
+def test_a_state_has_begun_with_the_first_beat_that_told_it() -> None:
+    now = [1000.0]
+    broker = Broker(None)
+    heartbeat = made(broker, now)
+    since = []
+    for state in ("idle", "idle", "working", "idle"):
+        heartbeat.beat({0: 1}, state)
+        since.append(broker.told["since"] // 1000)
+        now[0] += 5
+    assert since == [1000, 1000, 1010, 1015]
+    heartbeat.beat({0: 1}, "idle", since=900)
+    assert broker.told["since"] == 900_000
+
+
+def test_the_worst_detail_fits_into_what_a_broker_takes() -> None:
+    broker = Broker(None)
+    made(broker, [1e10]).beat({0: 2**62}, "connecting", "\U0001f600" * 10_000)
+    assert len(broker.told["detail"]) == MOST_DETAIL
+    assert len(broker.texts[0].encode()) < 4096
+
+
+def test_a_state_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="sleeping"):
+        made(Broker(None), [0]).beat({0: 1}, "sleeping")
+
+
+def test_a_streak_of_failures_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    bad = KafkaError.GROUP_AUTHORIZATION_FAILED
+    heartbeat = made(Broker(bad, bad, None, None, bad), [0])
+    assert [heartbeat.beat({0: 1}, "idle") for _ in range(5)] == [False, False, True, True, False]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING"]

@@ -1,0 +1,78 @@
+"""What the end of a topic says about its feed."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from spark_jobs.common.feed.event import Event
+from spark_jobs.common.feed.headers import Headers, feed_name
+from spark_jobs.common.feed.resume import Place, place, tail_of
+from spark_jobs.common.feed.window import Window
+
+FEED = "example.org/v2/stream"
+ENDS = {0: 3, 1: 2}
+
+
+def test_the_newest_record_of_all_partitions_says_where_to_resume() -> None:
+    tail = tail_of(
+        [Place(4, "d", "p1", FEED), Place(9, "i", "p7", FEED), Place(7, "g", "p5", FEED)], ENDS, FEED
+    )
+    assert (tail.resume, tail.following, tail.ids, tail.ends) == ("p7", 10, ["d", "g", "i"], ENDS)
+
+
+def test_an_empty_topic_begins_with_what_is_new() -> None:
+    tail = tail_of([], ENDS, FEED)
+    assert (tail.resume, tail.following, tail.ids) == (None, 1, [])
+
+
+def test_another_feeds_position_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    tail = tail_of([Place(4, "d", "p1", "other.example.org/v2/stream")], ENDS, FEED)
+    assert (tail.resume, tail.following, tail.ids) == (None, 5, ["d"])
+    assert "begins with what is new" in caplog.text
+
+
+def test_a_record_says_what_it_was_given() -> None:
+    window = Window(10, "m")
+    headers = Headers(FEED, 41, window)
+    assert place(headers.of(Event("é"), "a")) == Place(41, "é", "a", FEED)  # type: ignore[arg-type]
+    window.add("a")
+    said = headers.of(Event("f"), "b", 9_000)
+    assert place(said) == Place(42, "f", "m", FEED)  # type: ignore[arg-type]
+    assert ("event-bytes", b"9000") in said
+
+
+def test_without_a_position_the_header_is_left_out() -> None:
+    said = Headers(FEED, 1, Window(10, None)).of(Event("e"), None)
+    assert "feed-resume" not in dict(said)
+    assert place(said) == Place(1, "e", None, FEED)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [],
+        [("event-id", b"e")],
+        [("event-id", b"e"), ("feed-seq", b"no number")],
+        [("event-id", b"\xff"), ("feed-seq", b"1")],
+        [("event-id", None), ("feed-seq", b"1")],
+    ],
+)
+def test_a_foreign_record_is_none_of_the_feeds(headers: list[tuple[str, bytes | None]]) -> None:
+    assert place(headers) is None
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        (
+            "https://stream.wikimedia.org/v2/stream/recentchange",
+            "stream.wikimedia.org/v2/stream/recentchange",
+        ),
+        ("http://127.0.0.1:18081/v2/stream/recentchange?since=0", "127.0.0.1/v2/stream/recentchange"),
+    ],
+)
+def test_a_feed_is_its_host_and_path(url: str, name: str) -> None:
+    assert feed_name(url) == name

@@ -1,0 +1,105 @@
+"""From where the feed may be resumed, while events are under way."""
+
+from __future__ import annotations
+
+import threading
+
+from spark_jobs.common.feed.window import Window
+
+
+def window(most: int = 10, mark: str | None = "m") -> Window:
+    return Window(most, mark, clock=lambda: 0.0)
+
+
+def test_the_mark_moves_over_what_is_acknowledged_without_a_gap() -> None:
+    w = window()
+    a, b, c = (w.add(position) for position in "abc")
+    w.settle(b)
+    assert w.mark == "m", "a is not acknowledged"
+    w.settle(a)
+    assert (w.mark, len(w)) == ("b", 1)
+    w.settle(c)
+    assert (w.mark, len(w)) == ("c", 0)
+
+
+def test_an_event_without_a_position_leaves_the_mark() -> None:
+    w = window()
+    first, second = w.add("a"), w.add(None)
+    w.settle(first)
+    w.settle(second)
+    assert w.mark == "a"
+
+
+def test_what_needs_no_acknowledgement_waits_for_what_is_before_it() -> None:
+    w = window()
+    w.passed("a")
+    assert w.mark == "a"
+    entry = w.add("b")
+    w.passed("c")
+    assert w.mark == "a"
+    w.settle(entry)
+    assert w.mark == "c"
+    w.passed(None)
+    assert w.mark == "c"
+
+
+def test_a_record_says_the_mark_or_its_own_position_when_all_before_it_is_there() -> None:
+    w = window()
+    assert w.resume("a") == "a"
+    assert w.resume(None) == "m"
+    entry = w.add("a")
+    assert w.resume("b") == "m"
+    w.settle(entry)
+    assert w.resume("b") == "b"
+
+
+def test_it_is_full_with_so_many_events_whether_they_wait_or_not() -> None:
+    w = window(3)
+    first = w.add("a")
+    w.passed("b")
+    assert w.has_room(0)
+    w.passed("c")
+    assert not w.has_room(0)
+    w.settle(first)
+    assert w.has_room(0)
+
+
+def test_before_there_is_a_mark_one_event_goes_alone() -> None:
+    w = window(mark=None)
+    assert w.resume("a") == "a", "who has the record has the event"
+    first = w.add("a")
+    assert not w.has_room(0)
+    w.settle(first)
+    assert w.has_room(0)
+    w.add("b")
+    assert w.has_room(0)
+
+
+def test_a_feed_that_says_no_positions_is_not_held_up() -> None:
+    w = window(mark=None)
+    w.add(None)
+    assert w.has_room(0)
+    assert w.resume(None) is None
+
+
+def test_who_waits_for_room_is_woken() -> None:
+    w = window(1)
+    entry = w.add("a")
+    waiting = threading.Thread(target=w.has_room, args=[600], daemon=True)
+    waiting.start()
+    w.settle(entry)
+    waiting.join(10)
+    assert not waiting.is_alive()
+
+
+def test_the_age_of_the_oldest() -> None:
+    now = [5.0]
+    w = Window(10, "m", clock=lambda: now[0])
+    assert w.waits == 0
+    first = w.add("a")
+    now[0] = 7.0
+    w.add("b")
+    now[0] = 8.0
+    assert w.waits == 3
+    w.settle(first)
+    assert w.waits == 1

@@ -1,0 +1,82 @@
+"""Heartbeats from a thread, as long as the work gets on."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from spark_jobs.common import pulse
+from spark_jobs.common.pulse import PATIENCE_SECONDS, Pulse
+
+
+class Heart:
+    def __init__(self) -> None:
+        self.beats: list[tuple[dict[int, int], str, str]] = []
+        self.beaten = threading.Event()
+
+    def beat(self, ends: dict[int, int], state: str, detail: str) -> None:
+        self.beats.append((ends, state, detail))
+        self.beaten.set()
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_it_beats_what_was_said_last() -> None:
+    heart: Any = Heart()
+    made = Pulse(heart)
+    assert not made.tick(), "nothing was said yet"
+    made.say("idle", "waiting", {})
+    made.tick()
+    made.say("working", "counting", {0: 5, 1: 6})
+    made.tick()
+    made.tick()
+    assert heart.beats == [
+        ({0: 0}, "idle", "waiting"),
+        ({0: 5, 1: 6}, "working", "counting"),
+        ({0: 5, 1: 6}, "working", "counting"),
+    ]
+
+
+def test_who_says_nothing_for_too_long_is_silent() -> None:
+    heart, clock = Heart(), Clock()
+    made = Pulse(heart, clock=clock)  # type: ignore[arg-type]
+    made.say("idle", "here", {})
+    assert made.tick()
+    clock.now += PATIENCE_SECONDS
+    assert made.tick()
+    clock.now += 1
+    assert not made.tick()
+    made.say("idle", "here again", {})
+    assert made.tick()
+    assert len(heart.beats) == 3
+
+
+def test_long_work_that_gets_on_is_alive() -> None:
+    heart, clock, marks = Heart(), Clock(), [1]
+    made = Pulse(heart, lambda: list(marks), clock)  # type: ignore[arg-type]
+    made.say("working", "counting", {})
+    for step in range(5):
+        clock.now += PATIENCE_SECONDS + 1
+        marks[0] = step
+        assert made.tick()
+    clock.now += PATIENCE_SECONDS + 1
+    assert not made.tick()
+
+
+def test_it_beats_by_itself_until_it_is_stopped(monkeypatch: Any) -> None:
+    monkeypatch.setattr(pulse, "BEAT_SECONDS", 0.001)
+    heart: Any = Heart()
+    made = Pulse(heart)
+    made.say("idle", "here", {})
+    made.start()
+    for _ in range(3):
+        assert heart.beaten.wait(10)
+        heart.beaten.clear()
+    made.stop()
+    assert len(heart.beats) >= 3
+    assert not made._thread.is_alive()
