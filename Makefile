@@ -3,9 +3,9 @@
 VERBS := help setup up down status logs demo drill sql test lint wipe lock
 .PHONY: $(VERBS)
 
-# SERVICE= (logs), Q= (sql), YES=1 (wipe), JSON=1 (status), DRILL= and AT_ONCE=1 (drill) reach the verb through its
-# environment, so that no shell reads them again.
-export SERVICE Q YES JSON DRILL AT_ONCE
+# SERVICE= (logs), STREAM= (demo), Q= (sql), YES=1 (wipe), JSON=1 (status), DRILL= and AT_ONCE=1 (drill) reach the
+# verb through its environment, so that no shell reads them again.
+export SERVICE STREAM Q YES JSON DRILL AT_ONCE
 
 $(VERBS):
 	@local/run $@

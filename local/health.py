@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from local.errors import Problem
 from local.ports import HOST
 from local.progress import Step
-from local.services import airflow, kafka, minio, postgres
+from local.services import airflow, kafka, minio, postgres, replay
 from local.services.context import Context
 from local.supervisor import Supervisor
 
@@ -45,6 +45,7 @@ def probe(name: str, context: Context) -> str:
         "postgres": postgres.probe,
         "kafka": kafka.probe,
         "minio": minio.probe,
+        replay.NAME: replay.probe,
     }
     if name in simple:
         return simple[name](context)
@@ -60,6 +61,8 @@ def address(name: str, context: Context) -> str:
         return airflow.url(context)
     if name == "minio":
         return minio.url(context)
+    if name == replay.NAME:
+        return replay.url(context)
     return f"{HOST}:{context.ports[name]}" if name in context.ports else ""
 
 
@@ -109,6 +112,9 @@ def rows(context: Context, states: dict[str, dict[str, Any]]) -> list[Row]:
             fine = {"RUNNING": True, "STOPPED": None}.get(state, False)
             health = info["description"] if state != "STOPPED" else "stopped (Airflow starts it)"
             found.append(Row(name, state, "", health, fine))
+            continue
+        if name == replay.NAME and context.feed != replay.REPLAY and state == "STOPPED":
+            found.append(Row(name, state, "", "not wanted: the feeds are the public ones", None))
             continue
         try:
             health, fine = probe(name, context), state == "RUNNING"

@@ -16,8 +16,16 @@ from local.ports import HOST
 Document = dict[str, Any]
 
 
-def documents(home: Home, ports: Mapping[str, int], secrets: Mapping[str, str]) -> dict[str, Document]:
-    """The embedded stack's platform file of each role, as plain data."""
+def documents(
+    home: Home,
+    ports: Mapping[str, int],
+    secrets: Mapping[str, str],
+    feeds: Mapping[str, str] | None = None,
+) -> dict[str, Document]:
+    """The embedded stack's platform file of each role, as plain data.
+
+    `feeds`: stream → where its feed is read instead. For the producer, and for Airflow, whose loads say so.
+    """
     made: dict[str, Document] = {}
     for role in ROLES:
         made[role] = {
@@ -53,6 +61,9 @@ def documents(home: Home, ports: Mapping[str, int], secrets: Mapping[str, str]) 
         "username": "sluice",
         "password": secrets["supervisor"],
     }
+    if feeds:
+        for role in ("producer", "airflow"):
+            made[role]["feeds"] = dict(feeds)
     return made
 
 
@@ -60,7 +71,7 @@ def external(ours: dict[str, Document], folder: Path) -> dict[str, Document]:
     """The same with a person's own Kafka and S3, from `<role>.toml` files in `folder` (SLUICE_EXTERNAL).
 
     Their `kafka` and `s3` must be there; in `lake` the catalog may be left out (then it is the local
-    PostgreSQL), and so may `checkpoints` and `source`. The supervisor is always ours.
+    PostgreSQL), and so may `checkpoints`, `source` and `feeds`. The supervisor is always ours.
     Raises Problem naming the file and what is missing in it.
     """
     made: dict[str, Document] = {}
@@ -76,7 +87,7 @@ def external(ours: dict[str, Document], folder: Path) -> dict[str, Document]:
             if not isinstance(theirs.get(section), dict):
                 raise Problem(f"SLUICE_EXTERNAL: {path}: [{section}] is missing; see the README for its keys")
         made[role] = {
-            **{name: value for name, value in mine.items() if name in ("source", "checkpoints")},
+            **{name: value for name, value in mine.items() if name in ("source", "checkpoints", "feeds")},
             **theirs,
             "role": role,
             "lake": {**mine["lake"], **theirs["lake"]},

@@ -19,6 +19,7 @@ DEFAULTS = {
     "minio": 19000,
     "supervisor": 19001,
     "airflow": 18080,
+    "replay": 18081,
 }
 # Below the range from which the kernel takes ports for outgoing connections.
 _FREE = range(20000, 32000)
@@ -52,6 +53,11 @@ def choose(kept: Mapping[str, int], environ: Mapping[str, str], free: bool = Fal
                 f"port {port} is given to both {service} and {others[0]}: set {variable(service)} to another"
             )
     return ports
+
+
+def moved(kept: Mapping[str, int], ports: Mapping[str, int]) -> bool:
+    """Whether a service that has a port already would get another one."""
+    return any(ports[service] != port for service, port in kept.items() if service in ports)
 
 
 def _port(name: str, text: str) -> int:

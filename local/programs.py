@@ -26,13 +26,13 @@ class Program:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-# A stream's consumer: stopped gracefully through its Python parent, since a JVM that gets the signal too
-# would die under the query that is being ended.
+# A part of a stream: stopped gracefully through its Python parent, since a JVM that gets the signal too would
+# die under the query that is being ended.
 STREAM_OPTIONS = {
     # Airflow decides: <stream>_stream sees that it ended, and why, and counts what it starts again. A
     # supervisord that restarted it at the same time would hide both, and start a second one.
     "autorestart": "false",
-    # Ends that are meant: 0, stopped as asked; 76, another owner has taken over (spark_jobs.common.stream).
+    # Ends that are meant: 0, stopped as asked; 76, another one has taken over (spark_jobs.common.stream).
     "exitcodes": "0,76",
     # None: supervisord tries again, whatever autorestart says, what ends sooner, and forgets its exit status.
     "startsecs": "0",

@@ -23,7 +23,7 @@ from local.java import java_home
 from local.paths import REPO, default_home
 from local.programs import Program
 from local.progress import Board, Step
-from local.services import airflow, kafka, minio, postgres, streams
+from local.services import airflow, kafka, minio, postgres, replay, streams
 from local.services.context import Context
 from local.setup import targets
 from local.supervisor import Supervisor
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 # Seconds until a service must be healthy: several times what it took on 2 cores with cold disks.
-DEADLINES = {"postgres": 60.0, "kafka": 90.0, "minio": 60.0}
+DEADLINES = {"postgres": 60.0, "kafka": 90.0, "minio": 60.0, "replay": 30.0}
 AIRFLOW_DEADLINE = 240.0
 STOP_SECONDS = 120.0
 # How long ports may still be held by what was killed just before.
@@ -44,13 +44,21 @@ class Stack:
     """One stack in one home. Everything is idempotent; see the methods for what they raise.
 
     `free_ports`: take free ports instead of the default ones when the home has none yet.
-    `dags`: another DAGs folder than the repository's (tests).
+    `dags`: another DAGs folder than the repository's (tests). `feed`: whose feeds its producers read
+    (`public`, `replay`); without it what SLUICE_FEED says, or what was kept.
     """
 
-    def __init__(self, home: Path | None = None, free_ports: bool = False, dags: Path | None = None) -> None:
+    def __init__(
+        self,
+        home: Path | None = None,
+        free_ports: bool = False,
+        dags: Path | None = None,
+        feed: str | None = None,
+    ) -> None:
         self.home = Home((home or default_home()).resolve())
         self._free_ports = free_ports
         self._dags = dags
+        self._feed = feed
 
     # What it is made of.
 
@@ -66,7 +74,7 @@ class Stack:
 
     @cached_property
     def context(self) -> Context:
-        """What the services are told. Raises Problem when the set-up was not done."""
+        """What the services are told. Raises Problem when the set-up was not done, or for a wrong setting."""
         for artifact in (
             targets.environment(),
             targets.jars("spark"),
@@ -89,6 +97,7 @@ class Stack:
             java_home=java_home(),
             external=Path(given).expanduser().resolve() if given else None,
             dags=Path(kept_dags),
+            feed=replay.chosen(self._feed or os.environ.get(replay.VARIABLE), state.get("feed")),
         )
 
     @cached_property
@@ -119,7 +128,7 @@ class Stack:
             if left:
                 board.say(f"ended what an earlier stack left behind: {', '.join(left)}")
             ports.check(self.ports, self._served(), PORTS_PATIENCE)
-        elif self.home.state().get("ports") != self.ports:
+        elif ports.moved(self.home.state().get("ports", {}), self.ports):
             raise Problem(
                 "the stack runs on other ports than the SLUICE_…_PORT variables say: make down first"
             )
@@ -127,8 +136,9 @@ class Stack:
             ports=self.ports,
             external=str(self.context.external) if self.context.external else None,
             dags=str(self.context.dags),
+            feed=self.context.feed,
         )
-        self.write_platform_files()
+        renew = self.write_platform_files() and pid is not None
         streams.prepare(self.context)
         airflow.prepare(self.context)
         if pid is None:
@@ -142,16 +152,32 @@ class Stack:
             self.daemon.start(self.context.python, self.context.environment())
         elif self.daemon.write(self._programs()):
             board.say(f"changed and started anew: {', '.join(self.daemon.reload())}")
+        if pid is not None and self.context.feed == replay.REPLAY and not self._runs(replay.NAME):
+            ports.check(self.ports, [replay.NAME], PORTS_PATIENCE)
         self._start_all(board)
+        if renew:
+            self._renew_producers(board)
 
     def _served(self) -> list[str]:
-        ours = [name for name in self.ports if name not in ("kafka", "kafka_controller", "minio")]
-        return ours if self.context.external is not None else list(self.ports)
+        not_ours = ("kafka", "kafka_controller", "minio") if self.context.external is not None else ()
+        idle = () if self.context.feed == replay.REPLAY else (replay.NAME,)
+        return [name for name in self.ports if name not in (*not_ours, *idle)]
+
+    def _runs(self, name: str) -> bool:
+        return self.daemon.states()[name]["statename"] in ("STARTING", "RUNNING")
+
+    def _renew_producers(self, board: Board) -> None:
+        """A producer reads its platform file once: one that runs would go on with another feed."""
+        found = [spec.parts["producer"].program for spec in streams.specs() if "producer" in spec.parts]
+        for name in (name for name in found if self._runs(name)):
+            self.daemon.restart(name)
+            board.say(f"{name} was started anew: its platform file is another one")
 
     def _programs(self) -> list[Program]:
         made = [postgres.program(self.context)]
         if self.context.external is None:
             made += [kafka.program(self.context), minio.program(self.context)]
+        made.append(replay.program(self.context))
         return [*made, *streams.programs(self.context), *airflow.programs(self.context)]
 
     def _start_all(self, board: Board) -> None:
@@ -173,16 +199,21 @@ class Stack:
                 lambda: self._start("kafka", board, lambda step: kafka.provision(self.context, topics)),
                 lambda: self._start("minio", board, lambda step: minio.provision(self.context, users)),
             ]
+        if self.context.feed == replay.REPLAY:
+            jobs.append(lambda: self._start(replay.NAME, board))
+        else:
+            self.daemon.ensure_stopped(replay.NAME)
         with ThreadPoolExecutor(len(jobs)) as pool:
             for future in [pool.submit(job) for job in jobs]:
                 future.result()
 
-    def _start(self, name: str, board: Board, then: Callable[[Step], None]) -> None:
+    def _start(self, name: str, board: Board, then: Callable[[Step], None] | None = None) -> None:
         with board.step(name) as step:
             self.daemon.ensure_started(name)
             health.wait(name, self.context, self.daemon, step, DEADLINES[name])
-            step.line("users and rights")
-            then(step)
+            if then is not None:
+                step.line("users and rights")
+                then(step)
 
     def down(self, board: Board | None = None) -> None:
         """Stops everything: gracefully, then hard. Afterwards no process of the stack is left."""
@@ -253,7 +284,9 @@ class Stack:
 
     def platform_documents(self) -> dict[str, platform_files.Document]:
         """The platform file of each role, as plain data. Raises Problem for a wrong external one."""
-        documents = platform_files.documents(self.home, self.ports, self.secrets)
+        replayed = self.context.feed == replay.REPLAY
+        feeds = replay.feeds(streams.specs(), self.ports[replay.NAME]) if replayed else {}
+        documents = platform_files.documents(self.home, self.ports, self.secrets, feeds)
         if self.context.external is not None:
             documents = platform_files.external(documents, self.context.external)
         return documents

@@ -18,6 +18,7 @@ from local.programs import Program, render
 
 TIMEOUT_SECONDS = 70.0  # longer than the longest stopwaitsecs, since a stop is answered when it is done
 ALREADY_STARTED = 60  # supervisor.xmlrpc.Faults.ALREADY_STARTED
+NOT_RUNNING = 70  # … Faults.NOT_RUNNING
 SHUTDOWN_STATE = 6  # … Faults.SHUTDOWN_STATE
 
 
@@ -107,6 +108,19 @@ class Supervisor:
         except xmlrpc.client.Fault as fault:
             if fault.faultCode != ALREADY_STARTED:
                 raise
+
+    def ensure_stopped(self, name: str) -> None:
+        """Stops a program unless it does not run, and waits for that."""
+        try:
+            self.proxy().stopProcess(name, True)
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode != NOT_RUNNING:
+                raise
+
+    def restart(self, name: str) -> None:
+        """Stops a program, and starts it anew without waiting for it."""
+        self.ensure_stopped(name)
+        self.ensure_started(name)
 
     def shutdown(self, seconds: float) -> bool:
         """Asks it to stop everything, and waits; says whether it was gone in time (or did not run)."""

@@ -22,7 +22,10 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Context:
-    """One stack: its home, its ports and secrets, and the artifacts it is built of."""
+    """One stack: its home, its ports and secrets, and the artifacts it is built of.
+
+    `feed`: whose feeds its producers read, as local.services.replay says.
+    """
 
     home: Home
     ports: Mapping[str, int]
@@ -34,6 +37,7 @@ class Context:
     java_home: Path
     external: Path | None
     dags: Path = REPO / "dags"
+    feed: str = "public"
 
     @property
     def python(self) -> Path:

@@ -1,4 +1,4 @@
-"""The streams' consumers as supervised programs. Airflow starts them, not `make up`."""
+"""The parts of the streams as supervised programs. Airflow starts them, not `make up`."""
 
 from __future__ import annotations
 
@@ -58,15 +58,16 @@ def prepare(context: Context) -> None:
 
 
 def programs(context: Context) -> list[Program]:
-    """One program per stream. Its priority lets Airflow stop first, and what it needs stop last."""
+    """One program per part of a stream. Their priority lets Airflow stop first, what they need last."""
     return [
         Program(
-            spec.program,
-            with_parent(context.python, spec.consumer_script),
+            part.program,
+            with_parent(context.python, part.script),
             context.job_environment(),
             priority=50,
             directory=REPO,
             options=STREAM_OPTIONS,
         )
         for spec in specs()
+        for part in spec.parts.values()
     ]

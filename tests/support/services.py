@@ -38,6 +38,7 @@ class Services:
         documents = platform_files.documents(self.stack.home, self.stack.ports, self.stack.secrets)
         platform_files.write(self.stack.home.platform, documents)
         self._running: dict[str, tuple[subprocess.Popen[bytes], signal.Signals]] = {}
+        self._started: dict[str, tuple[Program, Callable[[], str]]] = {}
 
     @cached_property
     def kafka(self) -> dict[str, str]:
@@ -119,6 +120,7 @@ class Services:
         return lambda: postgres.connect(context)
 
     def _start(self, program: Program, probe: Callable[[], str]) -> None:
+        self._started[program.name] = program, probe
         log = self.stack.home.logs / f"{program.name}.log"
         with log.open("ab") as out:
             process = subprocess.Popen(
@@ -145,6 +147,14 @@ class Services:
     def signal(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a service that runs."""
         self._running[name][0].send_signal(number)
+
+    def crash(self, name: str, seconds: float) -> None:
+        """Kill a service that runs; after so many seconds it is back, with its data."""
+        process, _ = self._running[name]
+        process.kill()
+        process.wait()
+        time.sleep(seconds)
+        self._start(*self._started[name])
 
     def stop(self) -> None:
         """End all of them, and remove their data."""

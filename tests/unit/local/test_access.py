@@ -66,3 +66,26 @@ def test_kafka() -> None:
     assert not any(operations(role, "topic", "someone-elses") for role in ROLES)
     assert "READ" in operations("consumer", "group", "spark-kafka-source-1")
     assert "READ" not in operations("reader", "group", "sluice-nyc_taxi")
+
+
+@pytest.mark.parametrize(
+    ("role", "group"),
+    [
+        ("producer", "sluice-wiki_changes-producer"),
+        ("consumer", "sluice-wiki_changes-report"),
+        ("consumer", "sluice-nyc_taxi"),
+    ],
+)
+def test_heartbeats_are_given_by_their_part_s_role_and_only_seen_by_airflow(role: str, group: str) -> None:
+    # Setting a group's offsets wants Read on the group, and Read on the topic.
+    assert "READ" in operations(role, "group", group)
+    assert "READ" in operations(role, "topic", TOPIC)
+    assert operations("airflow", "group", group) == {"DESCRIBE"}
+    assert "READ" not in operations("reader", "group", group)
+
+
+def test_the_report_s_tables_are_the_consumer_s_to_write_and_everybody_s_to_read() -> None:
+    key = "warehouse/lake/reports/wiki_changes_editors/data/x.parquet"
+    assert may("consumer", "s3:PutObject", key)
+    assert all(may(role, "s3:GetObject", key) for role in ("airflow", "consumer", "reader"))
+    assert not may("airflow", "s3:PutObject", key)

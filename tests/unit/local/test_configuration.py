@@ -6,6 +6,7 @@ import configparser
 import json
 import shlex
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,22 @@ from supervisor.options import expand
 from local import platform_files, programs
 from local.errors import Problem
 from local.home import ROLES
-from local.services import airflow, kafka, minio, streams
+from local.paths import REPO
+from local.replay import server
+from local.replay.__main__ import _parser
+from local.services import airflow, kafka, minio, replay, streams
 from local.services.context import Context
-from sluice.model import platform
+from sluice.model import platform, stream
+from sluice.model.config import ConfigError
+
+PRODUCER = REPO / "spark_jobs" / "wiki_changes" / "producer.py"
 
 
 def sections(context: Context) -> configparser.RawConfigParser:
     made = [
         kafka.program(context),
         minio.program(context),
+        replay.program(context),
         *streams.programs(context),
         *airflow.programs(context),
     ]
@@ -58,13 +66,97 @@ def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context
         if name.startswith("program:"):
             assert parser[name]["autostart"] == "false"
             assert "--pdeathsig" in parser[name]["command"]
-    stream = parser["program:stream-nyc_taxi"]
-    assert stream["stopasgroup"] == "false"
-    assert stream["killasgroup"] == "true"
-    assert stream["autorestart"] == "false", "Airflow decides"
-    assert (stream["startsecs"], stream["startretries"]) == ("0", "0"), "also of what ends at once"
-    assert stream["exitcodes"] == "0,76"
-    assert stream["stopwaitsecs"] == "10"
+    parts = [part.program for spec in streams.specs() for part in spec.parts.values()]
+    assert {"stream-nyc_taxi", "stream-wiki_changes-producer", "stream-wiki_changes-report"} < set(parts)
+    for name in parts:
+        stream = parser[f"program:{name}"]
+        assert stream["stopasgroup"] == "false"
+        assert stream["killasgroup"] == "true"
+        assert stream["autorestart"] == "false", "Airflow decides"
+        assert (stream["startsecs"], stream["startretries"]) == ("0", "0"), "also of what ends at once"
+        assert stream["exitcodes"] == "0,76"
+        assert stream["stopwaitsecs"] == "10"
+
+
+def test_every_part_of_a_stream_is_a_program_of_its_script_with_all_that_jobs_get(context: Context) -> None:
+    made = {program.name: program for program in streams.programs(context)}
+    assert len(made) == sum(len(spec.parts) for spec in streams.specs())
+    producer = made["stream-wiki_changes-producer"]
+    assert producer.command[-2:] == [str(context.python), str(PRODUCER)]
+    assert PRODUCER.is_file()
+    assert producer.environment == made["stream-nyc_taxi"].environment == context.job_environment()
+
+
+def test_the_replay_server_s_program(context: Context) -> None:
+    program = replay.program(context)
+    given = list(program.command)
+    assert given[given.index("-m") + 1] == "local.replay"
+    assert given[given.index("--port") + 1] == str(context.ports["replay"])
+    assert str(context.home.data) in given[given.index("--place") + 1]
+    _parser().parse_args(given[given.index("-m") + 2 :])
+    assert "SLUICE_PLATFORM_DIR" not in program.environment, "it needs no password"
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "feed"),
+    [
+        (None, None, "public"),
+        ("", "replay", "replay"),
+        ("public", "replay", "public"),
+        ("replay", None, "replay"),
+    ],
+)
+def test_whose_feeds_are_read(given: str | None, kept: str | None, feed: str) -> None:
+    assert replay.chosen(given, kept) == feed
+
+
+def test_a_feed_that_there_is_not() -> None:
+    with pytest.raises(Problem, match="SLUICE_FEED is 'wikimedia': say public or replay"):
+        replay.chosen("wikimedia", None)
+
+
+def test_the_replay_server_stands_in_for_the_feeds_that_it_knows() -> None:
+    wiki, taxi = stream.load("wiki_changes"), stream.load("nyc_taxi")
+    assert wiki.feed is not None
+    other = replace(
+        wiki, name="other", feed=replace(wiki.feed, url="https://example.com/v2/stream/page-move")
+    )
+    assert replay.feeds([wiki, taxi, other], 18081) == {
+        "wiki_changes": f"http://127.0.0.1:18081{server.PATH}"
+    }
+
+
+def test_the_producer_and_airflow_know_where_a_feed_is_read(context: Context) -> None:
+    feeds = {"wiki_changes": "http://127.0.0.1:18081/v2/stream/recentchange"}
+    made = platform_files.documents(context.home, context.ports, context.secrets, feeds)
+    platform_files.write(context.home.platform, made)
+    read = {
+        role: platform.load(role, {platform.DIRECTORY_VARIABLE: str(context.home.platform)}) for role in ROLES
+    }
+    assert {role: found.feeds for role, found in read.items() if found.feeds} == {
+        "producer": feeds,
+        "airflow": feeds,
+    }
+    wrong = platform_files.render({**made["producer"], "feeds": {"wiki_changes": "stream.example.com"}})
+    with pytest.raises(ConfigError, match=r"p\.toml: feeds wiki_changes is 'stream.example.com': write it"):
+        platform.parse(wrong, "p.toml")
+    platform_files.write(
+        context.home.platform, platform_files.documents(context.home, context.ports, context.secrets)
+    )
+    assert "feeds" not in (context.home.platform / "producer.toml").read_text()
+
+
+def test_a_person_s_own_platform_file_may_name_feeds_or_leave_ours(context: Context, tmp_path: Path) -> None:
+    folder = tmp_path / "external"
+    for role in ROLES:
+        theirs(folder, role)
+    ours = platform_files.documents(
+        context.home, context.ports, context.secrets, {"wiki_changes": "http://a"}
+    )
+    assert platform_files.external(ours, folder)["producer"]["feeds"] == {"wiki_changes": "http://a"}
+    with (folder / "producer.toml").open("a") as file:
+        file.write('[feeds]\nwiki_changes = "http://b"\n')
+    assert platform_files.external(ours, folder)["producer"]["feeds"] == {"wiki_changes": "http://b"}
 
 
 def test_no_secret_in_a_command_or_in_spark_s_configuration(context: Context) -> None:

@@ -29,6 +29,12 @@ def test_two_services_on_one_port() -> None:
         ports.choose({}, {"SLUICE_AIRFLOW_PORT": "19092"})
 
 
+def test_a_service_that_is_new_has_not_moved() -> None:
+    kept = {"kafka": 20001, "a service that is no more": 1}
+    assert not ports.moved(kept, {"kafka": 20001, "replay": 20002})
+    assert ports.moved(kept, {"kafka": 20003, "replay": 20002})
+
+
 @pytest.mark.usefixtures("socket_enabled")
 def test_free_ports_are_free_and_different() -> None:
     chosen = ports.choose({}, {}, free=True)

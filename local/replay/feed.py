@@ -1,0 +1,172 @@
+"""Event n of the feed, as a pure function of the recording, a seed and the time of event 0."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid5
+
+from local.paths import REPO
+from local.replay.names import SERVERS, User, by_rank, users
+from local.replay.tempo import Turn, when
+
+RECORDING = REPO / "samples" / "wiki_changes" / "recentchange.jsonl"
+TOPIC = "codfw.mediawiki.recentchange"
+_SPACE = UUID("6f2c1f0e-6d3c-5d41-9a3e-0d9c7c0a5d11")
+# Users and servers are looked up in tables of so many entries, filled by rank.
+_TABLE = 4096
+_DRAWN = 65_536
+# A change is made up to so many seconds before its event is.
+_BEFORE = 4
+
+
+def recorded(path: Path = RECORDING) -> tuple[dict[str, Any], ...]:
+    """The recorded events, one JSON object a line."""
+    return tuple(json.loads(line) for line in path.read_text().splitlines() if line.strip())
+
+
+@dataclass(frozen=True)
+class Feed:
+    """The recording, stretched: event n has the shape of recorded event n modulo their number, its own id,
+    and the time `start` + n / `pace`, unless one of the `turns` says another pace.
+
+    `start`: seconds since 1970. `pace`: events per second of the events' own time. `servers`, `users`: how
+    many there are. `late_share`: of all changes, how many were made `late_seconds` before their time.
+    """
+
+    start: float
+    pace: float = 50.0
+    seed: int = 1
+    servers: int = 60
+    users: int = 2_000
+    hostile: bool = False
+    late_share: float = 0.002
+    late_seconds: int = 2_700
+    turns: tuple[Turn, ...] = ()
+    recording: tuple[Mapping[str, Any], ...] = field(default_factory=recorded, repr=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.servers <= len(SERVERS):
+            raise ValueError(f"servers is {self.servers}: between 1 and {len(SERVERS)}")
+        if self.pace <= 0 or self.users < 1 or not 0 <= self.late_share <= 1:
+            raise ValueError(f"{self}: pace above 0, users from 1, late_share from 0 to 1")
+
+    def event_id(self, n: int) -> str:
+        """`meta.id` of event n; depends on the seed and n alone."""
+        return str(self._draw(n))
+
+    @cached_property
+    def tempo(self) -> tuple[Turn, ...]:
+        """All turns, with the first pace as the first of them."""
+        return (Turn(0, self.start, self.pace), *self.turns)
+
+    def at(self, n: int) -> float:
+        """The time of event n (`meta.dt`), seconds since 1970."""
+        return when(self.tempo, n)
+
+    def changed_at(self, n: int) -> int:
+        """`timestamp` of event n: when the change was made, whole seconds since 1970."""
+        return self._changed(n, self._draw(n).int)
+
+    def is_late(self, n: int) -> bool:
+        return self._late(self._draw(n).int)
+
+    def user(self, n: int) -> User:
+        return self._users[self._draw(n).int % _TABLE][0]
+
+    def server(self, n: int) -> tuple[str, str]:
+        """The server's name and the wiki's."""
+        return SERVERS[self._servers[(self._draw(n).int >> 12) % _TABLE]]
+
+    def data(self, n: int) -> str:
+        """Event n as the feed sends it: JSON in one line."""
+        drawn = self._draw(n)
+        number = drawn.int
+        at = self.at(n)
+        text = self._template(n % len(self.recording), self._servers[(number >> 12) % _TABLE])
+        return text % {
+            "id": drawn,
+            "n": n,
+            "dt": f"{_second(int(at))}.{int(at % 1 * 1000):03}Z",
+            "timestamp": self._changed(n, number),
+            "user": self._users[number % _TABLE][1],
+        }
+
+    def event(self, n: int) -> dict[str, Any]:
+        """Event n, parsed."""
+        return dict(json.loads(self.data(n)))
+
+    # One draw per event, of which each property takes other bits.
+
+    def _draw(self, n: int) -> UUID:
+        return uuid5(_SPACE, f"{self.seed}/{n}")
+
+    def _late(self, number: int) -> bool:
+        return (number >> 24) % _DRAWN < self.late_share * _DRAWN
+
+    def _changed(self, n: int, number: int) -> int:
+        before = self.late_seconds if self._late(number) else (number >> 40) % _BEFORE
+        return int(self.at(n)) - before
+
+    @cached_property
+    def _users(self) -> list[tuple[User, str]]:
+        """By draw: the user, and both of its fields as JSON."""
+        known = {str(event["user"]): bool(event["bot"]) for event in self.recording}
+        ranked = users([User(name, bot) for name, bot in known.items()], self.users, self.hostile)
+        drawn = [ranked[by_rank(len(ranked), index / _TABLE)] for index in range(_TABLE)]
+        return [
+            (user, f'{json.dumps(user.name, ensure_ascii=False)},"bot":{json.dumps(user.bot)}')
+            for user in drawn
+        ]
+
+    @cached_property
+    def _servers(self) -> list[int]:
+        """By draw: the server's index."""
+        return [by_rank(self.servers, index / _TABLE) for index in range(_TABLE)]
+
+    @cached_property
+    def _templates(self) -> dict[tuple[int, int], str]:
+        return {}
+
+    def _template(self, shape: int, server: int) -> str:
+        """The event's text with what differs per event left open, so that none is serialised anew."""
+        key = (shape, server)
+        if key not in self._templates:
+            self._templates[key] = template(self.recording[shape], *SERVERS[server])
+        return self._templates[key]
+
+
+def template(event: Mapping[str, Any], server: str, wiki: str) -> str:
+    """A recorded event, moved to another wiki, as a %-format with `id`, `n`, `dt`, `timestamp` and `user`
+    (which is followed by `bot`)."""
+    recorded_at = str(event["server_name"])
+    moved = json.loads(json.dumps(event).replace(f"//{recorded_at}/", f"//{server}/"))
+    meta = moved["meta"]
+    meta |= {"domain": server, "id": _open("id"), "dt": _open("dt"), "topic": TOPIC, "offset": _open("n")}
+    moved |= {"server_name": server, "server_url": f"https://{server}", "wiki": wiki}
+    moved |= {"timestamp": _open("timestamp"), "user": _open("user")}
+    # With the user, whose property it is.
+    del moved["bot"]
+    if "id" in moved:
+        moved["id"] = _open("n")
+    line = json.dumps(moved, ensure_ascii=False, separators=(",", ":")).replace("%", "%%")
+    for name, form in (("id", '"%(id)s"'), ("dt", '"%(dt)s"'), ("user", "%(user)s")):
+        line = line.replace(f'"{_open(name)}"', form)
+    for name in ("n", "timestamp"):
+        line = line.replace(f'"{_open(name)}"', f"%({name})d")
+    return line
+
+
+def _open(name: str) -> str:
+    # Of the private use area: in no recorded text, and JSON leaves it as it is.
+    return f"\ue000{name}\ue001"
+
+
+@lru_cache(maxsize=4096)
+def _second(at: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))

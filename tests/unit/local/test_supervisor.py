@@ -1,0 +1,55 @@
+"""What `make up` tells supervisord, told to a real one on loopback."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from local.home import Home
+from local.ports import choose
+from local.programs import SERVICE_OPTIONS, Program
+from local.supervisor import Supervisor
+
+pytestmark = pytest.mark.usefixtures("socket_enabled")
+NAME = "sleeper"
+
+
+@pytest.fixture
+def daemon(tmp_path: Path, socket_enabled: None) -> Iterator[Supervisor]:
+    home = Home(tmp_path)
+    home.prepare()
+    made = Supervisor(home, choose({}, {}, free=True)["supervisor"], "secret")
+    # A signal that comes between fork and exec is lost: then it is killed.
+    options = {**SERVICE_OPTIONS, "startsecs": "0", "stopwaitsecs": "1"}
+    made.write([Program(NAME, ["sleep", "600"], {}, 1, tmp_path, options)])
+    made.start(Path(sys.executable), dict(os.environ))
+    yield made
+    assert made.shutdown(20)
+
+
+def state(daemon: Supervisor) -> tuple[str, int]:
+    info = daemon.states()[NAME]
+    return str(info["statename"]), int(info["pid"])
+
+
+def test_what_runs_is_started_once_and_what_is_stopped_stays_so(daemon: Supervisor) -> None:
+    daemon.ensure_stopped(NAME)
+    assert state(daemon) == ("STOPPED", 0)
+    daemon.ensure_started(NAME)
+    daemon.ensure_started(NAME)
+    running, first = state(daemon)
+    assert (running, first > 0) == ("RUNNING", True)
+    daemon.restart(NAME)
+    deadline = time.monotonic() + 10
+    while state(daemon)[0] != "RUNNING":
+        assert time.monotonic() < deadline
+    assert state(daemon)[1] not in (0, first)
+    daemon.ensure_stopped(NAME)
+    assert state(daemon) == ("STOPPED", 0)
+    daemon.restart(NAME)
+    assert state(daemon)[1] > 0, "also one that did not run"
