@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from fastavro.schema import fingerprint, to_parsing_canonical_form
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import StructType
+
+from spark_jobs.common.columns import computed
 
 SCHEMA_HEADER = "avro-schema"
 
@@ -118,6 +120,12 @@ def decode(value: Column, headers: Column, schemas: Schemas) -> tuple[Column, Co
         .when(~F.coalesce(intact, F.lit(False)), F.lit(f"not an Avro body of {current.parsed['name']}"))
     )
     return record, reason
+
+
+def decoded(rows: DataFrame, schemas: Schemas) -> DataFrame:
+    """``rows`` (with ``value`` and ``headers``) with the columns of :func:`decode`."""
+    record, reason = decode(F.col("value"), F.col("headers"), schemas)
+    return computed(rows, record=record, reason=reason)
 
 
 def _decode_one(value: Column, writer: AvroSchema, reader: AvroSchema) -> tuple[Column, Column]:

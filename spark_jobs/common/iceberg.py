@@ -8,7 +8,7 @@ the cost follows the batch and not the table).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -67,12 +67,25 @@ class AddedFile:
         return self.foreign == self.fact.records
 
 
+@dataclass(frozen=True)
+class Snapshot:
+    """One snapshot: ``at_ms`` since 1970, ``operation`` as Iceberg calls it (append, replace, overwrite,
+    delete)."""
+
+    id: int
+    at_ms: int
+    operation: str
+    summary: Mapping[str, str]
+
+
 class IcebergTable:
     """One table of the lake, as the Java API shows it. ``name`` is ``namespace.table``."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.name = name
         self._jvm = cast("Any", spark._jvm)
+        # Kept: to find a class by its name, Py4J asks every jar for every part of the name.
+        self._value_of = self._jvm.org.apache.iceberg.types.Conversions.fromByteBuffer
         self._table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
             spark._jsparkSession, f"{CATALOG}.{name}"
         )
@@ -85,17 +98,30 @@ class IcebergTable:
         found = self._table.refs().get(ref)
         return None if found is None else int(found.snapshotId())
 
+    def partitions(self) -> list[str]:
+        """The table's partition fields; one that is a column as it is has that column's name."""
+        return [str(field.name()) for field in self._table.spec().fields()]
+
     def branches(self) -> list[str]:
         return [str(name) for name in self._table.refs()]
 
     def lineage(self, ref: str) -> Iterator[tuple[int, Mapping[str, str]]]:
         """``(snapshot id, summary)`` from the head of ``ref`` back to the oldest one kept. No I/O."""
+        return ((snapshot.id, snapshot.summary) for snapshot in self.snapshots(ref))
+
+    def snapshots(self, ref: str) -> Iterator[Snapshot]:
+        """From the head of ``ref`` back to the oldest one kept. No I/O."""
         snapshot_id = self.head(ref)
         while snapshot_id is not None:
             snapshot = self._table.snapshot(snapshot_id)
             if snapshot is None:
                 return
-            yield snapshot_id, dict(snapshot.summary())
+            yield Snapshot(
+                snapshot_id,
+                int(snapshot.timestampMillis()),
+                str(snapshot.operation()),
+                dict(snapshot.summary()),
+            )
             parent = snapshot.parentId()
             snapshot_id = None if parent is None else int(parent)
 
@@ -106,6 +132,22 @@ class IcebergTable:
     def reset_branch(self, name: str, snapshot_id: int) -> None:
         """Point an own branch back. The snapshots it leaves stay known to the table until they expire."""
         _unless_refused(lambda: self._table.manageSnapshots().replaceBranch(name, snapshot_id).commit())
+
+    def remove_branches(self, names: Iterable[str]) -> None:
+        """In one commit; nothing where there are none. The snapshots that only they keep may expire."""
+        removed = list(names)
+        if removed:
+            manage = self._table.manageSnapshots()
+            for name in removed:
+                manage = manage.removeBranch(name)
+            _unless_refused(manage.commit)
+
+    def expire(self, keep: int) -> None:
+        """Forget all but the newest ``keep`` snapshots of every branch. No file is removed: nobody here may
+        delete."""
+        now = self._jvm.java.lang.System.currentTimeMillis()
+        expiry = self._table.expireSnapshots().retainLast(keep).expireOlderThan(now)
+        _unless_refused(expiry.cleanExpiredFiles(False).commit)
 
     def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
         """A snapshot without files on ``branch``, that only says something."""
@@ -129,11 +171,7 @@ class IcebergTable:
 
         def bound(bounds: Any, name: str) -> Any:
             raw = None if bounds is None else bounds.get(columns[name].fieldId())
-            return (
-                None
-                if raw is None
-                else self._jvm.org.apache.iceberg.types.Conversions.fromByteBuffer(columns[name].type(), raw)
-            )
+            return None if raw is None else self._value_of(columns[name].type(), raw)
 
         def text(bounds: Any) -> str | None:
             value = bound(bounds, "_source_id")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -19,45 +18,43 @@ from functools import reduce
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.model.claims import Claims, Run, claimed, suspects
 from sluice.model.platform import CATALOG, Platform
-from sluice.model.proof import Proof, prove
+from sluice.model.proof import Proof, prove, undecided
 from sluice.model.ranges import RangeSet
 from sluice.model.stream import StreamSpec
 from spark_jobs.common import repeats
 from spark_jobs.common.batches import batch_ranges, planned_ends
 from spark_jobs.common.checkpoint import Checkpoint, Checkpoints
-from spark_jobs.common.columns import computed
-from spark_jobs.common.fence import Superseded
 from spark_jobs.common.group import Group
-from spark_jobs.common.iceberg import MAIN, AddedFile, IcebergTable, Refused
+from spark_jobs.common.iceberg import MAIN, AddedFile
 from spark_jobs.common.identity import with_identity
+from spark_jobs.common.ownership import TableOwner
 from spark_jobs.common.quarantine import quarantine_records
+from spark_jobs.common.readback import ReadBack
 from spark_jobs.common.topic import Topic
 
 log = logging.getLogger(__name__)
 
-TRIES = 5
-Decode = Callable[[DataFrame], tuple[Column, Column]]
+# Rows with a record's coordinates, key, value and headers -> the same with its decoded `record`, and with
+# the `reason` why it is none (null: it is one).
+Decode = Callable[[DataFrame], DataFrame]
 
 
 class Unproved(RuntimeError):
     """The batch's own audit did not come out exact; nothing of it was published."""
 
 
-class Moved(RuntimeError):
-    """``main`` was moved by somebody who owns nothing (maintenance); a new take-over goes on from there."""
-
-
 @dataclass
 class State:
     """Where the stream stands on ``main``: what is published is [starts, ends).
 
-    ``batch`` is the newest batch's number in its query, and ``holders`` are the owners whose checkpoints may
-    hold it: those who took over since, the latest first, and the one who published it.
+    ``token`` is its newest owner's, ``batch`` the newest batch's number in its query, and ``holders`` are the
+    owners whose checkpoints may hold it: those who took over since, the latest first, and the one who
+    published it.
     """
 
     token: int = 0
@@ -71,7 +68,7 @@ class State:
     latest: Claims = field(default_factory=Claims)
 
 
-class Owner:
+class Owner(TableOwner):
     """Owns one stream from :meth:`take_over` on. Not for several threads at once.
 
     ``stateful``: the query keeps state, so its checkpoint is forked, and looked at before a batch is
@@ -88,69 +85,49 @@ class Owner:
         *,
         stateful: bool = False,
     ) -> None:
+        super().__init__(spark, spec.table, spec.name)
         self.spark, self.spec, self.decode, self.topic = spark, spec, decode, topic
         self.stateful = stateful
-        self.table = IcebergTable(spark, spec.table)
         self.checkpoints = Checkpoints(spark, platform.checkpoints.root, spec.name)
-        self.group = Group(topic.admin, spec.name, spec.topic.name)
+        self.group = Group(platform.kafka, spec.name, spec.topic.name)
+        self.readback = ReadBack(platform.s3)
         self.state = State()
-        # Of this ownership: after the take-over they are its own.
         self.checkpoint = self.checkpoints.of(0)
-        self.branch = ""
-        self.has_published = False
-        # The branch's head: nobody else moves it, so it is remembered instead of read with every batch.
-        self.head = 0
 
     def take_over(self) -> dict[int, int]:
         """Become the owner, also once more after Moved. Returns partition -> the offset to go on from.
 
         Raises LookupError when the topic no longer holds what comes next (retention deleted it), when it is
-        another than the table's (it was made anew), or when the state is in no checkpoint. Two that take over
-        at once: the catalog lets one through, the other tries again behind it.
+        another than the table's (it was made anew), or when the state is in no checkpoint.
         """
-        self.has_published = False
         # The id first: a topic that is made anew after it is noticed by the first batch.
         topic_id, watermarks = self.topic.id(), self.topic.watermarks()
-        for _ in range(TRIES):
-            self.table.refresh()
+        ends: dict[int, int] = {}
+
+        def read() -> None:
             self.state = self._read_state()
             self._refuse_another_topic(topic_id)
             self.state.topic_id = topic_id
-            ends = self._resume_from(watermarks)
-            self.state.token = 1 + max([self.state.token, *map(_token, self.table.branches())])
-            self.branch = f"w{self.state.token}"
-            try:
-                if self.table.head(MAIN) is None:
-                    self.table.commit_empty(MAIN, self._summary("genesis", RangeSet(), ends))
-                head = self.table.head(MAIN)
-                assert head is not None
-                self.table.create_branch(self.branch, head)
-                self.table.commit_empty(self.branch, self._summary("takeover", RangeSet(), ends))
-                self.table.fast_forward(MAIN, self.branch)
-                self.head = self._branch_head()
-            except Refused as refusal:
-                log.info(
-                    "take-over with token %d was refused (%s); trying behind it", self.state.token, refusal
-                )
-                continue
-            self.state.ends = ends
-            self.checkpoint = self._new_checkpoint()
-            log.info("owner of %s with token %d, branch %s", self.spec.name, self.state.token, self.branch)
-            self.group.commit(ends)
-            return ends
-        raise Superseded(f"{self.spec.name}: {TRIES} take-overs were refused; another owner is starting")
+            ends.clear()
+            ends.update(self._resume_from(watermarks))
+
+        self._claim(read, lambda kind: self._summary(kind, RangeSet(), ends))
+        self.state.ends = ends
+        self.checkpoint = self._new_checkpoint()
+        self.group.commit(ends)
+        return ends
 
     def _new_checkpoint(self) -> Checkpoint:
         """After the take-over: from here on no earlier owner publishes, so what is published is final."""
         state = self.state
         if not self.stateful or state.ends == state.starts:
-            return self.checkpoints.fresh(state.token)
+            return self.checkpoints.fresh(self.token)
         if state.batch is None:
             raise LookupError(
                 f"{self.spec.name}: {self.spec.table} holds batches that do not say their number, so their "
                 "state cannot be found; begin anew with a new name and table"
             )
-        return self.checkpoints.fork(state.token, state.holders, state.batch)
+        return self.checkpoints.fork(self.token, state.holders, state.batch)
 
     def _refuse_another_topic(self, topic_id: str) -> None:
         """``topic_id`` is the topic's now; a table of before ids were kept accepts any."""
@@ -211,7 +188,7 @@ class Owner:
             "sluice.stream": self.spec.name,
             "sluice.topic": self.spec.topic.name,
             "sluice.topic_id": str(self.state.topic_id),
-            "sluice.token": str(self.state.token),
+            "sluice.token": str(self.token),
             "sluice.ranges": json.dumps({str(p): list(r.pairs()[0]) for p, r in ranges.partitions.items()}),
             "sluice.starts": json.dumps({str(p): offset for p, offset in sorted(self.state.starts.items())}),
             "sluice.ends": json.dumps({str(p): offset for p, offset in sorted(ends.items())}),
@@ -279,15 +256,6 @@ class Owner:
             return
         self.group.renew()
 
-    def refuse_if_superseded(self) -> None:
-        """Raises Superseded when a later owner has taken over, and Java's error where that cannot be seen."""
-        self.table.refresh()
-        owner = self._published_token()
-        if owner > self.state.token:
-            raise Superseded(
-                f"{self.spec.name}: owner {self.state.token} is over: owner {owner} has taken over"
-            )
-
     def _decoded(self, records: DataFrame) -> DataFrame:
         """Coordinates, identity, raw bytes, the decoded ``record``, and the ``reason`` why it is none."""
         placed = with_identity(
@@ -300,8 +268,7 @@ class Owner:
                 "headers",
             )
         )
-        record, reason = self.decode(placed)
-        return computed(placed, record=record, reason=reason).drop("headers")
+        return self.decode(placed).drop("headers")
 
     def _append_and_prove(
         self, rows: DataFrame, ranges: RangeSet, summary: Mapping[str, str]
@@ -321,7 +288,10 @@ class Owner:
         if sum(file.fact.records for file in files) != ranges.count:
             explained = quarantine_records(self.spark, self.spec, rows.where(~good), ranges)
         self.state.latest = claimed(runs)
-        return files, prove(ranges, [file.fact for file in files], explained=explained)
+        facts = [file.fact for file in files]
+        unsettled = [fact.path for fact in undecided(ranges, facts, explained)]
+        offsets = self.readback.coordinates(unsettled) if unsettled else {}
+        return files, prove(ranges, facts, offsets, explained=explained)
 
     def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
         coordinates = ["_kafka_partition", "_kafka_offset", "_kafka_timestamp"]
@@ -336,11 +306,6 @@ class Owner:
         self.head = self._branch_head()
         return self.table.added_files(self.head)
 
-    def _branch_head(self) -> int:
-        head = self.table.head(self.branch)
-        assert head is not None, f"branch {self.branch} of {self.spec.table} is gone"
-        return head
-
     @staticmethod
     def _runs(files: list[AddedFile], rows: Callable[[], DataFrame]) -> list[Run]:
         """From the files' bounds; where those do not settle it, from the ``rows`` themselves."""
@@ -349,35 +314,8 @@ class Owner:
         return settled if len(settled) == len(runs) else repeats.runs(rows())
 
     def _publish(self) -> None:
-        """Move ``main`` over the proved batch. Raises Superseded, or Moved where maintenance moved it.
-
-        The catalog also refuses what raced with a commit to another branch (somebody takes over, and has not
-        yet): that is tried again.
-        """
-        base = self.table.head(MAIN)
-        for attempt in range(TRIES):
-            try:
-                self.table.fast_forward(MAIN, self.branch)
-                break
-            except Refused as refusal:
-                self.table.refresh()
-                owner = self._published_token()
-                if owner > self.state.token:
-                    raise Superseded(
-                        f"{self.spec.name}: owner {self.state.token} may not publish: owner {owner} has "
-                        f"taken over ({refusal})"
-                    ) from refusal
-                if self.table.head(MAIN) != base or attempt == TRIES - 1:
-                    raise Moved(
-                        f"{self.spec.table}: main was moved by a commit that is no owner's ({refusal})"
-                    ) from refusal
-        self.has_published = True
+        super()._publish()
         self.state.claims = self.state.claims.union(self.state.latest)
-
-    def _published_token(self) -> int:
-        """The newest owner's, as ``main`` says."""
-        summaries = (summary for _, summary in self.table.lineage(MAIN))
-        return next((int(s["sluice.token"]) for s in summaries if "sluice.token" in s), 0)
 
 
 def _by_partition(records: DataFrame, ranges: RangeSet) -> DataFrame:
@@ -391,8 +329,3 @@ def _by_partition(records: DataFrame, ranges: RangeSet) -> DataFrame:
 
 def _offsets(text: str) -> dict[int, int]:
     return {int(partition): int(offset) for partition, offset in json.loads(text).items()}
-
-
-def _token(branch: str) -> int:
-    match = re.fullmatch(r"w(\d+)", branch)
-    return int(match[1]) if match else 0

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark.sql import SparkSession
 
 from sluice.model.platform import CATALOG, Platform
 
 
-def start(name: str, platform: Platform, partitions: int) -> SparkSession:
-    """A session named ``name`` whose catalog ``lake`` is the platform's; it shuffles into ``partitions``.
+def start(
+    name: str, platform: Platform, partitions: int, settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """A session named ``name`` whose catalog ``lake`` is the platform's; it shuffles into ``partitions``;
+    ``settings`` are more of Spark's, and go before those of the platform.
 
     Master, memory, jars and addresses come from ``spark-defaults.conf`` (SPARK_CONF_DIR): a job is the same
     on a laptop and on a cluster. What is secret is set after the JVM has started, because everything that a
     builder is given stands in the JVM's argv; a catalog is opened at its first use, so it sees these values.
     """
+    builder = SparkSession.builder.appName(name)
+    for key, value in (settings or {}).items():
+        builder = builder.config(key, value)
     spark = (
-        SparkSession.builder.appName(name)
-        .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
+        builder.config(
+            "spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+        )
         .config("spark.sql.session.timeZone", "UTC")
         # A retried task would send its rows again; the attempt fails instead and the next one resumes.
         .config("spark.task.maxFailures", "1")

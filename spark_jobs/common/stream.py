@@ -10,8 +10,6 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.sql.types import StructType
@@ -21,15 +19,14 @@ from sluice.model import stream as streams
 from sluice.model.stream import StreamSpec
 from spark_jobs.common import session, tables
 from spark_jobs.common.fence import Superseded
-from spark_jobs.common.owner import Decode, Moved, Owner
+from spark_jobs.common.owner import Decode, Owner
+from spark_jobs.common.ownership import Moved, first_line, own
 from spark_jobs.common.topic import Topic
 
 log = logging.getLogger(__name__)
 
 # EX_PROTOCOL of sysexits.h is near enough: "somebody else owns this now". The runtime must not restart it.
 EXIT_SUPERSEDED = 76
-# Take-overs in a row that published nothing, because maintenance moved main before they could.
-MOST_MOVES = 5
 
 
 # The topic's records, as Spark reads them -> the same, each once, out of a query that keeps state.
@@ -46,6 +43,25 @@ def run(
     ``decode`` the columns (record, reason) of a batch. ``keep`` makes it a stream that keeps state: its
     checkpoint is forked by the next owner, and not thrown away.
     """
+
+    def consume(stop: threading.Event) -> None:
+        spec = streams.load(name)
+        platform = platforms.load("consumer")
+        spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions)
+        tables.ensure(spark, spec, record(spark))
+        topic = Topic(platform.kafka, spec.topic.name)
+        owner = Owner(spark, platform, spec, decode, topic, stateful=keep is not None)
+        own(owner, lambda positions: Consumption(spark, platform, spec, owner, positions, keep).until(stop))
+
+    return live(f"the consumer of {name}", consume)
+
+
+def live(what: str, work: Callable[[threading.Event], None]) -> int:
+    """Run a process's ``work`` until it ends, or until SIGTERM or SIGINT ask it to; returns the exit code.
+
+    ``work`` returns soon after the event is set. 0: it returned. 76: it raised Superseded. 1: it raised
+    anything else; the log's last line says what.
+    """
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -59,40 +75,16 @@ def run(
     signal.signal(signal.SIGTERM, ask_to_stop)
     signal.signal(signal.SIGINT, ask_to_stop)
     try:
-        spec = streams.load(name)
-        platform = platforms.load("consumer")
-        spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions)
-        tables.ensure(spark, spec, record(spark))
-        topic = Topic(platform.kafka, spec.topic.name)
-        owner = Owner(spark, platform, spec, decode, topic, stateful=keep is not None)
-        own(owner, lambda positions: Consumption(spark, platform, spec, owner, positions, keep).until(stop))
+        work(stop)
     except Superseded as notice:
         log.error("superseded: %s", notice)
         return EXIT_SUPERSEDED
     except Exception as error:
-        log.exception("the consumer of %s failed", name)
-        log.error("failed: %s: %s", type(error).__name__, _first_line(error))
+        log.exception("%s failed", what)
+        log.error("failed: %s: %s", type(error).__name__, first_line(error))
         return 1
     log.info("stopped as asked")
     return 0
-
-
-def own(owner: Owner, consume: Callable[[dict[int, int]], None]) -> None:
-    """Take over and ``consume`` until that ends well; where maintenance moved ``main``, take over again from
-    there.
-
-    Raises what ``consume`` raises, and Moved after MOST_MOVES take-overs in a row that published nothing.
-    """
-    moves = 0
-    while True:
-        positions = owner.take_over()
-        try:
-            return consume(positions)
-        except Moved as notice:
-            moves = 1 if owner.has_published else moves + 1
-            if moves > MOST_MOVES:
-                raise
-            log.warning("%s; taking over again", notice)
 
 
 class Consumption:
@@ -159,18 +151,9 @@ class Consumption:
         if failure is None or (isinstance(failure, Moved) and stop.is_set()):
             return
         if not isinstance(failure, Superseded | Moved):
-            self._excuse(failure)
+            # A later owner removes its predecessor's checkpoint.
+            self._owner.excuse(failure)
         raise failure
-
-    def _excuse(self, failure: Exception) -> None:
-        """Raises Superseded where there is a later owner: it removes its predecessor's checkpoint, and the
-        query may fail for want of that before it meets the later owner in the table."""
-        try:
-            self._owner.refuse_if_superseded()
-        except (Py4JJavaError, PySparkException) as unseen:
-            log.warning("whether there is a later owner could not be seen: %s", _first_line(unseen))
-        except Superseded as notice:
-            raise notice from failure
 
     def _renew_group(self) -> None:
         """Once an hour, between two batches: the offsets of a group that nobody commits to expire."""
@@ -179,9 +162,3 @@ class Consumption:
                 self._owner.renew_group()
             finally:
                 self._batch_in_flight.release()
-
-
-def _first_line(error: Exception) -> str:
-    text = error.getCondition() if isinstance(error, PySparkException) else None
-    message = str(error).strip().splitlines()
-    return f"{text or ''} {message[0] if message else ''}".strip()

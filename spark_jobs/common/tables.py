@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
-from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType, StructType
+from collections.abc import Mapping, Sequence
 
+from pyspark.sql import SparkSession
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from sluice.model.columns import parse_ddl
+from sluice.model.config import ConfigError
 from sluice.model.platform import CATALOG
 from sluice.model.stream import StreamSpec
+from spark_jobs.common.iceberg import IcebergTable
 
 COORDINATES = (
     "_kafka_partition INT NOT NULL",
@@ -35,28 +55,55 @@ PROPERTIES = {
     "write.parquet.compression-codec": "zstd",
     # One Spark task reads one topic partition and writes one file: its bounds are the proof.
     "write.distribution-mode": "none",
-    "write.metadata.metrics.column._source_id": "full",
-    "write.metadata.metrics.column._source_base": "full",
     # Deleting leaves a delete marker in a versioned bucket; old metadata is for maintenance to expire.
     "write.metadata.delete-after-commit.enabled": "false",
     "write.metadata.previous-versions-max": "20",
 }
+CLAIMS = {
+    "write.metadata.metrics.column._source_id": "full",
+    "write.metadata.metrics.column._source_base": "full",
+}
+# A batch is shuffled, so that what belongs into one partition is in one task, and in one file.
+SHUFFLED = {"write.distribution-mode": "hash"}
+
+_TYPES: dict[str, type[DataType]] = {
+    "boolean": BooleanType,
+    "int": IntegerType,
+    "bigint": LongType,
+    "float": FloatType,
+    "double": DoubleType,
+    "string": StringType,
+    "binary": BinaryType,
+    "date": DateType,
+    "timestamp": TimestampType,
+    "timestamp_ntz": TimestampNTZType,
+}
 
 
 class SchemaConflict(RuntimeError):
-    """The table's column is of another type than the schema says, and cannot become it."""
+    """The table there is not the declared one, and cannot become it."""
+
+
+def declared(spec: StreamSpec) -> StructType:
+    """The type of a record of a stream whose schema is in Spark's DDL. Raises ConfigError."""
+    columns = parse_ddl(spec.schema_file.read_text(), f"{spec.name}/{spec.schema}")
+    return StructType([StructField(name, _type(kind)) for name, kind in columns.items()])
 
 
 def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
     """Make the stream's table and its quarantine where they are missing; add columns that ``record`` gained.
 
     A column that the schema no longer names stays in the table, and is null in new rows. Raises
-    SchemaConflict for a changed type, naming the column, both types and the mend.
+    SchemaConflict for a changed type, naming the column, both types and the mend, and for other partitions
+    than ``partition_by``; ConfigError where the record has no such column.
     """
     namespace = spec.table.rsplit(".", 1)[0]
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{namespace}")
     columns = [f"`{field.name}` {_sql(field.dataType)}" for field in record.fields]
-    _create(spark, spec.table, [*columns, *COORDINATES])
+    for name in spec.partition_by:
+        if name not in record.fieldNames():
+            raise ConfigError(f"stream {spec.name}: partition_by {name!r} is no column of {spec.schema}")
+    _create(spark, spec.table, [*columns, *COORDINATES], _properties(spec, record), spec.partition_by)
     ensure_quarantine(spark, spec)
     present = {field.name.lower(): field for field in spark.table(f"{CATALOG}.{spec.table}").schema.fields}
     for field in record.fields:
@@ -68,26 +115,54 @@ def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
                 f"{spec.table}: column {field.name} is {_sql(there.dataType)} and {spec.schema} says "
                 f"{_sql(field.dataType)}; give the new type a new column name"
             )
+    partitions = IcebergTable(spark, spec.table).partitions()
+    if partitions != spec.partition_by:
+        raise SchemaConflict(
+            f"{spec.table}: is partitioned by {', '.join(partitions) or 'nothing'}, and stream.toml says "
+            f"partition_by = {spec.partition_by}; declare what is there, or name a new table"
+        )
 
 
 def ensure_quarantine(spark: SparkSession, spec: StreamSpec) -> None:
-    _create(spark, spec.quarantine_table, QUARANTINE)
+    _create(spark, spec.quarantine_table, QUARANTINE, PROPERTIES)
 
 
-def _create(spark: SparkSession, table: str, columns: list[str] | tuple[str, ...]) -> None:
-    properties = ", ".join(
-        f"'{key}' = '{value}'" for key, value in PROPERTIES.items() if _applies(key, columns)
-    )
+def _properties(spec: StreamSpec, record: StructType) -> dict[str, str]:
+    if not spec.partition_by:
+        return PROPERTIES | CLAIMS
+    # There are many files, and each is in a manifest with the bounds of its columns. Of texts they say little
+    # and take most of the room.
+    texts = [
+        field.name
+        for field in record.fields
+        if isinstance(field.dataType, StringType) and field.name not in spec.partition_by
+    ]
+    counted = {f"write.metadata.metrics.column.{name}": "counts" for name in texts}
+    return PROPERTIES | CLAIMS | SHUFFLED | counted
+
+
+def _create(
+    spark: SparkSession,
+    table: str,
+    columns: Sequence[str],
+    properties: Mapping[str, str],
+    partition_by: Sequence[str] = (),
+) -> None:
+    values = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+    names = ", ".join(f"`{name}`" for name in partition_by)
+    partitions = f"PARTITIONED BY ({names})" if names else ""
     spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {CATALOG}.{table} ({', '.join(columns)}) USING iceberg "
-        f"TBLPROPERTIES ({properties})"
+        f"CREATE TABLE IF NOT EXISTS {CATALOG}.{table} ({', '.join(columns)}) USING iceberg {partitions} "
+        f"TBLPROPERTIES ({values})"
     )
 
 
-def _applies(key: str, columns: list[str] | tuple[str, ...]) -> bool:
-    """Iceberg refuses metrics properties for columns that a table does not have."""
-    prefix = "write.metadata.metrics.column."
-    return not key.startswith(prefix) or any(c.split(" ")[0] == key.removeprefix(prefix) for c in columns)
+def _type(kind: str) -> DataType:
+    """``StructType.fromDDL`` wants a session, and a consumer knows its columns before it has one."""
+    if kind.startswith("decimal"):
+        precision, scale = kind.removeprefix("decimal(").removesuffix(")").split(",")
+        return DecimalType(int(precision), int(scale))
+    return _TYPES[kind]()
 
 
 def _sql(data_type: DataType) -> str:

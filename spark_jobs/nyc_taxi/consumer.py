@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from pyspark.sql import functions as F
-
 from sluice.model import stream
-from spark_jobs.common.avro import Schemas, decode
+from spark_jobs.common.avro import Schemas, decoded
 from spark_jobs.common.stream import run
 
 NAME = "nyc_taxi"
@@ -18,6 +16,6 @@ if __name__ == "__main__":
         run(
             NAME,
             record=schemas.current.struct,
-            decode=lambda rows: decode(F.col("value"), F.col("headers"), schemas),
+            decode=lambda rows: decoded(rows, schemas),
         )
     )

@@ -16,7 +16,7 @@ from spark_jobs.common import group, topic
 from spark_jobs.common.fence import Superseded
 from spark_jobs.common.iceberg import MAIN, Refused
 from spark_jobs.common.owner import Owner
-from spark_jobs.common.stream import own
+from spark_jobs.common.ownership import own
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 

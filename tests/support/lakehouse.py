@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
@@ -29,13 +29,16 @@ PARTITIONS = 2
 class Stream:
     """A stream by its name, and what is to be known of it."""
 
-    def __init__(self, spark: SparkSession, services: Services, name: str, root: str) -> None:
+    def __init__(
+        self, spark: SparkSession, services: Services, name: str, root: str, by: tuple[str, ...] = ()
+    ) -> None:
         self.spark, self.services = spark, services
         declared = streams.load("nyc_taxi")
         self.spec = replace(
             declared,
             name=name,
             table=f"raw.{name}",
+            partition_by=list(by),
             topic=replace(declared.topic, name=name, partitions=PARTITIONS),
             consumer=replace(declared.consumer, trigger_seconds=0),
         )
@@ -130,5 +133,6 @@ class Stream:
         future.result(20)
 
 
-def _decode(rows: DataFrame) -> tuple[Column, Column]:
-    return F.struct(F.col("value").cast("string").alias("text")), F.lit(None).cast("string")
+def _decode(rows: DataFrame) -> DataFrame:
+    record = F.struct(F.col("value").cast("string").alias("text"))
+    return rows.select("*", record.alias("record"), F.lit(None).cast("string").alias("reason"))

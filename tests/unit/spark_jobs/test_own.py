@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.common.owner import Moved
-from spark_jobs.common.stream import MOST_MOVES, own
+from spark_jobs.common.ownership import MOST_MOVES, Moved, own
 
 
 class Owner:

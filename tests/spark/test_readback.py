@@ -1,0 +1,90 @@
+"""A table that is partitioned by a column: what proves a batch is read back from its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.common.iceberg import AddedFile
+from spark_jobs.common.owner import Owner, Unproved
+from tests.support.lakehouse import PARTITIONS, Stream
+from tests.support.services import Services
+
+TEXTS = ["a", "b", "c"]
+_numbers = count()
+
+
+@pytest.fixture
+def stream(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Stream]:
+    services.minio, services.postgres  # noqa: B018
+    made = Stream(spark, services, f"partitioned_{next(_numbers)}", str(tmp_path), by=("text",))
+    yield made
+    made.stop()
+
+
+def send(stream: Stream, each: int) -> None:
+    """So many records into each partition, their texts in turn."""
+    values = [TEXTS[number % len(TEXTS)].encode() for number in range(each)]
+    stream.services.send(stream.spec.topic.name, dict.fromkeys(range(PARTITIONS), values))
+
+
+def appended(owner: Owner, change: Callable[[DataFrame], DataFrame]) -> list[list[AddedFile]]:
+    """The owner appends other rows than it should; the files of each append are kept."""
+    append, files = owner._append, []
+
+    def wrong(rows: DataFrame, summary: dict[str, str]) -> list[AddedFile]:
+        files.append(append(change(rows), summary))
+        return files[-1]
+
+    owner._append = wrong  # type: ignore[method-assign,assignment]
+    return files
+
+
+def test_a_batch_has_one_file_a_value_and_is_proved_from_what_they_hold(stream: Stream) -> None:
+    owner = stream.owner()
+    files = appended(owner, lambda rows: rows)
+    send(stream, 30)
+    running = stream.run(owner)
+    send(stream, 9)
+    running.query.processAllAvailable()
+    stream.assert_exact(39)
+    assert [len(batch) for batch in files] == [len(TEXTS)] * 2
+    assert not any(
+        file.fact.partition_lower == file.fact.partition_upper for batch in files for file in batch
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda rows: rows.where("_kafka_offset != 7"), r"2 gaps \(partition 0: \[7, 8\)"),
+        (
+            lambda rows: rows.union(rows.where("_kafka_partition = 1 and _kafka_offset = 4")),
+            r"1 duplicates \(partition 1: \[4, 5\)",
+        ),
+        (
+            # As many rows as there should be: only reading them tells.
+            lambda rows: rows.withColumn(
+                "_kafka_offset",
+                F.when(F.expr("_kafka_partition = 0 and _kafka_offset = 3"), 2).otherwise(
+                    F.col("_kafka_offset")
+                ),
+            ),
+            r"1 gaps \(partition 0: \[3, 4\)\), 1 duplicates \(partition 0: \[2, 3\)",
+        ),
+    ],
+)
+def test_what_the_files_do_not_hold_once_is_not_published(
+    stream: Stream, change: Callable[[DataFrame], DataFrame], said: str
+) -> None:
+    owner = stream.owner()
+    appended(owner, change)
+    send(stream, 12)
+    with pytest.raises(Unproved, match=said):
+        stream.await_end(stream.consume(owner, owner.take_over()))
+    assert stream.coordinates() == []

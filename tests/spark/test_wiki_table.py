@@ -1,0 +1,228 @@
+"""The wiki stream's table on real services: its partitions, what a batch costs, and how it is proved."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice.model.config import ConfigError
+from sluice.model.platform import CATALOG
+from spark_jobs.common import readback, tables
+from spark_jobs.common.iceberg import MAIN, IcebergTable
+from spark_jobs.common.owner import Owner, Unproved
+from spark_jobs.common.tables import SchemaConflict
+from spark_jobs.wiki_changes.transforms import MOST_SERVER_NAME, changes
+from tests.support.lakehouse import Stream
+from tests.support.services import Services
+from tests.support.wiki import DECLARED, Wiki, events
+
+_numbers = count()
+SERVERS = 60
+# Beside its files: what is read to plan and to commit, and what is written with a commit and a publishing.
+CALLS_OF_A_BATCH, VERSIONS_OF_A_BATCH = 20, 6
+
+
+@pytest.fixture
+def wiki(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Wiki]:
+    services.minio, services.postgres  # noqa: B018
+    made = Wiki(spark, services, f"wiki_{next(_numbers)}", str(tmp_path))
+    yield made
+    made.stop()
+
+
+def added(wiki: Stream) -> list[Any]:
+    """The data files of the newest batch on ``main``."""
+    table = IcebergTable(wiki.spark, wiki.spec.table)
+    newest = next(s for s in table.snapshots(MAIN) if s.summary.get("sluice.kind") == "batch")
+    return table.added_files(newest.id)
+
+
+def before_proving(owner: Owner, do: Callable[[list[Any]], None]) -> None:
+    """Between a batch's append and its proof: where its files are listed."""
+    list_files = owner.table.added_files
+
+    def listed(snapshot_id: int) -> list[Any]:
+        files = list_files(snapshot_id)
+        do(files)
+        return files
+
+    owner.table.added_files = listed  # type: ignore[method-assign]
+
+
+def remove(services: Services, uri: str) -> None:
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    services.minio.delete_object(Bucket=bucket, Key=key)
+
+
+@pytest.mark.parametrize("dates", [1, 2])
+def test_a_batch_over_many_servers_is_a_file_for_each_and_within_its_budget(
+    wiki: Wiki, services: Services, dates: int
+) -> None:
+    # Not keyed by their wiki: a server's events lie in all partitions of the topic, as after it was widened.
+    bodies = [body for _, body in events(SERVERS * 2 * dates, SERVERS, dates)]
+    wiki.put([(str(number), body) for number, body in enumerate(bodies)])
+    owner, spent, made = wiki.owner(), {}, {}
+    run = owner.batch
+
+    def versions() -> tuple[int, int]:
+        pages = services.minio.get_paginator("list_object_versions")
+        found = list(pages.paginate(Bucket="warehouse", Prefix="lake/"))
+        return tuple(sum(len(page.get(kind, [])) for page in found) for kind in ("Versions", "DeleteMarkers"))  # type: ignore[return-value]
+
+    def counted(records: DataFrame, number: int) -> None:
+        objects, calls = versions(), services.stack.minio_requests()
+        run(records, number)
+        after = services.stack.minio_requests()
+        spent.update({api: n - calls.get(api, 0) for api, n in after.items() if n > calls.get(api, 0)})
+        made.update(
+            zip(
+                ("versions", "markers"),
+                (b - a for a, b in zip(objects, versions(), strict=True)),
+                strict=True,
+            )
+        )
+
+    owner.batch = counted  # type: ignore[method-assign]
+    wiki.run(owner)
+    files, calls = len(added(wiki)), sum(n for api, n in spent.items() if not api.startswith("ListObject"))
+    print(f"{SERVERS} servers, {dates} dates: {files} files, {calls} S3 calls {spent}, {made}")
+    assert files == SERVERS * dates
+    assert calls <= 2 * files + CALLS_OF_A_BATCH
+    assert made["versions"] <= files + VERSIONS_OF_A_BATCH
+    assert made["markers"] == 0
+    assert calls <= DECLARED.budget.s3_calls_per_batch
+    assert made["versions"] <= DECLARED.budget.versions_per_batch
+    wiki.assert_all_of_it(SERVERS * 2 * dates)
+
+
+def test_what_is_no_event_goes_to_quarantine_and_the_batch_is_exact(wiki: Wiki) -> None:
+    good = list(events(40, 7))
+    bad = [("w1", b"{broken"), ("w2", b""), *events(3, 3, server_name=None), *events(2, 2, timestamp=0)]
+    mixed = [body for pair in zip(good, bad * 6, strict=False) for body in pair]
+    wiki.put(mixed)
+    wiki.run(wiki.owner())
+    wiki.assert_all_of_it(len(mixed))
+    assert set(wiki.reasons()) == {"not JSON", "no server_name", "timestamp is before 2001"}
+    assert len(wiki.coordinates()) == len(good)
+
+
+def test_an_event_that_is_on_the_topic_twice_is_two_rows(wiki: Wiki) -> None:
+    (once,) = events(1)
+    wiki.put([once, once])
+    wiki.run(wiki.owner())
+    ids = wiki.spark.table(f"{CATALOG}.{wiki.spec.table}").groupBy("event_id").count().collect()
+    assert [row["count"] for row in ids] == [2]
+
+
+def test_a_file_that_is_gone_when_it_is_read_back_publishes_nothing(wiki: Wiki, services: Services) -> None:
+    wiki.put([("same", body) for _, body in events(40, 2)])
+    owner = wiki.owner()
+    before_proving(owner, lambda files: remove(services, files[0].fact.path))
+    with pytest.raises(Exception, match="NoSuchKey"):
+        wiki.await_end(wiki.consume(owner, owner.take_over()))
+    assert wiki.coordinates() == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda rows: rows.unionAll(rows.where(F.col("_kafka_offset") == 3)), "duplicates"),
+        (lambda rows: rows.where((F.col("_kafka_offset") != 3) | F.col("reason").isNotNull()), "gaps"),
+    ],
+)
+def test_rows_that_come_twice_or_not_at_all_are_seen_in_the_files(
+    wiki: Wiki, spoil: Callable[[DataFrame], DataFrame], words: str
+) -> None:
+    """Two servers share a partition of the topic, so that no file is whole by its bounds."""
+    wiki.put([("same", body) for _, body in events(40, 2)])
+    owner = wiki.owner(decode=lambda rows: spoil(changes(rows, wiki.struct)))
+    with pytest.raises(Unproved, match=f"not exact: .*{words}"):
+        wiki.await_end(wiki.consume(owner, owner.take_over()))
+    assert wiki.coordinates() == []
+
+
+def test_a_file_larger_than_its_tail_is_read_in_parts(wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readback, "TAIL_BYTES", 64)
+    wiki.put([("same", body) for _, body in events(500, 2)])
+    owner, asked = wiki.owner(), []
+    read = owner.readback.coordinates
+    owner.readback.coordinates = lambda uris: asked.extend(uris) or read(uris)  # type: ignore[method-assign, assignment, func-returns-value]
+    wiki.run(owner)
+    assert len(asked) == 2
+    wiki.assert_all_of_it(500)
+
+
+ODD = [
+    "a/b",
+    "..",
+    ".",
+    "a b",
+    "a%2Fb",
+    "ä.wikipedia.org",
+    "=",
+    "a?b#c",
+    "a\u0000b",
+    "a\\b",
+    "x" * MOST_SERVER_NAME,
+]
+
+
+def test_odd_names_of_servers_are_partitions_like_others(wiki: Wiki) -> None:
+    bodies = [body for name in ODD for body in events(2, server_name=name, wiki="odd")]
+    wiki.put(bodies)
+    wiki.run(wiki.owner())
+    wiki.assert_all_of_it(len(bodies))
+    table = wiki.spark.table(f"{CATALOG}.{wiki.spec.table}")
+    each = {row["server_name"]: row["count"] for row in table.groupBy("server_name").count().collect()}
+    assert each == dict.fromkeys(ODD, 2)
+    assert table.where(F.col("server_name") == ODD[0]).count() == 2, "files are found by the value"
+    assert len(added(wiki)) == len(ODD)
+
+
+def test_a_name_too_long_for_a_folder_is_quarantined_and_stops_nothing(wiki: Wiki) -> None:
+    names = ["y" * (MOST_SERVER_NAME + 1), "z" * 5000, "", "ok.wikipedia.org"]
+    wiki.put([body for name in names for body in events(1, server_name=name, wiki="odd")])
+    wiki.run(wiki.owner())
+    wiki.assert_all_of_it(len(names))
+    assert wiki.reasons() == {"server_name is too long": 2, "no server_name": 1}
+
+
+def test_the_table_says_how_it_is_partitioned_and_shuffled(wiki: Wiki) -> None:
+    table = IcebergTable(wiki.spark, wiki.spec.table)
+    assert table.partitions() == ["change_timestamp_date", "server_name"]
+    rows = wiki.spark.sql(f"SHOW TBLPROPERTIES {CATALOG}.{wiki.spec.table}").collect()
+    said = {row["key"]: row["value"] for row in rows}
+    assert said["write.distribution-mode"] == "hash"
+    assert said["write.metadata.metrics.column.comment"] == "counts"
+    assert "write.metadata.metrics.column.change_timestamp" not in said
+
+
+def test_other_partitions_than_the_tables_are_refused(wiki: Wiki) -> None:
+    other = replace(wiki.spec, partition_by=["server_name"])
+    with pytest.raises(SchemaConflict, match=r"is partitioned by change_timestamp_date, server_name"):
+        tables.ensure(wiki.spark, other, wiki.struct)
+    none = replace(wiki.spec, partition_by=["nowhere"])
+    with pytest.raises(ConfigError, match=r"partition_by 'nowhere' is no column of schema\.ddl"):
+        tables.ensure(wiki.spark, none, wiki.struct)
+
+
+def test_a_table_whose_files_settle_it_is_never_read_back(
+    spark: SparkSession, services: Services, tmp_path: Path
+) -> None:
+    services.minio, services.postgres  # noqa: B018
+    stream = Stream(spark, services, f"plain_{next(_numbers)}", str(tmp_path))
+    owner, asked = stream.owner(), []
+    owner.readback.coordinates = asked.append  # type: ignore[assignment, method-assign]
+    stream.send(50)
+    stream.run(owner)
+    stream.stop()
+    assert asked == []
+    assert json.loads(stream.summaries()[0]["ends"]) == {"0": 50, "1": 50}
