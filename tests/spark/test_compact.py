@@ -1,0 +1,436 @@
+"""Compaction on real services: a bucket, a catalog, a report, and a consumer that runs meanwhile."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import date
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import DateType, StringType, StructField, StructType
+
+from local.services import postgres
+from local.services import streams as stream_programs
+from local.stack import wait_until
+from sluice.clients import rewriting
+from sluice.clients.table import Lake
+from sluice.hooks.failures import is_hopeless, last_reason
+from sluice.model.config import ConfigError
+from sluice.model.platform import CATALOG
+from sluice.model.stream import STREAMS
+from spark_jobs.common import compact as compaction
+from spark_jobs.common import tables
+from spark_jobs.common.compact import compact
+from spark_jobs.common.iceberg import MAIN, IcebergTable, Snapshot
+from spark_jobs.common.owner import Owner
+from spark_jobs.common.ownership import own
+from spark_jobs.common.rehearsal import Outdated, Rehearsal, Rewritten
+from spark_jobs.common.same_rows import OtherRows, compare
+from tests.support.changes import Change, Changes
+from tests.support.lakehouse import Stream
+from tests.support.services import Services
+
+SCRIPT = STREAMS / "common" / "compact.py"
+# Of Changes: the second one begins an hour after its BEGIN.
+FIRST, SECOND = date(2026, 3, 1), date(2026, 3, 2)
+HOUR = 3600
+SECONDS = 240
+Partition = tuple[date, str]
+
+_numbers = count()
+
+
+@pytest.fixture
+def changes(spark: SparkSession, services: Services) -> Changes:
+    services.minio, services.postgres  # noqa: B018
+    return Changes(spark, services, f"compact_{next(_numbers)}")
+
+
+def publish_three(changes: Changes) -> None:
+    """Batches with rows of two servers on the first date, of a third in one of them, and of the second
+    date."""
+    for number in range(3):
+        few = [Change(number, "Ann", server="a"), Change(5, None, server="b"), Change(HOUR + number)]
+        changes.publish([*few, Change(9, "Cy", server="c")] if number == 1 else few)
+
+
+def files(spark: SparkSession, table: str) -> dict[Partition, list[str]]:
+    """Partition -> the files that ``main`` has there."""
+    found: dict[Partition, list[str]] = {}
+    for partition, path in spark.sql(f"SELECT partition, file_path FROM {table}.files").collect():
+        found.setdefault((partition[0], partition[1]), []).append(path)
+    return found
+
+
+def counts(spark: SparkSession, table: str) -> dict[Partition, int]:
+    return {partition: len(paths) for partition, paths in files(spark, table).items()}
+
+
+def rows(changes: Changes) -> list[str]:
+    return sorted(str(row) for row in changes.spark.table(changes.table).collect())
+
+
+def newest(changes: Changes) -> Snapshot:
+    return next(changes.source().snapshots(MAIN))
+
+
+def bucket(services: Services) -> tuple[set[tuple[str, str]], int]:
+    """The keys and versions that there are, and how many delete markers."""
+    found, markers = set(), 0
+    for page in services.minio.get_paginator("list_object_versions").paginate(Bucket="warehouse"):
+        found |= {(version["Key"], version["VersionId"]) for version in page.get("Versions", [])}
+        markers += len(page.get("DeleteMarkers", []))
+    return found, markers
+
+
+def while_proving(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
+    """Once, between the rewriting and its publishing."""
+
+    def compared(before: DataFrame, after: DataFrame) -> Any:
+        monkeypatch.setattr(compaction, "compare", compare)
+        do()
+        return compare(before, after)
+
+    monkeypatch.setattr(compaction, "compare", compared)
+
+
+def test_closed_dates_get_one_file_a_partition_with_the_same_rows(
+    changes: Changes, services: Services, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also to whoever looks without Spark, and a second time there is nothing to do."""
+    caplog.set_level("INFO")
+    publish_three(changes)
+    before, base, objects = rows(changes), newest(changes).id, bucket(services)[0]
+    alone = files(changes.spark, changes.table)[FIRST, "c"]
+    assert counts(changes.spark, changes.table)[FIRST, "a"] == 3
+
+    assert compact(changes.spark, changes.spec, SECOND)
+    assert rows(changes) == before
+    there = files(changes.spark, changes.table)
+    assert {partition: len(paths) for partition, paths in there.items()} == {
+        (FIRST, "a"): 1, (FIRST, "b"): 1, (FIRST, "c"): 1, (SECOND, "en.wikipedia.org"): 3,
+    }  # fmt: skip
+    assert there[FIRST, "c"] == alone
+    snapshot = newest(changes)
+    assert snapshot.operation == "replace"
+    assert snapshot.summary["maintenance"] == "compaction of the dates before 2026-03-02"
+    assert "1 dates, 2026-03-01 to 2026-03-01, have 2 partitions with 6 small files" in caplog.text
+    assert "6 files became 2: 7 rows, the same, each once" in caplog.text
+    (rewrite,) = rewriting.since(Lake.open(changes.platform).table(changes.spec.table), base)
+    assert (rewrite.problems(), rewrite.removed.files, rewrite.added.files) == ([], 6, 2)
+    after, markers = bucket(services)
+    assert objects < after
+    assert markers == 0
+
+    caplog.clear()
+    assert not compact(changes.spark, changes.spec, SECOND)
+    assert newest(changes).id == snapshot.id
+    assert bucket(services)[0] == after
+    assert "nothing to do" in caplog.text
+
+
+def test_a_table_without_rows_has_nothing_to_do(changes: Changes) -> None:
+    assert not compact(changes.spark, changes.spec, SECOND)
+    assert changes.source().head(MAIN) is None
+
+
+def test_files_that_would_not_be_fewer_stay(changes: Changes, caplog: pytest.LogCaptureFixture) -> None:
+    """They are small as they are compressed, and would not be."""
+    caplog.set_level("INFO")
+    for begin in (0, 4000):
+        changes.publish([Change(0, f"{number:0300d}") for number in range(begin, begin + 4000)])
+    changes.spark.sql(
+        f"ALTER TABLE {changes.table} SET TBLPROPERTIES ('write.parquet.compression-codec' = 'uncompressed', "
+        "'write.target-file-size-bytes' = '150000')"
+    )
+    base = newest(changes).id
+    assert not compact(changes.spark, changes.spec, SECOND)
+    assert newest(changes).id == base
+    assert "would not be fewer" in caplog.text
+
+
+def test_a_report_has_no_news_of_it_and_goes_on_behind_it(changes: Changes) -> None:
+    publish_three(changes)
+    report = changes.counted()
+    reported = changes.rows()
+    assert compact(changes.spark, changes.spec, SECOND)
+    assert report.look(changes.source()) is None
+    changes.publish([Change(7, "Dee", server="a")])
+    news = report.look(changes.source())
+    assert news is not None
+    assert (news.rebuild, len(news.batches)) == (None, 1)
+    report.count(news)
+    assert changes.rows() == changes.expected() != reported
+
+
+def test_rows_that_were_there_twice_before_are_named_and_nothing_is_published(changes: Changes) -> None:
+    publish_three(changes)
+    doubled = changes.spark.table(changes.table).where("server_name = 'b' AND title = '2'")
+    changes.append(doubled)
+    base = newest(changes).id
+    with pytest.raises(
+        OtherRows,
+        match=r"1 coordinates .*: partition 1 offset \d+ was there 2 times and would be 2 times; nothing was",
+    ):
+        compact(changes.spark, changes.spec, SECOND)
+    assert newest(changes).id == base
+
+
+def test_rows_that_are_lost_by_rewriting_are_never_seen(
+    changes: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that was written is left out of what would be published."""
+    publish_three(changes)
+    before, base = rows(changes), newest(changes).id
+    rewrite = Rehearsal.rewrite
+
+    def losing(rehearsal: Any, dates: list[date]) -> Rewritten:
+        done = rewrite(rehearsal, dates)
+        assert done is not None
+        stage = rehearsal._stage
+        added = stage.currentSnapshot().addedDataFiles(stage.io())
+        stage.newDelete().deleteFile(next(iter(added))).commit()
+        return replace(done, snapshot_id=int(stage.currentSnapshot().snapshotId()))
+
+    monkeypatch.setattr(Rehearsal, "rewrite", losing)
+    with pytest.raises(OtherRows, match=r"[34] coordinates .* was there 1 times and would be 0 times"):
+        compact(changes.spark, changes.spec, SECOND)
+    assert (newest(changes).id, rows(changes)) == (base, before)
+    monkeypatch.undo()
+    assert compact(changes.spark, changes.spec, SECOND)
+    assert rows(changes) == before
+
+
+def test_of_two_at_once_one_is_refused(changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
+    publish_three(changes)
+    before, inner = rows(changes), []
+    while_proving(monkeypatch, lambda: inner.append(compact(changes.spark, changes.spec, SECOND)))
+    with pytest.raises(Outdated, match=r"main was changed while its files were rewritten .* try again"):
+        compact(changes.spark, changes.spec, SECOND)
+    assert inner == [True]
+    assert rows(changes) == before
+    assert counts(changes.spark, changes.table)[FIRST, "a"] == 1
+    assert not compact(changes.spark, changes.spec, SECOND)
+
+
+class Days(Stream):
+    """A stream whose records are a day and a server, and whose table is partitioned by them."""
+
+    def __init__(self, spark: SparkSession, services: Services, name: str, root: str) -> None:
+        super().__init__(spark, services, name, root)
+        self.spec = replace(self.spec, table=f"raw.{name}_days", partition_by=["day", "server"])
+        self.table = f"{CATALOG}.{self.spec.table}"
+        record = StructType([StructField("day", DateType()), StructField("server", StringType())])
+        tables.ensure(spark, self.spec, record)
+
+    def owner(self, stateful: bool = False) -> Owner:
+        owner = super().owner(stateful)
+        owner.decode = _day_and_server
+        return owner
+
+    def send_days(self, *texts: str) -> None:
+        """Each into both partitions of the topic."""
+        bodies = [text.encode() for text in texts]
+        self.services.send(self.spec.topic.name, {0: bodies, 1: bodies})
+
+    def await_each(self, each: int) -> None:
+        """Until so many of both are published."""
+
+        def published() -> bool:
+            snapshot = next(IcebergTable(self.spark, self.spec.table).snapshots(MAIN), None)
+            return snapshot is not None and snapshot.summary.get("total-records") == str(2 * each)
+
+        wait_until(f"{each} records of each partition", published, SECONDS, 0.2)
+
+
+def _day_and_server(records: DataFrame) -> DataFrame:
+    words = F.split(F.col("value").cast("string"), " ")
+    record = F.struct(words[0].cast("date").alias("day"), words[1].alias("server"))
+    return records.select("*", record.alias("record"), F.lit(None).cast("string").alias("reason"))
+
+
+@pytest.fixture
+def days(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Days]:
+    services.minio, services.postgres  # noqa: B018
+    made = Days(spark, services, f"days_{next(_numbers)}", str(tmp_path))
+    yield made
+    made.stop()
+
+
+def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(
+    days: Days, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of the closed date come while its files are rewritten, and go in beside them."""
+    owner, stop, takeovers = days.owner(), threading.Event(), []
+
+    def consume(positions: dict[int, int]) -> None:
+        takeovers.append(positions)
+        days.consume(owner, positions).until(stop)
+
+    def late() -> None:
+        days.send_days("2026-03-01 a", "2026-03-01 late")
+        days.await_each(8)
+
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(own, owner, consume)
+        try:
+            for number in range(3):
+                days.send_days("2026-03-01 a", "2026-03-02 b")
+                days.await_each(2 * number + 2)
+            before = counts(days.spark, days.table)[FIRST, "a"]
+            while_proving(monkeypatch, late)
+            assert compact(days.spark, days.spec, SECOND)
+            days.assert_exact(8)
+            there = counts(days.spark, days.table)
+            assert before == 3
+            assert there == {(FIRST, "a"): 2, (FIRST, "late"): 1, (SECOND, "b"): 3}
+            days.send_days("2026-03-01 late", "2026-03-02 b")
+            days.await_each(10)
+            days.assert_exact(10)
+            assert takeovers == [{0: 0, 1: 0}, {0: 8, 1: 8}]
+            assert compact(days.spark, days.spec, SECOND)
+        finally:
+            stop.set()
+        running.result(SECONDS)
+    days.assert_exact(10)
+    assert [partition for partition, n in counts(days.spark, days.table).items() if n > 1] == [(SECOND, "b")]
+    lake = Lake.open(days.platform)
+    rewrites = rewriting.since(lake.table(days.spec.table), None)
+    assert [(rewrite.problems(), rewrite.added.records) for rewrite in rewrites] == [([], 6), ([], 12)]
+    assert [s["token"] for s in days.summaries() if s["kind"] == "takeover"] == ["2", "1"]
+
+
+@pytest.mark.parametrize(
+    ("partition_by", "error", "words"),
+    [
+        ([], ConfigError, "declares no partition_by, so its table has no dates that are closed"),
+        (["server"], ConfigError, r"is partitioned by server_name, day, and stream.toml .* \['server'\]"),
+        (["server_name", "day"], ConfigError, "first partition column server_name is a string"),
+        (None, LookupError, "table raw.nowhere does not exist yet"),
+    ],
+)
+def test_what_has_no_closed_dates_is_refused(
+    changes: Changes, partition_by: list[str] | None, error: type[Exception], words: str
+) -> None:
+    name = f"{changes.spec.table}_other"
+    changes.spark.sql(
+        f"CREATE TABLE {CATALOG}.{name} (day DATE, server_name STRING) USING iceberg "
+        "PARTITIONED BY (server_name, day)"
+    )
+    table = "raw.nowhere" if partition_by is None else name
+    spec = replace(changes.spec, table=table, partition_by=partition_by or [])
+    if partition_by is None:
+        spec = replace(spec, partition_by=["day"])
+    with pytest.raises(error, match=words):
+        compact(changes.spark, spec, SECOND)
+
+
+def test_what_the_proof_sees(spark: SparkSession) -> None:
+    columns = "_kafka_partition INT, _kafka_offset BIGINT, first STRING, second STRING"
+
+    def against(*after: tuple[int, int, str | None, str | None]) -> str:
+        before = spark.createDataFrame([(0, 0, "x", None), (0, 1, None, None), (1, 0, "y", "z")], columns)
+        return compare(before, spark.createDataFrame(list(after), columns)).sentence()
+
+    x, empty, y = (0, 0, "x", None), (0, 1, None, None), (1, 0, "y", "z")
+    wrong = "1 coordinates are not there once with the same values: partition"
+    assert against(y, empty, x) == "3 rows, the same, each once"
+    assert against(x, empty) == f"{wrong} 1 offset 0 was there 1 times and would be 0 times"
+    assert against(x, x, empty, y) == f"{wrong} 0 offset 0 was there 1 times and would be 2 times"
+    assert (
+        against(x, empty, y, (1, 1, "x", "x")) == f"{wrong} 1 offset 1 was there 0 times and would be 1 times"
+    )
+    assert against((0, 0, None, "x"), empty, y) == f"{wrong} 0 offset 0 has other values"
+    assert against(x, empty, (1, 0, "y", "Z")) == f"{wrong} 1 offset 0 has other values"
+    assert against(x, (0, 1, "", None), y) == f"{wrong} 0 offset 1 has other values"
+    assert against((0, 1, "x", None), (0, 0, None, None), y).startswith("2 coordinates")
+
+
+@pytest.fixture
+def submit(services: Services, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts the script as Airflow does, in a process group of its own."""
+    context = services.stack.context
+    stream_programs.prepare(context)
+    started: list[subprocess.Popen[str]] = []
+
+    def submit(*arguments: str) -> subprocess.Popen[str]:
+        command = [str(Path(context.python).parent / "spark-submit"), str(SCRIPT), *arguments]
+        with (tmp_path / "log").open("w") as log:
+            started.append(
+                subprocess.Popen(
+                    command,
+                    env=context.job_environment(),
+                    stderr=log,
+                    stdout=log,
+                    text=True,
+                    start_new_session=True,
+                )
+            )
+        return started[-1]
+
+    yield submit
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@contextmanager
+def holding_the_catalog(services: Services) -> Iterator[Callable[[], list[int]]]:
+    """Nobody can commit. Gives what says which of PostgreSQL's backends wait to; those are ended at the end,
+    before they could."""
+    connection = postgres.connect(services.stack.context, "lake")
+    try:
+        with connection, connection.cursor() as cursor:
+            cursor.execute("lock table iceberg_tables in exclusive mode")
+
+            def waiting() -> list[int]:
+                cursor.execute("select pid from pg_locks where not granted")
+                return [pid for (pid,) in cursor.fetchall()]
+
+            yield waiting
+            for pid in waiting():
+                cursor.execute("select pg_terminate_backend(%s, 5000)", (pid,))
+    finally:
+        connection.close()
+
+
+def test_the_job_dies_in_its_commit_and_is_run_again(
+    spark: SparkSession, services: Services, submit: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    services.minio, services.postgres  # noqa: B018
+    changes = Changes(spark, services, "wiki_changes")
+    before_second = ["--stream", "wiki_changes", "--before", "2026-03-02"]
+    try:
+        publish_three(changes)
+        before, base = rows(changes), newest(changes).id
+        with holding_the_catalog(services) as waiting:
+            process = submit(*before_second)
+            wait_until("its commit", lambda: bool(waiting()) or process.poll() is not None, SECONDS, 0.2)
+            assert process.poll() is None, (tmp_path / "log").read_text()
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        assert (newest(changes).id, rows(changes)) == (base, before)
+
+        assert submit(*before_second).wait(SECONDS) == 0, (tmp_path / "log").read_text()
+        assert "6 files became 2: 7 rows, the same, each once" in (tmp_path / "log").read_text()
+        assert rows(changes) == before
+        assert counts(spark, changes.table)[FIRST, "a"] == 1
+
+        assert submit("--stream", "nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == 1
+        reason = last_reason((tmp_path / "log").read_text().splitlines())
+        assert is_hopeless(reason)
+        assert "'nyc_taxi' declares no partition_by" in reason
+    finally:
+        changes.drop()
