@@ -1,0 +1,105 @@
+"""The app behind Airflow's login: a page per report, its data as JSON, and its files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
+from airflow.api_fastapi.core_api.security import requires_access_view
+from fastapi import Depends, FastAPI, HTTPException, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from fastapi.templating import Jinja2Templates
+
+from sluice.clients.errors import ClientError, Missing
+from sluice.model.config import ConfigError
+from sluice.model.stream import Report, StreamSpec
+from sluice.ui import files
+from sluice.ui.headers import Headers
+from sluice.ui.shown import Whose, shown
+from sluice.ui.sources import Sources, sources
+from sluice.ui.standing import standing
+from sluice.ui.supervised import Supervised, supervised
+
+REFRESH_SECONDS = 10.0
+YEAR_SECONDS = 31_536_000
+
+# Who may see Airflow's plugins may see what they show: the navigation asks for the same right.
+may_look = requires_access_view(AccessView.PLUGINS)
+
+TEMPLATES = Jinja2Templates(Path(__file__).parent / "templates")
+
+
+def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS) -> FastAPI:
+    """The app for the streams that have a report; its pages ask for news every ``refresh_seconds``.
+
+    Every route is behind the login. FastAPI's own routes (its documentation), folders of static files and
+    redirects would not be, so there are none.
+    """
+    reports = {spec.name: (spec, spec.report) for spec in specs if spec.report}
+    app = FastAPI(
+        title="Sluice",
+        dependencies=[Depends(may_look)],
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
+    app.add_middleware(Headers)
+    app.add_exception_handler(ClientError, _client_error)
+    app.add_exception_handler(ConfigError, _client_error)
+
+    def declared(stream: str) -> tuple[StreamSpec, Report]:
+        if stream not in reports:
+            raise HTTPException(404, f"no stream {stream!r} with a report")
+        return reports[stream]
+
+    # No coroutines: each of these blocks, so FastAPI runs it in a thread.
+
+    @app.get("/reports/{stream}", response_class=HTMLResponse)
+    def page(request: Request, stream: str) -> HTMLResponse:
+        spec, report = declared(stream)
+        return TEMPLATES.TemplateResponse(
+            request,
+            "report.html",
+            {
+                "spec": spec,
+                "report": report,
+                "refresh_seconds": refresh_seconds,
+                "plotly_version": files.plotly_version(),
+            },
+        )
+
+    @app.get("/api/reports/{stream}")
+    def data(
+        stream: str,
+        known: Annotated[Sources, Depends(sources)],
+        looks: Annotated[Supervised, Depends(supervised)],
+        window: float | None = None,
+        whose: Whose = Whose.ALL,
+    ) -> JSONResponse:
+        spec, _ = declared(stream)
+        found: dict[str, Any] = shown(known.report(spec), window, whose)
+        now = time.time()
+        found["now"] = now
+        found["standing"] = standing(known.verdicts(spec), looks, spec.supervision, now)
+        return JSONResponse(found)
+
+    @app.get("/static/{name}")
+    def static(name: str, v: str = "") -> FileResponse:
+        path, media_type = files.find(name)
+        # With its version in the address a file never changes; else the browser asks each time.
+        caching = f"private, max-age={YEAR_SECONDS}, immutable" if v else "private, no-cache"
+        return FileResponse(path, media_type=media_type, headers={"Cache-Control": caching})
+
+    return app
+
+
+def _client_error(request: Request, error: Exception) -> JSONResponse:
+    """What the page cannot know, with the reason: 404 where it is not there, 503 where it did not answer."""
+    missing = isinstance(error, Missing)
+    return JSONResponse(
+        {"detail": str(error), "kind": "missing" if missing else "trouble"}, 404 if missing else 503
+    )

@@ -1,0 +1,126 @@
+"""What a page reads: the report's table, and the verdicts in the streams' history."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import cache
+from threading import Lock
+from typing import Any, Protocol, TypeVar
+
+from sluice.clients.errors import ClientError
+from sluice.clients.keys import Document, history_name
+from sluice.model import platform as platforms
+from sluice.model.report import Report
+from sluice.model.stream import StreamSpec
+from sluice.ui.kept import Kept
+
+T = TypeVar("T")
+
+# The windows that a page offers.
+PAST_SECONDS = 24 * 3600.0
+REPORT_SECONDS = 2.0
+VERDICT_SECONDS = 5.0
+PATIENCE_SECONDS = 2.0
+
+
+class ReportSource(Protocol):
+    """What :class:`sluice.clients.report.ReportReader` does."""
+
+    def read(self, since: float) -> Report:
+        """The windows from ``since`` (seconds since 1970) on. Raises ClientError."""
+
+
+class EventSource(Protocol):
+    """What :class:`sluice.clients.history.History` does."""
+
+    def latest(self, kind: str) -> Document | None:
+        """The newest event of a kind. Raises ClientError."""
+
+
+class Sources:
+    """Reports and verdicts, each kept for seconds, so that many viewers cost as much as one.
+
+    ``open_report`` and ``open_events`` are called when something is first asked for, and again where they
+    failed. Every method blocks: call it in a thread.
+    """
+
+    def __init__(
+        self,
+        open_report: Callable[[StreamSpec], ReportSource],
+        open_events: Callable[[str], EventSource],
+    ) -> None:
+        self._open_report = open_report
+        self._open_events = open_events
+        self._kept: dict[tuple[str, str], Kept[Any]] = {}
+        self._lock = Lock()
+
+    def report(self, spec: StreamSpec) -> Report:
+        """The last day's windows. Raises ClientError, or ConfigError where the platform file is wrong."""
+
+        def asked() -> Callable[[], Report]:
+            opened = _once(lambda: self._open_report(spec))
+            return lambda: opened().read(time.time() - PAST_SECONDS)
+
+        return self._get(("report", spec.name), asked, REPORT_SECONDS)
+
+    def verdicts(self, spec: StreamSpec) -> dict[str, Document | ClientError | None]:
+        """Part of the stream -> its newest verdict, None before the first, or why it cannot be read.
+
+        Raises ConfigError where the platform file is wrong.
+        """
+        return {part: self._verdict(history_name(spec.name, part)) for part in spec.parts}
+
+    def _verdict(self, history: str) -> Document | ClientError | None:
+        def asked() -> Callable[[], Document | None]:
+            opened = _once(lambda: self._open_events(history))
+            return lambda: opened().latest("verdict")
+
+        try:
+            return self._get(("verdict", history), asked, VERDICT_SECONDS)
+        except ClientError as error:
+            # It is shown in the verdict's place: what else is known of the stream is shown all the same.
+            return error
+
+    def _get(self, key: tuple[str, str], asked: Callable[[], Callable[[], T]], seconds: float) -> T:
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = Kept(asked(), seconds, PATIENCE_SECONDS)
+        answer: T = self._kept[key].get()
+        return answer
+
+
+def _once(make: Callable[[], T]) -> Callable[[], T]:
+    """``make``'s first result for good; where it raises, it is called again."""
+    made: list[T] = []
+
+    def get() -> T:
+        if not made:
+            made.append(make())
+        return made[0]
+
+    return get
+
+
+@cache
+def sources() -> Sources:
+    """The sources of the platform file of role ``airflow``. Nothing is read or connected yet."""
+    return Sources(_report_reader, _history)
+
+
+def _report_reader(spec: StreamSpec) -> ReportSource:
+    # Here and not at the top: PyIceberg takes a second to import, and the API server should not wait for it.
+    from sluice.clients.report import ReportReader
+    from sluice.clients.table import Lake
+
+    if spec.report is None:
+        raise ValueError(f"stream {spec.name} has no report")
+    return ReportReader(Lake.open(platforms.load("airflow")), spec.report.table)
+
+
+def _history(name: str) -> EventSource:
+    from sluice.clients.history import History
+    from sluice.clients.s3 import connect
+
+    platform = platforms.load("airflow")
+    return History(connect(platform.s3), platform.lake.ledger, name)

@@ -1,0 +1,61 @@
+// The last day, a bar per window; a click chooses the window.
+
+import { CONFIG, colour, layout, plotly } from "./plot.js";
+import { clock, count, span } from "./words.js";
+
+const HOURS_APART = 4;
+
+/** Draw the windows into `node`; `chosen` is the start of the one that is shown; `choose(start)` on a click. */
+export const drawDay = async (node, windows, chosen, whose, now, choose) => {
+  const Plotly = await plotly;
+  const shown = { all: ["people", "bots"], people: ["people"], bots: ["bots"] }[whose];
+  const middle = windows.map(({ start, end }) => (start + end) / 2);
+  const width = windows.map(({ start, end }) => (end - start) * 0.8);
+  const traces = shown.map((kind) => ({
+    type: "bar",
+    x: middle,
+    y: windows.map((window) => window[kind]),
+    width,
+    marker: {
+      color: colour(kind),
+      opacity: windows.map(({ start }) => (start === chosen ? 1 : 0.45)),
+    },
+    hovertext: windows.map(
+      ({ start, end, people, bots }) => `${span(start, end, now)}: ${count(people)} by people, ${count(bots)} by bots`,
+    ),
+    hoverinfo: "text",
+  }));
+  const step = HOURS_APART * 3600;
+  const ticks = Array.from({ length: 24 / HOURS_APART }, (_, n) => (Math.floor(now / step) - n) * step);
+  await Plotly.react(
+    node,
+    traces,
+    layout({
+      barmode: "stack",
+      margin: { l: 8, r: 8, t: 8, b: 24 },
+      showlegend: false,
+      xaxis: {
+        range: [now - 24 * 3600, Math.max(now, ...windows.map(({ end }) => end))],
+        tickvals: ticks,
+        ticktext: ticks.map((at) => clock(at, at)),
+        fixedrange: true,
+        showgrid: false,
+        zeroline: false,
+        tickfont: { color: colour("muted") },
+      },
+      yaxis: {
+        automargin: true,
+        fixedrange: true,
+        nticks: 4,
+        tickformat: ",d",
+        rangemode: "tozero",
+        gridcolor: colour("line"),
+        zerolinecolor: colour("line"),
+        tickfont: { color: colour("muted") },
+      },
+    }),
+    CONFIG,
+  );
+  node.removeAllListeners("plotly_click");
+  node.on("plotly_click", ({ points }) => choose(windows[points[0].pointIndex].start));
+};

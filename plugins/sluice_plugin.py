@@ -1,0 +1,22 @@
+"""Registers Sluice's pages with Airflow, and does nothing else: every Airflow process imports this file."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from airflow.plugins_manager import AirflowPlugin
+
+from sluice.ui import links
+
+
+class SluicePlugin(AirflowPlugin):
+    name = "sluice"
+    external_views = links.external_views(links.with_report())
+
+    @cached_property
+    def fastapi_apps(self) -> list[dict[str, Any]]:
+        """Made when the API server asks for it: tasks and the scheduler never do, and need no FastAPI."""
+        from sluice.ui.app import create
+
+        return [{"app": create(links.with_report()), "url_prefix": links.PREFIX, "name": "sluice"}]

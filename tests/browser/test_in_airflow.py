@@ -1,0 +1,44 @@
+"""The page where it is at home: in Airflow's frame, behind its login, reached by its navigation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Airflow
+from tests.support import browser as browsers
+from tests.support.pages import HOSTILE
+
+TITLE = "Wikipedia: busiest editors"
+
+
+def test_by_login_and_navigation(airflow: Airflow, open_page: Callable[..., Page]) -> None:
+    page = open_page(viewport=browsers.DESKTOP)
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    browsers.log_in(page, airflow.address, "viewer", airflow.passwords["viewer"])
+    frame = browsers.open_report(page, TITLE)
+    expect(frame.locator("#rows tr")).to_have_count(10)
+    expect(frame.locator("#rows bdi").first).to_have_text(HOSTILE[0])
+    expect(frame.locator("#chart .ytick text").first).to_contain_text("<img src=x")
+    expect(frame.locator("#freshness")).to_have_attribute("data-state", "live")
+    expect(frame.locator("#supervision")).to_have_text(re.compile("Airflow knows no DAG"))
+    browsers.screenshot(page, "page-in-airflow-light")
+
+    # Its reader chooses dark, as in Airflow's menu: the page follows without being loaded anew.
+    page.evaluate(
+        """() => {
+            localStorage.setItem("theme", "dark");
+            dispatchEvent(new StorageEvent("storage", {key: "theme", newValue: "dark"}));
+        }"""
+    )
+    expect(frame.locator("html")).to_have_attribute("data-theme", "dark")
+    expect(frame.locator("body")).to_have_css("background-color", "rgb(14, 17, 22)")
+    browsers.screenshot(page, "page-in-airflow-dark")
+
+    # The address that the frame leaves in Airflow's own can be loaded again.
+    page.reload()
+    expect(page.frame_locator("iframe").locator("#rows tr")).to_have_count(10)
+    assert dialogs == []

@@ -1,0 +1,489 @@
+"""The page in Chromium over made-up reports: what a reader sees, can do, and must not have done to them."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+from fastapi import HTTPException
+from playwright.sync_api import Page, expect
+
+from sluice.clients.errors import Missing, Unreachable
+from sluice.model.report import Report
+from sluice.ui.app import may_look
+from tests.support import browser as browsers
+from tests.support import pages
+from tests.support.pages import HOSTILE, STREAM, Made
+
+REFRESH_SECONDS = 0.3
+TITLE = re.compile(r"^\d\d:\d\d–\d\d:\d\d$")
+NAMES = [
+    "Citation bot",
+    "Rosiestep",
+    "Émile Zöla",
+    "BHGbot",
+    "Ser Amantio di Nicolao",
+    "Юрий Петров",
+    "InternetArchiveBot",
+    "Lugnuts",
+    "Ἀριστοτέλης",
+    "DeltaBot",
+]
+
+
+@pytest.fixture
+def made() -> Made:
+    app = pages.make_app(REFRESH_SECONDS)
+    app.reports.report = report()
+    return app
+
+
+@pytest.fixture
+def address(made: Made) -> Iterator[str]:
+    with pages.serve(made.app) as served:
+        yield f"{served}/reports/{STREAM}"
+
+
+@pytest.fixture
+def page(open_page: Callable[..., Page], address: str) -> Page:
+    """The page on a desktop, with its first answer shown."""
+    return look(open_page(viewport=browsers.DESKTOP), address)
+
+
+def report(**changes: object) -> Report:
+    name = lambda n: NAMES[n] if n < len(NAMES) else f"Editor {n}"  # noqa: E731
+    return replace(pages.make_report(time.time(), names=name), **changes)
+
+
+def look(page: Page, address: str) -> Page:
+    page.goto(address)
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
+    expect(page.locator("#chart .ytick").first).to_be_attached()
+    expect(page.locator("#day .point").first).to_be_attached()
+    return page
+
+
+def change(made: Made, **changes: object) -> None:
+    """What the next refresh finds."""
+    made.reports.report = report(**changes)
+    made.forget()
+
+
+def texts(page: Page, selector: str) -> list[str]:
+    return page.locator(selector).all_text_contents()
+
+
+# What it shows.
+
+
+def test_figures_table_and_chart(page: Page) -> None:
+    expect(page.get_by_role("heading", level=1)).to_have_text("Wikipedia: busiest editors")
+    expect(page.locator("#pace")).to_have_text("48.3")
+    expect(page.locator("#newest")).to_have_text(re.compile(r"^\d+ s ago$"))
+    expect(page.locator("#late")).to_have_text("1,440")
+    expect(page.locator("#records")).to_have_text("1,284,377")
+    expect(page.locator("#watermark")).to_have_text(re.compile(r"\d\d:\d\d:\d\d$"))
+    expect(page.locator("#window-title")).to_have_text(TITLE)
+    expect(page.locator("#window-sums")).to_have_text(
+        "6,116 edits by 500 users, 10 more came late · still counting"
+    )
+    assert texts(page, "#rows bdi") == NAMES
+    assert texts(page, "#rows tr:first-child td") == ["1", "Citation bot", "bot", "400", "0"]
+    assert texts(page, "#rows tr:nth-child(8) td") == ["8", "Lugnuts", "person", "120", "1"]
+    assert [text.strip() for text in texts(page, "#chart .ytick text")] == NAMES
+    assert sorted(texts(page, "#chart .bartext")) == sorted(texts(page, "#rows td:nth-child(4)"))
+    assert page.locator("#day .point").count() == 2 * 144
+
+
+def test_verdicts_and_who_looks(page: Page, made: Made) -> None:
+    expect(page.locator("#verdict")).to_have_text("stream: healthy")
+    assert texts(page, "#parts .part") == ["consumer", "producer", "report"]
+    assert texts(page, "#parts .pill") == ["healthy", "healthy", "idle"]
+    expect(page.locator("#supervision")).to_have_text(
+        re.compile(r"wiki_changes_stream\) looked \d+ s ago\.$")
+    )
+
+    producer = pages.verdict("cut off", "the feed has not answered for 80 s", time.time() - 5)
+    made.events.verdicts[f"{STREAM}.producer"] = producer
+    made.forget()
+    expect(page.locator("#verdict")).to_have_text("producer: cut off")
+    expect(page.locator("#verdict")).to_have_attribute("data-tone", "bad")
+    expect(page.locator("#parts")).to_contain_text("the feed has not answered for 80 s")
+
+    made.looks["paused"] = True
+    expect(page.locator("#verdict")).to_have_text("producer: cut off, not watched")
+    expect(page.locator("#supervision")).to_contain_text("is paused")
+
+
+def test_a_verdict_that_cannot_be_read_is_red_and_the_rest_is_there(page: Page, made: Made) -> None:
+    made.events.error = Unreachable("history s3://ledger/wiki_changes: S3 answered 503")
+    made.forget()
+    expect(page.locator("#verdict")).to_have_text("stream: unobservable")
+    expect(page.locator("#parts")).to_contain_text("S3 answered 503")
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
+    expect(page.locator("#rows tr")).to_have_count(10)
+
+
+def test_before_anything_was_counted(open_page: Callable[..., Page], made: Made, address: str) -> None:
+    made.reports.report = Report(None, None, None, None, 0, 0, None, ())
+    page = open_page()
+    page.goto(address)
+    expect(page.locator("#empty")).to_have_text("No edits were counted yet.")
+    expect(page.locator("#pace")).to_have_text("unknown")
+    expect(page.locator("#newest")).to_have_text("none yet")
+    expect(page.locator("#window-title")).to_have_text("No window")
+
+    change(made)
+    expect(page.locator("#rows tr")).to_have_count(10)
+    expect(page.locator("#empty")).to_be_hidden()
+    expect(page.locator("#chart .ytick")).to_have_count(10)
+
+
+def test_before_there_is_a_table(open_page: Callable[..., Page], made: Made, address: str) -> None:
+    made.reports.error = Missing("table reports.editors does not exist")
+    page = open_page()
+    page.goto(address)
+    expect(page.locator("#trouble")).to_have_text(
+        "There is no report yet: table reports.editors does not exist."
+    )
+    expect(page.locator("#freshness-text")).to_have_text("no data")
+    expect(page.locator(".card").first).to_be_hidden()
+    made.reports.error = None
+    expect(page.locator("#rows tr")).to_have_count(10)
+    expect(page.locator("#trouble")).to_be_hidden()
+
+
+# Whose edits, of which window.
+
+
+def test_a_past_window_and_only_bots(page: Page, made: Made) -> None:
+    start, end = made.reports.report.windows[30].start, made.reports.report.windows[30].end
+    page.get_by_label("Window", exact=True).select_option(str(int(start)))
+    expect(page.locator("#window-sums")).to_contain_text("closed")
+    hours = [time.strftime("%H:%M", time.gmtime(at)) for at in (start, end)]
+    expect(page.locator("#window-title")).to_contain_text("–".join(hours))
+    expect(page.locator("#announcer")).to_contain_text("edits by 500 users")
+
+    page.get_by_text("Bots", exact=True).click()
+    expect(page.locator("#rows tr:nth-child(2) bdi")).to_have_text("BHGbot")
+    assert set(texts(page, "#rows .kind")) == {"bot"}
+    expect(page.locator("#day .point")).to_have_count(144)
+
+    # The choice outlives the refreshes, and loading the page anew.
+    seen = made.reports.reads
+    made.forget()
+    expect.set_options(timeout=10_000)
+    while made.reports.reads == seen:
+        page.wait_for_timeout(50)
+    expect(page.locator("#window-sums")).to_contain_text("closed")
+    page.reload()
+    expect(page.get_by_label("Window", exact=True)).to_have_value(str(int(start)))
+    expect(page.get_by_label("Bots")).to_be_checked()
+    expect(page.locator("#window-title")).to_contain_text("–".join(hours))
+
+
+def test_a_window_that_left_the_report(page: Page, made: Made) -> None:
+    last = str(int(made.reports.report.windows[-1].start))
+    page.get_by_label("Window", exact=True).select_option(last)
+    expect(page.locator("#window-sums")).to_contain_text("closed")
+    change(made, windows=made.reports.report.windows[:-1])
+    expect(page.locator("#empty")).to_have_text("This window is not in the report any more: choose another.")
+    expect(page.get_by_label("Window", exact=True)).to_have_value(last)
+    expect(page.locator("#both")).to_be_hidden()
+
+
+def test_by_keyboard_alone(page: Page, made: Made) -> None:
+    focused = lambda: page.evaluate("document.activeElement.id || document.activeElement.value")  # noqa: E731
+    reached = []
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        reached.append(focused())
+    # The button for newer windows has nowhere to go, so it is skipped.
+    assert reached[:3] == ["older", "window", "all"]
+    page.keyboard.press("Shift+Tab")
+    if focused() != "window":
+        page.keyboard.press("Shift+Tab")
+    assert focused() == "window"
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+
+    before = page.locator("#window-title").text_content() or ""
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator("#window-title")).not_to_have_text(before)
+    expect(page.get_by_label("Window", exact=True)).to_have_value(
+        str(int(made.reports.report.windows[1].start))
+    )
+    assert focused() == "window"
+    page.keyboard.press("Tab")
+    assert focused() == "newer"
+    page.keyboard.press("Enter")
+    expect(page.locator("#window-title")).to_have_text(before)
+    page.get_by_label("All").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.get_by_label("People")).to_be_checked()
+    expect(page.locator("#rows tr:first-child bdi")).to_have_text("Rosiestep")
+
+
+def test_a_click_on_the_day_chooses_its_window(page: Page, made: Made) -> None:
+    page.locator("#day").scroll_into_view_if_needed()
+    box = page.locator("#day .nsewdrag").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.9)
+    expect(page.locator("#day .hoverlayer text").first).to_contain_text("by bots")
+    page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.9)
+    expect(page.get_by_label("Window", exact=True)).not_to_have_value("")
+    expect(page.locator("#window-sums")).to_contain_text("closed")
+
+
+# Refreshing.
+
+
+def test_it_refreshes_without_loading_the_page_again(page: Page, made: Made) -> None:
+    page.evaluate("window.same = document.getElementById('window')")
+    page.get_by_label("Window", exact=True).focus()
+    change(made, records=7, pace=1999.4)
+    expect(page.locator("#records")).to_have_text("7")
+    expect(page.locator("#pace")).to_have_text("1,999.4")
+    assert page.evaluate("window.same === document.activeElement")
+
+
+def test_a_reader_that_fails_is_shown_and_what_was_known_stays(page: Page, made: Made) -> None:
+    made.reports.error = Unreachable("table reports.editors: the catalog's database does not answer")
+    made.forget()
+    trouble = page.get_by_role("alert")
+    expect(trouble).to_have_text(
+        "Could not refresh: table reports.editors: the catalog's database does not answer."
+        " Below is what was known before."
+    )
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "failing")
+    red = page.locator("#freshness").evaluate("e => getComputedStyle(e).color")
+    assert red == "rgb(192, 31, 31)"
+    expect(page.locator("#freshness-text")).to_have_text("not refreshed for 2 s")
+    expect(page.locator("#freshness-text")).to_have_text("not refreshed for 3 s")
+    expect(page.locator("#newest")).to_have_attribute("data-old", "true")
+    expect(page.locator("#verdict")).to_have_text("stream: healthy, as last known")
+    expect(page.locator("#verdict")).to_have_css("border-style", "dashed")
+    expect(page.locator("#rows tr")).to_have_count(10)
+    made.reports.error = None
+    expect(trouble).to_be_hidden()
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
+    expect(page.locator("#verdict")).to_have_text("stream: healthy")
+
+
+def test_a_server_that_is_gone_and_comes_back(open_page: Callable[..., Page], made: Made) -> None:
+    with ExitStack() as first:
+        address = first.enter_context(pages.serve(made.app))
+        page = look(open_page(), f"{address}/reports/{STREAM}")
+    expect(page.get_by_role("alert")).to_contain_text("Could not refresh: the server cannot be reached.")
+    expect(page.locator("#rows tr")).to_have_count(10)
+    with pages.serve(made.app, port=int(address.split(":")[2].split("/")[0])):
+        expect(page.get_by_role("alert")).to_be_hidden()
+
+
+def test_a_login_that_ended(page: Page, made: Made) -> None:
+    def refuse() -> None:
+        raise HTTPException(401, "Token Expired")
+
+    made.app.dependency_overrides[may_look] = refuse
+    expect(page.get_by_role("alert")).to_contain_text("your login has ended")
+
+
+def test_an_age_that_is_too_old_is_red(page: Page, made: Made) -> None:
+    change(made, newest=time.time() - 3600)
+    expect(page.locator("#newest")).to_have_text("1 h ago")
+    expect(page.locator("#newest")).to_have_attribute("data-old", "true")
+
+
+def test_ages_go_by_the_servers_clock(open_page: Callable[..., Page], made: Made, address: str) -> None:
+    page = open_page()
+    page.clock.install(time=time.time() + 7 * 86_400)
+    page.clock.resume()
+    look(page, address)
+    expect(page.locator("#newest")).to_have_text(re.compile(r"^\d+ s ago$"))
+
+
+def test_times_are_in_the_zone_that_airflows_user_chose(
+    open_page: Callable[..., Page], made: Made, address: str
+) -> None:
+    page = open_page(timezone_id="America/New_York")
+    page.add_init_script("localStorage.setItem('timezone', JSON.stringify('Asia/Tokyo'))")
+    look(page, address)
+    expect(page.locator("#zone")).to_have_text("Asia/Tokyo")
+    assert made.reports.report is not None
+    there = time.strftime("%H:%M", time.gmtime(made.reports.report.windows[0].start + 32_400))
+    expect(page.locator("#window-title")).to_contain_text(f"{there}–")
+
+    page.evaluate("localStorage.clear()")
+    page.add_init_script("localStorage.setItem('timezone', 'no zone')")
+    look(page, address)
+    expect(page.locator("#zone")).to_have_text("America/New_York")
+
+
+def test_the_table_is_there_where_the_charts_library_is_not(
+    open_page: Callable[..., Page], address: str
+) -> None:
+    page = open_page()
+    page.route("**/plotly.min.js*", lambda route: route.abort())
+    page.goto(address)
+    expect(page.locator("#rows tr")).to_have_count(10)
+    expect(page.locator("#no-chart")).to_be_visible()
+
+
+# Hostile names.
+
+
+def hostile_report(first: int) -> Report:
+    names = HOSTILE[first:] + HOSTILE[:first]
+    return pages.make_report(time.time(), windows=3, users=len(names), names=names.__getitem__)
+
+
+def shown_as(name: str) -> str:
+    """What a reader may see of a name in the table."""
+    if name == "\u200b\u2060 ":
+        return "(a name that shows nothing)"
+    return name if len(name) <= 255 else f"{name[:255]}…"
+
+
+def hover(page: Page, rank: int) -> None:
+    """The pointer onto a bar: those of people come first in the picture, and bots behind them."""
+    bots = [editor == "bot" for editor in texts(page, "#rows .kind")]
+    order = [n for n, bot in enumerate(bots) if not bot] + [n for n, bot in enumerate(bots) if bot]
+    box = page.locator("#chart .point").nth(order.index(rank)).bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 3, box["y"] + box["height"] / 2)
+
+
+@pytest.mark.parametrize("first", [0, 6])
+@pytest.mark.parametrize("size", [browsers.DESKTOP, browsers.PHONE], ids=["desktop", "phone"])
+def test_hostile_names_are_text(
+    open_page: Callable[..., Page], made: Made, address: str, first: int, size: dict[str, int]
+) -> None:
+    made.reports.report = hostile_report(first)
+    page = open_page(viewport=size)
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    look(page, address)
+    expected = [shown_as(editor.user) for editor in made.reports.report.windows[0].editors[:10]]
+    assert texts(page, "#rows bdi") == expected
+
+    # In the chart they are cut, and else the same: no markup of Plotly's was understood.
+    labels = [label.removesuffix(" ") for label in texts(page, "#chart .ytick text")]
+    for label, name in zip(labels, expected, strict=True):
+        kept = label.removesuffix("…")
+        assert name.startswith(kept)
+        assert label == name or len(kept) >= 12
+    assert page.locator("#chart .ytick tspan, #chart .ytick a").count() == 0
+
+    # In what is shown under the pointer too.
+    page.locator("#chart").scroll_into_view_if_needed()
+    for rank, name in enumerate(expected):
+        hover(page, rank)
+        told = page.locator("#chart .hoverlayer text").first
+        expect(told).to_contain_text(name if len(name) < 40 else f"{name[:20]}")
+        expect(told).to_contain_text(" edits")
+        assert page.locator("#chart .hoverlayer a").count() == 0
+
+    made_of_names = "img, iframe, object, embed, a, b, #rows script, #chart script, [onerror], [onload]"
+    assert page.locator(f"body :is({made_of_names})").count() == 0
+    assert page.locator("script").count() == 3
+    assert page.evaluate("window.hit") is None
+    assert dialogs == []
+    assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+
+
+def test_a_name_turns_the_direction_of_itself_only(page: Page, made: Made) -> None:
+    made.reports.report = hostile_report(6)
+    made.forget()
+    expect(page.locator("#rows bdi").first).to_have_text(HOSTILE[6])
+    row = page.locator("#rows tr").first
+    places = [box["x"] for box in (cell.bounding_box() for cell in row.locator("td").all()) if box]
+    assert places == sorted(places)
+
+
+def test_the_policy_stops_what_is_injected_all_the_same(page: Page) -> None:
+    page.evaluate(
+        """() => {
+            const script = document.createElement("script");
+            script.textContent = "window.hit = 'script'";
+            document.body.append(script);
+            const box = document.createElement("div");
+            box.innerHTML = "<img src=x onerror=\\"window.hit = 'handler'\\">";
+            document.body.append(box);
+        }"""
+    )
+    page.wait_for_timeout(300)
+    assert page.evaluate("window.hit") is None
+
+
+def test_nothing_is_asked_of_anybody_else(open_page: Callable[..., Page], address: str) -> None:
+    page = open_page()
+    asked: list[str] = []
+    said: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.on("console", lambda message: said.append(message.text))
+    look(page, address)
+    origin = address.split("/sluice")[0]
+    assert [url for url in asked if not url.startswith(origin)] == []
+    # Plotly brings the style of its maps along, which the policy keeps out and no chart here needs.
+    assert [text for text in said if not text.startswith("Applying inline style violates")] == []
+    assert len(said) <= 1
+
+
+# How it looks.
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["desktop", "phone"])
+def test_it_fits_and_is_kept_as_a_picture(
+    open_page: Callable[..., Page], address: str, name: str, scheme: str
+) -> None:
+    size = browsers.DESKTOP if name == "desktop" else browsers.PHONE
+    page = look(open_page(viewport=size, color_scheme=scheme), address)
+    assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == {"light": "rgb(245, 246, 248)", "dark": "rgb(14, 17, 22)"}[scheme]
+    browsers.screenshot(page, f"page-{name}-{scheme}")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_can_be_read(open_page: Callable[..., Page], address: str, scheme: str) -> None:
+    """WCAG's contrast of 4.5 for all texts, the charts' too."""
+    page = look(open_page(viewport=browsers.DESKTOP, color_scheme=scheme), address)
+    poor = page.evaluate(
+        """() => {
+            const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+            const rgb = (colour) => {
+                canvas.clearRect(0, 0, 1, 1);
+                canvas.fillStyle = colour;
+                canvas.fillRect(0, 0, 1, 1);
+                return [...canvas.getImageData(0, 0, 1, 1).data];
+            };
+            const light = ([r, g, b]) => [r, g, b]
+                .map((v) => v / 255)
+                .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+                .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+            const ground = (node) => {
+                for (let at = node; at; at = at.parentElement) {
+                    const found = rgb(getComputedStyle(at).backgroundColor);
+                    if (found[3] === 255) return found;
+                }
+                return rgb("white");
+            };
+            const poor = [];
+            for (const node of document.querySelectorAll("body *")) {
+                const own = [...node.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim());
+                if (!own || node.closest(":disabled, script, noscript")) continue;
+                const style = getComputedStyle(node);
+                const ink = light(rgb(node instanceof SVGElement ? style.fill : style.color));
+                const under = light(ground(node));
+                const contrast = (Math.max(ink, under) + 0.05) / (Math.min(ink, under) + 0.05);
+                if (contrast < 4.5) poor.push([node.tagName, node.textContent.slice(0, 30), contrast]);
+            }
+            return poor;
+        }"""
+    )
+    assert poor == []

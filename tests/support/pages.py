@@ -1,0 +1,197 @@
+"""A report's page without a stack: what it reads, made up, and the app served for a browser."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from sluice.clients.keys import Document
+from sluice.model import stream as streams
+from sluice.model.report import Editor, Report, Window
+from sluice.model.stream import StreamSpec
+from sluice.ui.app import create, may_look
+from sluice.ui.sources import Sources, sources
+from sluice.ui.supervised import Supervised, supervised
+
+STREAM = "wiki_changes"
+WINDOW_SECONDS = 600
+TOML = """
+name = "wiki_changes"
+schema = "schema.ddl"
+table = "raw.wiki_changes"
+topic = {name = "wiki-changes", partitions = 6}
+consumer = {}
+budget = {s3_calls_per_batch = 1, versions_per_batch = 1}
+feed = {url = "http://127.0.0.1:1/", user_agent = "a test", event_id = "event_id"}
+report = {table = "reports.editors", title = "Wikipedia: busiest editors"}
+"""
+
+# Each tries another way out of being text: as markup, as Plotly's markup, as TeX, as a template, by turning
+# the direction of writing, by its length, by showing nothing, or by being taken for a number or a date.
+HOSTILE = (
+    '<img src=x onerror="window.hit=1;alert(1)">',
+    "</script><script>window.hit=1;alert(2)</script>",
+    '<a href="javascript:window.hit=1">click</a><br><b>bold</b>',
+    "&lt;svg onload=alert(3)&gt;&amp;#60;",
+    "$\\href{javascript:alert(4)}{x}$",
+    "%{x} {{7*7}} ${alert(5)} %3Cscript%3E",
+    "Ann\u202egpj.exe\u2066 \u200fשלום",
+    "👩‍👩‍👧‍👦🏳️‍🌈 Ünïcode «日本語»",
+    "x" * 10_000,
+    "\u200b\u2060 ",
+    "2020-01-01",
+    "' onmouseover='alert(6)",
+)
+
+
+def spec() -> StreamSpec:
+    return streams.parse(TOML, "a test")
+
+
+def name_of(number: int) -> str:
+    """The hostile names first, so that they are among the ten busiest, then harmless ones."""
+    return HOSTILE[number] if number < len(HOSTILE) else f"Editor {number}"
+
+
+def make_report(
+    now: float, windows: int = 144, users: int = 500, names: Callable[[int], str] = "Editor {}".format
+) -> Report:
+    """The last ``windows`` windows; a user has fewer edits than the one before, and each third is a bot."""
+    last = now // WINDOW_SECONDS * WINDOW_SECONDS
+    made = []
+    for number in range(windows):
+        start = last - number * WINDOW_SECONDS
+        busy = 60 + 40 * abs((number % 48) - 24) // 24
+        editors = tuple(
+            Editor(names(n), n % 3 == 0, max(1, (busy * 12) // (n + 3) + number % 3), int(n % 50 == 7))
+            for n in range(users)
+        )
+        made.append(Window(start, start + WINDOW_SECONDS, editors))
+    return Report(
+        at=now - 4,
+        source_at=now - 6,
+        newest=now - 9,
+        watermark=now - 9 - 600,
+        records=1_284_377,
+        late=sum(editor.late for window in made for editor in window.editors),
+        pace=48.25,
+        windows=tuple(made),
+    )
+
+
+@dataclass
+class FakeReports:
+    """A report that a test may change, or make fail, while a page looks at it."""
+
+    report: Report | None = None
+    error: Exception | None = None
+    reads: int = 0
+    before: Callable[[], None] = lambda: None
+
+    def read(self, since: float) -> Report:
+        self.reads += 1
+        self.before()
+        if self.error:
+            raise self.error
+        assert self.report is not None
+        return self.report
+
+
+@dataclass
+class FakeEvents:
+    """The newest verdict of each history."""
+
+    verdicts: dict[str, Document] = field(default_factory=dict)
+    error: Exception | None = None
+
+    def of(self, history: str) -> FakeEventsOfOne:
+        return FakeEventsOfOne(self, history)
+
+
+@dataclass
+class FakeEventsOfOne:
+    events: FakeEvents
+    history: str
+
+    def latest(self, kind: str) -> Document | None:
+        assert kind == "verdict"
+        if self.events.error:
+            raise self.events.error
+        return self.events.verdicts.get(self.history)
+
+
+def verdict(word: str, sentence: str, at: float) -> Document:
+    return {
+        "verdict": word,
+        "sentence": sentence,
+        "at": datetime.fromtimestamp(at, UTC).isoformat(),
+        "kind": "verdict",
+    }
+
+
+@dataclass
+class Made:
+    """The app of one made-up report, and what a test may turn."""
+
+    app: FastAPI
+    reports: FakeReports
+    events: FakeEvents
+    looks: dict[str, Any]
+
+    def forget(self) -> None:
+        """What was kept of earlier answers."""
+        self.app.dependency_overrides[sources] = _sources(self.reports, self.events)
+
+
+def _sources(reports: FakeReports, events: FakeEvents) -> Callable[[], Sources]:
+    made = Sources(lambda _: reports, events.of)
+    return lambda: made
+
+
+def make_app(refresh_seconds: float = 10.0, users: int = 500) -> Made:
+    """Everybody is logged in, and Airflow's database is not asked."""
+    now = time.time()
+    reports = FakeReports(make_report(now, users=users))
+    events = FakeEvents(
+        {
+            STREAM: verdict("healthy", "120 records wait, 52/s arrive and 54/s are published", now - 4000),
+            f"{STREAM}.producer": verdict("healthy", "streaming; its last sign is 2 s old", now - 4100),
+            f"{STREAM}.report": verdict("idle", "nothing new to count; its last sign is 3 s old", now - 90),
+        }
+    )
+    looks: dict[str, Any] = {"dag": f"{STREAM}_stream", "paused": False, "at": now - 41, "passed": True}
+    app = create([spec()], refresh_seconds)
+    app.dependency_overrides[may_look] = lambda: None
+    app.dependency_overrides[supervised] = lambda: Supervised(**looks)
+    made = Made(app, reports, events, looks)
+    made.forget()
+    return made
+
+
+@contextmanager
+def serve(app: FastAPI, path: str = "/sluice", port: int = 0) -> Iterator[str]:
+    """The app below ``path`` on a port of loopback (0: a free one); yields its address."""
+    root = FastAPI(openapi_url=None)
+    root.mount(path, app)
+    server = uvicorn.Server(uvicorn.Config(root, host="127.0.0.1", port=port, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        assert time.monotonic() < deadline, "the server did not start within 30 s"
+        time.sleep(0.02)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}{path}"
+    finally:
+        server.should_exit = True
+        thread.join(10)

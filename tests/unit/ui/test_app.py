@@ -1,0 +1,216 @@
+"""The routes, in one process: who is let in, what they say, and what they say when they cannot."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from fastapi import HTTPException
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+
+from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.model.config import ConfigError
+from sluice.ui import files
+from sluice.ui.app import create, may_look
+from tests.support.pages import STREAM, Made, make_app, spec
+
+PAGE, DATA = f"/reports/{STREAM}", f"/api/reports/{STREAM}"
+
+
+@pytest.fixture
+def made() -> Made:
+    return make_app(users=20)
+
+
+@pytest.fixture
+def client(made: Made) -> Iterator[TestClient]:
+    with TestClient(made.app, raise_server_exceptions=False) as opened:
+        yield opened
+
+
+def paths_of(made: Made) -> list[str]:
+    values = {"stream": STREAM, "name": "main.js"}
+    return [re.sub(r"{(\w+)}", lambda found: values[found[1]], route.path) for route in made.app.routes]
+
+
+# Who is let in. tests/browser/test_login.py asks a real Airflow the same.
+
+
+def test_every_route_asks_for_the_right(made: Made) -> None:
+    for route in made.app.routes:
+        assert isinstance(route, APIRoute), f"{route} is no route of FastAPI's, and is not guarded"
+        assert may_look in [dependency.call for dependency in route.dependant.dependencies], route.path
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_who_is_not_let_in_gets_nothing_and_nothing_is_read(
+    made: Made, client: TestClient, status: int
+) -> None:
+    def refuse() -> None:
+        raise HTTPException(status, "no")
+
+    made.app.dependency_overrides[may_look] = refuse
+    for path in [
+        *paths_of(made),
+        "/static/unknown",
+        "/reports/unknown",
+        f"{DATA}?window=x",
+        f"{DATA}?whose=x",
+    ]:
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()) == (status, {"detail": "no"}), path
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+    assert made.reports.reads == 0
+
+
+# What they say.
+
+
+def test_every_route_answers(made: Made, client: TestClient) -> None:
+    assert [client.get(path).status_code for path in paths_of(made)] == [200, 200, 200]
+
+
+def test_the_page_has_no_script_and_no_style_of_its_own(client: TestClient) -> None:
+    answer = client.get(PAGE)
+    assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert answer.headers["Cache-Control"] == "no-store"
+    scripts = re.findall(r"<script([^>]*)>(.*?)</script>", answer.text, re.S)
+    assert len(scripts) == 2
+    assert all("src=" in attributes and not body for attributes, body in scripts)
+    assert not re.findall(r"<style|\sstyle=|\son\w+=|javascript:", answer.text)
+    # Relative: the page is right behind any base URL.
+    assert not re.findall(r"""(?:src|href|data-plotly)=["'](?!\.\./static/)""", answer.text)
+
+
+def test_what_the_stream_declares_is_text_in_the_page(made: Made) -> None:
+    declared = spec()
+    assert declared.report is not None
+    hostile = replace(declared, report=replace(declared.report, title='"><script>alert(1)</script>'))
+    app = create([hostile])
+    app.dependency_overrides = made.app.dependency_overrides
+    text = TestClient(app).get(PAGE).text
+    assert "<script>alert" not in text
+    assert "<h1>&#34;&gt;&lt;script&gt;alert(1)&lt;/script&gt;</h1>" in text
+
+
+def test_the_policy_lets_nothing_in_from_elsewhere(made: Made, client: TestClient) -> None:
+    for path in paths_of(made):
+        headers = client.get(path).headers
+        policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
+        assert policy["default-src"] == "'none'"
+        assert policy["script-src"] == policy["connect-src"] == policy["frame-ancestors"] == "'self'"
+        assert not re.findall(r"unsafe|http|\*", headers["Content-Security-Policy"])
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert re.fullmatch(r"app;dur=\d+\.\d", headers["Server-Timing"])
+
+
+def test_the_data(made: Made, client: TestClient) -> None:
+    found = client.get(DATA).json()
+    assert found["records"] == 1_284_377
+    assert len(found["windows"]) == 144
+    assert len(found["window"]["top"]) == 10
+    assert found["now"] == pytest.approx(time.time(), abs=60)
+    assert [part["verdict"] for part in found["standing"]["parts"]] == ["healthy", "healthy", "idle"]
+    assert found["standing"]["supervision"]["current"] is True
+
+
+def test_a_window_and_whose(made: Made, client: TestClient) -> None:
+    assert made.reports.report is not None
+    start = made.reports.report.windows[3].start
+    window = client.get(DATA, params={"window": start, "whose": "bots"}).json()["window"]
+    assert window["start"] == start
+    assert {row["bot"] for row in window["top"]} == {True}
+    # As JavaScript writes the same number.
+    assert client.get(DATA, params={"window": int(start)}).json()["window"]["start"] == start
+    assert made.reports.reads == 1
+
+
+@pytest.mark.parametrize("query", ["window=soon", "whose=mine"])
+def test_what_nobody_can_ask_for(client: TestClient, query: str) -> None:
+    assert client.get(f"{DATA}?{query}").status_code == 422
+
+
+def test_a_number_that_is_none_finds_no_window(client: TestClient) -> None:
+    for number in ("nan", "inf", "-1e308"):
+        assert client.get(f"{DATA}?window={number}").json()["window"] is None
+
+
+def test_a_stream_without_a_report(made: Made) -> None:
+    app = create([replace(spec(), name="other", report=None), spec()])
+    app.dependency_overrides = made.app.dependency_overrides
+    client = TestClient(app)
+    for stream in ("other", "unknown", "..%2f..%2fsecret"):
+        assert client.get(f"/reports/{stream}").status_code == 404
+        assert client.get(f"/api/reports/{stream}").status_code == 404
+
+
+# What they say when they cannot.
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "kind"),
+    [
+        (Missing("table reports.editors does not exist"), 404, "missing"),
+        (Unreachable("the catalog does not answer"), 503, "trouble"),
+        (Refused("S3 denies it"), 503, "trouble"),
+        (ConfigError("SLUICE_PLATFORM_DIR is not set"), 503, "trouble"),
+    ],
+)
+def test_the_reason_is_given(
+    made: Made, client: TestClient, error: Exception, status: int, kind: str
+) -> None:
+    made.reports.error = error
+    answer = client.get(DATA)
+    assert (answer.status_code, answer.json()) == (status, {"detail": str(error), "kind": kind})
+    # The page itself reads nothing, so it is there to say so.
+    assert client.get(PAGE).status_code == 200
+    made.reports.error = None
+    assert client.get(DATA).status_code == 200
+
+
+def test_an_error_that_nobody_foresaw_tells_nothing(made: Made, client: TestClient) -> None:
+    made.reports.error = ZeroDivisionError("with a secret in it")
+    answer = client.get(DATA)
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+
+
+# Static files.
+
+
+def test_the_files_are_those_of_the_page(client: TestClient) -> None:
+    page = client.get(PAGE).text
+    wanted = set(re.findall(r"\.\./static/([\w.\-]+)", page))
+    for name in [name for name in files.files() if name.endswith(".js") and name != files.PLOTLY]:
+        wanted |= set(re.findall(r'from "\./([\w.]+)"', client.get(f"/static/{name}").text))
+    assert wanted == set(files.files())
+
+
+def test_the_type_and_how_long_a_browser_may_keep_a_file(client: TestClient) -> None:
+    for name, path in files.files().items():
+        answer = client.get(f"/static/{name}")
+        assert answer.content == path.read_bytes()
+        assert answer.headers["Content-Type"].split(";")[0] == files.TYPES[path.suffix]
+        assert answer.headers["Cache-Control"] == "private, no-cache"
+    versioned = client.get(f"/static/{files.PLOTLY}?v={files.plotly_version()}")
+    assert versioned.headers["Cache-Control"] == "private, max-age=31536000, immutable"
+    assert f"{files.PLOTLY}?v={files.plotly_version()}" in client.get(PAGE).text
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["app.py", "..%2fapp.py", "%2e%2e/app.py", "report.html", "", "main.js%00", "main.js/", "__init__.py"],
+)
+def test_no_other_file_is_to_be_had(client: TestClient, name: str) -> None:
+    assert client.get(f"/static/{name}").status_code == 404
+
+
+def test_a_file_that_was_lost(client: TestClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setattr(files, "files", lambda: {"gone.js": tmp_path / "gone.js"})
+    answer = client.get("/static/gone.js")
+    assert (answer.status_code, answer.json()["kind"]) == (404, "missing")

@@ -1,0 +1,94 @@
+"""One answer for many, one question at a time."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+
+import pytest
+
+from sluice.clients.errors import Unreachable
+from sluice.ui import kept
+from sluice.ui.kept import Kept
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr(kept, "time", type("Clock", (), {"monotonic": staticmethod(lambda: now[0])}))
+    return now
+
+
+def test_an_answer_is_kept_for_its_seconds_and_no_longer(clock: list[float]) -> None:
+    answers = iter(range(10))
+    made = Kept(lambda: next(answers), seconds=5, patience=1)
+    assert [made.get(), made.get()] == [0, 0]
+    clock[0] += 4.9
+    assert made.get() == 0
+    clock[0] += 0.1
+    assert made.get() == 1
+
+
+def test_none_is_an_answer(clock: list[float]) -> None:
+    asked = []
+    made = Kept(lambda: asked.append(1), seconds=5, patience=1)
+    assert (made.get(), made.get(), len(asked)) == (None, None, 1)
+
+
+def test_its_age_counts_from_the_answer(clock: list[float]) -> None:
+    def slow() -> float:
+        clock[0] += 20
+        return clock[0]
+
+    made = Kept(slow, seconds=5, patience=1)
+    assert made.get() == made.get()
+
+
+def test_an_error_is_raised_and_not_kept(clock: list[float]) -> None:
+    answers: list[Exception | int] = [Unreachable("S3 is away"), 7]
+
+    def ask() -> int:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    made = Kept(ask, seconds=5, patience=1)
+    with pytest.raises(Unreachable, match="S3 is away"):
+        made.get()
+    assert made.get() == 7
+
+
+def test_many_ask_at_once_and_one_question_is_put() -> None:
+    asked, go = [], Event()
+
+    def ask() -> int:
+        asked.append(1)
+        go.wait(10)
+        return 7
+
+    made = Kept(ask, seconds=60, patience=10)
+    with ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(made.get) for _ in range(8)]
+        go.set()
+        assert [answer.result(10) for answer in answers] == [7] * 8
+    assert len(asked) == 1
+
+
+def test_who_waits_too_long_is_told_so_and_takes_no_thread() -> None:
+    go, begun = Event(), Event()
+
+    def hang() -> int:
+        begun.set()
+        go.wait(10)
+        return 7
+
+    made = Kept(hang, seconds=60, patience=0.05)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(made.get)
+        assert begun.wait(10)
+        with pytest.raises(Unreachable, match=r"without an answer after 0\.05 s"):
+            made.get()
+        go.set()
+        assert first.result(10) == 7
+    assert made.get() == 7

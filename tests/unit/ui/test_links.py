@@ -1,0 +1,77 @@
+"""The plugin: what it registers, and what it costs the processes that have no page."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from airflow.plugins_manager import is_valid_plugin
+from fastapi import FastAPI
+
+from sluice.model import stream as streams
+from sluice.ui import links
+from tests.support import pages
+
+PLUGINS = Path(__file__).resolve().parents[3] / "plugins"
+
+
+@pytest.fixture(scope="module")
+def plugin() -> ModuleType:
+    spec = spec_from_file_location("sluice_plugin", PLUGINS / "sluice_plugin.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_link_for_each_stream_with_a_report() -> None:
+    taxi = streams.load("nyc_taxi")
+    assert links.external_views([taxi, pages.spec()]) == [
+        {
+            "name": "Wikipedia: busiest editors",
+            "href": "sluice/reports/wiki_changes",
+            "destination": "nav",
+            "nav_top_level": True,
+            "url_route": "sluice-wiki_changes",
+            "icon": "sluice/static/icon.svg",
+        }
+    ]
+
+
+def test_the_streams_of_the_repository() -> None:
+    assert [spec.name for spec in links.with_report()] == ["wiki_changes"]
+
+
+def test_the_plugin_registers_the_app_once(plugin: ModuleType) -> None:
+    assert is_valid_plugin(plugin.SluicePlugin)
+    made = plugin.SluicePlugin()
+    assert [view["url_route"] for view in made.external_views] == ["sluice-wiki_changes"]
+    (app,) = made.fastapi_apps
+    assert (app["url_prefix"], app["name"]) == ("/sluice", "sluice")
+    assert isinstance(app["app"], FastAPI)
+    # Airflow asks for it again each time somebody opens its list of plugins.
+    assert made.fastapi_apps[0]["app"] is app["app"]
+
+
+def test_a_task_that_loads_the_plugin_imports_no_page() -> None:
+    code = "import sys, sluice.ui.links; print(*{name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": str(PLUGINS)},
+    )
+    assert not {"fastapi", "airflow", "pyiceberg", "boto3", "pyarrow", "plotly"} & set(done.stdout.split())
+
+
+def test_airflow_executes_nothing_else_of_the_folder() -> None:
+    from airflow._shared.module_loading import find_path_from_directory
+
+    found = find_path_from_directory(str(PLUGINS), ".airflowignore", "glob")
+    assert {Path(path).name for path in found if path.endswith(".py")} == {"sluice_plugin.py"}

@@ -1,0 +1,112 @@
+"""What pages read, kept for many readers."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from sluice.clients.errors import Unreachable
+from sluice.clients.history import History
+from sluice.model.config import ConfigError
+from sluice.model.platform import DIRECTORY_VARIABLE
+from sluice.ui import sources as module
+from sluice.ui.sources import Sources
+from tests.support.pages import STREAM, FakeEvents, FakeReports, make_report, spec, verdict
+
+
+def test_a_report_is_read_once_for_all_who_ask_within_a_moment() -> None:
+    reports = FakeReports(make_report(time.time(), windows=2, users=2))
+    made = Sources(lambda _: reports, FakeEvents().of)
+    assert made.report(spec()) is made.report(spec())
+    assert reports.reads == 1
+
+
+def test_a_report_is_read_for_the_last_day() -> None:
+    asked: list[float] = []
+
+    class Reader:
+        def read(self, since: float) -> Any:
+            asked.append(since)
+            return make_report(time.time(), windows=1, users=1)
+
+    Sources(lambda _: Reader(), FakeEvents().of).report(spec())
+    assert time.time() - asked[0] == pytest.approx(86_400, abs=60)
+
+
+def test_what_failed_is_opened_again() -> None:
+    reports = FakeReports(make_report(time.time(), windows=1, users=1))
+    answers: list[Any] = [Unreachable("PostgreSQL is away"), reports]
+
+    def open_report(_: Any) -> FakeReports:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    made = Sources(open_report, FakeEvents().of)
+    with pytest.raises(Unreachable, match="PostgreSQL is away"):
+        made.report(spec())
+    reports.error = Unreachable("S3 is away")
+    with pytest.raises(Unreachable, match="S3 is away"):
+        made.report(spec())
+    reports.error = None
+    # Opened once only: a reader remembers what it has read.
+    assert made.report(spec()) is reports.report
+
+
+def test_each_part_has_a_history() -> None:
+    events = FakeEvents(
+        {STREAM: verdict("healthy", "fine", 1.0), f"{STREAM}.report": verdict("idle", "", 2.0)}
+    )
+    found = Sources(lambda _: FakeReports(), events.of).verdicts(spec())
+    assert list(found) == ["consumer", "producer", "report"]
+    assert found["consumer"] == events.verdicts[STREAM]
+    assert found["producer"] is None
+    assert found["report"] == events.verdicts[f"{STREAM}.report"]
+
+
+def test_a_verdict_that_cannot_be_read_is_given_as_its_error() -> None:
+    events = FakeEvents(error=Unreachable("S3 is away"))
+    found = Sources(lambda _: FakeReports(), events.of).verdicts(spec())
+    assert [str(error) for error in found.values()] == ["S3 is away"] * 3
+
+
+def test_the_platforms_own_are_opened_with_the_role_airflow(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    made = module.sources()
+    for ask in (made.report, made.verdicts):
+        with pytest.raises(ConfigError, match=r"airflow\.toml"):
+            ask(spec())
+    file = tmp_path / "airflow.toml"
+    file.write_text(PLATFORM)
+    file.chmod(0o600)
+    history = module._history("wiki_changes.report")
+    assert isinstance(history, History)
+    assert history.ledger.uri("x") == "s3://ledger/all/wiki_changes.report/x"
+
+
+PLATFORM = """
+role = "airflow"
+[kafka]
+bootstrap_servers = "127.0.0.1:1"
+[s3]
+access_key = "a"
+secret_key = "b"
+endpoint = "http://127.0.0.1:1"
+[lake]
+warehouse = "s3://lake"
+ledger = "s3://ledger/all"
+catalog_host = "127.0.0.1"
+catalog_port = 1
+catalog_database = "lake"
+catalog_user = "airflow"
+catalog_password = "c"
+[source]
+bucket = "source"
+[checkpoints]
+root = "/nowhere"
+"""

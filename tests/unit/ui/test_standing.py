@@ -1,0 +1,83 @@
+"""How a page tells how the stream stands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sluice.clients.errors import Unreachable
+from sluice.model.stream import Supervision
+from sluice.model.tending import QUIET
+from sluice.model.verdicts import ALARMING, ASKING, RESTARTABLE, WELL, Verdict
+from sluice.ui.standing import standing, tone
+from sluice.ui.supervised import Supervised
+from tests.support.pages import verdict
+
+POLICY = Supervision(interval_seconds=100)
+LOOKED = Supervised("w_stream", paused=False, at=1000.0, passed=True)
+
+
+def test_each_part_with_its_verdict() -> None:
+    consumer = verdict("healthy", "120 records wait", 900.0)
+    found = standing({"consumer": consumer, "producer": None}, LOOKED, POLICY, 1001.0)
+    assert found["parts"] == [
+        {
+            "part": "consumer",
+            "verdict": "healthy",
+            "tone": "well",
+            "sentence": "120 records wait",
+            "since": 900.0,
+        },
+        {
+            "part": "producer",
+            "verdict": None,
+            "tone": "none",
+            "sentence": "not looked at yet",
+            "since": None,
+        },
+    ]
+
+
+def test_what_cannot_be_read_is_red_with_the_reason() -> None:
+    (part,) = standing({"consumer": Unreachable("S3 answered 503")}, LOOKED, POLICY, 1001.0)["parts"]
+    assert (part["verdict"], part["tone"]) == ("unobservable", "bad")
+    assert "S3 answered 503" in part["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("looks", "now", "current"),
+    [
+        (LOOKED, 1000.0 + 300, True),
+        (LOOKED, 1000.1 + 300, False),
+        (replace(LOOKED, passed=False), 1001.0, True),
+        (replace(LOOKED, paused=True), 1001.0, False),
+        (replace(LOOKED, paused=None), 1001.0, False),
+        (replace(LOOKED, at=None, passed=None), 1001.0, False),
+    ],
+)
+def test_a_verdict_is_as_good_as_the_looks_behind_it(looks: Supervised, now: float, current: bool) -> None:
+    found = standing({}, looks, POLICY, now)["supervision"]
+    assert found == {
+        "dag": "w_stream",
+        "paused": looks.paused,
+        "at": looks.at,
+        "passed": looks.passed,
+        "current": current,
+    }
+
+
+def test_every_verdict_has_its_tone() -> None:
+    tones = {word: tone(word.value) for word in Verdict}
+    assert {word for word, said in tones.items() if said == "well"} == WELL
+    assert {word for word, said in tones.items() if said == "held"} == {Verdict.HELD}
+    assert {word for word, said in tones.items() if said == "mending"} == RESTARTABLE
+    assert {word for word, said in tones.items() if said == "bad"} == ALARMING | ASKING
+    assert tone("of a later version") == "bad"
+
+
+def test_a_part_in_whose_place_another_one_is_at_work_is_well_as_it_is_for_supervision() -> None:
+    assert {word for word in Verdict if tone(word.value, "producer") in ("well", "held")} == QUIET
+    superseded = verdict("superseded", "a load sends in its place", 900.0)
+    found = standing({"consumer": superseded, "producer": superseded}, LOOKED, POLICY, 1001.0)
+    assert [part["tone"] for part in found["parts"]] == ["bad", "well"]
