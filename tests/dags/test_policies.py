@@ -26,6 +26,11 @@ def complaints(bag: Any, check: Any) -> list[str]:
     return [dag_id for dag_id, dag in sorted(bag.dags.items()) if not check(dag)]
 
 
+def spark(task: Any) -> bool:
+    """Whether it submits a job to Spark."""
+    return hasattr(task, "durable")
+
+
 def tasks(bag: Any, check: Any) -> list[str]:
     return [
         f"{dag_id}.{task.task_id}"
@@ -69,7 +74,7 @@ def test_loads_may_overlap(bag: Any) -> None:
     producers = [dag.get_task("produce") for dag in loads]
     assert all(task.max_active_tis_per_dag == 1 for task in producers)
     # A reconnect would take the job of before a clear for the answer; the ledger is to say that.
-    assert all(task.durable is False for task in producers)
+    assert all(task.durable is False for dag in bag.dags.values() for task in dag.tasks if spark(task))
 
 
 def test_tasks_have_an_owner_retries_and_a_timeout(bag: Any) -> None:
@@ -101,7 +106,58 @@ def test_each_stream_is_supervised_as_often_as_it_says(bag: Any) -> None:
         # One after the other: two at once would see each other's restarts as their own.
         assert (dag.max_active_runs, dag.catchup) == (1, False)
         assert "stream" in dag.tags
-        assert len(dag.tasks) <= 9
+        assert len(dag.tasks) <= 8 + len(parts(dag))
+
+
+def parts(dag: Any) -> list[str]:
+    """What a stream has beside its consumer."""
+    return [name for name in stream.load(dag.dag_id.removesuffix("_stream")).parts if name != "consumer"]
+
+
+def test_every_other_part_is_tended_beside_the_consumers_lane(bag: Any) -> None:
+    seen = 0
+    for dag in streams(bag):
+        tending = [task for task in dag.tasks if type(task).__name__ == "TendOperator"]
+        assert sorted((task.task_id, task.part_name) for task in tending) == sorted(
+            (f"tend_{part}", part) for part in parts(dag)
+        )
+        for task in tending:
+            assert not task.upstream_task_ids | task.downstream_task_ids
+            # Two looks, a stop and a start, and the wait for a heartbeat.
+            policy = stream.load(task.stream).supervision
+            least = task.look_seconds * 2 + policy.stop_seconds + 30 + task.recovery_seconds
+            assert timedelta(seconds=least) < task.execution_timeout
+        seen += len(tending)
+    assert seen
+
+
+def lane(dag: Any) -> dict[str, Any]:
+    """The consumer's lane: each task's kind, neighbours and values, with the stream's name taken out."""
+    name = dag.dag_id.removesuffix("_stream")
+    own = {f"tend_{part}" for part in parts(dag)}
+    return {
+        task.task_id: {
+            "kind": type(task),
+            "upstream": task.upstream_task_ids,
+            "downstream": task.downstream_task_ids,
+            **{
+                key: json.dumps(value, default=repr).replace(name, "STREAM")
+                for key, value in vars(task).items()
+                if isinstance(value, str | int | float | list | timedelta) or value is None
+            },
+        }
+        for task in dag.tasks
+        if task.task_id not in own
+    }
+
+
+def test_the_consumers_lane_is_the_same_in_every_stream(bag: Any) -> None:
+    first, *others = streams(bag)
+    assert len(lane(first)) == 8
+    for dag in others:
+        assert lane(dag) == lane(first)
+        same = ("schedule", "max_active_runs", "dagrun_timeout", "catchup")
+        assert [getattr(dag, name) for name in same] == [getattr(first, name) for name in same]
 
 
 def test_what_is_well_costs_one_process(bag: Any) -> None:
@@ -161,6 +217,25 @@ def test_the_form_explains_itself_and_refuses(bag: Any) -> None:
             assert param.schema.get("title"), f"{dag_id} {name} has no title"
             assert param.schema.get("type"), f"{dag_id} {name} has no type"
             param.resolve()
+    params = bag.dags["wiki_changes_load"].params
+    for name, wrong in [
+        ("events", 0),
+        ("events", 10_000_001),
+        ("events", 1.5),
+        ("events", "all"),
+        ("minutes", 0),
+        ("minutes", 721),
+        ("max_quarantined_percent", -1),
+        ("landed_timeout_minutes", 0),
+    ]:
+        with pytest.raises(ParamValidationError):
+            params.get_param(name).resolve(wrong)
+    assert [params.get_param(name).resolve() for name in ("events", "minutes")] == [10_000, 5]
+    before = bag.dags["wiki_changes_compact"].params.get_param("before")
+    assert (before.resolve(), before.resolve("2026-11-20")) == (None, "2026-11-20")
+    for wrong in ("yesterday", "2026-13-01", 20261120):
+        with pytest.raises(ParamValidationError):
+            before.resolve(wrong)
     params = bag.dags["nyc_taxi_load"].params
     for name, wrong in [
         ("max_quarantined_percent", 101),

@@ -29,8 +29,9 @@ def final_failures() -> Iterator[None]:
         raise AirflowFailException(str(error)) from error
 
 
-# What the producer says of a source that no further attempt can read (spark_jobs.common).
-_HOPELESS = ("DamagedObject: ", "WrongHeader: ", "ConfigError: ")
+# What jobs say of a source that no further attempt can read, and of a compaction that would change rows
+# (spark_jobs.common).
+_HOPELESS = ("DamagedObject: ", "WrongHeader: ", "ConfigError: ", "OtherRows: ")
 
 
 def is_hopeless(reason: str) -> bool:

@@ -68,10 +68,15 @@ class Act:
 
 
 class Lifecycle:
-    """One stream's process, and the record of what is done to it. Errors are the clients'."""
+    """The process of one of a stream's parts, and the record of what is done to it. Errors are the clients'.
 
-    def __init__(self, spec: StreamSpec, runtime: Runtime, history: History) -> None:
+    ``history`` is the part's: the consumer's is the stream's own. Raises ConfigError for a part that the
+    stream does not have.
+    """
+
+    def __init__(self, spec: StreamSpec, runtime: Runtime, history: History, part: str = "consumer") -> None:
         self.spec = spec
+        self.part = spec.part(part)
         self.runtime = runtime
         self.history = history
 
@@ -113,7 +118,7 @@ class Lifecycle:
         if process.state in ENDED:
             return _nothing(f"{process.sentence()}, and held from now on")
         began = datetime.now(UTC)
-        ended = self.runtime.stop(self.spec.program, self.spec.supervision.stop_seconds)
+        ended = self.runtime.stop(self.part.program, self.spec.supervision.stop_seconds)
         now = datetime.now(UTC)
         self.history.record(
             "stop",
@@ -150,8 +155,8 @@ class Lifecycle:
         if process.state not in ENDED:
             # What hangs does not end by itself; waiting for it would only cost time.
             grace = 0 if judged.verdict is Verdict.STALLED else self.spec.supervision.stop_seconds
-            self.runtime.stop(self.spec.program, grace)
-        started = self.runtime.start(self.spec.program)
+            self.runtime.stop(self.part.program, grace)
+        started = self.runtime.start(self.part.program)
         how = "started anew" if started else "started anew by somebody else at the same moment"
         return Act(True, f"{process.sentence()}: {how}", now.timestamp())
 
@@ -181,7 +186,7 @@ class Lifecycle:
         return True
 
     def _status(self) -> ProcessStatus:
-        return self.runtime.status(self.spec.program)
+        return self.runtime.status(self.part.program)
 
 
 def _nothing(sentence: str) -> Act:

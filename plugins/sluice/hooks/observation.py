@@ -1,9 +1,10 @@
-"""What a run saw of its stream: the diagnosis, and the looks that it rests on."""
+"""What a run saw of its stream: the diagnosis, the looks that it rests on, and the verdict's record."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Missing
@@ -12,6 +13,8 @@ from sluice.model.samples import Sample
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+    from sluice.clients.history import History
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,21 @@ def seen(context: Context, task_id: str) -> Observation:
     if found is None:
         raise Missing(f"the run has no observation; clear its {task_id} task")
     return Observation.from_json(found)
+
+
+def record_verdict(history: History, diagnosis: Diagnosis) -> str | None:
+    """Record the verdict where it is another than the history's newest; returns that one, None before any."""
+    latest = history.latest("verdict")
+    before = latest["verdict"] if latest else None
+    if before != diagnosis.verdict.value:
+        document = {
+            "verdict": diagnosis.verdict.value,
+            "sentence": diagnosis.sentence,
+            "before": before,
+            "evidence": diagnosis.evidence,
+        }
+        history.record("verdict", document, datetime.now(UTC))
+    return before
 
 
 def thin(samples: Sequence[Sample], seconds: float, most: int) -> list[Sample]:

@@ -1,7 +1,8 @@
 """A load's plan: which object versions it means, and between which offsets their rows lie.
 
 Everything is pinned in the ledger by whoever comes first, so that a retried, a cleared and a second run mean
-the same versions and the same offsets.
+the same versions and the same offsets. The plan of a load from a feed is made in :mod:`sluice.hooks.feed`;
+from there on both are alike, but for how a source is named and what mends it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from sluice.clients.bucket import Bucket, ObjectVersion
     from sluice.clients.kafka import KafkaAdmin
     from sluice.clients.ledger import Ledger
+
+# A source's kind; one without is an object's version.
+FEED = "feed"
 
 
 def pin(
@@ -85,10 +89,11 @@ def _begin(
     return begin
 
 
-def settle(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
+def settle(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str, **more: Any) -> Document:
     """Record that every row of ``source`` was sent, and lies before ``ends``. Returns what is recorded.
 
-    Raises Refused where the topic ends before the source's begin: it was made anew in between.
+    ``more``: what else is to be recorded with it. Raises Refused where the topic ends before the source's
+    begin: it was made anew in between.
     """
     ranges: dict[str, list[int]] = {}
     for partition, begin in source["begin"].items():
@@ -96,14 +101,29 @@ def settle(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: st
         if end < begin:
             raise Refused(
                 f"topic {source['topic']!r} partition {partition} ends at {end}, before offset {begin} at "
-                f"which s3://{source['bucket']}/{source['key']} was planned: the topic was made anew; "
-                "upload the file again (a new version is a new source)"
+                f"which {name_of(source)} was planned: the topic was made anew; {_again(source)}"
             )
         ranges[partition] = [begin, end]
     return ledger.put(
         produced_key(source["source_id"]),
-        {"source_id": source["source_id"], "ranges": ranges, "run_id": run_id, "at": now()},
+        {"source_id": source["source_id"], "ranges": ranges, "run_id": run_id, "at": now(), **more},
     )
+
+
+def is_feed(source: Document) -> bool:
+    """Whether a plan's source is what a feed gave during the run; else it is an object's version."""
+    return bool(source.get("kind") == FEED)
+
+
+def name_of(source: Document) -> str:
+    """What a plan's source is called, in messages and tables."""
+    return f"feed {source['feed']}" if is_feed(source) else f"s3://{source['bucket']}/{source['key']}"
+
+
+def _again(source: Document) -> str:
+    if is_feed(source):
+        return "trigger a new run"
+    return "upload the file again (a new version is a new source)"
 
 
 def pending(ledger: Ledger, plan: Document) -> list[Document]:
@@ -125,9 +145,7 @@ def produced(ledger: Ledger, run_id: str) -> tuple[Document, list[Document]]:
     for source in plan["sources"]:
         document = ledger.get(produced_key(source["source_id"]))
         if document is None:
-            raise Missing(
-                f"s3://{source['bucket']}/{source['key']} is not produced yet; clear the produce task"
-            )
+            raise Missing(f"{name_of(source)} is not produced yet; clear the produce task")
         documents.append(document)
     return plan, documents
 

@@ -1,4 +1,4 @@
-"""Whether a table has the columns that a stream's Avro schema and Sluice's coordinates call for."""
+"""The types of columns that are declared in Avro, as Iceberg writes them."""
 
 from __future__ import annotations
 
@@ -21,35 +21,12 @@ _TYPES = {
     "local-timestamp-millis": "timestamp",
     "local-timestamp-micros": "timestamp",
 }
-# A table may have been widened (Iceberg specification, schema evolution); no value is lost by that.
-_WIDER = {"int": "long", "float": "double"}
 _NESTED = {"map": "map<", "array": "list<", "record": "struct<"}
-COORDINATES = {
-    "_kafka_partition": "int",
-    "_kafka_offset": "long",
-    "_kafka_timestamp": "timestamptz",
-    "_source_id": "string",
-    "_source_row": "long",
-    "_source_base": "long",
-}
 
 
-def schema_problems(table: str, schema: Mapping[str, Any], columns: Mapping[str, str]) -> list[str]:
-    """One sentence for each column of ``schema`` (a parsed .avsc) or of the coordinates that the table lacks
-    or has with another type. Columns beyond these are no problem: an older schema may have had them."""
-    wanted = {field["name"]: iceberg_type(field["type"]) for field in schema["fields"]} | COORDINATES
-    problems = []
-    for name, kind in wanted.items():
-        present = columns.get(name)
-        if present is None:
-            problems.append(
-                f"schema: table {table} has no column {name} ({kind}); restart the stream's consumer"
-            )
-        elif not (present in (kind, _WIDER.get(kind)) or (kind.endswith("<") and present.startswith(kind))):
-            problems.append(
-                f"schema: column {name} of table {table} is {present}, the stream declares {kind}"
-            )
-    return problems
+def iceberg_columns(schema: Mapping[str, Any]) -> dict[str, str]:
+    """Column -> Iceberg type of a parsed .avsc; of a nested type its beginning (``map<``)."""
+    return {field["name"]: iceberg_type(field["type"]) for field in schema["fields"]}
 
 
 def iceberg_type(avro: Any) -> str:

@@ -1,4 +1,4 @@
-"""Step 5 of a load: the proof, made anew from the table, the quarantine and the source objects alone."""
+"""Step 5 of a load: the proof, made anew from the table, the quarantine and the sources alone."""
 
 from __future__ import annotations
 
@@ -11,20 +11,19 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients.keys import Document, run_key
 from sluice.hooks import plan as plans
 from sluice.hooks import text
-from sluice.model.proof import Proof, prove, undecided
-from sluice.model.ranges import Ranges, RangeSet
-from sluice.model.rows import RowProof, reconcile
-from sluice.operators.avro_columns import schema_problems
+from sluice.operators import coordinates, feed_events, object_rows
 from sluice.operators.base import StreamOperator
+from sluice.operators.table_columns import schema_problems
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from pyiceberg.table import Table
 
-    from sluice.model.proof import FileFact
-
-# What the consumer writes before a record that it had published already; it stands for no row of its own.
-REPEAT = "repeat:"
+    from sluice.model.events import EventProof
+    from sluice.model.proof import Proof
+    from sluice.model.ranges import RangeSet
+    from sluice.model.rows import RowProof
+    from sluice.operators.coordinates import Coordinates
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Findings:
     """What the validation saw. ``sources``: the plan's sources, each with the proof of its rows."""
 
     coordinates: Proof
-    sources: list[tuple[Document, RowProof]]
+    sources: list[tuple[Document, RowProof | EventProof]]
     schema: list[str]
     limit: float
 
@@ -56,7 +55,7 @@ class Findings:
         """Every reason why the load is not proved; empty when it is."""
         found = [] if self.coordinates.is_exact else [f"coordinates: {self.coordinates.sentence()}"]
         found += [
-            f"s3://{source['bucket']}/{source['key']}: {proof.sentence()}"
+            f"{plans.name_of(source)}: {proof.sentence()}"
             for source, proof in self.sources
             if not proof.is_exact
         ]
@@ -75,7 +74,8 @@ class ValidateOperator(StreamOperator):
 
     - Every (partition, offset) of the load's range set is in the table or the quarantine exactly once: from
       file metadata, and by reading two columns of the files that metadata cannot settle.
-    - Of every source object, streamed again: each row is published once or quarantined.
+    - Of every source object, streamed again: each row is published once or quarantined. Of what a feed gave:
+      offsets are rows and quarantined offsets together, and each event id is in the table once.
     - The table has the schema's columns; the quarantined share is within ``max_quarantined_percent``.
 
     An exact proof goes into the ledger as ``proof.json`` and, shortened, is the return value. What is not
@@ -90,9 +90,14 @@ class ValidateOperator(StreamOperator):
         table = lake.table(self.spec.table)
         quarantine = lake.table(self.spec.quarantine_table)
         expected = plans.offsets_of_all(documents)
+        found = coordinates.check(table, quarantine, expected)
+        self.log.info("%s", found.sentence())
         findings = Findings(
-            coordinates=self._coordinates(table, quarantine, expected),
-            sources=[(source, self._rows(table, quarantine, source)) for source in plan["sources"]],
+            coordinates=found.proof,
+            sources=[
+                (source, self._source(table, quarantine, source, plans.offsets_of(document), found))
+                for source, document in zip(plan["sources"], documents, strict=True)
+            ],
             schema=self._schema(table),
             limit=float(context["params"].get("max_quarantined_percent", 0)),
         )
@@ -107,80 +112,29 @@ class ValidateOperator(StreamOperator):
         self.ledger.put(run_key(run_id, "proof"), proof)
         return {key: value for key, value in proof.items() if key != "ranges"}
 
-    def _coordinates(self, table: Table, quarantine: Table, expected: RangeSet) -> Proof:
-        from sluice.clients import files
-
-        tasks = files.plan(table, files.overlapping(expected))
-        facts = files.facts(table, tasks)
-        # A file may reach beyond the load's range, so its holes may lie there too.
-        explained = self._explained(quarantine, expected.union(hulls(facts)))
-        unsettled = {fact.path for fact in undecided(expected, facts, explained)}
-        self.log.info(
-            "%d data files may hold the load's offsets, %d must be read; %d offsets are in quarantine",
-            len(facts), len(unsettled), explained.intersect(expected).count,
-        )  # fmt: skip
-        offsets = files.coordinates(table, tasks, unsettled) if unsettled else {}
-        return prove(expected, facts, offsets, explained=explained, allow_outside=True)
-
-    def _explained(self, quarantine: Table, within: RangeSet) -> RangeSet:
-        from sluice.clients import files
-
-        offsets: dict[int, list[int]] = {}
-        rows = files.both(files.equal("stage", "topic"), files.overlapping(within))
-        for row in files.quarantined(quarantine, rows):
-            offsets.setdefault(row[files.PARTITION], []).append(row[files.OFFSET])
-        return RangeSet(
-            {partition: Ranges.of_values(values) for partition, values in sorted(offsets.items())}
-        )
-
-    def _rows(self, table: Table, quarantine: Table, source: Document) -> RowProof:
-        from sluice.clients import files
-        from sluice.clients.bucket import ObjectVersion
-
-        names = ("bucket", "key", "version_id", "etag", "size")
-        version = ObjectVersion(**{name: source[name] for name in names})
-        aside = (
-            row[files.ROW]
-            for row in files.quarantined(quarantine, files.equal(files.SOURCE, source["source_id"]))
-            if not row["reason"].startswith(REPEAT)
-        )
-        return reconcile(
-            self.platform_hook.bucket(version.bucket).data_rows(version),
-            files.source_rows(table, source["source_id"]),
-            aside,
-        )
+    def _source(
+        self, table: Table, quarantine: Table, source: Document, offsets: RangeSet, found: Coordinates
+    ) -> RowProof | EventProof:
+        if plans.is_feed(source):
+            return feed_events.check(self.spec, table, offsets, found.quarantined)
+        return object_rows.check(self.platform_hook, table, quarantine, source)
 
     def _schema(self, table: Table) -> list[str]:
         from sluice.clients.table import columns
 
-        schema = json.loads(self.spec.schema_file.read_text())
-        return schema_problems(self.spec.table, schema, columns(table))
-
-
-def hulls(facts: list[FileFact]) -> RangeSet:
-    """The offsets between each file's bounds, where metadata gives its one partition and both bounds."""
-    total: dict[int, list[tuple[int, int]]] = {}
-    for fact in facts:
-        if (
-            fact.partition_lower is not None
-            and fact.partition_lower == fact.partition_upper
-            and fact.offset_lower is not None
-            and fact.offset_upper is not None
-        ):
-            total.setdefault(fact.partition_lower, []).append((fact.offset_lower, fact.offset_upper + 1))
-    return RangeSet.of(total)
+        return schema_problems(self.spec, columns(table))
 
 
 def report(findings: Findings) -> str:
     """The validation as tables for the log."""
     rows = [
         [
-            f"s3://{source['bucket']}/{source['key']}",
+            plans.name_of(source),
             proof.source_rows,
             proof.published,
             proof.quarantined,
-            proof.missing.count,
-            proof.twice.count,
+            proof.lacking,
+            proof.repeated,
             "exact" if proof.is_exact else "NOT EXACT",
         ]
         for source, proof in findings.sources
@@ -218,8 +172,7 @@ def document(
         "ranges": json.loads(expected.to_json()),
         "sources": [
             {
-                "object": f"s3://{source['bucket']}/{source['key']}",
-                "version_id": source["version_id"],
+                **_identity(source),
                 "source_id": source["source_id"],
                 "rows": proof.source_rows,
                 "published": proof.published,
@@ -229,3 +182,9 @@ def document(
         ],
         "at": plans.now(),
     }
+
+
+def _identity(source: Document) -> Document:
+    if plans.is_feed(source):
+        return {"feed": source["feed"]}
+    return {"object": plans.name_of(source), "version_id": source["version_id"]}

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.triggers.base import TriggerEvent
 
 from sluice.clients.errors import ClientError
-from sluice.hooks.observation import Observation, thin
+from sluice.hooks.observation import Observation, record_verdict, thin
 from sluice.model.config import ConfigError
 from sluice.model.health import Diagnosis, Facts, Verdict, judge
 from sluice.model.orders import Action
@@ -139,28 +139,13 @@ class StreamHealthTrigger(StreamTrigger):
 
     async def _record(self, diagnosis: Diagnosis) -> None:
         try:
-            before = await self.ask(lambda: _record(self.history, diagnosis))
+            before = await self.ask(lambda: record_verdict(self.history, diagnosis))
         except ClientError as error:
             # The run goes on: its verdict is in the task. The next one finds that it is not in the history.
             self.log.warning("the verdict is not in the stream's history: %s", error)
             return
         if before != diagnosis.verdict.value:
             self.log.info("it was %s before", before or "never judged")
-
-
-def _record(history: History, diagnosis: Diagnosis) -> str | None:
-    """Record the verdict where it is another than before; returns the one before."""
-    latest = history.latest("verdict")
-    before = latest["verdict"] if latest else None
-    if before != diagnosis.verdict.value:
-        document = {
-            "verdict": diagnosis.verdict.value,
-            "sentence": diagnosis.sentence,
-            "before": before,
-            "evidence": diagnosis.evidence,
-        }
-        history.record("verdict", document, datetime.now(UTC))
-    return before
 
 
 def _blind(diagnosis: Diagnosis, error: ClientError) -> Diagnosis:

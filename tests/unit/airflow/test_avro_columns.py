@@ -1,4 +1,4 @@
-"""A table's columns against a schema."""
+"""The columns of an Avro schema, and a table's against them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sluice.operators.avro_columns import COORDINATES, iceberg_type, schema_problems
+from sluice.operators.avro_columns import iceberg_columns, iceberg_type
+from sluice.operators.table_columns import COORDINATES, differences
 
 SCHEMA = {
     "fields": [
@@ -15,26 +16,27 @@ SCHEMA = {
         {"name": "m", "type": ["null", {"type": "map", "values": "string"}]},
     ]
 }
+WANTED = iceberg_columns(SCHEMA)
 GOOD = {"a": "int", "t": "timestamp", "m": "map<string, string>", **COORDINATES}
 
 
 def test_as_declared() -> None:
-    assert schema_problems("x", SCHEMA, GOOD) == []
+    assert differences("x", WANTED, GOOD) == []
 
 
 def test_a_wider_type_and_more_columns_are_no_problem() -> None:
-    assert schema_problems("x", SCHEMA, {**GOOD, "a": "long", "old": "string"}) == []
+    assert differences("x", WANTED, {**GOOD, "a": "long", "old": "string"}) == []
 
 
 @pytest.mark.parametrize("name", ["a", "_kafka_offset", "_source_base"])
 def test_a_column_that_lacks_is_named(name: str) -> None:
     columns = {key: value for key, value in GOOD.items() if key != name}
-    (problem,) = schema_problems("x", SCHEMA, columns)
+    (problem,) = differences("x", WANTED, columns)
     assert f"has no column {name} " in problem
 
 
 def test_another_type_is_named() -> None:
-    (problem,) = schema_problems("x", SCHEMA, {**GOOD, "t": "string"})
+    (problem,) = differences("x", WANTED, {**GOOD, "t": "string"})
     assert problem == "schema: column t of table x is string, the stream declares timestamp"
 
 

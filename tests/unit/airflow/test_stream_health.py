@@ -121,7 +121,7 @@ def test_what_stays_unclear_is_looked_at_until_the_time_is_up(monkeypatch: pytes
     assert len(observation.samples) <= module.KEPT
 
 
-def test_another_triggerer_takes_the_whole_time_because_it_saw_nothing(
+def test_another_triggerer_takes_the_whole_time_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(monkeypatch, [UNCLEAR])
@@ -278,6 +278,7 @@ STEPS = {
     Verdict.LOST: Step.ALARM,
     Verdict.RECREATED: Step.ALARM,
     Verdict.SUPERSEDED: Step.ALARM,
+    Verdict.CUT_OFF: Step.ALARM,
     Verdict.UNOBSERVABLE: None,
 }
 

@@ -28,6 +28,7 @@ def test_last_reason(case: tuple[list[str], str | None]) -> None:
 def test_only_a_source_that_stays_unreadable_is_hopeless() -> None:
     assert is_hopeless("spark_jobs.common.objects.DamagedObject: s3://b/k: broke off")
     assert is_hopeless("spark_jobs.common.csv_rows.WrongHeader: s3://b/k: the header lacks column 'x'")
+    assert is_hopeless("spark_jobs.common.same_rows.OtherRows: 3 rows of 2026-11-19 differ")
     assert not is_hopeless("botocore.exceptions.IncompleteReadError: 3 read, but total bytes expected is 9")
 
 

@@ -1,0 +1,69 @@
+"""Compaction: the small files of closed dates become few large ones."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from sluice.clients.errors import Refused
+from sluice.clients.keys import Document, run_key
+from sluice.hooks.failures import final_failures
+from sluice.hooks.plan import now
+from sluice.model.stream import STREAMS
+from sluice.operators.spark_job import SparkJobOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+SCRIPT = STREAMS / "common" / "compact.py"
+
+
+class CompactOperator(SparkJobOperator):
+    """Rewrite the files of the dates before the param ``before``, by default before the day before the run.
+
+    The first attempt pins, in the ledger, the date and the snapshot of ``main`` from before; later attempts
+    and the check behind it use the same. The job publishes nothing that it cannot prove.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(job="compaction", **kwargs)
+
+    def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
+        with final_failures():
+            pinned = self._pin(context)
+            self.log.info("files of dates before %s; main is at %s", pinned["before"], pinned["snapshot_id"])
+            self.submit(context, SCRIPT, ["--stream", self.stream, "--before", pinned["before"]])
+            return {"before": pinned["before"], "snapshot_id": pinned["snapshot_id"]}
+
+    def _pin(self, context: Context) -> Document:
+        key = run_key(context["run_id"], "compaction")
+        pinned = self.ledger.get(key)
+        if pinned is not None:
+            return pinned
+        before = closed_before(context["params"].get("before"), context["dag_run"].run_after)
+        head = self.platform_hook.lake.table(self.spec.table).current_snapshot()
+        return self.ledger.put(
+            key,
+            {
+                "run_id": context["run_id"],
+                "before": before.isoformat(),
+                "snapshot_id": head.snapshot_id if head else None,
+                "at": now(),
+            },
+        )
+
+
+def closed_before(given: str | None, at: datetime) -> date:
+    """The date that is given (ISO 8601), or the day before ``at`` in UTC, so that what comes a little late
+    still finds its date alone. Raises Refused for one behind the day of ``at``: such dates still grow, and
+    the stream would have to begin its batch anew each time."""
+    today = at.astimezone(UTC).date()
+    if not given:
+        return today - timedelta(days=1)
+    try:
+        before = date.fromisoformat(given)
+    except ValueError as error:
+        raise Refused(f"before = {given!r} is no date; write it as 2026-11-20") from error
+    if before > today:
+        raise Refused(f"before = {given} is later than {today}: the stream still writes to that date")
+    return before

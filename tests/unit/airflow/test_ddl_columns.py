@@ -1,0 +1,44 @@
+"""The columns of a stream that is not Avro, and a table's against them."""
+
+from __future__ import annotations
+
+import pytest
+
+from sluice.model import columns, stream
+from sluice.operators.ddl_columns import iceberg_columns, iceberg_type
+from sluice.operators.table_columns import COORDINATES, differences, schema_problems
+
+SPEC = stream.load("wiki_changes")
+
+
+def test_every_type_that_may_be_declared_has_one() -> None:
+    assert {kind: iceberg_type(kind) for kind in columns.TYPES} == {
+        "boolean": "boolean", "int": "int", "bigint": "long", "float": "float", "double": "double",
+        "string": "string", "binary": "binary", "date": "date", "timestamp": "timestamptz",
+        "timestamp_ntz": "timestamp",
+    }  # fmt: skip
+    assert iceberg_type(columns.parse_ddl("a DECIMAL(9, 2)")["a"]) == "decimal(9, 2)"
+
+
+@pytest.mark.parametrize("kind", ["INT", "tinyint", "map<string,string>", "decimal", ""])
+def test_another_is_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match="has no Iceberg type here"):
+        iceberg_type(kind)
+
+
+def test_the_declared_columns_and_the_coordinates_are_wanted() -> None:
+    declared = iceberg_columns(columns.parse_ddl(SPEC.schema_file.read_text()))
+    present = {**declared, **COORDINATES, "older": "string"}
+    assert schema_problems(SPEC, present) == []
+    assert (present["change_timestamp"], present["change_timestamp_date"]) == ("timestamptz", "date")
+    (problem,) = schema_problems(SPEC, {k: v for k, v in present.items() if k != "event_id"})
+    assert "table raw.wiki_changes has no column event_id (string)" in problem
+    (problem,) = schema_problems(SPEC, {**present, "change_timestamp": "timestamp"})
+    assert problem.endswith("is timestamp, the stream declares timestamptz")
+    assert len(schema_problems(SPEC, {})) == len(declared) + len(COORDINATES)
+
+
+def test_avro_is_still_avro() -> None:
+    problems = schema_problems(stream.load("nyc_taxi"), {})
+    assert any("has no column" in problem for problem in problems)
+    assert differences("t", {"a": "map<"}, {**COORDINATES, "a": "map<string, string>"}) == []

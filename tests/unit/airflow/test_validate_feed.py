@@ -1,0 +1,185 @@
+"""The validation of a load from a feed, over a real (SQLite and files) lake."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.clients import keys
+from sluice.clients.ledger import Ledger
+from sluice.clients.table import Lake
+from sluice.operators.announce import AnnounceOperator
+from sluice.operators.validate import ValidateOperator
+from tests.support import lake as lakes
+from tests.support.memory_s3 import MemoryS3
+
+ROWS = pa.schema(
+    [
+        ("change_timestamp_date", pa.date32()),
+        ("server_name", pa.string()),
+        ("event_id", pa.string()),
+        ("_kafka_partition", pa.int32()),
+        ("_kafka_offset", pa.int64()),
+    ]
+)
+URL = "http://127.0.0.1:18081/v2/stream/recentchange"
+DAY = date(2026, 11, 20)
+SOURCE = {
+    "source_id": "feed-1",
+    "kind": "feed",
+    "feed": URL,
+    "topic": "wiki-changes",
+    "begin": {"0": 0, "1": 5},
+}
+
+
+class Load:
+    """A run over [0, 10) of partition 0 and [5, 10) of partition 1; event ``p/n`` is at offset n of p."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lake: Lake = lakes.empty(folder)
+        self.lake.catalog.create_namespace("raw")
+        table = self.lake.catalog.create_table("raw.wiki_changes", ROWS)
+        with table.update_spec() as update:
+            update.add_identity("change_timestamp_date")
+            update.add_identity("server_name")
+        self.lake.catalog.create_table("raw.wiki_changes_quarantine", lakes.BAD_ROWS)
+        self.ledger = Ledger(MemoryS3(), "s3://w/ledger", "wiki_changes")  # type: ignore[arg-type]
+        self.ledger.put(keys.run_key("r", "plan"), {"sources": [SOURCE]})
+        self.ledger.put(keys.produced_key("feed-1"), {"ranges": {"0": [0, 10], "1": [5, 10]}})
+
+    def batch(self, *places: tuple[int, int], server: str | None = None, ids: str = "", **more: Any) -> None:
+        """One batch, as the owner writes it: a file for each date and server, of which there are three."""
+        rows = [
+            {
+                "change_timestamp_date": DAY,
+                "server_name": server or f"{'abc'[offset % 3]}.wikipedia.org",
+                "event_id": ids or f"{partition}/{offset}",
+                "_kafka_partition": partition,
+                "_kafka_offset": offset,
+                **more,
+            }
+            for partition, offset in places
+        ]
+        self.lake.catalog.load_table("raw.wiki_changes").append(pa.Table.from_pylist(rows, schema=ROWS))
+
+    def quarantine(self, *places: tuple[int, int]) -> None:
+        table = self.lake.catalog.load_table("raw.wiki_changes_quarantine")
+        rows = [
+            {"stage": "topic", "reason": "not JSON", "_kafka_partition": p, "_kafka_offset": o}
+            for p, o in places
+        ]
+        table.append(pa.Table.from_pylist(rows, schema=lakes.BAD_ROWS))
+
+    def validate(self, limit: float = 50.0) -> dict[str, Any]:
+        operator = ValidateOperator(task_id="validate", stream="wiki_changes")
+        operator.__dict__ |= {"platform_hook": SimpleNamespace(lake=self.lake), "ledger": self.ledger}
+        operator._schema = lambda table: []  # type: ignore[method-assign]
+        found: dict[str, Any] = operator.work({"run_id": "r", "params": {"max_quarantined_percent": limit}})
+        return found
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> Load:
+    return Load(tmp_path)
+
+
+ALL = [*((0, offset) for offset in range(10)), *((1, offset) for offset in range(5, 10))]
+
+
+def test_exact_over_files_that_are_not_contiguous(load: Load) -> None:
+    load.batch(*((1, offset) for offset in range(5)))
+    load.batch(*ALL[:9])
+    # Another load's records are in the same files.
+    load.batch(*ALL[9:], (0, 10), (0, 11))
+    found = load.validate()
+    assert (found["status"], found["source_rows"], found["published"], found["quarantined"]) == (
+        "exact",
+        15,
+        15,
+        0,
+    )
+    assert found["sources"] == [
+        {"feed": URL, "source_id": "feed-1", "rows": 15, "published": 15, "quarantined": 0}
+    ]
+    proof = load.ledger.get(keys.run_key("r", "proof"))
+    assert proof is not None
+    assert proof["ranges"] == {"0": [[0, 10]], "1": [[5, 10]]}
+
+
+def test_poison_is_accounted_for(load: Load) -> None:
+    load.batch(*ALL[2:])
+    load.quarantine(*ALL[:2], (0, 99), ALL[0])
+    found = load.validate()
+    assert (found["published"], found["quarantined"]) == (13, 2)
+    with pytest.raises(AirflowFailException, match=r"quarantine: 2 of 15 rows, 13.33 %, the limit is 5"):
+        load.validate(limit=5)
+
+
+def test_a_load_of_nothing_but_poison(load: Load) -> None:
+    load.quarantine(*ALL)
+    assert load.validate(limit=100)["quarantined"] == 15
+
+
+def test_an_empty_range_is_exact(load: Load) -> None:
+    load.ledger.put(keys.run_key("e", "plan"), {"sources": [{**SOURCE, "source_id": "feed-2"}]})
+    load.ledger.put(keys.produced_key("feed-2"), {"ranges": {"0": [3, 3]}})
+    operator = ValidateOperator(task_id="validate", stream="wiki_changes")
+    operator.__dict__ |= {"platform_hook": SimpleNamespace(lake=load.lake), "ledger": load.ledger}
+    operator._schema = lambda table: []  # type: ignore[method-assign]
+    assert operator.work({"run_id": "e", "params": {}})["source_rows"] == 0  # type: ignore[typeddict-item]
+
+
+RED = {
+    "a gap": (lambda load: load.batch(*ALL[1:]),
+        r"1 gaps \(partition 0: \[0, 1\)\).*feed http.*: not exact: 1 missing"),
+    "an offset twice": (lambda load: (load.batch(*ALL), load.batch(ALL[4])),
+        r"1 duplicates .*1 rows more than offsets, 1 event ids more than once \(0/4 2 times\)"),
+    "published and in quarantine": (lambda load: (load.batch(*ALL), load.quarantine(ALL[4])),
+        "1 duplicates .*1 rows more than offsets"),
+    "an event under two offsets": (lambda load: (load.batch(*ALL[:-1]), load.batch(ALL[-1], ids="0/3")),
+        r"1 event ids more than once \(0/3 2 times\)"),
+    "an event that another load has too": (lambda load: (load.batch((1, 1), ids="0/3"), load.batch(*ALL)),
+        r"1 event ids more than once \(0/3 2 times\)"),
+    "an event on another server": (
+        lambda load: (load.batch((1, 1), ids="0/3", server="z.wikipedia.org"), load.batch(*ALL)),
+        "1 event ids more than once"),
+    "a row without an id": (lambda load: (load.batch(*ALL[1:]), load.batch(ALL[0], event_id=None)),
+        "1 rows without an event id"),
+    "nothing": (lambda load: None, "15 gaps"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", RED.values(), ids=RED.keys())
+def test_what_is_not_exact_is_red_and_leaves_no_proof(load: Load, case: Any) -> None:
+    make, words = case
+    make(load)
+    with pytest.raises(AirflowFailException, match=f"the load is not proved: .*{words}"):
+        load.validate()
+    assert load.ledger.get(keys.run_key("r", "proof")) is None
+
+
+def test_the_real_schema_is_compared(load: Load) -> None:
+    operator = ValidateOperator(task_id="validate", stream="wiki_changes")
+    problems = operator._schema(load.lake.table("raw.wiki_changes"))
+    assert any("has no column title (string)" in problem for problem in problems)
+    assert not any("event_id" in problem or "change_timestamp_date" in problem for problem in problems)
+
+
+def test_what_is_announced_is_that_proof(load: Load) -> None:
+    from airflow.sdk import Asset
+
+    load.batch(*ALL)
+    load.validate()
+    asset = Asset(name="wiki_changes", uri="sluice://lake/raw/wiki_changes")
+    made = AnnounceOperator(task_id="announce", stream="wiki_changes", asset=asset)
+    made.__dict__["ledger"] = load.ledger
+    event = SimpleNamespace(extra=None)
+    made.work({"run_id": "r", "outlet_events": {asset: event}})  # type: ignore[typeddict-item]
+    assert (event.extra["status"], event.extra["sources"][0]["feed"]) == ("exact", URL)
