@@ -78,7 +78,8 @@ def tables() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in stream.names():
         spec = stream.load(name)
-        found |= {table.rpartition(".")[2]: table for table in (spec.table, spec.quarantine_table)}
+        declared = [spec.table, spec.quarantine_table, *([spec.report.table] if spec.report else [])]
+        found |= {table.rpartition(".")[2]: table for table in declared}
     return found
 
 

@@ -1,1 +1,1 @@
-"""`make demo`: the taxi load end to end, and its figures read from the systems themselves."""
+"""`make demo`: a stream's load end to end, and its figures read from the systems themselves."""

@@ -1,4 +1,4 @@
-"""The demo's figures, each read from the system that owns it, and none from what a job said."""
+"""The taxi demo's figures, each read from the system that owns it, and none from what a job said."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -90,21 +89,3 @@ def _rows(batch: pa.RecordBatch, mask: pa.BooleanArray) -> NDArray[np.int64]:
 
 def _count(mask: pa.BooleanArray) -> int:
     return int(pc.sum(mask).as_py() or 0)
-
-
-def bucket_counts(stack: Stack, warehouse: str) -> tuple[int, int, int]:
-    """Objects, versions and delete markers under the warehouse's prefix (`s3://bucket/prefix`)."""
-    where = urlsplit(warehouse)
-    pages = stack.s3("airflow").get_paginator("list_object_versions")
-    objects = versions = markers = 0
-    for page in pages.paginate(Bucket=where.netloc, Prefix=where.path.strip("/") + "/"):
-        listed = page.get("Versions", [])
-        versions += len(listed)
-        objects += sum(1 for version in listed if version.get("IsLatest"))
-        markers += len(page.get("DeleteMarkers", []))
-    return objects, versions, markers
-
-
-def s3_calls(stack: Stack) -> int | None:
-    """All S3 calls since MinIO's start; None with an S3 that is not ours."""
-    return None if stack.context.external is not None else sum(stack.minio_requests().values())

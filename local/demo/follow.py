@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,11 +40,16 @@ def table(tasks: list[dict[str, Any]], now: datetime) -> Table:
 
 
 def follow(
-    airflow: Airflow, dag: str, run_id: str, console: Console, limit: float
+    airflow: Airflow,
+    dag: str,
+    run_id: str,
+    console: Console,
+    limit: float,
+    watch: Callable[[list[dict[str, Any]]], None] = lambda tasks: None,
 ) -> tuple[str, list[dict[str, Any]]]:
-    """Shows the run until it is done; gives its state and its tasks.
+    """Shows the run until it is done; gives its state and its tasks. `watch` sees them each time.
 
-    Raises TimeoutError after `limit` seconds.
+    Raises TimeoutError after `limit` seconds, and what `watch` raises.
     """
     tasks: list[dict[str, Any]] = []
     state = ""
@@ -52,10 +58,12 @@ def follow(
             for run in airflow.follow(dag, run_id, limit):
                 state, tasks = run["state"], airflow.tasks(dag, run_id)
                 live.update(table(tasks, datetime.now(UTC)))
+                watch(tasks)
         return state, tasks
     seen: dict[str, str] = {}
     for run in airflow.follow(dag, run_id, limit):
         state, tasks = run["state"], airflow.tasks(dag, run_id)
+        watch(tasks)
         for task in tasks:
             now = task.get("state") or "waiting"
             if seen.get(task["task_id"], "waiting") != now:

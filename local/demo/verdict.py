@@ -1,13 +1,15 @@
-"""What must be true at the end of the demo. Pure: figures in, complaints out."""
+"""What must be true at the end of a demo. Pure: figures in, complaints out."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+
+from local.demo.demo import Line
 
 
 @dataclass(frozen=True)
 class Figures:
-    """The end of a demo in numbers, as read from the systems.
+    """The end of the taxi demo in numbers, as read from the systems.
 
     `of_source_*`: only of the demo's own object; the others count everything in the table.
     `duplicates`: coordinates and source rows that are there more than once.
@@ -37,24 +39,124 @@ class Figures:
         )
         return {key: getattr(self, key) for key in keys}
 
+    def lines(self) -> list[Line]:
+        return [
+            ("source rows", self.source_rows, "the source object"),
+            ("topic records", self.topic_records, "Kafka's begin and end offsets"),
+            ("lake rows", self.lake_rows, "the table's branch main, by PyIceberg"),
+            ("quarantined", self.quarantined, "the quarantine table, by PyIceberg"),
+            ("gaps", self.gaps, "topic offsets against coordinates in the lake"),
+            ("duplicates", self.duplicates, "coordinates and source rows in the lake"),
+            *_bucket(self),
+        ]
+
+    def complaints(self) -> list[str]:
+        """Everything that is not as it must be, each with its numbers; empty when the demo is green."""
+        return complaints(self)
+
+
+@dataclass(frozen=True)
+class FeedFigures:
+    """The end of a feed's demo in numbers, as read from the systems.
+
+    `replayed`: events of the demo's own burst; of those `missing` are not in the table. `topic_records`,
+    `lake_rows`, `quarantined`, `event_ids` (distinct ones): of all that came onto the topic meanwhile, live
+    events too. `duplicates`: coordinates and event ids that are there more than once. `table_rows`: all that
+    the table had when the report was waited for, and `reported`: all that the report counts.
+    `top`: the busiest editors of the newest window, most edits first, and `page`: where more of it is.
+    """
+
+    state: str
+    replayed: int
+    missing: int
+    topic_records: int
+    lake_rows: int
+    quarantined: int
+    event_ids: int
+    gaps: int
+    duplicates: int
+    table_rows: int
+    reported: int
+    files: int
+    objects: int
+    versions: int
+    delete_markers: int
+    s3_calls: int | None
+    page: str
+    window: str = ""
+    top: list[dict[str, object]] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        """Exactly the keys of the demo's file."""
+        return asdict(self)
+
+    def lines(self) -> list[Line]:
+        return [
+            ("events replayed", self.replayed, "the replay server"),
+            ("of them missing", self.missing, "their ids against those in the lake"),
+            ("topic records meanwhile", self.topic_records, "Kafka's offsets, before and after"),
+            ("lake rows of them", self.lake_rows, "the table's branch main, by PyIceberg"),
+            ("quarantined of them", self.quarantined, "the quarantine table, by PyIceberg"),
+            ("distinct event ids", self.event_ids, "the rows in the lake"),
+            ("gaps", self.gaps, "topic offsets against coordinates in the lake"),
+            ("duplicates", self.duplicates, "coordinates and event ids in the lake"),
+            ("rows in the report", self.reported, "the report's newest snapshot"),
+            ("data files", self.files, "the table's newest snapshot"),
+            *_bucket(self),
+        ]
+
+    def complaints(self) -> list[str]:
+        """Everything that is not as it must be, each with its numbers; empty when the demo is green."""
+        found: list[str] = []
+        if self.replayed == 0:
+            found.append("no events were replayed: nothing was shown")
+        if self.missing:
+            found.append(f"{self.missing} of {self.replayed} replayed events are not in the lake")
+        accounted = self.lake_rows + self.quarantined
+        if accounted != self.topic_records and not self.gaps:
+            found.append(
+                f"{self.topic_records} records came onto the topic, but {self.lake_rows} are in the lake "
+                f"and {self.quarantined} in quarantine"
+            )
+        if self.reported < self.table_rows:
+            found.append(f"the report counts {self.reported} of {self.table_rows} rows")
+        if not self.top:
+            found.append("the report names no editor")
+        return [*found, *_always(self)]
+
+
+def _bucket(figures: Figures | FeedFigures) -> list[Line]:
+    return [
+        ("objects", figures.objects, "the bucket, under the lake's prefix"),
+        ("versions", figures.versions, "the bucket, under the lake's prefix"),
+        ("delete markers", figures.delete_markers, "the bucket, under the lake's prefix"),
+        ("S3 calls of this load, by all", figures.s3_calls, "MinIO's own metrics"),
+    ]
+
 
 def complaints(figures: Figures) -> list[str]:
-    """Everything that is not as it must be, each with its numbers; empty when the demo is green."""
+    """Everything that is not as it must be at the end of the taxi demo."""
     found: list[str] = []
-    if figures.state != "success":
-        found.append(f"the run ended as {figures.state!r} and must be 'success'")
     if figures.source_rows == 0:
         found.append("the source has no rows: nothing was shown")
-    if figures.gaps:
-        found.append(f"{figures.gaps} offsets of the topic are neither in the lake nor in quarantine")
-    if figures.duplicates:
-        found.append(f"{figures.duplicates} records are in the lake more than once")
     accounted = figures.of_source_rows + figures.of_source_quarantined
     if accounted != figures.source_rows:
         found.append(
             f"{figures.source_rows} rows in the source, but {figures.of_source_rows} in the lake "
             f"and {figures.of_source_quarantined} in quarantine"
         )
+    return [*found, *_always(figures)]
+
+
+def _always(figures: Figures | FeedFigures) -> list[str]:
+    found: list[str] = []
+    if figures.state != "success":
+        found.append(f"the run ended as {figures.state!r} and must be 'success'")
+    if figures.gaps:
+        found.append(f"{figures.gaps} offsets of the topic are neither in the lake nor in quarantine")
+    if figures.duplicates:
+        found.append(f"{figures.duplicates} records are in the lake more than once")
     if figures.delete_markers:
         found.append(f"{figures.delete_markers} delete markers under the lake, and nobody may delete there")
     return found

@@ -1,4 +1,4 @@
-"""One line per stream out of what was seen of it. Pure."""
+"""One line per stream, and per other part of it, out of what was seen of it. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from datetime import datetime
 from typing import Any
 
 from local.status.asking import Unseen
+from local.status.parts import SeenPart
 from local.status.streams import Seen, Supervised, rate
 from sluice.model.health import ASKING, CALM, RESTARTABLE, WELL, Diagnosis, Verdict
-from sluice.model.stream import StreamSpec
-
-# Of the supervising DAG's interval: longer ago, nobody looks any more.
-SUPERVISED_INTERVALS = 3
+from sluice.model.stream import Part, StreamSpec
+from sluice.model.tending import QUIET
 
 
 @dataclass(frozen=True)
@@ -26,9 +25,11 @@ class Cell:
 
 @dataclass(frozen=True)
 class StreamRow:
-    """A stream's line, in the order of the columns; `sentence` is said below for what is not calm."""
+    """The line of a stream's consumer, or of another `part`, in the order of the columns; `sentence` is said
+    below for what is not calm."""
 
     stream: str
+    part: str
     state: Cell
     verdict: Cell
     lag: Cell
@@ -39,6 +40,10 @@ class StreamRow:
     last_event: Cell
     sentence: str
     colour: str
+
+    @property
+    def name(self) -> str:
+        return self.stream if self.part == CONSUMER else f"{self.stream} {self.part}"
 
     @property
     def cells(self) -> list[Cell]:
@@ -59,19 +64,19 @@ HEADERS = (
     *("stream", "state", "verdict", "lag", "rows/s", "last batch", "restarts 24 h", "supervised"),
     "last event",
 )
+CONSUMER = "consumer"
+_NOTHING = Cell("–", None)
 
 
 def stream_row(spec: StreamSpec, state: str, seen: Seen, now: float) -> StreamRow:
     """`state`: supervisord's. `now`: seconds since 1970."""
     found = seen.diagnosis
-    parts = (found, seen.batches, seen.past, seen.supervised)
-    unseen = dict.fromkeys(str(part) for part in parts if isinstance(part, Unseen))
     wanted = not is_off(state, seen)
-    ill = wanted and not isinstance(found, Unseen) and found.verdict not in WELL
     return StreamRow(
         stream=spec.name,
+        part=CONSUMER,
         state=Cell(state, None),
-        verdict=_cell(found, _verdict) if wanted else Cell("off", None),
+        verdict=_cell(found, lambda found: _verdict(found, CALM)) if wanted else Cell("off", None),
         lag=_cell(found, _lag),
         rate=_cell(seen.batches, lambda batches: Cell(f"{rate(batches, now):,.0f}", None)),
         last_batch=_cell(
@@ -80,12 +85,44 @@ def stream_row(spec: StreamSpec, state: str, seen: Seen, now: float) -> StreamRo
         restarts=_cell(seen.past, lambda past: _restarts(past.restarts)),
         supervised=_cell(seen.supervised, lambda supervised: _supervised(spec, supervised, now)),
         last_event=_cell(seen.past, lambda past: Cell(in_words(past.newest, now), None)),
-        sentence="; ".join([found.sentence, *unseen] if ill and not isinstance(found, Unseen) else unseen),
+        sentence=_sentence(wanted, found, seen.batches, seen.past, seen.supervised),
         colour=colour(found) if wanted else "dim",
     )
 
 
-def is_off(state: str, seen: Seen) -> bool:
+def part_row(spec: StreamSpec, part: Part, state: str, seen: SeenPart, now: float) -> StreamRow:
+    """As `stream_row`; in the place of the last batch stands the last heartbeat."""
+    found = seen.diagnosis
+    wanted = not is_off(state, seen)
+    return StreamRow(
+        stream=spec.name,
+        part=part.name,
+        state=Cell(state, None),
+        verdict=_cell(found, lambda found: _verdict(found, QUIET)) if wanted else Cell("off", None),
+        lag=_NOTHING,
+        rate=_NOTHING,
+        last_batch=_cell(found, lambda found: _beat(found, now)),
+        restarts=_cell(seen.past, lambda past: _restarts(past.restarts)),
+        supervised=_cell(seen.supervised, lambda supervised: _supervised(spec, supervised, now)),
+        last_event=_cell(seen.past, lambda past: Cell(in_words(past.newest, now), None)),
+        sentence=_sentence(wanted, found, seen.past, seen.supervised),
+        colour=_part_colour(found) if wanted else "dim",
+    )
+
+
+def _part_colour(found: Diagnosis | Unseen) -> str:
+    replaced = isinstance(found, Diagnosis) and found.verdict is Verdict.SUPERSEDED
+    return "cyan" if replaced else colour(found)
+
+
+def _sentence(wanted: bool, found: Diagnosis | Unseen, *others: object) -> str:
+    """What the diagnosis says of one that is wanted and not well, and why something was not seen."""
+    said = [found.sentence] if wanted and isinstance(found, Diagnosis) and found.verdict not in WELL else []
+    unseen = [str(part) for part in (found, *others) if isinstance(part, Unseen)]
+    return "; ".join(dict.fromkeys([*said, *unseen]))
+
+
+def is_off(state: str, seen: Seen | SeenPart) -> bool:
     """Whether nobody wants it to run: its supervision is paused, and so it is not alive."""
     paused = not isinstance(seen.supervised, Unseen) and seen.supervised.paused
     return paused and state not in ("RUNNING", "STARTING")
@@ -95,8 +132,13 @@ def _cell(part: Any, make: Callable[[Any], Cell]) -> Cell:
     return Cell("not seen", False) if isinstance(part, Unseen) else make(part)
 
 
-def _verdict(found: Diagnosis) -> Cell:
-    return Cell(found.verdict.value, found.verdict in CALM)
+def _verdict(found: Diagnosis, fine: frozenset[Verdict]) -> Cell:
+    return Cell(found.verdict.value, found.verdict in fine)
+
+
+def _beat(found: Diagnosis, now: float) -> Cell:
+    beat = found.evidence.get("beat")
+    return Cell(f"beat {ago(now, beat['at'])}" if beat else "no beat", None)
 
 
 def _lag(found: Diagnosis) -> Cell:
@@ -126,7 +168,7 @@ def _supervised(spec: StreamSpec, found: Supervised, now: float) -> Cell:
     if found.last_end is None:
         return Cell("never", False)
     age = now - found.last_end
-    return Cell(ago(now, found.last_end), age <= SUPERVISED_INTERVALS * spec.supervision.interval_seconds)
+    return Cell(ago(now, found.last_end), age <= spec.supervision.missed_seconds)
 
 
 def in_words(event: dict[str, Any] | None, now: float) -> str:

@@ -15,8 +15,9 @@ from local import health
 from local.screen import screen
 from local.services import streams
 from local.stack import Stack
-from local.status.rows import HEADERS, StreamRow, stream_row
-from local.status.streams import look
+from local.status import parts
+from local.status.look import look
+from local.status.rows import HEADERS, StreamRow, part_row, stream_row
 
 
 def main(stack: Stack, services_only: bool = False) -> int:
@@ -37,8 +38,14 @@ def main(stack: Stack, services_only: bool = False) -> int:
         return 1
     states = {row.name: row.state for row in services}
     specs = streams.specs()
-    seen, now = look(stack, specs), time.time()
-    rows = [stream_row(spec, states[spec.program], seen[spec.name], now) for spec in specs]
+    seen, seen_parts = look(stack, specs)
+    now = time.time()
+    rows: list[StreamRow] = []
+    for spec in specs:
+        rows.append(stream_row(spec, states[spec.program], seen[spec.name], now))
+        for part in parts.others(spec):
+            name = part.program
+            rows.append(part_row(spec, part, states[name], seen_parts[name], now))
     services = [row for row in services if not row.is_stream]
     fine = all(row.fine is not False for row in services) and (services_only or all(row.fine for row in rows))
     if as_json:
@@ -73,7 +80,7 @@ def _services(console: Console, stack: Stack, rows: list[health.Row]) -> None:
 def _streams(console: Console, rows: list[StreamRow]) -> None:
     table = Table(*HEADERS)
     for row in rows:
-        cells = [Text(row.stream)]
+        cells = [Text(row.name)]
         for cell in row.cells:
             style = row.colour if cell is row.verdict else {True: "green", False: "red", None: ""}[cell.fine]
             cells.append(Text(cell.text, style))
@@ -81,5 +88,5 @@ def _streams(console: Console, rows: list[StreamRow]) -> None:
     console.print(table)
     for row in rows:
         if row.sentence:
-            text = Text(f"{row.stream}: {row.sentence}", row.colour)
+            text = Text(f"{row.name}: {row.sentence}", row.colour)
             console.print(text, soft_wrap=True, highlight=False)

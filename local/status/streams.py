@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +13,7 @@ import httpx
 from local.airflow_client import Airflow, AirflowError
 from local.errors import Problem
 from local.stack import Stack
-from local.status.asking import Unseen, ask_all
+from local.status.asking import Unseen
 from sluice.clients.history import History
 from sluice.clients.kafka import KafkaAdmin
 from sluice.clients.s3 import connect
@@ -24,8 +24,7 @@ from sluice.model.stream import StreamSpec
 from sluice.runtime.observer import Observer
 from sluice.runtime.supervisor import SupervisorRuntime
 
-# For all questions together, and for a request to Kafka; S3 and PostgreSQL have deadlines of their own.
-DEADLINE_SECONDS = 30.0
+# For a request to Kafka or supervisord; S3 and PostgreSQL have deadlines of their own.
 REQUEST_SECONDS = 5.0
 # Between two looks, and how long it is looked at while that may still change what is said.
 LOOK_SECONDS = 2.0
@@ -75,20 +74,20 @@ class Seen:
     supervised: Supervised | Unseen
 
 
-def look(stack: Stack, specs: Sequence[StreamSpec]) -> dict[str, Seen]:
-    """Stream → what was seen of it. Takes DEADLINE_SECONDS at most."""
-    questions: dict[str, Any] = {}
-    for spec in specs:
-        questions |= {
-            f"{spec.name} diagnosis": lambda spec=spec: diagnose(stack, spec),
-            f"{spec.name} batches": lambda spec=spec: _batches(stack, spec),
-            f"{spec.name} past": lambda spec=spec: past(_history(stack, spec), datetime.now(UTC)),
-            f"{spec.name} supervised": lambda spec=spec: supervised(stack.airflow(), f"{spec.name}_stream"),
-        }
-    stack.context  # noqa: B018  made once, here: the questions are asked in threads
-    answers = ask_all(questions, DEADLINE_SECONDS)
-    parts = ("diagnosis", "batches", "past", "supervised")
-    return {spec.name: Seen(*(answers[f"{spec.name} {part}"] for part in parts)) for spec in specs}
+def questions(stack: Stack, spec: StreamSpec) -> dict[str, Callable[[], Any]]:
+    """What is asked about a stream."""
+    return {
+        f"{spec.name} diagnosis": lambda: diagnose(stack, spec),
+        f"{spec.name} batches": lambda: _batches(stack, spec),
+        f"{spec.name} past": lambda: past(_history(stack, spec), datetime.now(UTC)),
+        f"{spec.name} supervised": lambda: supervised(stack.airflow(), f"{spec.name}_stream"),
+    }
+
+
+def seen(answers: Mapping[str, Any], spec: StreamSpec) -> Seen:
+    """Out of the answers."""
+    names = ("diagnosis", "batches", "past", "supervised")
+    return Seen(*(answers[f"{spec.name} {name}"] for name in names))
 
 
 def diagnose(stack: Stack, spec: StreamSpec) -> Diagnosis:

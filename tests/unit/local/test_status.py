@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 
 from local.errors import Problem
+from local.status import parts
 from local.status.asking import Unseen, ask_all
-from local.status.rows import ago, in_words, stream_row
+from local.status.parts import SeenPart
+from local.status.rows import ago, in_words, part_row, stream_row
 from local.status.streams import Past, Seen, Supervised, past, rate
+from sluice.clients.errors import ClientError, Unreachable
 from sluice.clients.table import BatchFact
 from sluice.model import stream
-from sluice.model.health import Diagnosis, Verdict
+from sluice.model.health import Diagnosis, Facts, Verdict
+from sluice.model.process import ProcessState, ProcessStatus
+from sluice.model.tending import Beat, State
 
 SPEC = stream.load("nyc_taxi")
 NOW = 10_000.0
@@ -38,7 +43,7 @@ def cells(**changes: Any) -> dict[str, tuple[str, bool | None]]:
     return {
         name: (cell.text, cell.fine)
         for name, cell in vars(row).items()
-        if name not in ("stream", "sentence", "colour")
+        if name not in ("stream", "part", "sentence", "colour")
     }
 
 
@@ -159,6 +164,120 @@ def test_the_last_event_in_words(event: dict[str, Any] | None, words: str) -> No
 def test_ago(seconds: float, words: str) -> None:
     assert ago(NOW, NOW - seconds) == words
     assert ago(NOW, None) == "never"
+
+
+PARTS = stream.load("wiki_changes")
+PRODUCER = PARTS.part("producer")
+WELL_PART = SeenPart(
+    diagnosis=Diagnosis(Verdict.HEALTHY, "streaming", evidence={"beat": {"at": NOW - 3}}),
+    past=WELL.past,
+    supervised=WELL.supervised,
+)
+
+
+def test_a_part_that_is_well() -> None:
+    row = part_row(PARTS, PRODUCER, "RUNNING", WELL_PART, NOW)
+    assert row.name == "wiki_changes producer"
+    assert [cell.text for cell in row.cells] == [
+        *("RUNNING", "healthy", "–", "–", "beat 3 s ago", "2 own, 1 asked", "100 s ago"),
+        "restart by ada, 60 s ago",
+    ]
+    assert (row.fine, row.sentence, row.colour) == (True, "", "green")
+    assert row.to_json()["part"] == "producer"
+    assert stream_row(PARTS, "RUNNING", WELL, NOW).to_json()["part"] == "consumer"
+    assert stream_row(PARTS, "RUNNING", WELL, NOW).name == "wiki_changes"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "state", "paused", "text", "fine", "says"),
+    [
+        (Verdict.CUT_OFF, "RUNNING", False, "cut off", False, True),
+        (Verdict.DEAD, "EXITED", False, "dead", False, True),
+        (Verdict.SUPERSEDED, "EXITED", False, "superseded", True, True),
+        (Verdict.HELD, "STOPPED", False, "held", True, True),
+        (Verdict.DEAD, "STOPPED", True, "off", True, False),
+        (Verdict.UNOBSERVABLE, "RUNNING", False, "unobservable", False, True),
+    ],
+)
+def test_a_part_that_is_not(
+    verdict: Verdict, state: str, paused: bool, text: str, fine: bool, says: bool
+) -> None:
+    found = dataclasses.replace(
+        WELL_PART, diagnosis=Diagnosis(verdict, "why so"), supervised=Supervised(paused, NOW)
+    )
+    row = part_row(PARTS, PRODUCER, state, found, NOW)
+    assert (row.verdict.text, row.fine, row.sentence) == (text, fine, "why so" if says else "")
+    assert row.last_batch.text == "no beat"
+    assert (row.colour in ("green", "cyan", "dim")) == fine
+
+
+def test_a_part_that_cannot_be_looked_at() -> None:
+    away = Unseen("Kafka sleeps")
+    row = part_row(PARTS, PRODUCER, "RUNNING", SeenPart(away, away, away), NOW)
+    assert (row.fine, row.sentence) == (False, "Kafka sleeps")
+    assert [cell.text for cell in row.cells].count("not seen") == 5
+
+
+class Kafka:
+    """Says one beat after the other, and the last one for good; None never came, an error is raised."""
+
+    def __init__(self, *said: Beat | ClientError | None) -> None:
+        self.said = list(said)
+
+    def beat(self, stream: str, part: str, topic: str) -> Beat | None:
+        assert (stream, part, topic) == ("wiki_changes", "producer", "wiki-changes")
+        found = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        if isinstance(found, ClientError):
+            raise found
+        return found
+
+
+def looked(monkeypatch: pytest.MonkeyPatch, kafka: Kafka, process: ProcessStatus) -> Diagnosis:
+    class Runtime:
+        def status(self, program: str) -> ProcessStatus:
+            assert program == "stream-wiki_changes-producer"
+            return process
+
+    class History:
+        def facts(self, *_: object) -> Facts:
+            return Facts()
+
+    class Platform:
+        supervisor = kafka = None
+
+    Platform.supervisor = object()  # type: ignore[assignment]
+    monkeypatch.setattr(parts, "SupervisorRuntime", lambda *_, **__: Runtime())
+    monkeypatch.setattr(parts, "KafkaAdmin", lambda *_, **__: kafka)
+    monkeypatch.setattr(parts, "_history", lambda *_: History())
+    monkeypatch.setattr(parts, "LOOK_SECONDS", 0)
+
+    class Stack:
+        def platform(self, role: str) -> Platform:
+            assert role == "airflow"
+            return Platform()
+
+    return parts.diagnose(Stack(), PARTS, PRODUCER)  # type: ignore[arg-type]
+
+
+def process(state: ProcessState, pid: int | None = 7) -> ProcessStatus:
+    return ProcessStatus(PRODUCER.program, state, pid=pid, since=time.time() - 600)
+
+
+def fresh(pid: int = 7, ago: float = 1.0, state: State = State.STREAMING) -> Beat:
+    return Beat(at=time.time() - ago, pid=pid, state=state, since=time.time() - 500)
+
+
+def test_a_part_is_looked_at_as_supervision_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    running, ended = process(ProcessState.RUNNING), process(ProcessState.EXITED, None)
+    assert looked(monkeypatch, Kafka(fresh()), running).verdict is Verdict.HEALTHY
+    assert looked(monkeypatch, Kafka(fresh(ago=90)), running).verdict is Verdict.STALLED
+    assert looked(monkeypatch, Kafka(fresh(ago=90), fresh()), running).verdict is Verdict.HEALTHY
+    assert looked(monkeypatch, Kafka(fresh(ago=90)), ended).verdict is Verdict.DEAD
+    other = Kafka(fresh(pid=9, ago=9), fresh(pid=9, ago=1))
+    assert looked(monkeypatch, other, ended).verdict is Verdict.SUPERSEDED
+    away = looked(monkeypatch, Kafka(Unreachable("Kafka sleeps")), running)
+    assert away.verdict is Verdict.UNOBSERVABLE
+    assert "Kafka sleeps" in away.sentence
 
 
 def test_the_newest_event_of_any_kind() -> None:

@@ -1,0 +1,209 @@
+"""The demo of a stream that reads a feed: events of the replay server, loaded while the stream goes on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from local import evidence
+from local.airflow_client import Airflow
+from local.demo import events
+from local.demo.bucket import bucket_counts
+from local.demo.clock import rounded
+from local.demo.demo import Demo, Run
+from local.demo.events import Found, Span
+from local.demo.verdict import FeedFigures
+from local.errors import Problem
+from local.replay.feed import Feed
+from local.services import airflow as service
+from local.services import replay
+from local.stack import Stack
+from sluice.clients.errors import Missing
+from sluice.clients.report import ReportReader
+from sluice.clients.table import Lake
+from sluice.model.report import Report, Window, top
+from sluice.ui.links import PREFIX
+from spark_jobs.common.topic import watermarks
+
+T = TypeVar("T")
+# So many events are followed. The load is to take some more, so that it ends with all of them: others come at
+# the same time. And more still are replayed: the load may begin to count when the first have come already.
+EVENTS = 20_000
+LOADED = 22_000
+BURST = 30_000
+BURST_RATE = 1_000.0
+MINUTES = 5
+# Until what was replayed is in the lake: the load's producer sends a part of it, and the stream's own, which
+# supervision starts within two minutes, may have to send the rest.
+LANDED_SECONDS = 300.0
+REPORTED_SECONDS = 300.0
+AGAIN_SECONDS = 3.0
+# A record's time is the producer's, when it was handed over: Kafka may have taken it somewhat later.
+ON_ITS_WAY_SECONDS = 120.0
+SHOWN = 10
+
+
+class FeedDemo(Demo):
+    """So many events, replayed faster than usual while the load goes on; then the feed is as it was."""
+
+    feed = replay.REPLAY
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        if self.spec.feed is None or self.spec.report is None:
+            raise Problem(f"stream {name} has no [feed] or no [report]: this demo needs both")
+        self.event_id = self.spec.feed.event_id
+        self.report = self.spec.report
+        self._supervised = False
+        self._first: int | None = None
+        self._began = 0.0
+        self._before: dict[int, int] = {}
+
+    def ready(self, api: Airflow) -> None:
+        api.unpause(self.load)
+
+    def params(self) -> dict[str, Any]:
+        return {"events": LOADED, "minutes": MINUTES}
+
+    def watch(self, stack: Stack, api: Airflow, tasks: Sequence[dict[str, Any]]) -> None:
+        states = {task["task_id"]: task.get("state") for task in tasks}
+        if not self._supervised and states.get("provision_topic") == "success":
+            # Not before: of a topic that is not there yet, supervision could not say how the stream is.
+            api.unpause(self.supervision)
+            self._supervised = True
+        if self._first is None and states.get("produce") == "running" and self._is_read(stack):
+            self._began = time.time()
+            self._before = {part: end for part, (_, end) in self._topic(stack).items()}
+            self._first = replay.burst(stack.context, BURST, BURST_RATE)
+
+    def _is_read(self, stack: Stack) -> bool:
+        """Whether a producer is connected: before that, what is replayed might be before its beginning."""
+        return int(replay.status(stack.context)["open"]) > 0
+
+    def _topic(self, stack: Stack) -> evidence.Offsets:
+        return watermarks(stack.platform("reader").kafka, self.spec.topic.name)
+
+    def collect(self, stack: Stack, console: Console, run: Run) -> FeedFigures:
+        took = dict(run.took)
+        wanted = self._wanted(stack)
+        span = Span.between(self._before, self._topic(stack))
+        began = time.monotonic()
+        console.print(f"waiting until the lake holds all {len(wanted):,} events …", highlight=False)
+        found = _until(
+            partial(self._found, stack, span),
+            lambda found: wanted <= found.ids_read and not found.gaps(span),
+            LANDED_SECONDS,
+        )
+        lake, _ = evidence.tables(stack, self.spec)
+        table_rows, files = _totals(lake.current_snapshot())
+        took["in the lake"] = time.monotonic() - began
+        began = time.monotonic()
+        console.print(f"waiting until the report counts all {table_rows:,} rows …", highlight=False)
+        reader = ReportReader(Lake.open(stack.platform("reader")), self.report.table)
+        report = _until(
+            partial(_read, reader, self._began - 7_200),
+            lambda report: report is not None and report.records >= table_rows,
+            REPORTED_SECONDS,
+        )
+        took["in the report"] = time.monotonic() - began
+        window = busiest(report)
+        objects, versions, markers = bucket_counts(stack, stack.platform("airflow").lake.warehouse)
+        return FeedFigures(
+            state=run.state,
+            replayed=len(wanted),
+            missing=len(wanted - found.ids_read),
+            topic_records=span.records,
+            lake_rows=found.rows,
+            quarantined=found.quarantined,
+            event_ids=len(found.ids),
+            gaps=found.gaps(span),
+            duplicates=evidence.duplicates(found.held) + found.again,
+            table_rows=table_rows,
+            reported=report.records if report is not None else 0,
+            files=files,
+            objects=objects,
+            versions=versions,
+            delete_markers=markers,
+            s3_calls=run.calls,
+            page=f"{service.url(stack.context)}{PREFIX}/reports/{self.spec.name}",
+            window=in_words(window),
+            top=[
+                {"user": editor.user, "bot": editor.bot, "edits": editor.edits, "late": editor.late}
+                for editor in (top(window, SHOWN) if window is not None else [])
+            ],
+            seconds=rounded(took, run.began),
+        )
+
+    def _wanted(self, stack: Stack) -> set[str]:
+        """The ids of the events that were replayed; none when no producer ever read the feed."""
+        if self._first is None:
+            return set()
+        feed = Feed(start=0.0, seed=int(replay.status(stack.context)["feed"]["seed"]))
+        return {feed.event_id(n) for n in range(self._first, self._first + EVENTS)}
+
+    def _found(self, stack: Stack, span: Span) -> Found:
+        lake, quarantine = evidence.tables(stack, self.spec)
+        return events.read(lake, quarantine, span, self.event_id, self._began - ON_ITS_WAY_SECONDS)
+
+    def show(self, stack: Stack, console: Console, result: Any) -> None:
+        # Not the table's title: that is broken to the table's width.
+        console.print(f"{self.report.title}, {result.window}", markup=False, highlight=False)
+        table = Table("user", "bot", "edits")
+        for editor in result.top:
+            table.add_row(
+                Text(printable(editor["user"])), "bot" if editor["bot"] else "", f"{editor['edits']:,}"
+            )
+        console.print(table)
+        console.print(f"More, every 10 seconds anew: {result.page}", soft_wrap=True, highlight=False)
+
+
+def busiest(report: Report | None) -> Window | None:
+    """The newest window in which somebody edited something."""
+    windows = report.windows if report is not None else ()
+    return next((window for window in windows if top(window, 1)), None)
+
+
+def in_words(window: Window | None) -> str:
+    """`10:20 to 10:30 UTC`."""
+    if window is None:
+        return "no window yet"
+    start, end = (datetime.fromtimestamp(at, UTC) for at in (window.start, window.end))
+    return f"{start:%H:%M} to {end:%H:%M} UTC"
+
+
+def printable(name: str) -> str:
+    """A user's name for a terminal, which takes control characters and changes of direction for orders."""
+    return "".join(character if character.isprintable() else "�" for character in name)
+
+
+def _totals(snapshot: Any) -> tuple[int, int]:
+    """Rows and data files of a snapshot."""
+    if snapshot is None or snapshot.summary is None:
+        return 0, 0
+    said = snapshot.summary.additional_properties
+    return int(said.get("total-records", 0)), int(said.get("total-data-files", 0))
+
+
+def _read(reader: ReportReader, since: float) -> Report | None:
+    """None before there is one: supervision starts its job."""
+    try:
+        return reader.read(since)
+    except Missing:
+        return None
+
+
+def _until(look: Callable[[], T], done: Callable[[T], bool], seconds: float) -> T:
+    """What is seen when it is done or the time is up: then the figures say what lacks."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if done(found) or time.monotonic() > deadline:
+            return found
+        time.sleep(AGAIN_SECONDS)

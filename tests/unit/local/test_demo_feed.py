@@ -1,0 +1,270 @@
+"""The feed's demo: when it replays what, what it counts in the lake, and what it calls wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+from local.demo import feed as demo_feed
+from local.demo import run
+from local.demo.catalogue import DEMOS, chosen
+from local.demo.events import Found, Span, gather, read
+from local.demo.feed import FeedDemo, busiest, in_words, printable
+from local.demo.follow import follow
+from local.demo.taxi import TaxiDemo
+from local.demo.verdict import FeedFigures
+from local.errors import Problem
+from local.paths import REPO
+from local.replay.feed import Feed
+from sluice.model.report import Editor, Report, Window
+from tests.support import lake as lakes
+
+GREEN = FeedFigures(
+    state="success",
+    replayed=100,
+    missing=0,
+    topic_records=130,
+    lake_rows=129,
+    quarantined=1,
+    event_ids=129,
+    gaps=0,
+    duplicates=0,
+    table_rows=500,
+    reported=520,
+    files=60,
+    objects=90,
+    versions=90,
+    delete_markers=0,
+    s3_calls=400,
+    page="http://127.0.0.1:18080/sluice/reports/wiki_changes",
+    top=[{"user": "ada", "bot": False, "edits": 3, "late": 0}],
+)
+
+
+def test_green() -> None:
+    assert GREEN.complaints() == []
+    assert {name for name, _, _ in GREEN.lines()} > {"gaps", "duplicates", "rows in the report", "objects"}
+    assert GREEN.to_json()["event_ids"] == 129
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"state": "failed"}, "'failed'"),
+        ({"replayed": 0}, "no events were replayed"),
+        ({"missing": 2}, "2 of 100 replayed events"),
+        ({"gaps": 3, "lake_rows": 126}, "3 offsets"),
+        ({"lake_rows": 128}, "130 records came onto the topic, but 128 are in the lake and 1 in quarantine"),
+        ({"duplicates": 1}, "1 records are in the lake more than once"),
+        ({"reported": 499}, "the report counts 499 of 500 rows"),
+        ({"top": []}, "names no editor"),
+        ({"delete_markers": 1}, "1 delete markers"),
+    ],
+)
+def test_each_thing_that_must_not_be(change: dict[str, Any], said: str) -> None:
+    [complaint] = dataclasses.replace(GREEN, **change).complaints()
+    assert said in complaint
+
+
+def test_every_demo_is_found_by_its_stream() -> None:
+    assert isinstance(chosen(""), TaxiDemo)
+    assert chosen("nyc_taxi").result == REPO / "build" / "demo.json"
+    wiki = chosen("wiki_changes")
+    assert wiki.result == REPO / "build" / "demo-wiki_changes.json"
+    assert (wiki.feed, chosen("").feed) == ("replay", None)
+    assert (wiki.load, wiki.supervision) == ("wiki_changes_load", "wiki_changes_stream")
+    with pytest.raises(Problem, match=f"STREAM=isp_hits: there are demos of {', '.join(DEMOS)}"):
+        chosen("isp_hits")
+    with pytest.raises(Problem, match="nyc_taxi has no"):
+        FeedDemo("nyc_taxi")
+
+
+# When it replays.
+
+
+class World:
+    """Airflow, the replay server and Kafka, as far as the demo asks and tells them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.told: list[str] = []
+        self.open = 0
+        self.context = self
+        monkeypatch.setattr(demo_feed.replay, "status", lambda _: {"open": self.open, "feed": {"seed": 5}})
+        monkeypatch.setattr(demo_feed.replay, "burst", self.burst)
+        monkeypatch.setattr(demo_feed, "watermarks", lambda *_: {0: (3, 17), 1: (0, 0)})
+
+    def burst(self, _: object, events: int, rate: float) -> int:
+        self.told.append(f"burst {events}")
+        return 700
+
+    def unpause(self, dag: str) -> None:
+        self.told.append(f"unpause {dag}")
+
+    def platform(self, role: str) -> Any:
+        assert role == "reader"
+        return type("Platform", (), {"kafka": None})()
+
+
+def tasks(**states: str | None) -> list[dict[str, Any]]:
+    return [{"task_id": name, "state": state} for name, state in states.items()]
+
+
+def test_the_load_comes_first_then_supervision_then_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, demo = World(monkeypatch), FeedDemo("wiki_changes")
+
+    def watch(**states: str | None) -> list[str]:
+        world.told.clear()
+        demo.watch(world, world, tasks(**states))  # type: ignore[arg-type]
+        return list(world.told)
+
+    demo.ready(world)  # type: ignore[arg-type]
+    assert world.told == ["unpause wiki_changes_load"]
+    assert watch(provision_topic="running") == []
+    assert watch(provision_topic="success", produce=None) == ["unpause wiki_changes_stream"]
+    assert watch(provision_topic="success", produce="queued") == []
+    assert watch(provision_topic="success", produce="running") == [], "nobody reads the feed yet"
+    world.open = 1
+    assert watch(provision_topic="success", produce="running") == [f"burst {demo_feed.BURST}"]
+    assert watch(provision_topic="success", produce="running") == [], "once"
+    assert demo._before == {0: 17, 1: 0}
+    feed = Feed(start=0, seed=5)
+    wanted = demo._wanted(world)  # type: ignore[arg-type]
+    assert len(wanted) == demo_feed.EVENTS
+    assert feed.event_id(700) in wanted
+    assert feed.event_id(699) not in wanted
+
+
+def test_where_nobody_read_the_feed_nothing_was_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, demo = World(monkeypatch), FeedDemo("wiki_changes")
+    assert demo._wanted(world) == set()  # type: ignore[arg-type]
+    assert demo_feed.EVENTS < demo_feed.LOADED < demo_feed.BURST
+
+
+# What it counts.
+
+
+def test_a_span_is_what_came_between_two_moments() -> None:
+    span = Span.between({0: 10}, {0: (0, 14), 1: (3, 5)})
+    assert span.offsets == {0: (10, 14), 1: (3, 5)}
+    assert span.records == 6
+
+
+def rows(*found: tuple[int | None, int | None, str]) -> pa.RecordBatch:
+    places = {"_kafka_partition": pa.int32(), "_kafka_offset": pa.int64(), "event_id": pa.string()}
+    columns = list(zip(*found, strict=True)) or [[], [], []]
+    return pa.record_batch(
+        {name: pa.array(column, kind) for (name, kind), column in zip(places.items(), columns, strict=True)}
+    )
+
+
+SPAN = Span({0: (10, 14), 1: (0, 2)})
+
+
+def test_what_the_lake_holds_of_a_span() -> None:
+    table = [
+        rows((0, 9, "before"), (0, 10, "a"), (0, 11, "b")),
+        rows((0, 13, "d"), (1, 0, "e"), (1, 2, "later")),
+    ]
+    aside = [rows((0, 12, "x"), (0, 12, "x"), (None, None, "y"), (1, 1, "z"), (1, 5, "w"))]
+    found = gather(table, aside, SPAN, "event_id")
+    assert (found.rows, found.quarantined, found.ids, found.again) == (4, 2, {"a", "b", "d", "e"}, 0)
+    assert {"before", "later"} < found.ids_read
+    assert found.gaps(SPAN) == 0
+    assert gather(table[:1], aside, SPAN, "event_id").gaps(SPAN) == 2
+    assert gather([], [], SPAN, "event_id") == Found(0, 0, set(), set(), 0, {})
+
+
+def test_an_event_that_is_there_again_is_seen_wherever_it_lies() -> None:
+    assert gather([rows((0, 10, "a"), (0, 11, "a"))], [], SPAN, "event_id").again == 1
+    assert gather([rows((0, 9, "a")), rows((0, 11, "a"))], [], SPAN, "event_id").again == 1
+
+
+def test_what_kafka_got_long_before_is_not_read(tmp_path: Path) -> None:
+    lake = lakes.empty(tmp_path)
+    lake.catalog.create_namespace("raw")
+    fields = [("event_id", pa.string()), ("_kafka_partition", pa.int32()), ("_kafka_offset", pa.int64())]
+    schema = pa.schema([*fields, ("_kafka_timestamp", pa.timestamp("us", tz="UTC"))])
+    table, aside = (lake.catalog.create_table(f"raw.{name}", schema) for name in ("events", "aside"))
+    at = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    data = [("old", 0, 9, at.replace(hour=11)), ("a", 0, 10, at), ("b", 0, 11, at.replace(hour=13))]
+    columns = [list(column) for column in zip(*data, strict=True)]
+    table.append(pa.table(dict(zip(schema.names, columns, strict=True)), schema=schema))
+    found = read(table, aside, SPAN, "event_id", at.timestamp())
+    assert (found.ids_read, found.rows) == ({"a", "b"}, 2)
+
+
+# What it shows.
+
+
+def window(start: float, **edits: int) -> Window:
+    return Window(start, start + 600, tuple(Editor(user, False, count, 0) for user, count in edits.items()))
+
+
+def test_the_newest_window_with_an_edit_in_it() -> None:
+    report = Report(None, None, None, None, 0, 0, None, (window(1200), window(600, ada=2), window(0, bob=3)))
+    assert busiest(report) == window(600, ada=2)
+    assert busiest(None) is None
+    assert in_words(window(36_000)) == "10:00 to 10:10 UTC"
+    assert in_words(None) == "no window yet"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("Стефанко1982", "Стефанко1982"), ("a\x1b[31mb", "a�[31mb"), ("‮txt", "�txt"), ("[red]x", "[red]x")],
+)
+def test_a_name_gives_a_terminal_no_orders(name: str, shown: str) -> None:
+    assert printable(name) == shown
+
+
+def test_the_screen_shows_figures_editors_and_the_page() -> None:
+    demo = FeedDemo("wiki_changes")
+    console = Console(record=True, width=140, file=io.StringIO())
+    top = [{"user": "[red]<b>\x1b[31m", "bot": True, "edits": 1234, "late": 0}]
+    result = dataclasses.replace(
+        GREEN, top=top, window="10:00 to 10:10 UTC", seconds={"produce": 1.0, "in the lake": 2.0}
+    )
+    stack = type("Stack", (), {"secrets": {"airflow_operator": "pw"}, "context": None})()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("local.services.airflow.url", lambda _: "http://127.0.0.1:18080")
+        run.show(console, stack, demo, "success", result)
+    text = console.export_text()
+    assert "wiki_changes_load: success" in text
+    assert "Wikipedia: busiest editors, 10:00 to 10:10 UTC" in text
+    assert "[red]<b>�[31m" in text
+    assert "1,234" in text
+    assert GREEN.page in text
+    assert "select * from wiki_changes limit 5" in text
+    lines = {line.split("│")[1].strip(): line for line in text.splitlines() if line.count("│") == 4}
+    assert "the clock" in lines["in the lake"]
+    assert "the task" in lines["produce"]
+
+
+def test_whoever_watches_a_run_sees_its_tasks_each_time() -> None:
+    class Airflow:
+        def follow(self, *_: object) -> list[dict[str, str]]:
+            return [{"state": "running"}, {"state": "success"}]
+
+        def tasks(self, *_: object) -> list[dict[str, Any]]:
+            return tasks(produce="running")
+
+    for terminal in (False, True):
+        seen: list[Any] = []
+        console = Console(file=io.StringIO(), force_terminal=terminal)
+        state, _ = follow(Airflow(), "dag", "run", console, 1.0, seen.append)  # type: ignore[arg-type]
+        assert (state, seen) == ("success", [tasks(produce="running")] * 2)
+
+
+def test_it_is_waited_for_as_long_as_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(demo_feed, "AGAIN_SECONDS", 0.0)
+    seen = iter(range(10))
+    look: Callable[[], int] = lambda: next(seen)  # noqa: E731
+    assert demo_feed._until(look, lambda n: n == 3, 60) == 3
+    assert demo_feed._until(look, lambda n: False, 0) == 4
