@@ -129,13 +129,13 @@ def _provision(stack: Any, names: list[str]) -> None:
 
 def _spend(stack: Any, intervals: int) -> dict[str, float]:
     """CPU seconds by program over so many intervals."""
-    before = _cpu(stack)
+    before = cpu_seconds(stack)
     time.sleep(intervals * INTERVAL_SECONDS)
-    after = _cpu(stack)
+    after = cpu_seconds(stack)
     return {name: after[name] - before[name] for name in sorted(after)}
 
 
-def _cpu(stack: Any) -> Counter[str]:
+def cpu_seconds(stack: Any) -> Counter[str]:
     """CPU seconds so far, by supervised program: itself, all below it, and those that it has waited for."""
     import psutil
 
@@ -144,7 +144,7 @@ def _cpu(stack: Any) -> Counter[str]:
         if not info["pid"]:
             continue
         parent = psutil.Process(info["pid"])
-        name = "streams" if info["name"].startswith("stream-") else info["name"]
+        name = info["name"]
         if name == "airflow-scheduler":
             # The loop alone: what must never be busy, or every DAG on it is late.
             times = parent.cpu_times()
