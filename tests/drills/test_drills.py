@@ -1,6 +1,7 @@
 """Drills for real: the stack is broken, notices it, mends it, and nothing is lost or there twice.
 
-Some of them, with supervision triggered at once; all of them, at its real interval, are `make drill`.
+Some of them, with supervision triggered at once; all of them, at its real interval, are `make drill`. A hung
+stream is in `tests/integration/test_1_supervision.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ def played(name: str, site: Site) -> Row:
     [
         ("poison_record", {"quarantine"}, 0),
         ("consumer_killed", {"verdict dead"}, 1),
-        ("consumer_hung", {"verdict stalled"}, 1),
         ("consumer_zombie", {"verdict dead", "verdict superseded"}, 1),
         ("bucket_errors", {"verdict dead"}, 1),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from tests.integration.rig import Rig
 
 FEWER_PARTITIONS = 4
 DAGS = Path(__file__).resolve().parents[2] / "dags"
-SCHEDULE = "timedelta(minutes=2)"
+SCHEDULE = re.compile(r"schedule=(timedelta\(.*\)|\".*\")")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,21 +26,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The DAGs without the schedule of supervision: a test alone says when a stream is looked at.
+    """The DAGs without their schedules: a test alone says when a stream is looked at, or a table compacted.
 
-    With its schedule, `tests/drills` looks at it.
+    By its schedule, `tests/drills` has a stream looked at.
     """
     folder = tmp_path_factory.mktemp("dags")
     for file in DAGS.glob("*.py"):
         text = file.read_text()
-        (folder / file.name).write_text(text.replace(f"schedule={SCHEDULE}", "schedule=None"))
-    assert SCHEDULE in (DAGS / "nyc_taxi.py").read_text()
+        (folder / file.name).write_text(SCHEDULE.sub("schedule=None", text))
+    assert SCHEDULE.search((DAGS / "nyc_taxi.py").read_text())
     return folder
 
 
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stack]:
-    made = Stack(tmp_path_factory.mktemp("stack"), free_ports=True, dags=dags)
+    made = Stack(tmp_path_factory.mktemp("stack"), free_ports=True, dags=dags, feed="replay")
     try:
         made.up()
         yield made

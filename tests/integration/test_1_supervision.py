@@ -49,6 +49,15 @@ def tasks_of(rig: Rig, run_id: str) -> dict[str, str]:
     return {task["task_id"]: task["state"] for task in rig.airflow.tasks(rig.supervision, run_id)}
 
 
+def has_ended(rig: Rig, run_id: str, task: str) -> bool:
+    """Whether the scheduler knows that the task's worker has ended, some seconds after the task."""
+    log = (rig.stack.home.logs / "airflow-scheduler.log").read_text(errors="replace")
+    return any(
+        "Received executor event" in line and f"task_id='{task}'" in line and run_id in line
+        for line in log.splitlines()
+    )
+
+
 def finish(rig: Rig, run_id: str) -> Supervised:
     state = rig.airflow.wait(rig.supervision, run_id, RUN_SECONDS)
     run = Supervised(rig, run_id, state, tasks_of(rig, run_id))
@@ -170,8 +179,8 @@ def test_a_stream_that_keeps_dying_is_asked_about_and_the_answer_is_carried_out(
     assert f"restarted {SPEC.supervision.most_restarts} times" in asked["subject"]
     assert "dead" in asked["body"]
     assert rig.process()["statename"] == "EXITED", "it was restarted without an answer"
-    # Airflow 3.3 takes a task that is answered within the same second for one that its executor has lost.
-    time.sleep(5)
+    # Airflow 3.3 takes a task that is answered before its worker's end for one that its executor has lost.
+    wait_until("the end of the worker that asked", lambda: has_ended(rig, run_id, "ask"), 60)
     rig.airflow.request("PATCH", path, json={"chosen_options": ["Restart it"], "params_input": {}})
     run = finish(rig, run_id)
     assert (run.verdict, run.state) == ("flapping", "success"), run.tasks
