@@ -17,19 +17,28 @@ from typing import Any
 import pytest
 
 from local import access, ports
+from local.demo import catalogue
+from local.replay import faults
+from local.services import replay
 from local.status.rows import HEADERS
 from local.verbs import VERBS
 from sluice.clients import keys
 from sluice.hooks.lifecycle import Order
-from sluice.model import orders, platform, stream
+from sluice.model import orders, platform, stream, tending
+from sluice.model.tending import State
 from sluice.model.verdicts import ALARMING, ASKING, CALM, RESTARTABLE, Verdict
+from sluice.ui import links
+from spark_jobs.common import report_state
+from spark_jobs.common.feed import headers
 
 REPO = Path(__file__).resolve().parents[3]
 README = REPO / "README.md"
-ARCHITECTURE, OPERATING, ADDING = (
-    REPO / "docs" / f"{name}.md" for name in ("architecture", "operating", "adding-a-stream")
+ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS = (
+    REPO / "docs" / f"{name}.md"
+    for name in ("architecture", "operating", "adding-a-stream", "your-own-systems")
 )
-PAGES = [README, ARCHITECTURE, OPERATING, ADDING]
+BENCH = REPO / "bench" / "README.md"
+PAGES = [README, ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, BENCH]
 EXAMPLE = REPO / "docs" / "platform.example.toml"
 VERB = re.compile(r"\bmake (?!it writable)([a-z]+)")
 VARIABLE = re.compile(r"(?<![A-Z_])SLUICE_[A-Z_]*[A-Z]")
@@ -96,6 +105,31 @@ def test_the_readme_is_short_and_begins_with_what_matters() -> None:
     first = "\n".join(lines[:42])
     assert len(lines) <= 170
     assert all(text in first for text in ("make demo", "make test", "29,999", "Debian", "3.11 or 3.12"))
+
+
+def test_every_option_of_a_verb_is_said() -> None:
+    (exported,) = re.findall(r"^export (.+)$", (REPO / "Makefile").read_text(), re.M)
+    said = set(re.findall(r"\b([A-Z_]+)=", " ".join(spans(README.read_text() + OPERATING.read_text()))))
+    assert set(exported.split()) <= said
+
+
+def test_the_demo_of_every_stream() -> None:
+    text = README.read_text()
+    said = set(re.findall(r"make demo STREAM=(\w+)", text)) | {catalogue.DEFAULT}
+    assert said == set(catalogue.DEMOS)
+    assert said <= set(stream.names())
+    for name in said:
+        assert str(catalogue.chosen(name).result.relative_to(REPO)) in text
+
+
+def test_how_to_choose_the_feed() -> None:
+    row = next(row for row in table(OPERATING.read_text(), "variable") if replay.VARIABLE in row[0])
+    assert names(row[1])[:2] == [replay.PUBLIC, replay.REPLAY]
+    assert "`public` (default)" in row[1]
+    assert replay.chosen(None, None) == replay.PUBLIC
+    text = section(README.read_text(), "The Wikipedia stream")
+    assert {f"SLUICE_FEED={feed} make up" for feed in (replay.PUBLIC, replay.REPLAY)} <= set(spans(text))
+    assert "`user_agent`" in text
 
 
 def code_variables() -> set[str]:
@@ -167,12 +201,15 @@ def test_no_address_but_loopback_and_examples_and_no_place_of_one_machine(page: 
 
 
 def described(cls: Any, prefix: str = "") -> list[tuple[str, str, str]]:
-    """(key, type, default) of a declaration's dataclass, nested ones with dots, as the table writes them."""
-    words = {str: "text", int: "number"}
+    """(key, type, default) of a declaration's dataclass, nested ones with dots, as the table writes them;
+    one that may be left out (``Feed | None``) too."""
+    words = {str: "text", int: "number", list[str]: "list"}
     rows = []
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
+        if isinstance(hint, types.UnionType):
+            (hint,) = [part for part in typing.get_args(hint) if part is not types.NoneType]
         if dataclasses.is_dataclass(hint):
             rows += described(hint, f"{prefix}{field.name}.")
             continue
@@ -200,6 +237,58 @@ def test_the_example_of_a_platform_file_is_one_and_has_every_key() -> None:
         assert section, f"[{name}] is missing"
         written = re.findall(r"^(\w+) = ", section[0], re.M)
         assert written == [field.name for field in dataclasses.fields(hint)], f"[{name}]"
+
+
+def test_the_parts_of_a_stream() -> None:
+    rows = table(ARCHITECTURE.read_text(), "word", "meaning")
+    (words,) = [row[1] for row in rows if row[0] == "part"]
+    assert names(words) == list(stream.load("wiki_changes").parts)
+
+
+def test_the_routes_of_the_pages() -> None:
+    app = (REPO / "plugins" / "sluice" / "ui" / "app.py").read_text()
+    routes = [f"{links.PREFIX}{route}" for route in re.findall(r'@app\.\w+\("([^"]+)"', app)]
+    text = ARCHITECTURE.read_text()
+    assert [names(row[0])[0] for row in table(text, "route", "answer")] == routes
+    page = f"{links.PREFIX}/reports/{links.with_report()[0].name}"
+    assert f"http://127.0.0.1:{ports.DEFAULTS['airflow']}{page}" in README.read_text()
+
+
+def test_the_headers_of_a_feeds_record() -> None:
+    said = [names(row[0])[0] for row in table(ARCHITECTURE.read_text(), "header", "holds")]
+    assert said == [headers.EVENT_ID, headers.SEQ, headers.RESUME, headers.FEED, headers.EVENT_BYTES]
+
+
+def test_the_states_of_a_heartbeat() -> None:
+    said = [names(row[0])[0] for row in table(OPERATING.read_text(), "state", "what the part says")]
+    assert said == [state.value for state in tending.State]
+    assert set(said) == set(State)
+
+
+def test_what_a_snapshot_of_a_report_says() -> None:
+    text = section(ARCHITECTURE.read_text(), "How a report is made")
+    said = {key for row in table(text, "report's key", "meaning") for key in names(row[0])}
+    shared = {"sluice.kind", "sluice.stream", "sluice.token"}
+    assert shared <= set(spans(text))
+    written = report_state.summary("report", "s", 1, report_state.State("r"), 10)
+    assert said | shared == set(written)
+
+
+def test_every_fault_of_the_replay_server() -> None:
+    rows = table(OPERATING.read_text(), "fault", "what it does")
+    assert sorted(name for row in rows for name in names(row[0])) == sorted(faults.NAMES)
+    said = {name for row in rows for name in names(row[1])}
+    assert said == {*faults.CUTS, *faults.KINDS}
+
+
+def test_every_measurement() -> None:
+    commands = {names(row[0])[0] for row in table(BENCH.read_text(), "command", "question")}
+    found = {
+        f"python -m bench.{file.stem}"
+        for file in (REPO / "bench").glob("*.py")
+        if "__main__" in file.read_text()
+    }
+    assert commands == found
 
 
 def dag_of(file: str, dag_id: str) -> tuple[dict[str, object], list[str]]:
@@ -231,6 +320,11 @@ def default(param: ast.expr) -> object:
     return ast.literal_eval(value)
 
 
+def written(value: object) -> str:
+    """A param's default, as the tables write it."""
+    return "empty" if value in ([], None) else str(value)
+
+
 @pytest.mark.parametrize(
     ("head", "dag_id"),
     [("A load from the UI", "nyc_taxi_load"), ("A stream that is supervised", "nyc_taxi_stream")],
@@ -239,18 +333,44 @@ def test_the_form_and_the_steps_of_a_dag(head: str, dag_id: str) -> None:
     params, steps = dag_of("dags/nyc_taxi.py", dag_id)
     text = section(README.read_text(), head)
     said = {names(row[0])[0]: row[1].strip("`") for row in table(text, "param", "default")}
-    assert said == {name: "empty" if value in ([], None) else str(value) for name, value in params.items()}
+    assert said == {name: written(value) for name, value in params.items()}
     listed = [name for row in table(text, "step") for name in names(row[0])]
     assert sorted(listed) == sorted(steps)
 
 
+WIKI = ("wiki_changes_load", "wiki_changes_stream", "wiki_changes_compact")
+
+
+def test_the_forms_and_the_steps_of_the_wikipedia_stream() -> None:
+    """Its steps are those of the taxi's DAG of the same kind, and those that are named."""
+    text = section(README.read_text(), "The Wikipedia stream")
+    rows = {names(row[0])[0]: row[1] for row in table(text, "DAG", "steps")}
+    assert list(rows) == list(WIKI)
+    for dag_id, cell in rows.items():
+        kind = dag_id.removeprefix("wiki_changes_")
+        params, steps = dag_of("dags/wiki_changes.py", dag_id)
+        of_taxi = dag_of("dags/nyc_taxi.py", f"nyc_taxi_{kind}")[1] if "taxi" in cell else []
+        assert sorted([*of_taxi, *names(cell)]) == sorted(steps), dag_id
+        said = {
+            name: value.strip(" `")
+            for row in table(text, "param", "default", "of")
+            if row[2] == kind
+            for name, value in zip(names(row[0]), row[1].split(","), strict=True)
+        }
+        assert said == {name: written(value) for name, value in params.items()}, dag_id
+
+
 def test_every_step_that_can_be_red_is_in_operating() -> None:
     text = OPERATING.read_text()
-    _, steps = dag_of("dags/nyc_taxi.py", "nyc_taxi_load")
-    assert set(steps) <= slugs(OPERATING)
-    _, steps = dag_of("dags/nyc_taxi.py", "nyc_taxi_stream")
+    for dags, dag_id in (
+        ("nyc_taxi", "nyc_taxi_load"),
+        ("wiki_changes", "wiki_changes_load"),
+        ("wiki_changes", "wiki_changes_compact"),
+    ):
+        assert set(dag_of(f"dags/{dags}.py", dag_id)[1]) <= slugs(OPERATING)
+    steps = {step for name in stream.names() for step in dag_of(f"dags/{name}.py", f"{name}_stream")[1]}
     rows = table(section(text, "A red step of supervision"), "step", "why it is red")
-    assert sorted(names(row[0])[0] for row in rows) == sorted(steps)
+    assert {name for row in rows for name in names(row[0])} == steps
 
 
 def test_every_verdict_has_a_section() -> None:
@@ -341,7 +461,7 @@ def test_every_kind_of_event() -> None:
 
 
 def test_the_rights_of_each_role() -> None:
-    rows = {names(row[0])[0]: row[1:] for row in table(README.read_text(), "role", "Kafka ACL")}
+    rows = {names(row[0])[0]: row[1:] for row in table(OWN_SYSTEMS.read_text(), "role", "Kafka ACL")}
     assert list(rows) == list(platform.ROLES)
     rules, policies = access.kafka_rules(["t"]), access.s3_policies()
     for role, (kafka, s3) in rows.items():
@@ -380,6 +500,12 @@ def test_the_columns_of_the_tables() -> None:
         assert [column for row in rows for column in names(row[0])] == columns
 
 
+def test_the_columns_of_a_report() -> None:
+    rows = table(ARCHITECTURE.read_text(), "report's column", "type")
+    read = constant("plugins/sluice/clients/report.py", "COLUMNS")
+    assert [column for row in rows for column in names(row[0])] == ["window_start", *read]
+
+
 def snapshot_keys() -> set[str]:
     """The keys of ``Owner._summary``: those that are written out, and those that its callers add."""
     text = (REPO / "spark_jobs" / "common" / "owner.py").read_text()
@@ -397,18 +523,23 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     said = [key for row in table(text, "key", "meaning") for key in names(row[0])]
     assert sorted(said) == sorted(snapshot_keys())
     objects = [names(row[0])[0] for row in table(text, "object", "holds")]
-    run = [keys.run_key("R", name).replace("R", "<run id>", 1) for name in ("plan", "before", "proof")]
+    of_run = ("plan", "before", "proof", "compaction")
+    run = [keys.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
     source = [keys.begin_key("<source id>"), keys.produced_key("<source id>")]
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     event = keys.history_key("<kind>", at, "<suffix>").replace(keys.moment(at), "<moment>")
     claim = keys.claim_key("<identity>", 1).replace("-1", "-<n>")
     assert objects == [*source, *run, event, claim]
     assert keys.moment(at) in OPERATING.read_text()
+    for part in set(stream.load("wiki_changes").parts) - {"consumer"}:
+        assert f"<ledger>/{keys.history_name('wiki_changes', part)}/" in OPERATING.read_text()
 
 
 def test_the_exit_codes_of_a_consumer() -> None:
     codes = [row[0] for row in table(OPERATING.read_text(), "exit code", "meaning")]
     assert codes == ["0", str(constant("spark_jobs/common/stream.py", "EXIT_SUPERSEDED")), "1"]
+    # Of a producer too.
+    assert codes[1] == str(constant("spark_jobs/common/feed/main.py", "EXIT_SUPERSEDED"))
 
 
 # Messages: docs/operating.md has each that the code raises, and none that it does not.
@@ -432,7 +563,12 @@ def texts() -> str:
         for node in ast.walk(ast.parse(file.read_text()))
     )
     found = [flat(node) for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr)]
-    return "\n".join(" ".join(text.split()) for text in (*found, (REPO / "local" / "run").read_text()))
+    scripts = [
+        re.sub(r"\$\{[^{}]*\}", "…", script.read_text())
+        for script in sorted((REPO / "plugins" / "sluice" / "ui" / "static").glob("*.js"))
+    ]
+    others = (*scripts, (REPO / "local" / "run").read_text())
+    return "\n".join(" ".join(text.split()) for text in (*found, *others))
 
 
 def pieces(message: str) -> Iterator[str]:
@@ -470,6 +606,7 @@ PASSED_ON = {
     "the look at … shows no process; ask is_complete first",
     "verdict … belongs to no step",
     "range […, …) ends before it begins",
+    "the part gave no heartbeat; ask _is_own first",
     "… is no S3 address; write s3://bucket/prefix",
     "…: not within … s",
 }
