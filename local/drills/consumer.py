@@ -13,7 +13,7 @@ import psutil
 from local.drills.drill import Drill, Failed, Scene
 from local.drills.faults import service_family, signal_all, suspend_between_append_and_publish
 from local.drills.notices import by_verdict, by_verdict_to_restart
-from spark_jobs.common.stream import EXIT_SUPERSEDED
+from sluice.model.process import SUPERSEDED_STATUS
 
 START_SECONDS = 120.0
 
@@ -52,11 +52,11 @@ def suspend_an_outsider_that_took_over(scene: Scene) -> None:
     scene.await_("the outsider's take-over", lambda: site.token() > before, START_SECONDS)
     scene.feed()
     scene.await_(
-        f"the supervised consumer's end with {EXIT_SUPERSEDED}",
+        f"the supervised consumer's end with {SUPERSEDED_STATUS}",
         lambda: site.process()["statename"] == "EXITED",
         START_SECONDS,
     )
-    if site.process()["exitstatus"] != EXIT_SUPERSEDED:
+    if site.process()["exitstatus"] != SUPERSEDED_STATUS:
         raise Failed(f"the supervised consumer ended with {site.process()['exitstatus']}, superseded")
 
     def alive() -> list[psutil.Process]:
@@ -78,8 +78,8 @@ def wake_the_outsider(scene: Scene) -> None:
         code = outsider.wait(START_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise Failed(f"the zombie still runs {START_SECONDS:.0f} s after it was woken") from error
-    if code != EXIT_SUPERSEDED:
-        raise Failed(f"the zombie ended with {code} and must end with {EXIT_SUPERSEDED}")
+    if code != SUPERSEDED_STATUS:
+        raise Failed(f"the zombie ended with {code} and must end with {SUPERSEDED_STATUS}")
     token = scene.kept["token"]
     mine = [step for step in scene.site.steps(since=woken) if step.token == token]
     if mine:

@@ -32,6 +32,8 @@ from aiohttp import (
 from multidict import CIMultiDict
 from yarl import URL
 
+from local.threaded import ThreadedServer
+
 HOST = "127.0.0.1"
 # Of one connection, not of the body that follows.
 _HOP_BY_HOP = frozenset(
@@ -87,22 +89,18 @@ class Seen:
     status: int | None
 
 
-class FaultProxy:
+class FaultProxy(ThreadedServer):
     """The proxy, in a thread of its own from `with` to its end. Its methods may be called from any thread."""
 
     def __init__(self, upstream: str, rules: Iterable[Rule] = (), port: int = 0) -> None:
         """`upstream`: the server's address without a path. `port`: 0 for a free one."""
+        super().__init__("fault-proxy")
         self._upstream = URL(upstream)
         self._port = port
         self._guard = threading.Lock()
         self._rules: list[Rule] = list(rules)
         self._left: list[int | None] = [rule.times for rule in self._rules]
         self._seen: deque[Seen] = deque(maxlen=_REMEMBERED)
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="fault-proxy", daemon=True)
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
-        self._end: asyncio.Event | None = None
 
     # From outside.
 
@@ -131,33 +129,9 @@ class FaultProxy:
             self._rules.clear()
             self._left.clear()
 
-    def __enter__(self) -> FaultProxy:
-        self._thread.start()
-        self._ready.wait()
-        if self._failure is not None:
-            self._thread.join()
-            raise self._failure
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._end is not None:
-            self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join()
-
     # Inside its thread.
 
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        try:
-            self._loop.run_until_complete(self._serve())
-        except OSError as error:
-            self._failure = error
-        finally:
-            self._ready.set()
-            self._loop.close()
-
-    async def _serve(self) -> None:
-        self._end = asyncio.Event()
+    async def _serve(self, end: asyncio.Event) -> None:
         async with ClientSession(
             connector=TCPConnector(limit=0),
             timeout=ClientTimeout(total=None, sock_connect=10),
@@ -175,7 +149,7 @@ class FaultProxy:
                 await site.start()
                 self._port = int(runner.addresses[0][1])
                 self._ready.set()
-                await self._end.wait()
+                await end.wait()
             finally:
                 await runner.cleanup()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -19,6 +18,7 @@ from local.replay.faults import Faults
 from local.replay.feed import Feed
 from local.replay.place import Place
 from local.replay.state import Asked, Clock, State
+from local.threaded import ThreadedServer
 
 HOST = "127.0.0.1"
 PATH = "/v2/stream/recentchange"
@@ -27,7 +27,7 @@ FULL_SPEED_PACE = 2_000.0
 _PLACE_SECONDS = 1.0
 
 
-class Replay:
+class Replay(ThreadedServer):
     """The server, in a thread of its own from `with` to its end. Any thread may call its methods."""
 
     def __init__(
@@ -55,6 +55,7 @@ class Replay:
         `patient`: the first event happens when somebody asks for the feed, not before.
         Everything else is Feed's. Raises ValueError for what Feed or Faults do not take.
         """
+        super().__init__("replay")
         now = time.time()
         self._place = Place(place if rate else None, rate)
         pace = pace or rate or FULL_SPEED_PACE
@@ -69,11 +70,6 @@ class Replay:
         self._retry_ms = retry_ms
         self._keep_alive_seconds = keep_alive_seconds
         self._port = port
-        self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._end: asyncio.Event | None = None
 
     # From outside.
 
@@ -128,34 +124,9 @@ class Replay:
         feed = {name: getattr(self.feed, name) for name in ("start", "pace", "seed", "servers", "users")}
         return self._state.to_json(time.time()) | {"feed": feed}
 
-    def __enter__(self) -> Replay:
-        """Raises OSError for a port that is taken."""
-        self._thread.start()
-        self._ready.wait()
-        if self._failure is not None:
-            self._thread.join()
-            raise self._failure
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Open connections are dropped. Once more does nothing."""
-        if self._thread.is_alive() and self._loop is not None and self._end is not None:
-            self._loop.call_soon_threadsafe(self._end.set)
-        self._thread.join()
-
     # Inside its thread.
 
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except OSError as error:
-            self._failure = error
-        finally:
-            self._ready.set()
-
-    async def _serve(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._end = asyncio.Event()
+    async def _serve(self, end: asyncio.Event) -> None:
         app = web.Application()
         app.router.add_get(PATH, self._stream)
         app.router.add_get("/status", self._answer_status)
@@ -168,10 +139,10 @@ class Replay:
             await web.TCPSite(runner, HOST, self._port).start()
             self._port = int(runner.addresses[0][1])
             self._ready.set()
-            while not self._end.is_set():
+            while not end.is_set():
                 self._place.reached(self._state.following(time.time()))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._end.wait(), _PLACE_SECONDS)
+                    await asyncio.wait_for(end.wait(), _PLACE_SECONDS)
         finally:
             await runner.cleanup()
             self._place.close(self._state.following(time.time()))

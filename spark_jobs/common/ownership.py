@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.common.fence import Superseded
 from spark_jobs.common.iceberg import MAIN, IcebergTable, Refused
+from spark_jobs.common.process import first_line
 
 log = logging.getLogger(__name__)
 
@@ -158,10 +159,3 @@ def own(owner: Owning[Position], work: Callable[[Position], None]) -> None:
 def _token(branch: str) -> int:
     match = re.fullmatch(r"w(\d+)", branch)
     return int(match[1]) if match else 0
-
-
-def first_line(error: Exception) -> str:
-    """What an error of Spark's or Java's says, without its stack."""
-    text = error.getCondition() if isinstance(error, PySparkException) else None
-    message = str(error).strip().splitlines()
-    return f"{text or ''} {message[0] if message else ''}".strip()

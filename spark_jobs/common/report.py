@@ -17,9 +17,9 @@ from spark_jobs.common import session
 from spark_jobs.common.heartbeat import Heartbeat
 from spark_jobs.common.iceberg import IcebergTable
 from spark_jobs.common.ownership import own
+from spark_jobs.common.process import live
 from spark_jobs.common.pulse import Pulse
 from spark_jobs.common.report_owner import Counting, ReportOwner
-from spark_jobs.common.stream import live
 
 log = logging.getLogger(__name__)
 

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-import signal
-import sys
 import threading
 from collections.abc import Callable
-from types import FrameType
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -20,14 +17,11 @@ from sluice.model.stream import StreamSpec
 from spark_jobs.common import session, tables
 from spark_jobs.common.fence import Superseded
 from spark_jobs.common.owner import Decode, Owner
-from spark_jobs.common.ownership import Moved, first_line, own
+from spark_jobs.common.ownership import Moved, own
+from spark_jobs.common.process import live
 from spark_jobs.common.topic import Topic
 
 log = logging.getLogger(__name__)
-
-# EX_PROTOCOL of sysexits.h is near enough: "somebody else owns this now". The runtime must not restart it.
-EXIT_SUPERSEDED = 76
-
 
 # The topic's records, as Spark reads them -> the same, each once, out of a query that keeps state.
 Keep = Callable[[DataFrame], DataFrame]
@@ -54,37 +48,6 @@ def run(
         own(owner, lambda positions: Consumption(spark, platform, spec, owner, positions, keep).until(stop))
 
     return live(f"the consumer of {name}", consume)
-
-
-def live(what: str, work: Callable[[threading.Event], None]) -> int:
-    """Run a process's ``work`` until it ends, or until SIGTERM or SIGINT ask it to; returns the exit code.
-
-    ``work`` returns soon after the event is set. 0: it returned. 76: it raised Superseded. 1: it raised
-    anything else; the log's last line says what.
-    """
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
-    stop = threading.Event()
-
-    def ask_to_stop(signum: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    # Before the JVM starts: it would install its own handlers in a process that has none.
-    signal.signal(signal.SIGTERM, ask_to_stop)
-    signal.signal(signal.SIGINT, ask_to_stop)
-    try:
-        work(stop)
-    except Superseded as notice:
-        log.error("superseded: %s", notice)
-        return EXIT_SUPERSEDED
-    except Exception as error:
-        log.exception("%s failed", what)
-        log.error("failed: %s: %s", type(error).__name__, first_line(error))
-        return 1
-    log.info("stopped as asked")
-    return 0
 
 
 class Consumption:

@@ -15,7 +15,7 @@ import pytest
 from local.drills.faults import signal_all
 from local.processes import of_stack
 from local.stack import wait_until
-from spark_jobs.common.stream import EXIT_SUPERSEDED
+from sluice.model.process import SUPERSEDED_STATUS
 from tests.integration.faults import catch_between_append_and_publish, wait_half_way
 from tests.integration.rig import LAND_SECONDS, SPEC, Rig
 
@@ -104,7 +104,7 @@ def test_a_stale_writer_that_comes_back_cannot_publish_and_ends(rig: Rig) -> Non
         before = rig.coordinates()
         signal_all(stale, signal.SIGCONT)
         wait_until("the stale writer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
-        assert rig.process()["exitstatus"] == EXIT_SUPERSEDED
+        assert rig.process()["exitstatus"] == SUPERSEDED_STATUS
         assert f"owner {token} may not publish: owner {token + 1} has taken over" in rig.stream_log()
         assert sorted(rig.coordinates()) == sorted(before)
         rig.send({0: rig.trips(5)})

@@ -20,12 +20,12 @@ from local.stack import wait_until
 from sluice.clients.report import ReportReader
 from sluice.clients.table import Lake
 from sluice.model import stream
+from sluice.model.process import SUPERSEDED_STATUS
 from sluice.model.tending import Beat, parse_beat
 from spark_jobs.common import report_owner
 from spark_jobs.common.fence import Superseded
 from spark_jobs.common.iceberg import MAIN, IcebergTable
 from spark_jobs.common.ownership import own
-from spark_jobs.common.stream import EXIT_SUPERSEDED
 from tests.support.changes import Change, Changes, moment
 from tests.support.services import Services
 
@@ -393,7 +393,7 @@ def test_the_process_waits_stops_dies_and_gives_way(
     assert sum(row[5] for row in changes.rows()) == 2
     changes.counted()
     changes.publish([Change(46 * MINUTE)])
-    assert process.wait(START_SECONDS) == EXIT_SUPERSEDED, log()
+    assert process.wait(START_SECONDS) == SUPERSEDED_STATUS, log()
     assert "superseded: the report of wiki_changes" in log()
     assert changes.rows() != changes.expected()
     changes.counted()

@@ -9,11 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sluice.model.losses import shrunk
-from sluice.model.process import ProcessState
+from sluice.model.process import SUPERSEDED_STATUS, ProcessState
 from sluice.model.samples import Sample
 from sluice.model.series import ordered
 from sluice.model.stream import Supervision
-from sluice.model.verdicts import ALARMING, ASKING, CALM, RESTARTABLE, WELL, Diagnosis, Facts, Verdict
+from sluice.model.verdicts import (
+    ALARMING,
+    ASKING,
+    CALM,
+    RESTARTABLE,
+    WELL,
+    Diagnosis,
+    Facts,
+    Verdict,
+    unless_flapping,
+)
 from sluice.model.view import View, offsets
 
 __all__ = [
@@ -27,9 +37,6 @@ __all__ = [
     "Verdict",
     "judge",
 ]
-
-# A consumer that ended with it says that a later owner has taken over (spark_jobs.common.stream).
-SUPERSEDED_STATUS = 76
 
 
 def judge(samples: Sequence[Sample], policy: Supervision, facts: Facts) -> Diagnosis:
@@ -223,14 +230,8 @@ class _Judge:
         view = self.view
         if view.risk:
             sentence = f"{sentence}; {view.risk}"
-        if len(view.restarts) < view.policy.most_restarts:
-            return self._say(verdict, sentence, conclusive)
-        return self._say(
-            Verdict.FLAPPING,
-            f"{verdict.value}: {sentence}; it was restarted {len(view.restarts)} times within "
-            f"{view.policy.restart_window_seconds} s, and that does not mend it",
-            conclusive,
-        )
+        verdict, sentence = unless_flapping(verdict, sentence, len(view.restarts), view.policy)
+        return self._say(verdict, sentence, conclusive)
 
     def _is_fresh(self) -> bool:
         """Whether it moved so recently that only a look much later could say something else."""

@@ -20,6 +20,9 @@ class ProcessState(StrEnum):
     UNKNOWN = "unknown"
 
 
+# With this, a process says that another one owns its work now: nobody must start it again. EX_PROTOCOL of
+# sysexits.h is near enough.
+SUPERSEDED_STATUS = 76
 # Going, or about to.
 ALIVE = frozenset({ProcessState.STARTING, ProcessState.RUNNING})
 # Nothing will start it again but somebody who asks for it.

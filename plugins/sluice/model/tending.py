@@ -14,7 +14,7 @@ from typing import Any
 
 from sluice.model.process import ProcessState, ProcessStatus
 from sluice.model.stream import Supervision
-from sluice.model.verdicts import CALM, Diagnosis, Facts, Verdict
+from sluice.model.verdicts import CALM, Diagnosis, Facts, Verdict, unless_flapping
 
 # How often a part gives one while it is alive (spark_jobs.common.heartbeat).
 BEAT_SECONDS = 5.0
@@ -235,14 +235,7 @@ class _Tend:
 
     def _ill(self, verdict: Verdict, sentence: str) -> Diagnosis:
         """A restart mends it, unless restarts did not. Never conclusive: it costs a second look."""
-        if len(self.restarts) < self.policy.most_restarts:
-            return self._say(verdict, sentence, False)
-        return self._say(
-            Verdict.FLAPPING,
-            f"{verdict.value}: {sentence}; it was restarted {len(self.restarts)} times within "
-            f"{self.policy.restart_window_seconds} s, and that does not mend it",
-            False,
-        )
+        return self._say(*unless_flapping(verdict, sentence, len(self.restarts), self.policy), False)
 
     def _age(self) -> float:
         """Seconds since the process started."""

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from sluice.model.stream import Supervision
+
 
 class Verdict(StrEnum):
     """How a stream is. Every verdict is in exactly one of CALM, RESTARTABLE, ASKING and ALARMING.
@@ -66,6 +68,19 @@ ALARMING = frozenset(
         Verdict.UNOBSERVABLE,
     }
 )
+
+
+def unless_flapping(
+    verdict: Verdict, sentence: str, restarts: int, policy: Supervision
+) -> tuple[Verdict, str]:
+    """What a restart mends, with its sentence; or FLAPPING, where ``restarts`` within the policy's window did
+    not mend it."""
+    if restarts < policy.most_restarts:
+        return verdict, sentence
+    return Verdict.FLAPPING, (
+        f"{verdict.value}: {sentence}; it was restarted {restarts} times within "
+        f"{policy.restart_window_seconds} s, and that does not mend it"
+    )
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ import psycopg2
 from psycopg2 import extensions
 
 from sluice.model.platform import Lake
+from spark_jobs.common.fence import Superseded
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 15.0
@@ -34,7 +35,7 @@ def lock_key(stream: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-class Lost(Exception):
+class Lost(Superseded):
     """Whether this process still holds the lock cannot be said: it must send nothing more."""
 
 

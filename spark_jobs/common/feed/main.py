@@ -5,34 +5,28 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import signal
 import sys
 import threading
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from types import FrameType
 
 from sluice.model import platform as platforms
 from sluice.model import stream as streams
 from spark_jobs.common.feed import arrivals
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.headers import feed_name
-from spark_jobs.common.feed.lock import Lock, Lost
+from spark_jobs.common.feed.lock import Lock
 from spark_jobs.common.feed.production import TAIL_FACTOR, Production
 from spark_jobs.common.feed.reader import Counts
 from spark_jobs.common.feed.records import Records
 from spark_jobs.common.feed.resume import read_tail
+from spark_jobs.common.fence import Superseded
+from spark_jobs.common.process import live
 
 log = logging.getLogger(__name__)
 
-# As for consumers: somebody else owns this now.
-EXIT_SUPERSEDED = 76
 LOCK_SECONDS = 30.0
-
-
-class Superseded(Exception):
-    """Another producer of the stream runs."""
 
 
 @dataclass(frozen=True)
@@ -55,30 +49,15 @@ def run(name: str, source: Source) -> int:
     76: another producer runs, or may run. 1: anything else; the last line of stderr says what.
     """
     bounds = _bounds(name)
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
     # It logs every request; the client says more of each.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    stop = threading.Event()
 
-    def ask_to_stop(signum: int, frame: FrameType | None) -> None:
-        stop.set()
-
-    signal.signal(signal.SIGTERM, ask_to_stop)
-    signal.signal(signal.SIGINT, ask_to_stop)
-    try:
+    def produce(stop: threading.Event) -> None:
         result = _Run(name, source, bounds, stop).produce()
-    except (Superseded, Lost) as notice:
-        log.error("superseded: %s", notice)
-        return EXIT_SUPERSEDED
-    except Exception as error:
-        log.exception("the producer of %s failed", name)
-        log.error("failed: %s: %s", type(error).__name__, str(error).strip().partition("\n")[0])
-        return 1
-    if bounds.are_there and result is not None:
-        sys.stdout.write(json.dumps(result.document()) + "\n")
-    return 0
+        if bounds.are_there and result is not None:
+            sys.stdout.write(json.dumps(result.document()) + "\n")
+
+    return live(f"the producer of {name}", produce)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from spark_jobs.common import process
 from spark_jobs.common.feed import main
 from spark_jobs.common.feed.event import Event, Source
 from spark_jobs.common.feed.main import Result
@@ -51,7 +52,7 @@ def test_a_stream_without_a_feed_is_said(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["producer.py", "--minutes", "1"])
     monkeypatch.setattr(main.platforms, "load", lambda role: SimpleNamespace(feeds={}))
-    monkeypatch.setattr(main.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(process.signal, "signal", lambda *_: None)
     assert main.run("nyc_taxi", SOURCE) == 1
     assert "stream 'nyc_taxi' has no feed" in caplog.records[-1].getMessage()
     assert capsys.readouterr().out == ""
