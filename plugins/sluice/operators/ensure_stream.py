@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from sluice.clients.errors import Missing
 from sluice.hooks.failures import last_words
 from sluice.model.process import ENDED, ProcessState, ProcessStatus
 from sluice.operators.base import StreamOperator
@@ -123,15 +122,9 @@ class EnsureStreamOperator(StreamOperator):
         return True
 
     def _ownership(self) -> Ownership:
-        from sluice.clients.table import published, taken_over_at
-
-        try:
-            table = self.platform_hook.lake.table(self.spec.table)
-        except Missing:
-            # Before the consumer's first start there is no table; the deadline bounds the wait for it.
-            return Ownership()
-        state = published(table)
-        return Ownership(state.token, taken_over_at(table)) if state else Ownership()
+        # Before the consumer's first start there is no table; the deadline bounds the wait for it.
+        position = self.platform_hook.lake.position(self.spec.table)
+        return Ownership(position.token, position.owned_at) if position else Ownership()
 
     def _obituary(self, process: ProcessStatus, what: str) -> str:
         words = last_words(self.platform_hook.runtime, self.spec.program, self.log)
