@@ -29,8 +29,9 @@ USERS = {"viewer": "viewer", "nobody": ""}
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="sluice-airflow-"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
+    """Not for longer: while it is there, this thread has a running loop, and nobody else may have one."""
     from tests.support.browser import launch
 
     with launch() as launched:
