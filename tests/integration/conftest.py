@@ -38,7 +38,7 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stack]:
     made = Stack(tmp_path_factory.mktemp("stack"), free_ports=True, dags=dags, feed="replay")
     try:
@@ -48,7 +48,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stac
         made.wipe()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def rig(stack: Stack) -> Rig:
     """The stack with the topic that somebody made before, with fewer partitions than declared."""
     made = Rig(stack)
