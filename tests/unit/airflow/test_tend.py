@@ -27,7 +27,6 @@ from tests.support.supervision import context, events
 
 PROGRAM = "stream-wiki_changes-producer"
 KINDS = ("verdict", "restart", "start", "stop", "hold", "release", "recovered")
-NOW = datetime.now(UTC).timestamp()
 
 
 class World(Runtime):
@@ -38,8 +37,9 @@ class World(Runtime):
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, state: S = S.RUNNING) -> None:
-        self.now = NOW
-        self.process = ProcessStatus(PROGRAM, state, 7 if state is S.RUNNING else None, NOW - 500, 0)
+        # Now, and not when the tests were collected: that may be an hour ago.
+        self.began = self.now = datetime.now(UTC).timestamp()
+        self.process = ProcessStatus(PROGRAM, state, 7 if state is S.RUNNING else None, self.now - 500, 0)
         self.heard: Beat | None = self.beat(2)
         self.kept = History(MemoryS3(), "s3://w/ledger", history_name("wiki_changes", "producer"))  # type: ignore[arg-type]
         self.did: list[Any] = []
@@ -154,7 +154,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> World:
 def test_what_is_well_costs_one_look(world: World) -> None:
     found = world.tend()
     assert (found["diagnosis"]["verdict"], found["act"]) == ("healthy", None)
-    assert (world.looks, world.now, world.did) == (1, NOW, [])
+    assert (world.looks, world.now, world.did) == (1, world.began, [])
     assert world.happened == ["verdict healthy"]
     world.tend()
     assert world.happened == ["verdict healthy"], "only what changed is recorded"
@@ -198,7 +198,7 @@ def test_one_look_is_not_enough_to_kill(world: World) -> None:
 
 
 def test_what_starts_is_left_alone(world: World) -> None:
-    world.process = ProcessStatus(PROGRAM, S.RUNNING, 7, NOW - 20)
+    world.process = ProcessStatus(PROGRAM, S.RUNNING, 7, world.began - 20)
     world.heard = None
     assert world.tend()["diagnosis"]["verdict"] == "starting"
     assert world.did == []
@@ -245,7 +245,7 @@ def test_a_start_without_a_heartbeat_is_red_with_its_last_words(ended: World, en
         r"its log ends: psycopg2.OperationalError: no database$"
     )
     assert ended.did == ["start"]
-    waited = ended.now - NOW
+    waited = ended.now - ended.began
     # What has ended is not waited for, but for a second look.
     assert (90 <= waited - 7 < 100) if end is None else waited < 25
     assert "recovered" not in ended.happened
