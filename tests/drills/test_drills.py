@@ -1,7 +1,7 @@
 """Drills for real: the stack is broken, notices it, mends it, and nothing is lost or there twice.
 
-Some of them, with supervision triggered at once; all of them, at its real interval, are `make drill`. A hung
-stream is in `tests/integration/test_1_supervision.py`.
+Some of them, with supervision triggered at once; all of them, at its real interval, are `make drill`. A dead
+and a hung consumer are also in `tests/integration/test_1_supervision.py`, and cost no drill here.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ def played(name: str, site: Site) -> Row:
 @pytest.mark.parametrize(
     ("name", "noticed_by", "restarts"),
     [
-        ("poison_record", {"quarantine"}, 0),
-        ("consumer_killed", {"verdict dead"}, 1),
         ("consumer_zombie", {"verdict dead", "verdict superseded"}, 1),
         ("bucket_errors", {"verdict dead"}, 1),
     ],
