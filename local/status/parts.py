@@ -6,13 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from local.errors import Problem
 from local.stack import Stack
 from local.status.asking import Unseen
 from local.status.streams import REQUEST_SECONDS, Past, Supervised, past
-from sluice.clients.errors import ClientError
 from sluice.clients.history import History
 from sluice.clients.kafka import KafkaAdmin
 from sluice.clients.keys import history_name
@@ -20,13 +19,9 @@ from sluice.clients.s3 import connect
 from sluice.model.health import Diagnosis, Facts
 from sluice.model.samples import KAFKA, PROCESS
 from sluice.model.stream import Part, StreamSpec
-from sluice.model.tending import BEAT_SECONDS, Look, tend
+from sluice.model.tending import LOOK_SECONDS, LOOKS, Look, tend
+from sluice.runtime.asking import ask
 from sluice.runtime.supervisor import SupervisorRuntime
-
-T = TypeVar("T")
-LOOKS = 2
-# Between two looks: longer than between two heartbeats, so that the second shows what came meanwhile.
-LOOK_SECONDS = BEAT_SECONDS + 2
 
 
 @dataclass(frozen=True)
@@ -76,21 +71,13 @@ def diagnose(stack: Stack, spec: StreamSpec, part: Part) -> Diagnosis:
         if number:
             time.sleep(LOOK_SECONDS)
         trouble: dict[str, str] = {}
-        process = _ask(PROCESS, trouble, lambda: runtime.status(part.program))
-        beat = _ask(KAFKA, trouble, lambda: kafka.beat(spec.name, part.name, spec.topic.name))
+        process = ask(PROCESS, trouble, lambda: runtime.status(part.program))
+        beat = ask(KAFKA, trouble, lambda: kafka.beat(spec.name, part.name, spec.topic.name))
         found = tend(process, beat, time.time(), spec.supervision, facts, trouble=trouble, earlier=earlier)
         if found.conclusive or trouble or process is None:
             return found
         earlier = Look(process, beat)
     return found
-
-
-def _ask(system: str, trouble: dict[str, str], question: Callable[[], T]) -> T | None:
-    try:
-        return question()
-    except ClientError as error:
-        trouble[system] = str(error)
-        return None
 
 
 def _history(stack: Stack, spec: StreamSpec, part: Part) -> History:

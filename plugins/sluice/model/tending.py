@@ -18,6 +18,10 @@ from sluice.model.verdicts import CALM, Diagnosis, Facts, Verdict, unless_flappi
 
 # How often a part gives one while it is alive (spark_jobs.common.heartbeat).
 BEAT_SECONDS = 5.0
+# Where the first look leaves doubt, another one: longer after it than a heartbeat after the last, so that it
+# shows what came meanwhile.
+LOOKS = 2
+LOOK_SECONDS = BEAT_SECONDS + 2
 # The part's clock, the runtime's and the observer's may differ by as much.
 CLOCK_SLACK_SECONDS = 2.0
 MOST_DETAIL = 200

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
@@ -18,8 +17,9 @@ from sluice.hooks.observation import record_verdict
 from sluice.model.health import RESTARTABLE, Diagnosis, Facts, Verdict
 from sluice.model.orders import Action
 from sluice.model.samples import KAFKA, PROCESS
-from sluice.model.tending import QUIET, Look, tend
+from sluice.model.tending import LOOK_SECONDS, LOOKS, QUIET, Look, tend
 from sluice.operators.base import StreamOperator
+from sluice.runtime.asking import ask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -27,11 +27,7 @@ if TYPE_CHECKING:
     from sluice.clients.history import History
     from sluice.model.stream import Part
 
-T = TypeVar("T")
 HISTORY = "history"
-LOOKS = 2
-# Between two looks: longer than between two heartbeats, so that the second shows what came meanwhile.
-LOOK_SECONDS = 7.0
 POLL_SECONDS = 2.0
 # It gave a heartbeat of its own; and it ended without one, or after it.
 HEARD = frozenset({Verdict.HEALTHY, Verdict.IDLE, Verdict.CUT_OFF})
@@ -117,11 +113,9 @@ class TendOperator(StreamOperator):
     def _look(self) -> Diagnosis:
         """One look; what does not answer is in the diagnosis."""
         trouble: dict[str, str] = {}
-        facts = self._ask(
-            HISTORY, trouble, lambda: self.history.facts(datetime.now(UTC), self.spec.supervision)
-        )
-        process = self._ask(PROCESS, trouble, lambda: self.platform_hook.runtime.status(self.part.program))
-        beat = self._ask(
+        facts = ask(HISTORY, trouble, lambda: self.history.facts(datetime.now(UTC), self.spec.supervision))
+        process = ask(PROCESS, trouble, lambda: self.platform_hook.runtime.status(self.part.program))
+        beat = ask(
             KAFKA,
             trouble,
             lambda: self.platform_hook.kafka.beat(self.stream, self.part_name, self.spec.topic.name),
@@ -138,13 +132,6 @@ class TendOperator(StreamOperator):
         self._earlier = None if process is None or trouble else Look(process, beat)
         self.log.info("%s: %s", diagnosis.verdict.value, diagnosis.sentence)
         return diagnosis
-
-    def _ask(self, system: str, trouble: dict[str, str], question: Callable[[], T]) -> T | None:
-        try:
-            return question()
-        except ClientError as error:
-            trouble[system] = str(error)
-            return None
 
     def _listen(self, context: Context, act: Act) -> Diagnosis:
         """Wait for a heartbeat of what was started. Raises where none came in time."""

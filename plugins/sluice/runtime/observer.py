@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
 
-from sluice.clients.errors import ClientError
 from sluice.clients.kafka import KafkaAdmin
 from sluice.clients.table import Lake
 from sluice.model.samples import KAFKA, LAKE, PROCESS, Sample
 from sluice.model.stream import StreamSpec
+from sluice.runtime.asking import ask
 from sluice.runtime.base import Runtime
 
-T = TypeVar("T")
 # How finely the moment of the first deletion is searched for: to 1/32 of the time that counts as a risk.
 BISECTIONS = 5
 
@@ -35,14 +32,14 @@ class Observer:
         """
         trouble: dict[str, str] = {}
         topic = self.spec.topic.name
-        process = _ask(PROCESS, trouble, lambda: self.runtime.status(self.spec.program))
+        process = ask(PROCESS, trouble, lambda: self.runtime.status(self.spec.program))
         # The topic's begins before the table and its ends after it: a stream that publishes meanwhile is then
         # never seen behind a begin or beyond an end that it was not behind or beyond.
-        identity = _ask(KAFKA, trouble, lambda: self.kafka.identify(topic))
+        identity = ask(KAFKA, trouble, lambda: self.kafka.identify(topic))
         count = identity.partitions if identity else 0
-        begins = _ask(KAFKA, trouble, lambda: self.kafka.begins(topic, count))
-        published = _ask(LAKE, trouble, lambda: self.lake.position(self.spec.table))
-        ends = _ask(KAFKA, trouble, lambda: self.kafka.ends(topic, count))
+        begins = ask(KAFKA, trouble, lambda: self.kafka.begins(topic, count))
+        published = ask(LAKE, trouble, lambda: self.lake.position(self.spec.table))
+        ends = ask(KAFKA, trouble, lambda: self.kafka.ends(topic, count))
         sample = Sample(
             at=now,
             process=process,
@@ -55,7 +52,7 @@ class Observer:
         )
         if trouble or not sample.unread():
             return sample
-        return _ask(KAFKA, trouble, lambda: self._with_expiry(sample)) or sample
+        return ask(KAFKA, trouble, lambda: self._with_expiry(sample)) or sample
 
     def _with_expiry(self, sample: Sample) -> Sample:
         """The sample with what retention will delete of its unread records within the time that is a risk.
@@ -88,14 +85,3 @@ class Observer:
 def _reaches(kept: dict[int, int], sample: Sample) -> bool:
     """Whether an unread record lies before what is kept."""
     return any(kept[partition] > sample.first_unread(partition) for partition in sample.unread())
-
-
-def _ask(system: str, trouble: dict[str, str], question: Callable[[], T]) -> T | None:
-    """The answer; None where there is none, or where the system did not answer an earlier question."""
-    if system in trouble:
-        return None
-    try:
-        return question()
-    except ClientError as error:
-        trouble[system] = str(error)
-        return None
