@@ -28,6 +28,7 @@ from sluice.model.platform import CATALOG
 from sluice.model.stream import StreamSpec
 from spark_jobs.common import session
 from spark_jobs.common.iceberg import IcebergTable
+from spark_jobs.common.process import log_to_stderr
 from spark_jobs.common.rehearsal import Rehearsal
 from spark_jobs.common.same_rows import OtherRows, compare
 
@@ -45,10 +46,7 @@ def main() -> int:
         "--before", required=True, type=date.fromisoformat, help="earlier dates than this: 2026-11-20"
     )
     given = arguments.parse_args()
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    log_to_stderr()
     spec, platform = streams.load(given.stream), platforms.load("consumer")
     _first_partition(spec)
     spark = session.start(f"sluice {spec.name} compaction", platform, SHUFFLED_INTO)

@@ -15,16 +15,21 @@ from spark_jobs.common.fence import Superseded
 log = logging.getLogger(__name__)
 
 
+def log_to_stderr() -> None:
+    """How every job logs; the last line that it writes says why it failed."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
 def live(what: str, work: Callable[[threading.Event], None]) -> int:
     """Run a process's ``work`` until it ends, or until SIGTERM or SIGINT ask it to; returns the exit code.
 
     ``work`` returns soon after the event is set. 0: it returned. 76: it raised Superseded. 1: it raised
     anything else; the log's last line says what.
     """
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    log_to_stderr()
     stop = threading.Event()
 
     def ask_to_stop(signum: int, frame: FrameType | None) -> None:

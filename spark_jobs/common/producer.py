@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
@@ -26,6 +25,7 @@ from sluice.model.stream import StreamSpec
 from spark_jobs.common import identity, session, tables
 from spark_jobs.common.avro import AvroSchema, Schemas, encode, schema_headers
 from spark_jobs.common.objects import SourceObject, header_line, read_json, read_lines
+from spark_jobs.common.process import log_to_stderr
 from spark_jobs.common.quarantine import quarantine_rows
 from spark_jobs.common.topic import watermarks
 
@@ -68,10 +68,7 @@ def main(name: str, parse: Parse) -> int:
     arguments = argparse.ArgumentParser(description=f"Send the objects of a plan to the topic of {name}.")
     arguments.add_argument("--plan", required=True, help="the s3:// address of the run's plan.json")
     given = arguments.parse_args()
-    logging.basicConfig(
-        level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    logging.getLogger("py4j").setLevel(logging.WARNING)
+    log_to_stderr()
     spec, platform = streams.load(name), platforms.load("producer")
     plan = Plan.of(read_json(platform, given.plan))
     log.info("%d objects to send to %s", len(plan.sources), spec.topic.name)
