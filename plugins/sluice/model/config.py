@@ -46,7 +46,10 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if typing.get_origin(hint) is dict:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{where}: {value!r} is not a table of keys and values")
-        return {str(key): _text(item) for key, item in value.items()}
+        _, item = typing.get_args(hint)
+        if dataclasses.is_dataclass(item):
+            return {str(key): _value(item, element, f"{where} {key}") for key, element in value.items()}
+        return {str(key): _text(element) for key, element in value.items()}
     if typing.get_origin(hint) is list:
         if not isinstance(value, list):
             raise ConfigError(f"{where}: {value!r} is not a list; write […]")

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from sluice.model import query
 from sluice.model.config import ConfigError, build
+from sluice.model.query import Query
 
 # plugins/sluice/model/stream.py -> the repository, and in an image the same layout.
 STREAMS = Path(__file__).resolve().parents[3] / "spark_jobs"
@@ -128,6 +130,7 @@ class StreamSpec:
     partition_by: list[str] = field(default_factory=list)
     feed: Feed | None = None
     report: Report | None = None
+    queries: dict[str, Query] = field(default_factory=dict)
     supervision: Supervision = field(default_factory=Supervision)
 
     @property
@@ -179,9 +182,11 @@ class StreamSpec:
 
     @property
     def parts(self) -> dict[str, Part]:
-        """The stream's long-running processes: always ``consumer``; ``producer`` where it reads a feed, and
-        ``report`` where it has one. A producer without a feed runs once per load, and is none of them."""
-        others = [name for name, there in (("producer", self.feed), ("report", self.report)) if there]
+        """The stream's long-running processes: always ``consumer``; ``producer`` where it reads a feed,
+        ``report`` where it has one, ``queries`` where it declares any. A producer without a feed runs once
+        per load, and is none of them."""
+        declared = (("producer", self.feed), ("report", self.report), ("queries", self.queries))
+        others = [name for name, there in declared if there]
         consumer = Part("consumer", self.program, self.consumer_script)
         return {"consumer": consumer} | {
             name: Part(name, f"{self.program}-{name}", self.folder / f"{name}.py") for name in others
@@ -223,6 +228,8 @@ def parse(text: str, where: str) -> StreamSpec:
     ):
         if value < 1:
             raise ConfigError(f"{where}: {name} is {value}; it must be at least 1")
+    for name, declared in spec.queries.items():
+        query.check(name, declared, where)
     return spec
 
 
