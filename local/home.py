@@ -20,7 +20,7 @@ from local.errors import Problem
 ROLES = ("airflow", "producer", "consumer", "reader")
 _PASSWORDS = (
     *("postgres_admin", "postgres_airflow", "supervisor", "minio_root", "kafka_broker", "kafka_admin"),
-    *("airflow_operator", "airflow_api_secret", "airflow_jwt"),
+    *("postgres_counts", "airflow_operator", "airflow_api_secret", "airflow_jwt"),
     *(f"{system}_{role}" for system in ("lake", "kafka", "minio") for role in ROLES),
 )
 
@@ -53,6 +53,11 @@ class Home:
         return self.root / "platform"
 
     @property
+    def connections(self) -> Path:
+        """Where Airflow's steps put what a stream must know of an Airflow connection."""
+        return self.root / "connections"
+
+    @property
     def checkpoints(self) -> Path:
         return self.root / "checkpoints"
 
@@ -74,9 +79,9 @@ class Home:
 
     def prepare(self) -> None:
         """Makes the folders. Raises Problem when the home cannot be written."""
-        folders = (self.root, self.conf, self.logs, self.data, self.platform, self.checkpoints)
+        folders = (self.root, self.conf, self.logs, self.data, self.platform, self.connections)
         try:
-            for folder in (*folders, self.airflow, self.tmp):
+            for folder in (*folders, self.checkpoints, self.airflow, self.tmp):
                 folder.mkdir(parents=True, exist_ok=True)
                 folder.chmod(0o700)
         except OSError as error:

@@ -13,6 +13,7 @@ from local.paths import REPO, cache
 from local.ports import HOST
 from local.programs import SERVICE_OPTIONS, Program
 from local.progress import Step
+from local.services import postgres
 from local.services.context import Context, with_parent
 
 USER = "operator"
@@ -79,6 +80,19 @@ def environment(context: Context) -> dict[str, str]:
         "SLUICE_CACHE": f"{cache()}/",
         **{f"AIRFLOW__{name}": value for name, value in settings.items()},
         "AIRFLOW_CONN_SLUICE_SPARK": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "AIRFLOW_CONN_SLUICE_COUNTS": json.dumps(_counts(context)),
+    }
+
+
+def _counts(context: Context) -> dict[str, str | int]:
+    """The connection of the sinks that `stream.toml` calls sluice_counts."""
+    return {
+        "conn_type": "postgres",
+        "host": HOST,
+        "port": context.ports["postgres"],
+        "schema": postgres.COUNTS,
+        "login": postgres.COUNTS,
+        "password": context.secrets["postgres_counts"],
     }
 
 

@@ -61,10 +61,12 @@ class Context:
         }
 
     def job_environment(self) -> dict[str, str]:
-        """What Airflow and the streams have besides: the code, Spark's configuration, the platform files."""
+        """What Airflow and the streams have besides: the code, Spark's configuration, the platform files,
+        the connections that it hands to streams."""
         return {
             **self.environment(),
             "SLUICE_PLATFORM_DIR": str(self.home.platform),
+            "SLUICE_CONNECTIONS_DIR": str(self.home.connections),
             "PYTHONPATH": f"{REPO / 'plugins'}:{REPO}",
             "PYTHONUNBUFFERED": "1",
             "PYSPARK_PYTHON": str(self.python),

@@ -1,4 +1,4 @@
-"""PostgreSQL 18 from its wheel: Airflow's metadata and the Iceberg catalog."""
+"""PostgreSQL 18 from its wheel: Airflow's metadata, the Iceberg catalog, and the queries' counts."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ from local.services.context import Context
 # which nothing under root's home is.
 ROOT_BASE = Path("/var/lib/sluice")
 SUPERUSER = "sluice"
+# The database of queries' results, and its one user.
+COUNTS = "counts"
 VERSION = 18
 
 
@@ -216,7 +218,8 @@ def probe(context: Context) -> str:
 
 def provision(context: Context) -> None:
     """Databases and users, each with no more rights than it needs; repeatable."""
-    logins = {"airflow": "postgres_airflow", **{f"lake_{role}": f"lake_{role}" for role in ROLES}}
+    logins = {"airflow": "postgres_airflow", COUNTS: "postgres_counts"}
+    logins |= {f"lake_{role}": f"lake_{role}" for role in ROLES}
     connection = connect(context)
     connection.autocommit = True
     try:
@@ -234,7 +237,7 @@ def provision(context: Context) -> None:
             cursor.execute("grant lake_writer to lake_producer, lake_consumer")
             cursor.execute("select datname from pg_database")
             databases = {row[0] for row in cursor.fetchall()}
-            for database, owner in (("airflow", "airflow"), ("lake", "lake_writer")):
+            for database, owner in (("airflow", "airflow"), ("lake", "lake_writer"), (COUNTS, SUPERUSER)):
                 if database not in databases:
                     cursor.execute(
                         sql.SQL("create database {} owner {}").format(
@@ -247,9 +250,11 @@ def provision(context: Context) -> None:
             cursor.execute(
                 "grant connect on database lake to lake_airflow, lake_reader, lake_producer, lake_consumer"
             )
+            cursor.execute(f"grant connect on database {COUNTS} to {COUNTS}")
     finally:
         connection.close()
     _provision_lake(context)
+    _provision_counts(context)
 
 
 def _provision_lake(context: Context) -> None:
@@ -267,6 +272,18 @@ def _provision_lake(context: Context) -> None:
                 "alter default privileges for role lake_writer in schema public "
                 "grant select on tables to lake_airflow, lake_reader"
             )
+    finally:
+        connection.close()
+
+
+def _provision_counts(context: Context) -> None:
+    """Its user makes tables there and writes into them; the database and its schema are not its own."""
+    connection = connect(context, COUNTS)
+    connection.autocommit = True
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("revoke all on schema public from public")
+            cursor.execute(f"grant usage, create on schema public to {COUNTS}")
     finally:
         connection.close()
 

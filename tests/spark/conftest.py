@@ -16,6 +16,7 @@ from local.setup import targets
 from sluice.model import stream
 from spark_jobs.common.avro import Schemas
 from tests.support.counting import Counting
+from tests.support.databases import Maria, Postgres, Server, empty
 from tests.support.services import Services
 
 
@@ -49,6 +50,26 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     made = Services(tmp_path_factory.mktemp("services"))
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def maria() -> Iterator[Maria]:
+    made = Maria()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(params=["postgresql", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    """PostgreSQL, then MariaDB, with a database that has no tables."""
+    found: Server
+    if request.param == "mariadb":
+        found = request.getfixturevalue("maria")
+    else:
+        found = Postgres(request.getfixturevalue("services"))
+    empty(found)
+    yield found
+    empty(found)
 
 
 @pytest.fixture

@@ -1,61 +1,61 @@
-"""The fence, on a PostgreSQL of its own: who is late writes nothing, and a batch is written once."""
+"""The fence, on PostgreSQL and on MariaDB: who is late writes nothing, and a batch is written once."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from itertools import count
-from typing import Any
 
-import psycopg2
 import pytest
+import sqlalchemy as sa
 
-from spark_jobs.common.fence import Fence, Superseded
-from tests.support.services import Services
+from spark_jobs.common.fence import Fence, Limits, Superseded
+from tests.support.databases import Server, run
 
 STREAM = "counts"
+Connect = Callable[[], sa.Engine]
 
 
 @pytest.fixture
-def connect(services: Services) -> Iterator[Callable[[], Any]]:
-    """Opens connections to a database without anything in it but the table ``written``."""
-    opened: list[Any] = []
+def connect(server: Server) -> Iterator[Connect]:
+    """Engines of one connection each to a database without anything in it but the table ``written``."""
+    opened: list[sa.Engine] = []
 
-    def one() -> Any:
-        opened.append(services.postgres())
+    def one() -> sa.Engine:
+        opened.append(sa.create_engine(**server.database.sqlalchemy()))
         return opened[-1]
 
-    run(one(), "create table written (owner text, batch bigint)")
+    with one().begin() as connection:
+        connection.execute(sa.text("create table written (owner varchar(20), batch bigint)"))
     yield one
-    for connection in opened[1:]:
-        connection.close()
-    run(opened[0], "drop table written", "drop table if exists sluice_fence")
-    opened[0].close()
+    for engine in opened:
+        engine.dispose()
 
 
-def run(connection: Any, *statements: str) -> None:
-    with connection, connection.cursor() as cursor:
-        for statement in statements:
-            cursor.execute(statement)
+def written(connect: Connect) -> list[tuple[str, int]]:
+    with connect().connect() as connection:
+        found = connection.execute(sa.text("select owner, batch from written order by batch, owner"))
+        return [(row[0], row[1]) for row in found]
 
 
-def written(connect: Callable[[], Any]) -> list[tuple[str, int]]:
-    connection = connect()
-    with connection, connection.cursor() as cursor:
-        cursor.execute("select owner, batch from written order by batch, owner")
-        return list(cursor.fetchall())
+def insert(connection: sa.Connection, owner: str, batch: int) -> None:
+    connection.execute(
+        sa.text("insert into written values (:owner, :batch)"), {"owner": owner, "batch": batch}
+    )
 
 
 def write(fence: Fence, owner: str, batch: int) -> bool:
     """Whether it was written; False where it was there."""
-    with fence.guarded(batch) as cursor:
-        if cursor is None:
+    with fence.guarded(batch) as connection:
+        if connection is None:
             return False
-        cursor.execute("insert into written values (%s, %s)", (owner, batch))
+        insert(connection, owner, batch)
         return True
 
 
-def test_an_owner_goes_on_behind_the_batch_that_is_there(connect: Callable[[], Any]) -> None:
+def test_an_owner_goes_on_behind_the_batch_that_is_there(connect: Connect) -> None:
     first = Fence(connect(), STREAM)
     assert first.enter(3) is None
     assert [write(first, "a", batch) for batch in (0, 1)] == [True, True]
@@ -67,7 +67,7 @@ def test_an_owner_goes_on_behind_the_batch_that_is_there(connect: Callable[[], A
     assert other.enter(1) is None
 
 
-def test_a_replayed_batch_changes_nothing(connect: Callable[[], Any]) -> None:
+def test_a_replayed_batch_changes_nothing(connect: Connect) -> None:
     fence = Fence(connect(), STREAM)
     fence.enter(1)
     assert [write(fence, "a", 0) for _ in range(3)] == [True, False, False]
@@ -76,14 +76,15 @@ def test_a_replayed_batch_changes_nothing(connect: Callable[[], Any]) -> None:
 
 
 def test_a_batch_that_fails_half_way_is_not_there_and_can_be_written_again(
-    connect: Callable[[], Any],
+    connect: Connect,
 ) -> None:
     fence = Fence(connect(), STREAM)
     fence.enter(1)
 
     def half() -> None:
-        with fence.guarded(0) as cursor:
-            cursor.execute("insert into written values ('half', 0)")
+        with fence.guarded(0) as connection:
+            assert connection is not None
+            insert(connection, "half", 0)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -92,7 +93,7 @@ def test_a_batch_that_fails_half_way_is_not_there_and_can_be_written_again(
     assert written(connect) == [("a", 0)]
 
 
-def test_an_earlier_owner_writes_nothing_and_does_not_come_back(connect: Callable[[], Any]) -> None:
+def test_an_earlier_owner_writes_nothing_and_does_not_come_back(connect: Connect) -> None:
     zombie = Fence(connect(), STREAM)
     zombie.enter(1)
     Fence(connect(), STREAM).enter(2)
@@ -103,13 +104,13 @@ def test_an_earlier_owner_writes_nothing_and_does_not_come_back(connect: Callabl
     assert written(connect) == []
 
 
-def test_two_owners_race_and_none_writes_after_its_successor(connect: Callable[[], Any]) -> None:
-    for race in range(8):
-        run(connect(), "delete from written", "drop table if exists sluice_fence")
+def test_two_owners_race_and_none_writes_after_its_successor(server: Server, connect: Connect) -> None:
+    for race in range(6):
+        run(server, "delete from written", "drop table if exists sluice_fence")
         reached, ended = threading.Event(), threading.Event()
 
-        def first(connection: Any, race: int, reached: threading.Event, ended: threading.Event) -> None:
-            fence = Fence(connection, STREAM)
+        def first(engine: sa.Engine, race: int, reached: threading.Event, ended: threading.Event) -> None:
+            fence = Fence(engine, STREAM)
             fence.enter(1)
             try:
                 for batch in count():
@@ -133,9 +134,9 @@ def test_two_owners_race_and_none_writes_after_its_successor(connect: Callable[[
         assert written(connect) == expected + [("2", batch) for batch in range(last + 1, last + 11)]
 
 
-def test_two_who_enter_at_once_where_there_is_no_table_yet(connect: Callable[[], Any]) -> None:
-    for _ in range(8):
-        run(connect(), "drop table if exists sluice_fence")
+def test_two_who_enter_at_once_where_there_is_no_table_yet(server: Server, connect: Connect) -> None:
+    for _ in range(6):
+        run(server, "drop table if exists sluice_fence")
         start = threading.Barrier(4)
         ends: list[int] = []
 
@@ -160,13 +161,13 @@ def test_two_who_enter_at_once_where_there_is_no_table_yet(connect: Callable[[],
         assert sorted(map(abs, ends)) == [1, 2, 3, 4], "nobody failed with anything else"
         assert 4 in ends
         assert [write(fence, "x", 0) for fence in fences[3:]] == [True]
-        run(connect(), "delete from written")
+        run(server, "delete from written")
 
 
 def test_a_zombie_that_sleeps_in_its_transaction_is_ended_and_its_successor_goes_on(
-    connect: Callable[[], Any],
+    connect: Connect,
 ) -> None:
-    zombie = Fence(connect(), STREAM, ("set idle_in_transaction_session_timeout = '1s'",))
+    zombie = Fence(connect(), STREAM, Limits(idle=1))
     zombie.enter(1)
     write(zombie, "zombie", 0)
     entered: list[int | None] = []
@@ -179,26 +180,31 @@ def test_a_zombie_that_sleeps_in_its_transaction_is_ended_and_its_successor_goes
     successor = threading.Thread(target=take_over)
 
     def sleep_in_it() -> None:
-        with zombie.guarded(1) as cursor:
-            cursor.execute("insert into written values ('zombie', 1)")
+        with zombie.guarded(1) as connection:
+            assert connection is not None
+            insert(connection, "zombie", 1)
             successor.start()
             successor.join(30)
 
-    with pytest.raises(psycopg2.Error, match=r"idle-in-transaction timeout|closed the connection"):
+    with pytest.raises(
+        sa.exc.DBAPIError,
+        match=r"idle-in-transaction timeout|closed the connection|Lost connection|gone away",
+    ):
         sleep_in_it()
     assert entered == [0]
     assert written(connect) == [("zombie", 0), ("successor", 1)]
 
 
 def test_a_zombie_that_wakes_up_before_it_is_ended_is_whole_and_its_successor_comes_behind_it(
-    connect: Callable[[], Any],
+    connect: Connect,
 ) -> None:
     zombie = Fence(connect(), STREAM)
     zombie.enter(1)
     entered: list[int | None] = []
     successor = threading.Thread(target=lambda: entered.append(Fence(connect(), STREAM).enter(2)))
-    with zombie.guarded(0) as cursor:
-        cursor.execute("insert into written values ('zombie', 0)")
+    with zombie.guarded(0) as connection:
+        assert connection is not None
+        insert(connection, "zombie", 0)
         successor.start()
         successor.join(1)
         assert entered == [], "it waits for the row"
@@ -209,18 +215,37 @@ def test_a_zombie_that_wakes_up_before_it_is_ended_is_whole_and_its_successor_co
     assert written(connect) == [("zombie", 0)]
 
 
-def test_a_connection_that_commits_by_itself_is_refused(connect: Callable[[], Any]) -> None:
-    connection = connect()
-    connection.autocommit = True
-    with pytest.raises(ValueError, match="set autocommit = False"):
-        Fence(connection, STREAM)
+def test_an_engine_that_commits_by_itself_is_refused(server: Server) -> None:
+    with pytest.raises(ValueError, match="take AUTOCOMMIT off its engine"):
+        Fence(server.engine(), STREAM).enter(1)
 
 
-def test_who_has_not_entered_does_not_write(connect: Callable[[], Any]) -> None:
+def test_who_has_not_entered_does_not_write(server: Server, connect: Connect) -> None:
     fence = Fence(connect(), STREAM)
     with pytest.raises(LookupError, match="nobody has entered"):
         write(fence, "a", 0)
     fence.enter(4)
-    run(connect(), "delete from sluice_fence")
+    run(server, "delete from sluice_fence")
     with pytest.raises(LookupError, match="its row is gone"):
         write(fence, "a", 0)
+
+
+def test_a_database_that_was_put_back_is_not_written_into_as_if_nothing_were_lost(
+    server: Server, connect: Connect
+) -> None:
+    fence = Fence(connect(), STREAM)
+    fence.enter(1)
+    assert [write(fence, "a", batch) for batch in (0, 1, 2)] == [True, True, True]
+    run(server, "update sluice_fence set batch = 1")
+    with pytest.raises(
+        LookupError, match=r"holds batch 1 of owner 1, and owner 1 left it at 2: the database was"
+    ):
+        write(fence, "a", 3)
+    assert fence.enter(1) == 1
+    assert write(fence, "a", 2)
+
+
+def test_who_only_asks_what_superseded_is_does_not_pay_for_sqlalchemy() -> None:
+    asked = "import sys, spark_jobs.common.fence; print(*(m for m in sys.modules if m == 'sqlalchemy'))"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -10,6 +10,7 @@ import threading
 import time
 from typing import Any
 
+import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -36,7 +37,10 @@ class Counting:
         self.token, self.protected = token, protected
         with connection, connection.cursor() as cursor:
             cursor.execute(TABLE)
-        self.fence = Fence(connection, "counting")
+        engine = sa.create_engine(
+            "postgresql+psycopg2://", creator=lambda: connection, poolclass=sa.StaticPool
+        )
+        self.fence = Fence(engine, "counting")
         published = self.fence.enter(token)
         folders = Checkpoints(spark, root, "counting")
         self.checkpoint: Checkpoint = (
@@ -79,16 +83,16 @@ class Counting:
     def _write(self, counts: DataFrame, batch: int) -> None:
         if self.protected:
             self.checkpoint.plan(batch)
-        rows = [(row["key"], row["count"]) for row in counts.collect()]
+        rows = [{"key": row["key"], "n": row["count"]} for row in counts.collect()]
         if self.protected:
             self.checkpoint.verify(batch)
         try:
-            with self.fence.guarded(batch) as cursor:
-                if cursor is not None:
+            with self.fence.guarded(batch) as writer:
+                if writer is not None:
                     upsert = (
-                        "insert into counts values (%s, %s) on conflict (key) do update set n = excluded.n"
+                        "insert into counts values (:key, :n) on conflict (key) do update set n = excluded.n"
                     )
-                    cursor.executemany(upsert, rows)
+                    writer.execute(sa.text(upsert), rows)
         except Superseded:
             # A zombie of the worst kind: it goes on all the same.
             self.refused.append(batch)

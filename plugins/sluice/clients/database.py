@@ -1,0 +1,303 @@
+"""A foreign SQL database that holds queries' results: its tables are made here, and read for validations.
+
+What writes there is a stream (``spark_jobs/common/sinks/jdbc.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.exc import DBAPIError, NoSuchTableError
+
+from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
+from sluice.model.database import Database
+from sluice.model.database_trouble import PASSING, Trouble, diagnose, says
+from sluice.model.fence_table import FENCE_TABLE, fence_ddl, fence_key
+from sluice.model.query import VERSION, Query
+
+READ_ROWS = 10_000
+# A key's text: as long as MySQL can have three of in one key.
+TEXT_CHARACTERS = 255
+# Spark's DDL type -> the family of a column.
+_FAMILIES = {
+    "string": "text",
+    "date": "date",
+    "boolean": "boolean",
+    **dict.fromkeys(("timestamp", "timestamp_ntz"), "timestamp in UTC"),
+    **dict.fromkeys(("tinyint", "smallint", "int"), "integer"),
+    "bigint": "bigint",
+}
+_ARROW = {
+    "text": pa.string(),
+    "date": pa.date32(),
+    "boolean": pa.bool_(),
+    "timestamp in UTC": pa.timestamp("us", "UTC"),
+    "integer": pa.int64(),
+    "bigint": pa.int64(),
+}
+# Collations that tell texts apart by every character, a blank at the end included: MariaDB's and MySQL's.
+_MARIADB_EXACT, _MYSQL_EXACT = "utf8mb4_nopad_bin", "utf8mb4_0900_bin"
+
+
+@dataclass(frozen=True)
+class Provision:
+    """What was made of what is needed: the names of tables; empty where all was there."""
+
+    database: str
+    made: tuple[str, ...]
+
+    def __str__(self) -> str:
+        what = f"made {' and '.join(self.made)}" if self.made else "all tables are there"
+        return f"{self.database}: {what}"
+
+
+def provision(database: Database, table: str, query: Query, types: Mapping[str, str]) -> Provision:
+    """Make the table of a query's results, and the fence's, where they are missing; say what was made.
+
+    ``types``: result column -> Spark's DDL type. Idempotent, and two at once do no harm. Raises Refused,
+    naming what differs, for a table with other columns, another key, or keys that two results could share;
+    nothing of a table that is there is changed.
+    """
+    with _asking(database) as engine:
+        made = []
+        before = _tables(engine)
+        if FENCE_TABLE not in before:
+            _create(engine, sa.text(fence_ddl(engine.dialect.name)))
+            made.append(FENCE_TABLE)
+        if table not in before:
+            declared = _declared(engine, table, query, types)
+            _create(engine, sa.schema.CreateTable(declared, if_not_exists=True))
+            made.append(table)
+        differences = _differences(engine, table, query, types)
+    if differences:
+        raise Refused(
+            f"table {table} in {database.where}: {'; '.join(differences)}; rename it and run this step "
+            "again, which makes it anew, or give the sink another table"
+        )
+    return Provision(database.where, tuple(made))
+
+
+def counts(database: Database, table: str, query: Query) -> pa.Table:
+    """The results: the query's keys and measures, and ``version``; moments in UTC. In no order.
+
+    Read by one statement, so as they were at one moment. Raises Missing without the table.
+    """
+    with _asking(database) as engine, engine.connect() as connection:
+        there = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table)}
+        names = [*query.keys, *query.measures, VERSION]
+        lacking = [name for name in names if name not in there]
+        if lacking:
+            raise Refused(f"table {table} in {database.where} lacks {', '.join(lacking)}; provision it anew")
+        families = {name: _family(there[name]) for name in names}
+        unknown = [name for name in names if families[name] not in _ARROW]
+        if unknown:
+            are = ", ".join(f"{name} {families[name]}" for name in unknown)
+            raise Refused(f"table {table} in {database.where} has {are}; provision it anew")
+        schema = pa.schema([(name, _ARROW[families[name]]) for name in names])
+        # Typed where a driver gives something else: MySQL's booleans are numbers.
+        columns = [sa.column(name, sa.Boolean() if families[name] == "boolean" else None) for name in names]
+        statement: Any = sa.select(*columns).select_from(sa.table(table))
+        found = connection.execution_options(stream_results=True, yield_per=READ_ROWS).execute(statement)
+        batches = [
+            pa.RecordBatch.from_arrays(
+                [
+                    pa.array(list(values), type=field.type)
+                    for field, values in zip(schema, zip(*rows, strict=True), strict=True)
+                ],
+                schema=schema,
+            )
+            for rows in found.partitions()
+        ]
+        return pa.Table.from_batches(batches, schema=schema)
+
+
+def last_batch(database: Database, stream: str, query_name: str) -> int | None:
+    """The last batch of a query that the database holds; None where there is none yet.
+
+    Raises Missing where nothing was ever provisioned there.
+    """
+    statement = sa.text(f"select batch from {FENCE_TABLE} where stream = :key")  # noqa: S608
+    with _asking(database) as engine, engine.connect() as connection:
+        found = connection.execute(statement, {"key": fence_key(stream, query_name)}).scalar_one_or_none()
+    return None if found is None or found < 0 else int(found)
+
+
+@contextmanager
+def _asking(database: Database) -> Iterator[sa.Engine]:
+    """An engine for one question, closed with the block. The database's errors become Missing, Refused or
+    Unreachable; of a statement that failed nothing is said but the server's own words."""
+    engine = sa.create_engine(**database.sqlalchemy())
+    try:
+        yield engine
+    except NoSuchTableError as error:
+        table = str(error).strip("`")
+        raise Missing(f"table {table} does not exist in {database.where}; provision it") from error
+    except DBAPIError as error:
+        cause = error.orig if error.orig is not None else error
+        raise _translated(database, cause) from cause
+    finally:
+        engine.dispose()
+
+
+def _translated(database: Database, error: BaseException) -> ClientError:
+    trouble = diagnose(database.kind, error)
+    what = f"{database.where} {trouble} ({says(error)})"
+    if trouble in PASSING:
+        return Unreachable(what)
+    if trouble in (Trouble.NO_TABLE, Trouble.NO_DATABASE):
+        return Missing(what)
+    mend = "; check the Airflow connection and its user's rights"
+    return Refused(what + (mend if trouble in (Trouble.LOGIN, Trouble.DENIED) else ""))
+
+
+def _tables(engine: sa.Engine) -> set[str]:
+    return set(sa.inspect(engine).get_table_names())
+
+
+def _create(engine: sa.Engine, statement: sa.Executable) -> None:
+    """Make what another may be making at the same moment."""
+    try:
+        with engine.begin() as connection:
+            connection.execute(statement)
+    except DBAPIError as error:
+        # PostgreSQL's "if not exists" looks, and then makes: of two at once one finds the other's entry in
+        # the system's tables.
+        if getattr(error.orig, "pgcode", None) not in ("23505", "42P07"):
+            raise
+
+
+def _declared(engine: sa.Engine, table: str, query: Query, types: Mapping[str, str]) -> sa.Table:
+    text: sa.types.TypeEngine[Any] = sa.String(TEXT_CHARACTERS)
+    moment: sa.types.TypeEngine[Any] = sa.DateTime(timezone=True)
+    if engine.dialect.name != "postgresql":
+        text = mysql.VARCHAR(TEXT_CHARACTERS, charset="utf8mb4", collation=_exact(engine))
+        moment = mysql.DATETIME(fsp=6)
+    made: dict[str, sa.types.TypeEngine[Any]] = {
+        "text": text,
+        "date": sa.Date(),
+        "boolean": sa.Boolean(),
+        "timestamp in UTC": moment,
+        "integer": sa.BigInteger(),
+        "bigint": sa.BigInteger(),
+    }
+    wanted = _wanted(table, query, types)
+    return sa.Table(
+        table,
+        sa.MetaData(),
+        *(
+            # Not generated: a key of one whole number would be.
+            sa.Column(name, made[family], primary_key=name in query.keys, autoincrement=False, nullable=False)
+            for name, family in wanted.items()
+        ),
+        mysql_engine="InnoDB",
+    )
+
+
+def _wanted(table: str, query: Query, types: Mapping[str, str]) -> dict[str, str]:
+    """Column -> its family. Raises Refused for a type that can be no key."""
+    wanted = {}
+    for name in query.keys:
+        if types[name] not in _FAMILIES:
+            raise Refused(
+                f"table {table}: column {name} of type {types[name]} cannot be a key; group by a column of "
+                f"type {', '.join(_FAMILIES)}"
+            )
+        wanted[name] = _FAMILIES[types[name]]
+    return wanted | dict.fromkeys([*query.measures, VERSION], "bigint")
+
+
+def _differences(engine: sa.Engine, table: str, query: Query, types: Mapping[str, str]) -> list[str]:
+    wanted = _wanted(table, query, types)
+    seen = sa.inspect(engine)
+    there = {column["name"]: column for column in seen.get_columns(table)}
+    found = [f"lacks column {name} ({family})" for name, family in wanted.items() if name not in there]
+    found += [f"has column {name}, which the query does not give" for name in there if name not in wanted]
+    for name, family in wanted.items():
+        if name in there and not _holds(there[name]["type"], family):
+            found.append(f"column {name} is {there[name]['type']} where {_needed(family)} is needed")
+    key = seen.get_pk_constraint(table)["constrained_columns"]
+    if set(key) != set(query.keys):
+        found.append(f"its primary key is ({', '.join(key)}) where ({', '.join(query.keys)}) is needed")
+    # MySQL's upsert goes by whichever unique key a row meets first; in PostgreSQL it fails.
+    for index in seen.get_indexes(table):
+        if index["unique"]:
+            columns = ", ".join(str(name) for name in index["column_names"])
+            found.append(f"has another unique key ({columns})")
+    if engine.dialect.name != "postgresql":
+        found += _inexact(engine, table, [name for name in query.keys if wanted[name] == "text"])
+    return found
+
+
+def _holds(kind: sa.types.TypeEngine[Any], family: str) -> bool:
+    """Whether a column of this type holds all that a family can have."""
+    there = _family(kind)
+    if family == "integer":
+        return there in ("integer", "bigint")
+    if family == "text":
+        length = getattr(kind, "length", None)
+        return there == "text" and (length is None or length >= TEXT_CHARACTERS)
+    return there == family
+
+
+def _needed(family: str) -> str:
+    return f"text of {TEXT_CHARACTERS} characters" if family == "text" else family
+
+
+def _family(kind: sa.types.TypeEngine[Any]) -> str:
+    """The family of a column that is there; its own type's name where it is of none."""
+    if isinstance(kind, sa.String) and not isinstance(kind, sa.Enum):
+        return "text"
+    if isinstance(kind, sa.BigInteger):
+        return "bigint"
+    if isinstance(kind, sa.Boolean) or (
+        isinstance(kind, mysql.TINYINT) and getattr(kind, "display_width", 0) == 1
+    ):
+        return "boolean"
+    if isinstance(kind, sa.Integer):
+        return "integer"
+    if isinstance(kind, sa.DateTime):
+        fraction = getattr(kind, "fsp", None) == 6 if isinstance(kind, mysql.DATETIME) else kind.timezone
+        return "timestamp in UTC" if fraction else str(kind)
+    return "date" if isinstance(kind, sa.Date) else str(kind)
+
+
+def _exact(engine: sa.Engine) -> str:
+    with engine.connect():
+        # The dialect knows once it has been connected.
+        return _MARIADB_EXACT if getattr(engine.dialect, "is_mariadb", False) else _MYSQL_EXACT
+
+
+def _inexact(engine: sa.Engine, table: str, columns: list[str]) -> list[str]:
+    """What would let two results share a row, or a broken transaction leave half of one."""
+    exact = _exact(engine)
+    with engine.connect() as connection:
+        collations = connection.execute(
+            sa.text(
+                "select column_name, collation_name from information_schema.columns "
+                "where table_schema = database() and table_name = :name"
+            ),
+            {"name": table},
+        )
+        by_name = {str(name): str(collation) for name, collation in collations}
+        motor = connection.execute(
+            sa.text(
+                "select engine from information_schema.tables "
+                "where table_schema = database() and table_name = :name"
+            ),
+            {"name": table},
+        ).scalar_one()
+    found = [
+        f"column {name} has the collation {by_name[name]}, in which two texts can be one key; "
+        f"{exact} is needed"
+        for name in columns
+        if name in by_name and by_name[name] != exact
+    ]
+    if motor != "InnoDB":
+        found.append(f"its engine {motor} knows no transactions; InnoDB is needed")
+    return found

@@ -1,0 +1,204 @@
+"""A query's results in a table of PostgreSQL, MariaDB or MySQL, by UPSERT, exactly once.
+
+One transaction holds the fence's row (token, batch) and the batch's rows: a batch that is replayed, or
+written by an owner that is thought dead, changes nothing. Each row carries the batch that gave it, as
+``version``. Readers see whole batches. What others write into the table, or delete, it does not notice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from sqlalchemy.exc import DBAPIError, NoSuchTableError
+
+from sluice.model.database import POSTGRESQL, Database
+from sluice.model.database_trouble import PASSING, Trouble, diagnose, says
+from sluice.model.fence_table import FENCE_TABLE, fence_key
+from sluice.model.query import VERSION, Query, Sink
+from spark_jobs.common.fence import Fence, Limits
+from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.retrying import Passing, Retrying
+from spark_jobs.common.sinks.upserts import upsert
+
+CHUNK_ROWS = 5_000
+PATIENCE_SECONDS = 120.0
+PROVISION = "run the DAG's provision_sinks step"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MOMENTS = ("timestamp", "timestamp_ntz")
+_MENDS = {
+    Trouble.LOGIN: "check login and password of the Airflow connection {connection}",
+    Trouble.DENIED: "give the user of the Airflow connection {connection} that right",
+    Trouble.NO_DATABASE: "make it, or correct the schema of the Airflow connection {connection}",
+    Trouble.NO_COLUMN: PROVISION + ", which says what differs",
+    Trouble.DIFFERENT: PROVISION + ", which says what differs",
+    Trouble.VALUE: "quarantine such rows, or make the column wider",
+    Trouble.OTHER: "mend it, and start the stream again: nothing is lost",
+}
+Done = TypeVar("Done")
+
+
+class JdbcSink:
+    """The table of one sink, over one connection at most. For one thread at a time.
+
+    ``types``: result column -> Spark's DDL type. ``patience``: seconds for which a database that is down,
+    slow, full or locked is tried again, from its first failure on; ``stop`` ends that waiting. ``limits``:
+    what its server sees to.
+    """
+
+    def __init__(
+        self,
+        stream: str,
+        query_name: str,
+        query: Query,
+        sink: Sink,
+        types: Mapping[str, str],
+        database: Database,
+        stop: threading.Event,
+        patience: float = PATIENCE_SECONDS,
+        limits: Limits | None = None,
+    ) -> None:
+        self.name = sink.name
+        self._table, self._connection_id = sink.table, sink.connection
+        self._keys = list(query.keys)
+        self._columns = [*query.keys, *query.measures]
+        self._types = types
+        self._database = database
+        self._engine = sa.create_engine(**database.sqlalchemy())
+        self._fence = Fence(self._engine, fence_key(stream, query_name), limits)
+        self._retrying = Retrying(self.name, patience, stop)
+        columns = {column: types[column] for column in self._columns} | {VERSION: "bigint"}
+        self._upsert = upsert(database.kind, sink.table, self._keys, columns)
+
+    def __repr__(self) -> str:
+        return f"JdbcSink({self.name}, {self._database.where})"
+
+    def enter(self, token: int) -> int | None:
+        """Become the writer with this token. The last batch that the database holds; None: none yet.
+
+        Raises Superseded where a higher token is there, Unwritten where the table is not as it must be, or
+        the database stays away for longer than the patience, Stopped.
+        """
+
+        def attempt() -> int | None:
+            self._check_table()
+            return self._fence.enter(token)
+
+        return self._try(attempt)
+
+    def write(self, batch: int, rows: DataFrame) -> bool:
+        """Write a batch, all of it or nothing; False where it was there already.
+
+        ``rows``: the query's keys and measures, one row per key; the caller has persisted them, and they are
+        read once per try, a partition at a time. Raises Superseded where a later owner has entered,
+        Unwritten, Stopped.
+        """
+        # So that they are: what would be computed in the transaction would hold the fence's row as long.
+        rows.count()
+        began = False
+
+        def attempt() -> bool:
+            nonlocal began
+            with self._fence.guarded(batch) as connection:
+                if connection is None:
+                    # There, and it was not when this call began: then it was this call's, and the answer to
+                    # its commit was lost.
+                    return began
+                began = True
+                for chunk in self._chunks(rows):
+                    self._upsert(connection, [(*row, batch) for row in chunk])
+            return True
+
+        return self._try(attempt)
+
+    def close(self) -> None:
+        """Close its connection."""
+        self._engine.dispose()
+
+    def _try(self, attempt: Callable[[], Done]) -> Done:
+        def translated() -> Done:
+            with self._asking():
+                return attempt()
+
+        return self._retrying.until_done(translated)
+
+    def _check_table(self) -> None:
+        """Without its key an upsert would, in MariaDB, insert every row anew."""
+        with self._engine.connect() as connection:
+            seen = sa.inspect(connection)
+            columns = {column["name"] for column in seen.get_columns(self._table)}
+            key = seen.get_pk_constraint(self._table)["constrained_columns"]
+        lacking = sorted({*self._columns, VERSION} - columns)
+        if lacking or set(key) != set(self._keys):
+            what = f"lacks {', '.join(lacking)}" if lacking else f"has the key ({', '.join(key)})"
+            raise Unwritten(
+                f"{self.name}: table {self._table} in {self._database.where} {what}; it must have "
+                f"{', '.join([*self._columns, VERSION])} and the key ({', '.join(self._keys)}): {PROVISION}"
+            )
+
+    def _chunks(self, rows: DataFrame) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows, as the database's driver takes them, in the order of ``_columns``."""
+        moments = [self._types[column] in _MOMENTS for column in self._columns]
+        selected = rows.select(
+            # As numbers: a Row's datetimes are in the time zone of whatever machine this is.
+            *(
+                F.unix_micros(F.col(column).cast("timestamp")) if moment else F.col(column)
+                for column, moment in zip(self._columns, moments, strict=True)
+            )
+        )
+        # MySQL's DATETIME knows no time zone; it holds UTC.
+        epoch = _EPOCH if self._database.kind == POSTGRESQL else _EPOCH.replace(tzinfo=None)
+        keys = len(self._keys)
+        found = iter(selected.toLocalIterator())
+        while chunk := list(islice(found, CHUNK_ROWS)):
+            made = [
+                tuple(
+                    epoch + timedelta(microseconds=value) if moment and value is not None else value
+                    for value, moment in zip(row, moments, strict=True)
+                )
+                for row in chunk
+            ]
+            for row in made:
+                if None in row[:keys]:
+                    self._refuse_null(row)
+            # One order of locks, whoever else writes there.
+            yield sorted(made, key=lambda row: row[:keys])
+
+    def _refuse_null(self, row: Sequence[object]) -> None:
+        raise Unwritten(
+            f"{self.name}: a result has no {self._columns[row.index(None)]}, which is a part of its key in "
+            f"{self._database.where}; quarantine rows without it, or group by another column"
+        )
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Turns the database's errors into Passing and Unwritten. Only their words are kept: what SQLAlchemy
+        says of them holds the statement."""
+        try:
+            yield
+        except DBAPIError as error:
+            cause = error.orig if error.orig is not None else error
+            trouble = diagnose(self._database.kind, cause)
+            what = f"{self._database.where} {trouble} ({says(cause)})"
+            if trouble in PASSING or error.connection_invalidated:
+                raise Passing(what, trouble) from cause
+            if trouble == Trouble.NO_TABLE:
+                missing = FENCE_TABLE if FENCE_TABLE in says(cause) else self._table
+                raise self._missing(missing) from cause
+            mend = _MENDS[trouble].format(connection=self._connection_id)
+            raise Unwritten(f"{self.name}: {what}; {mend}") from cause
+        except NoSuchTableError as error:
+            raise self._missing(self._table) from error
+        except (LookupError, ValueError) as error:
+            # The fence's, which says its mend, and the driver's, of a value that it cannot send.
+            raise Unwritten(f"{self.name}: {self._database.where}: {error}") from error
+
+    def _missing(self, table: str) -> Unwritten:
+        return Unwritten(f"{self.name}: table {table} is missing in {self._database.where}; {PROVISION}")

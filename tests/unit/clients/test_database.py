@@ -1,0 +1,57 @@
+"""What needs no server; the rest is in tests/spark/test_jdbc_sink.py, with real ones."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql
+
+from sluice.clients import database
+from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
+from sluice.model.database import MYSQL, Database
+
+COUNTS = Database(MYSQL, "h", 1, "counts", "u", "secret")
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "words"),
+    [
+        (2003, Unreachable, "database counts at h:1 does not answer (words)"),
+        (1205, Unreachable, "waits for a lock"),
+        (1146, Missing, "lacks a table"),
+        (1049, Missing, "does not exist"),
+        (1045, Refused, "refuses the login (words); check the Airflow connection"),
+        (1142, Refused, "denies a right (words); check the Airflow connection"),
+        (9999, Refused, "failed (words)"),
+    ],
+)
+def test_a_driver_s_error_in_our_words(code: int, kind: type[ClientError], words: str) -> None:
+    made = database._translated(COUNTS, Exception(code, "words"))
+    assert type(made) is kind
+    assert words in str(made)
+
+
+@pytest.mark.parametrize(
+    ("column", "family"),
+    [
+        (sa.VARCHAR(255), "text"),
+        (sa.Text(), "text"),
+        (sa.BIGINT(), "bigint"),
+        (mysql.BIGINT(display_width=20), "bigint"),
+        (sa.INTEGER(), "integer"),
+        (mysql.TINYINT(display_width=1), "boolean"),
+        (mysql.TINYINT(display_width=4), "integer"),
+        (postgresql.TIMESTAMP(timezone=True), "timestamp in UTC"),
+        (mysql.DATETIME(fsp=6), "timestamp in UTC"),
+        (mysql.DATETIME(), "DATETIME"),
+        (sa.DATE(), "date"),
+        (sa.NUMERIC(10, 2), "NUMERIC(10, 2)"),
+    ],
+)
+def test_a_column_s_family(column: sa.types.TypeEngine[object], family: str) -> None:
+    assert database._family(column) == family
+
+
+def test_what_was_made_is_said() -> None:
+    assert str(database.Provision("database d at h:1", ())) == "database d at h:1: all tables are there"
+    assert str(database.Provision("database d at h:1", ("a", "b"))) == "database d at h:1: made a and b"

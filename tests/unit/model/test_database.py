@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from sluice.model import database
+from sluice.model.config import ConfigError
+from sluice.model.database import MYSQL, POSTGRESQL, Database
+from sluice.model.database_trouble import PASSING, Trouble, diagnose, says
+from sluice.model.fence_table import fence_ddl, fence_key
+
+PASSWORD = "pa\"ss\\w%rd\x7f'é"
+WAREHOUSE = Database(
+    POSTGRESQL, "db.example.com", 5433, "counts", "writer", PASSWORD, {"sslmode": "verify-full"}
+)
+
+
+def test_a_connection_s_file_is_read_as_it_was_written() -> None:
+    for made in (WAREHOUSE, replace(WAREHOUSE, kind=MYSQL, options={})):
+        assert database.parse(made.dump(), "x.toml") == made
+        assert PASSWORD not in repr(made)
+        assert "w%rd" not in repr(made)
+    assert WAREHOUSE.where == "database counts at db.example.com:5433"
+
+
+def test_a_file_that_others_may_read_or_that_is_missing_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "sluice_counts.toml"
+    environ = {"SLUICE_CONNECTIONS_DIR": str(tmp_path)}
+    with pytest.raises(ConfigError, match=r"sluice_counts\.toml: No such file .*connection 'sluice_counts'"):
+        database.load("sluice_counts", environ)
+    path.write_text(WAREHOUSE.dump())
+    path.chmod(0o640)
+    with pytest.raises(ConfigError, match="other users may read it and it holds a password; chmod 600"):
+        database.load("sluice_counts", environ)
+    path.chmod(0o600)
+    assert database.load("sluice_counts", environ) == WAREHOUSE
+    with pytest.raises(ConfigError, match="SLUICE_CONNECTIONS_DIR is not set"):
+        database.load("sluice_counts", {})
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (('kind = "postgresql"', 'kind = "oracle"'), "kind 'oracle' is unknown; kinds are postgresql, mysql"),
+        (("port = 5433", "port = 70000"), "port is 70000; it must be 1 to 65535"),
+        (('host = "db.example.com"', 'host = ""'), "host is empty"),
+        (("sslmode", "options"), "option 'options' is unknown; options are sslmode"),
+        (("port = 5433", "ports = 5433"), "unknown key 'ports'"),
+        (("port = 5433", "port = x"), "not valid TOML"),
+    ],
+)
+def test_a_wrong_file_is_refused_with_the_mend(change: tuple[str, str], words: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        database.parse(WAREHOUSE.dump().replace(*change), "x.toml")
+    assert str(caught.value).startswith("x.toml: ")
+    assert words in str(caught.value)
+    assert PASSWORD not in str(caught.value)
+
+
+def test_a_password_that_is_no_text_is_refused_without_showing_it() -> None:
+    text = replace(WAREHOUSE, password="x").dump().replace('password = "x"', "password = 424242")
+    with pytest.raises(ConfigError, match="password is not a text") as caught:
+        database.parse(text, "x.toml")
+    assert "424242" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("conn_type", "kind", "port"),
+    [
+        ("postgres", POSTGRESQL, 5432),
+        ("postgresql", POSTGRESQL, 5432),
+        ("mysql", MYSQL, 3306),
+        ("mariadb", MYSQL, 3306),
+    ],
+)
+def test_an_airflow_connection_of_a_kind_that_fits(conn_type: str, kind: str, port: int) -> None:
+    assert database.from_connection(conn_type, "h", None, "d", "u", "p") == Database(
+        kind, "h", port, "d", "u", "p"
+    )
+    assert database.from_connection(conn_type, "h", 99, "d", "u", "p").port == 99
+
+
+def test_an_airflow_connection_that_does_not_fit() -> None:
+    with pytest.raises(
+        ConfigError, match=r"connection c: type 'oracle' cannot .*one of postgres, postgresql"
+    ):
+        database.from_connection("oracle", "h", 1, "d", "u", "secret", name="c")
+    with pytest.raises(ConfigError, match=r"connection c: schema \(the database's name\) is empty") as caught:
+        database.from_connection("mysql", "h", 1, "", "u", "secret", name="c")
+    assert "secret" not in str(caught.value)
+    with pytest.raises(ConfigError, match="option 'init_command' is unknown"):
+        database.from_connection("mysql", "h", 1, "d", "u", "p", {"init_command": "x"})
+
+
+def test_an_engine_has_one_connection_time_outs_utc_and_shows_no_password() -> None:
+    for made in (WAREHOUSE, replace(WAREHOUSE, kind=MYSQL, options={})):
+        arguments = made.sqlalchemy()
+        assert (arguments["pool_size"], arguments["max_overflow"], arguments["pool_pre_ping"]) == (1, 0, True)
+        assert arguments["url"].password == PASSWORD
+        assert "w%rd" not in repr(arguments)
+        assert arguments["connect_args"]["connect_timeout"] == 5
+    assert "timezone=UTC" in WAREHOUSE.sqlalchemy()["connect_args"]["options"]
+
+
+class Postgres(Exception):
+    def __init__(self, text: str, pgcode: str | None = None) -> None:
+        super().__init__(text)
+        self.pgcode = pgcode
+
+
+class OperationalError(Postgres):
+    """Named as psycopg2's."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "trouble"),
+    [
+        (POSTGRESQL, OperationalError('connection to server at "h": Connection refused'), Trouble.AWAY),
+        (POSTGRESQL, OperationalError("FATAL:  the database system is starting up"), Trouble.AWAY),
+        (POSTGRESQL, OperationalError('FATAL:  password authentication failed for "u"'), Trouble.LOGIN),
+        (POSTGRESQL, OperationalError('FATAL:  database "x" does not exist'), Trouble.NO_DATABASE),
+        (POSTGRESQL, OperationalError("FATAL:  sorry, too many clients already"), Trouble.BUSY),
+        (POSTGRESQL, Postgres("", "53100"), Trouble.FULL),
+        (POSTGRESQL, Postgres("", "57P01"), Trouble.AWAY),
+        (POSTGRESQL, Postgres("", "57014"), Trouble.SLOW),
+        (POSTGRESQL, Postgres("", "40P01"), Trouble.LOCKED),
+        (POSTGRESQL, Postgres("", "42P01"), Trouble.NO_TABLE),
+        (POSTGRESQL, Postgres("", "22001"), Trouble.VALUE),
+        (POSTGRESQL, Postgres("", "XX000"), Trouble.OTHER),
+        (MYSQL, Exception(2003, "Can't connect"), Trouble.AWAY),
+        (MYSQL, Exception(1205, "Lock wait timeout"), Trouble.LOCKED),
+        (MYSQL, Exception(1969, "max_statement_time"), Trouble.SLOW),
+        (MYSQL, Exception(1114, "full"), Trouble.FULL),
+        (MYSQL, Exception(1146, "no table"), Trouble.NO_TABLE),
+        (MYSQL, Exception(1142, "denied"), Trouble.DENIED),
+        (MYSQL, Exception(1406, "too long"), Trouble.VALUE),
+        (MYSQL, Exception(9999, "new"), Trouble.OTHER),
+    ],
+)
+def test_what_a_driver_s_error_means(kind: str, error: Exception, trouble: Trouble) -> None:
+    assert diagnose(kind, error) == trouble
+
+
+def test_what_passes_and_what_is_said() -> None:
+    assert {Trouble.AWAY, Trouble.FULL, Trouble.LOCKED} < PASSING
+    assert not PASSING & {Trouble.LOGIN, Trouble.NO_TABLE, Trouble.VALUE, Trouble.OTHER}
+    assert says(Exception(1146, "no such table\nrow (1, secret)")) == "no such table"
+    assert says(Exception()) == "Exception"
+
+
+def test_the_fence_s_row_and_table() -> None:
+    assert fence_key("isp_hits", "windows") == "isp_hits/windows"
+    with pytest.raises(ValueError, match="longer than 255 characters"):
+        fence_key("s" * 200, "q" * 60)
+    assert "InnoDB" not in fence_ddl("postgresql")
+    assert "engine = InnoDB" in fence_ddl("mysql")
