@@ -12,7 +12,7 @@ SOURCE = "source"
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that a Kafka user may do. `kind` is topic, group or broker (the cluster)."""
+    """One thing that a Kafka user may do. `kind`: topic, group, transactional_id or broker (the cluster)."""
 
     user: str
     kind: str
@@ -25,8 +25,9 @@ def kafka_user(role: str) -> str:
     return f"sluice-{role}"
 
 
-def kafka_rules(topics: Iterable[str]) -> list[Rule]:
-    """Everything the four roles may do on these topics; what is not listed is refused by the broker."""
+def kafka_rules(topics: Iterable[str], results: Iterable[str] = ()) -> list[Rule]:
+    """Everything the four roles may do on the streams' topics, and on those of their queries' ``results``;
+    what is not listed is refused by the broker."""
     rules: list[Rule] = []
 
     def allow(role: str, kind: str, name: str, operations: str, prefixed: bool = False) -> None:
@@ -39,6 +40,12 @@ def kafka_rules(topics: Iterable[str]) -> list[Rule]:
         allow("producer", "topic", topic, "WRITE DESCRIBE READ")
         allow("consumer", "topic", topic, "READ DESCRIBE")
         allow("reader", "topic", topic, "READ DESCRIBE")
+    for topic in results:
+        # Airflow checks what they hold. Setting a group's offsets wants Read on the topic.
+        allow("airflow", "topic", topic, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
+        allow("consumer", "topic", topic, "WRITE DESCRIBE READ")
+        allow("reader", "topic", topic, "READ DESCRIBE")
+    allow("consumer", "transactional_id", "sluice-", "WRITE DESCRIBE", prefixed=True)
     allow("airflow", "group", "sluice-", "DESCRIBE", prefixed=True)
     allow("producer", "broker", "kafka-cluster", "IDEMPOTENT_WRITE")
     for role in ("producer", "consumer", "reader"):
@@ -59,6 +66,8 @@ _VERSIONS = ["s3:ListBucketVersions", "s3:GetBucketVersioning", "s3:ListBucketMu
 def s3_policies() -> dict[str, dict[str, Any]]:
     """One policy per role. None may delete: what was written stays until a person removes it."""
     ledger, lake = f"{WAREHOUSE}/ledger/*", f"{WAREHOUSE}/lake/*"
+    # The plain files of queries: the prefixes of sinks begin with files/.
+    files = f"{WAREHOUSE}/files/*"
     return {
         "airflow": _policy(
             (_LIST + _VERSIONS, [WAREHOUSE, SOURCE]),
@@ -70,8 +79,13 @@ def s3_policies() -> dict[str, dict[str, Any]]:
             (_READ, [f"{SOURCE}/*", ledger, lake]),
             (_WRITE, [lake]),
         ),
-        "consumer": _policy((_LIST, [WAREHOUSE]), (_READ + _WRITE, [lake])),
-        "reader": _policy((_LIST, [WAREHOUSE]), (_READ, [lake])),
+        "consumer": _policy(
+            (_LIST, [WAREHOUSE]),
+            (_READ + _WRITE, [lake, files]),
+            # What its queries say of themselves; of the ledger nothing else.
+            (["s3:PutObject"], [f"{WAREHOUSE}/ledger/progress/*"]),
+        ),
+        "reader": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, files])),
     }
 
 

@@ -194,9 +194,12 @@ class Stack:
         jobs: list[Callable[[], None]] = [database_and_airflow]
         if self.context.external is None:
             topics = [spec.topic.name for spec in streams.specs()]
+            results = streams.result_topics()
             users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
             jobs += [
-                lambda: self._start("kafka", board, lambda step: kafka.provision(self.context, topics)),
+                lambda: self._start(
+                    "kafka", board, lambda step: kafka.provision(self.context, topics, results)
+                ),
                 lambda: self._start("minio", board, lambda step: minio.provision(self.context, users)),
             ]
         if self.context.feed == replay.REPLAY:

@@ -155,8 +155,11 @@ def probe(context: Context) -> str:
     return f"{len(found.brokers)} broker, {len(found.topics)} topics"
 
 
-def provision(context: Context, topics: Iterable[str]) -> None:
-    """The users' ACLs; repeatable. Raises KafkaException when the broker refuses one."""
+def provision(context: Context, topics: Iterable[str], results: Iterable[str] = ()) -> None:
+    """The users' ACLs on the streams' topics, and on those of their queries' results; repeatable.
+
+    Raises KafkaException when the broker refuses one.
+    """
     client = AdminClient({**admin_config(context), **_QUIET})
     bindings = [
         AclBinding(
@@ -168,7 +171,7 @@ def provision(context: Context, topics: Iterable[str]) -> None:
             AclOperation[rule.operation],
             AclPermissionType.ALLOW,
         )
-        for rule in kafka_rules(topics)
+        for rule in kafka_rules(topics, results)
     ]
     for future in client.create_acls(bindings, request_timeout=20).values():
         future.result()

@@ -31,6 +31,12 @@ def specs() -> list[stream.StreamSpec]:
     return [stream.load(name) for name in stream.names()]
 
 
+def result_topics() -> list[str]:
+    """The topics to which queries of declared streams send their results."""
+    sinks = (sink for spec in specs() for query in spec.queries.values() for sink in query.sinks)
+    return [sink.topic for sink in sinks if sink.topic]
+
+
 def spark_defaults(context: Context) -> str:
     """Spark's configuration for producers and consumers; no secret in it."""
     settings = {

@@ -148,7 +148,7 @@ class KafkaAdmin:
         if metadata is None or (metadata.error and metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
             return None
         if metadata.error:
-            raise _translated(f"topic {topic!r}", KafkaException(metadata.error))
+            raise translated(f"topic {topic!r}", KafkaException(metadata.error))
         if not metadata.partitions:
             return None
         return TopicShape(
@@ -207,7 +207,7 @@ class KafkaAdmin:
         found = self._ask(what, lambda: self._committed(group, wanted))
         refused = next((partition.error for partition in found if partition.error), None)
         if refused is not None:
-            raise _translated(what, KafkaException(refused))
+            raise translated(what, KafkaException(refused))
         kept = sorted((place for place in found if place.offset >= 0), key=lambda place: place.partition)
         if not kept:
             return None
@@ -215,6 +215,15 @@ class KafkaAdmin:
             return parse_beat(kept[0].metadata or "", {place.partition: place.offset for place in kept})
         except ValueError as error:
             raise Unreachable(f"{what} cannot be read: {error}") from error
+
+    def committed(self, group: str, topic: str, partition: int) -> tuple[int, str] | None:
+        """A group's offset and its metadata, or None. Waits for a transaction that is to set it."""
+        what = f"offset of group {group!r}"
+        wanted = [TopicPartition(topic, partition)]
+        (found,) = self._ask(what, lambda: self._committed(group, wanted))
+        if found.error is not None:
+            raise translated(what, KafkaException(found.error))
+        return None if found.offset < 0 else (found.offset, found.metadata or "")
 
     def _committed(self, group: str, wanted: list[TopicPartition]) -> list[TopicPartition]:
         """Asked as a consumer of the group that never joins it: AdminClient's own question ends the process
@@ -323,7 +332,7 @@ class KafkaAdmin:
         except KafkaException as error:
             if error.args[0].code() == expected:
                 return False
-            raise _translated(what, error) from error
+            raise translated(what, error) from error
         except FutureTimeout as error:
             raise Unreachable(f"{what}: no answer from {self.servers} in {self.timeout:g} s") from error
         return True
@@ -337,7 +346,7 @@ class KafkaAdmin:
         except KafkaException as error:
             self.admin.poll(0)
             cause = error if self._login_error is None else KafkaException(self._login_error)
-            raise _translated(what, cause) from error
+            raise translated(what, cause) from error
         except FutureTimeout as error:
             raise Unreachable(f"{what}: no answer from {self.servers} in {self.timeout:g} s") from error
 
@@ -367,7 +376,8 @@ def config_diff(
     }
 
 
-def _translated(what: str, error: KafkaException) -> Refused | Unreachable:
+def translated(what: str, error: KafkaException) -> Refused | Unreachable:
+    """An error of Kafka's in Sluice's words, beginning with ``what``."""
     cause: KafkaError = error.args[0]
     message = f"{what}: {cause.str()} ({cause.name()})"
     if cause.code() in _DENIED:

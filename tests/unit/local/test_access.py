@@ -35,6 +35,11 @@ def test_nobody_may_delete_or_do_everything(role: str) -> None:
             {"airflow", "producer", "consumer", "reader"},
         ),
         ("warehouse/ledger/nyc_taxi/x.json", {"airflow"}, {"airflow", "producer"}),
+        (
+            "warehouse/ledger/progress/nyc_taxi/q/2026-03-01/x.jsonl",
+            {"airflow", "consumer"},
+            {"airflow", "producer"},
+        ),
         ("source/nyc_taxi/x.csv", set(), {"airflow", "producer"}),
         ("warehouse/other", set(), {"airflow"}),
     ],

@@ -1,0 +1,84 @@
+"""Sinks for a person who looks. They guarantee nothing, and nothing of them outlives the process.
+
+A stream that is supervised refuses them: nobody would see what they show.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from typing import TextIO
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import LongType, StructField, StructType
+
+from sluice.model import query as queries
+from sluice.model.query import VERSION, Query
+
+ROWS = 20
+
+
+class ConsoleSink:
+    """Prints up to ROWS results of each batch as a table. **No guarantee**: it knows no batch, fences
+    nobody, and prints a batch again that runs again."""
+
+    def __init__(
+        self, stream: str, query_name: str, query: Query, sink: queries.Sink, out: TextIO = sys.stdout
+    ) -> None:
+        self.name = sink.name
+        self._title = f"{stream} {query_name}"
+        self._keys = query.keys
+        self._out = out
+
+    def enter(self, token: int) -> int | None:
+        """None: it holds nothing."""
+        return None
+
+    def write(self, batch: int, rows: DataFrame) -> bool:
+        self._out.write(f"{self._title}, batch {batch}:\n")
+        with redirect_stdout(self._out):
+            rows.orderBy(*self._keys).show(ROWS, truncate=False)
+        self._out.flush()
+        return True
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class MemorySink:
+    """Keeps results in the driver's memory, as the temporary view ``<stream>_<query>`` of the session.
+
+    A query that measures: of each key the newest result, with its ``version``. One that does not: all rows.
+    **No guarantee**: it knows no batch and fences nobody; a batch of rows that runs again is there twice.
+    All of it must fit into the driver.
+    """
+
+    def __init__(self, stream: str, query_name: str, query: Query, sink: queries.Sink) -> None:
+        self.name = sink.name
+        self.view = f"{stream}_{query_name}"
+        self._query = query
+        self._newest: dict[tuple[object, ...], tuple[object, ...]] = {}
+        self._rows: list[tuple[object, ...]] = []
+
+    def enter(self, token: int) -> int | None:
+        """None: it holds nothing."""
+        return None
+
+    def write(self, batch: int, rows: DataFrame) -> bool:
+        schema = rows.schema
+        if self._query.measures:
+            places = [schema.names.index(key) for key in self._query.keys]
+            schema = StructType([*schema.fields, StructField(VERSION, LongType(), False)])
+            found = ((*row, batch) for row in rows.collect())
+            self._newest |= {tuple(row[place] for place in places): row for row in found}
+            kept = list(self._newest.values())
+        else:
+            self._rows += [tuple(row) for row in rows.collect()]
+            kept = self._rows
+        rows.sparkSession.createDataFrame(kept, schema).createOrReplaceTempView(self.view)
+        return True
+
+    def close(self) -> None:
+        """Let go of the results; the view goes with its session."""
+        self._newest.clear()
+        self._rows.clear()

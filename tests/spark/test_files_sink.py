@@ -1,0 +1,227 @@
+"""Rows as plain files in folders, in a MinIO of its own: each once, whoever writes them how often."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+from pyarrow import dataset, fs
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice.model import query
+from sluice.model.query import Query
+from spark_jobs.common.fence import Superseded
+from spark_jobs.common.sinks import files
+from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.files import FilesSink
+from tests.support.services import Services
+
+COLUMNS = "hit_id string, hittime timestamp, day date, zipcode string, bytes bigint"
+DAY = date(2026, 1, 31)
+_numbers = count()
+
+
+class Place:
+    """A prefix of a test's own, written as the consumer and read as a reader."""
+
+    def __init__(self, spark: SparkSession, services: Services) -> None:
+        self.spark, self.client = spark, services.minio
+        self.writes = services.stack.platform("consumer").s3
+        self._reads = services.stack.platform("reader").s3
+        self.prefix = f"files/hits_{next(_numbers)}/"
+        self.query = Query(
+            sinks=[query.Sink("files", prefix=self.prefix)], by=["zipcode", "day"], mode="append"
+        )
+
+    def sink(self, token: int | None = None) -> FilesSink:
+        made = FilesSink("isp", "hits", self.query, self.query.sinks[0], self.writes, "s3://warehouse/lake")
+        if token:
+            made.enter(token)
+        return made
+
+    def hits(self, *zipcodes: str | None, batch: int = 0, days: int = 1) -> DataFrame:
+        """Three hits of each zipcode on each day."""
+        at = datetime(2026, 1, 31, 23, 59, tzinfo=UTC)
+        rows = [
+            (f"{batch}-{zipcode}-{number}-{day}", at, DAY + timedelta(day), zipcode, number)
+            for number in range(3)
+            for day in range(days)
+            for zipcode in zipcodes
+        ]
+        return self.spark.createDataFrame(rows, COLUMNS)
+
+    def objects(self) -> dict[str, str]:
+        """Key below the prefix -> version; only the files that readers see."""
+        found = self.client.list_object_versions(Bucket="warehouse", Prefix=self.prefix)["Versions"]
+        keys = [(entry["Key"].removeprefix(self.prefix), entry["VersionId"]) for entry in found]
+        assert len({key for key, _ in keys}) == len(keys), "nothing was written twice"
+        return {key: version for key, version in keys if not key.startswith("_")}
+
+    def read(self) -> list[dict[str, Any]]:
+        """What a reader finds who knows no more than the layout."""
+        endpoint = self._reads.endpoint.removeprefix("http://")
+        s3 = fs.S3FileSystem(
+            access_key=self._reads.access_key,
+            secret_key=self._reads.secret_key,
+            endpoint_override=endpoint,
+            scheme="http",
+        )
+        found = dataset.dataset(
+            f"warehouse/{self.prefix}".rstrip("/"), filesystem=s3, format="parquet", partitioning=_hive()
+        )
+        rows: list[dict[str, Any]] = found.to_table().to_pylist()
+        return rows
+
+    def ids(self) -> Counter[str]:
+        return Counter(row["hit_id"] for row in self.read())
+
+
+def _hive() -> Any:
+    import pyarrow
+
+    schema = pyarrow.schema([("zipcode", pyarrow.string()), ("day", pyarrow.date32())])
+    return dataset.partitioning(schema, flavor="hive")
+
+
+def ids(*frames: DataFrame) -> Counter[str]:
+    return Counter(row["hit_id"] for rows in frames for row in rows.collect())
+
+
+@pytest.fixture
+def place(spark: SparkSession, services: Services) -> Place:
+    return Place(spark, services)
+
+
+def test_a_reader_of_folders_finds_exactly_the_rows(place: Place) -> None:
+    odd = ["10115", "a b", "a/b=c%", "żółć", "50%:50"]
+    rows = place.hits(*odd, None, days=2)
+    assert place.sink(1).write(0, rows)
+    expected = [row.asDict() | {"hittime": row["hittime"].replace(tzinfo=UTC)} for row in rows.collect()]
+    by_id = {row["hit_id"]: row for row in place.read()}
+    assert len(place.read()) == len(expected)
+    assert by_id == {row["hit_id"]: row for row in expected}
+    keys = place.objects()
+    assert len(keys) == 12, "one file a folder"
+    assert "zipcode=10115/day=2026-01-31/b000000000000.parquet" in keys
+    assert "zipcode=__HIVE_DEFAULT_PARTITION__/day=2026-02-01/b000000000000.parquet" in keys
+    assert "zipcode=a%2Fb%3Dc%25/day=2026-01-31/b000000000000.parquet" in keys
+
+
+def test_a_batch_that_is_there_is_not_written_again(place: Place) -> None:
+    first = place.sink()
+    assert first.enter(1) is None
+    # Over the number of digits, so that they are not listed as texts are.
+    batches = {number: place.hits("10115", "20095", batch=number) for number in (9, 10, 11)}
+    assert [first.write(number, rows) for number, rows in batches.items()] == [True] * 3
+    before = place.objects()
+    assert not first.write(11, batches[11])
+    second = place.sink()
+    assert (second.enter(2), second.enter(2)) == (11, 11)
+    assert not second.write(11, batches[11])
+    assert second.write(12, place.hits(batch=12)), "a batch without rows is a batch"
+    assert place.objects() == before
+    assert place.ids() == ids(*batches.values())
+    said = place.client.get_object(
+        Bucket="warehouse", Key=f"{place.prefix}_sluice/whole/{10**15 - 1 - 11:015d}.json"
+    )["Body"].read()
+    assert b'"batch": 11, "token": 1, "files": 2, "rows": 6' in said
+
+
+def half(place: Place, sink: FilesSink, number: int, rows: DataFrame) -> None:
+    """The owner dies when it has begun a batch and written some of its folders."""
+    complete, sink._complete = sink._complete, None  # type: ignore[assignment,method-assign]
+    with pytest.raises(TypeError):
+        sink.write(number, rows)
+    sink._complete = complete  # type: ignore[method-assign]
+
+
+def test_a_batch_that_was_begun_is_told_and_completed(place: Place) -> None:
+    rows = place.hits("10115", "20095", "50667")
+    dead = place.sink(1)
+    # Only some of its rows: those whose tasks were done.
+    half(place, dead, 0, rows.where("zipcode < '3'"))
+    before = place.objects()
+    successor = place.sink()
+    assert successor.enter(2) == 0, "begun, though not whole"
+    assert successor.write(0, rows.orderBy(F.desc("hit_id")))
+    assert place.ids() == ids(rows)
+    assert before.items() < place.objects().items()
+
+
+def test_other_rows_under_the_same_number_are_noticed(place: Place) -> None:
+    dead = place.sink(1)
+    half(place, dead, 0, place.hits("10115"))
+    successor = place.sink(2)
+    with pytest.raises(Unwritten, match=r"10115/day=2026-01-31/b0+.parquet is there already with other rows"):
+        successor.write(0, place.hits("10115", batch=7))
+    assert place.ids() == ids(place.hits("10115"))
+
+
+def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: Place) -> None:
+    zombie = place.sink(1)
+    place.sink(2)
+    with pytest.raises(Superseded, match=r"isp hits: sink files .*: owner 1 may not write: owner 2 has"):
+        zombie.write(0, place.hits("10115"))
+    with pytest.raises(Superseded):
+        zombie.enter(1)
+    assert place.objects() == {}
+
+
+def test_a_zombie_that_sleeps_before_it_says_that_it_begins_writes_no_file(place: Place) -> None:
+    zombie = place.sink(1)
+    put = zombie._places.put
+
+    def sleepily(kind: str, number: int, said: Any) -> bool:
+        if kind == files._BEGUN:
+            place.sink(2)
+        return put(kind, number, said)
+
+    zombie._places.put = sleepily  # type: ignore[method-assign]
+    with pytest.raises(Superseded):
+        zombie.write(0, place.hits("10115"))
+    assert place.objects() == {}
+
+
+def test_a_zombie_that_sleeps_in_its_batch_writes_what_its_successor_writes(place: Place) -> None:
+    rows = place.hits("10115", "20095")
+    zombie = place.sink(1)
+    write, entered = zombie._write_files, []
+
+    def sleepily(number: int, given: DataFrame) -> dict[str, int]:
+        successor = place.sink()
+        entered.append(successor.enter(2))
+        assert successor.write(0, rows)
+        return write(number, given)
+
+    zombie._write_files = sleepily  # type: ignore[method-assign]
+    with pytest.raises(Superseded):
+        zombie.write(0, rows)
+    assert entered == [0]
+    assert place.ids() == ids(rows)
+
+
+def test_s3_that_refuses_or_is_away_is_said_with_the_mend_and_no_secret(
+    place: Place, services: Services
+) -> None:
+    good = place.writes
+    place.writes = services.stack.platform("reader").s3
+    with pytest.raises(Unwritten, match=r"isp hits: sink files .*AccessDenied.*list the bucket 'warehouse'"):
+        place.sink(1)
+    place.writes = replace(good, endpoint="http://127.0.0.1:1")
+    with pytest.raises(Unwritten, match=r"isp hits: .*127.0.0.1:1.*see that S3 is up") as away:
+        place.sink(1)
+    assert good.secret_key not in str(away.value)
+    place.writes = good
+    sink = place.sink(1)
+    # The tasks' own connections.
+    sink._s3 = replace(good, endpoint="http://127.0.0.1:1")
+    with pytest.raises(Unwritten) as away:
+        sink.write(0, place.hits("10115"))
+    assert "127.0.0.1:1" in str(away.value).splitlines()[0]
+    assert good.secret_key not in str(away.value)
+    assert place.sink(2).write(0, place.hits("10115"))

@@ -1,0 +1,469 @@
+"""A query's results in a compacted topic, over a broker of its own: each batch once, whoever dies when."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, date, datetime
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+from pyspark.sql import DataFrame, SparkSession
+
+from local.services import kafka as broker
+from sluice.clients import counts_topic
+from sluice.clients.counts_topic import Result
+from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.clients.kafka import KafkaAdmin
+from sluice.model import marks, query
+from sluice.model.platform import Kafka
+from sluice.model.query import Query, Window, key_text
+from sluice.model.stream import Topic
+from spark_jobs.common.fence import Superseded
+from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.kafka import KafkaSink, version_of
+from spark_jobs.common.sinks.transactions import Record, Transactions
+from tests.support.services import Services
+
+STREAM, QUERY, PARTITIONS = "hits", "zipcodes", 2
+COMPACTED = {"cleanup.policy": "compact"}
+_numbers = count()
+
+
+class Place:
+    """A topic of a test's own, and who writes and reads there: as the roles that do so in the stack."""
+
+    def __init__(self, services: Services) -> None:
+        services.kafka  # noqa: B018
+        self.services = services
+        self.topic = f"results-{next(_numbers)}"
+        self.stop = threading.Event()
+        self.writes: Kafka = services.stack.platform("consumer").kafka
+        self.reads: Kafka = services.stack.platform("airflow").kafka
+        self._opened: list[Transactions] = []
+
+    def provision(self, config: dict[str, str] | None = None) -> None:
+        broker.provision(self.services.stack.context, [], [self.topic])
+        topic = Topic(self.topic, PARTITIONS, 1, COMPACTED | (config or {}))
+        KafkaAdmin(self.reads).provision(topic)
+
+    def writer(self, token: int | None = None, patience: float = 30, topic: str = "") -> Transactions:
+        """Entered where it has a ``token``."""
+        made = Transactions(
+            self.writes, STREAM, QUERY, topic or self.topic, PARTITIONS, self.stop, version_of, patience
+        )
+        self._opened.append(made)
+        if token:
+            made.enter(token)
+        return made
+
+    def results(self, seconds: float = 20) -> dict[str, Result]:
+        return counts_topic.read(self.reads, self.topic, ["zipcode"], seconds)
+
+    def counts(self) -> dict[str, int]:
+        return {key: found.measures["hits"] for key, found in self.results().items()}
+
+    def last(self) -> int | None:
+        return counts_topic.last_batch(self.reads, STREAM, QUERY, self.topic)
+
+    def records(self) -> list[tuple[int, str, dict[str, Any]]]:
+        """All that is committed, duplicates and all: partition, key, value."""
+        settings = {"group.id": "sluice-test", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+        consumer = Consumer({**self.services.kafka, **settings, "log_level": 0})
+        consumer.assign([TopicPartition(self.topic, number, 0) for number in range(PARTITIONS)])
+        found, ends = [], 0
+        while ends < PARTITIONS:
+            message = consumer.poll(10)
+            assert message is not None
+            if message.error():
+                ends += 1
+                continue
+            found.append((message.partition(), message.key().decode(), json.loads(message.value())))
+        consumer.close()
+        return found
+
+    def close(self) -> None:
+        for writer in self._opened:
+            writer.close()
+
+
+@pytest.fixture
+def place(services: Services) -> Iterator[Place]:
+    made = Place(services)
+    made.provision()
+    yield made
+    made.close()
+
+
+def batch(number: int, hits: dict[str, int]) -> Callable[[], Iterator[Record]]:
+    """The records of a batch: zipcode -> count."""
+
+    def records() -> Iterator[Record]:
+        for zipcode, hit_count in hits.items():
+            value = {"zipcode": zipcode, "hits": hit_count, "version": number}
+            yield len(zipcode) % PARTITIONS, zipcode.encode(), json.dumps(value).encode()
+
+    return records
+
+
+def many(number: int, size: int = 5000) -> dict[str, int]:
+    return {f"{zipcode:05d}": number * 10 + zipcode for zipcode in range(size)}
+
+
+def test_a_batch_that_is_there_is_not_written_again(place: Place) -> None:
+    first = place.writer(3)
+    assert (place.last(), place.counts()) == (None, {})
+    assert [first.write(0, batch(0, {"a": 1, "bb": 2})), first.write(1, batch(1, {"a": 5}))] == [True, True]
+    assert not first.write(1, batch(1, {"a": 999}))
+    second = place.writer()
+    assert (second.enter(7), second.enter(7)) == (1, 1)
+    assert not second.write(1, batch(1, {"a": 999}))
+    assert second.write(2, batch(2, {})), "a batch without rows is a batch"
+    assert place.counts() == {"a": 5, "bb": 2}
+    assert place.results()["a"] == Result({"hits": 5}, 1)
+    assert (place.last(), len(place.records())) == (2, 3)
+
+
+def test_an_earlier_owner_writes_nothing_and_does_not_come_back(place: Place) -> None:
+    zombie, successor = place.writer(1), place.writer(2)
+    with pytest.raises(Superseded, match=r"sink kafka results-\d+: owner 1 may not write: owner 2 has taken"):
+        zombie.write(0, batch(0, {"a": 666}))
+    with pytest.raises(Superseded):
+        zombie.enter(1)
+    # Kafka was not asked for the id by the zombie's second coming: its successor is not even disturbed.
+    producer = successor._producer
+    assert successor.write(0, batch(0, {"a": 1}))
+    assert successor._producer is producer
+    assert place.counts() == {"a": 1}
+
+
+def test_an_owner_whom_an_earlier_one_put_out_comes_back(place: Place) -> None:
+    """Two start at once: the earlier one asks Kafka for the id last, having seen no later token."""
+    owner = place.writer(2)
+    late = Producer(
+        {
+            **place.writes.librdkafka(),
+            "transactional.id": marks.transactional_id(STREAM, QUERY, place.topic),
+            "log_level": 0,
+        }
+    )
+    late.init_transactions(10)
+    assert owner.write(0, batch(0, {"a": 1}))
+    assert (place.counts(), place.last()) == ({"a": 1}, 0)
+
+
+def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: Place) -> None:
+    zombie = place.writer(1)
+    zombie.write(0, batch(0, many(0)))
+    seen: list[Any] = []
+
+    def half() -> Iterator[Record]:
+        yield from batch(1, many(1))()
+        assert zombie._producer is not None
+        zombie._producer.flush(10)
+        # It sleeps here, and somebody takes over.
+        successor = place.writer()
+        seen.append(successor.enter(2))
+        seen.append(successor.write(1, batch(1, many(2))))
+        yield from batch(1, {"bb": 666})()
+
+    with pytest.raises(Superseded, match="owner 2 has taken over"):
+        zombie.write(1, half)
+    assert seen == [0, True]
+    assert (place.counts(), place.last()) == (many(2), 1)
+
+
+DIES = """
+import sys, threading, time
+from sluice.model import platform
+from spark_jobs.common.sinks.kafka import version_of
+from spark_jobs.common.sinks.transactions import Transactions
+topic, when = sys.argv[1:]
+writer = Transactions(
+    platform.load("consumer").kafka, "hits", "zipcodes", topic, 2, threading.Event(), version_of
+)
+writer.enter(1)
+
+def records():
+    for zipcode in range(3000):
+        yield zipcode % 2, b"%05d" % zipcode, b'{"zipcode": "%05d", "hits": 666, "version": 0}' % zipcode
+    if when == "half":
+        writer._producer.flush(10)
+        print("there", flush=True)
+        time.sleep(60)
+
+commit = writer._ask
+def ask(question):
+    if getattr(question, "__name__", "") == "commit_transaction":
+        print("there", flush=True)
+        time.sleep(60)
+    return commit(question)
+
+if when == "uncommitted":
+    # After the mark was sent along, before the commit.
+    entered = writer._ask = ask
+writer.write(0, records)
+"""
+
+
+@pytest.mark.parametrize("when", ["half", "uncommitted"])
+def test_a_process_is_killed_within_a_transaction(place: Place, when: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", DIES, place.topic, when],
+        stdout=subprocess.PIPE,
+        env={
+            "PYTHONPATH": "plugins:.",
+            "SLUICE_PLATFORM_DIR": str(place.services.stack.home.platform),
+        },
+        cwd=Path(__file__).resolve().parents[2],
+    )
+    assert process.stdout is not None
+    try:
+        assert process.stdout.readline() == b"there\n"
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait(10)
+        process.stdout.close()
+    with pytest.raises(Unreachable, match="a transaction is open whose writer stands still"):
+        place.results(seconds=1.5)
+    successor = place.writer()
+    assert successor.enter(2) is None
+    assert place.counts() == {}
+    successor.write(0, batch(0, many(0)))
+    assert (place.counts(), place.last()) == (many(0), 0)
+
+
+def test_the_broker_dies_in_a_batch_and_comes_back(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    writer = place.writer(1, patience=60)
+    writer.write(0, batch(0, many(0)))
+    crashes = [0.0]
+
+    def records() -> Iterator[Record]:
+        for number, record in enumerate(batch(1, many(1))()):
+            yield record
+            if number == 2500 and crashes:
+                place.services.crash("kafka", crashes.pop())
+
+    assert writer.write(1, records)
+    assert (place.counts(), place.last()) == (many(1), 1)
+    told = [record for record in caplog.records if "trying again" in record.getMessage()]
+    assert len(told) <= 1, "one line a streak"
+
+
+def test_a_commit_whose_answer_is_lost_is_found_to_be_there(place: Place) -> None:
+    writer = place.writer(1)
+    ask, lost = writer._ask, []
+
+    def losing(question: Callable[[float], Any]) -> Any:
+        found = ask(question)
+        if getattr(question, "__name__", "") == "commit_transaction" and not lost:
+            lost.append(True)
+            from confluent_kafka import KafkaError, KafkaException
+
+            raise KafkaException(KafkaError(KafkaError._FATAL, "lost"))
+        return found
+
+    writer._ask = losing  # type: ignore[method-assign]
+    assert writer.write(0, batch(0, {"a": 1}))
+    assert lost
+    assert [key for _, key, _ in place.records()] == ["a"], "once"
+
+
+def test_who_waits_for_kafka_gives_up_after_its_patience_or_when_asked_to_stop(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    place.writes = Kafka("127.0.0.1:1", password="hidden-secret")
+    with pytest.raises(Unwritten) as gave_up:
+        place.writer(patience=1).enter(1)
+    said = str(gave_up.value).splitlines()[0]
+    assert said.startswith(f"hits zipcodes: sink kafka {place.topic}: Kafka: ")
+    assert "see that Kafka at 127.0.0.1:1 is up" in said
+    begun = time.monotonic()
+    threading.Timer(0.5, place.stop.set).start()
+    with pytest.raises(Unwritten, match="the process was asked to stop"):
+        place.writer(patience=100).enter(1)
+    assert time.monotonic() - begun < 12
+    told = [record.getMessage() for record in caplog.records if "trying again" in record.getMessage()]
+    assert len(told) == 2, "one line a streak"
+    assert "hidden-secret" not in caplog.text + said
+
+
+def test_a_refused_login_is_told_and_no_password(place: Place) -> None:
+    good = place.writes
+    place.writes = Kafka(
+        good.bootstrap_servers, good.security_protocol, good.sasl_mechanism, good.username, "wrong-password"
+    )
+    with pytest.raises(Unwritten, match=r"(?i)authentication") as refused:
+        place.writer(patience=2).enter(1)
+    assert "wrong-password" not in str(refused.value)
+
+
+def test_what_the_role_may_not_write_is_refused_at_once(place: Place) -> None:
+    place.writes = place.services.stack.platform("reader").kafka
+    with pytest.raises(Unwritten, match=r"check .* the user's rights to write to the topic"):
+        place.writer().enter(1)
+
+
+def test_a_missing_topic_names_the_step_that_makes_it_and_is_not_made(services: Services) -> None:
+    nowhere = Place(services)
+    with pytest.raises(LookupError, match=r"'results-\d+' does not exist.*provision_sinks"):
+        nowhere.writer().enter(1)
+    with pytest.raises(Missing, match="provision_sinks"):
+        nowhere.results()
+    admin = AdminClient({**services.kafka, "log_level": 0})
+    assert nowhere.topic not in admin.list_topics(timeout=10).topics
+
+
+def test_an_offset_that_expired_is_read_from_the_records(place: Place) -> None:
+    writer = place.writer(1)
+    for number in range(3):
+        writer.write(number, batch(number, {"a": number, "bb": number}))
+    # Behind the last record: a transaction that was aborted, longer than what is looked at first.
+    with pytest.raises(ZeroDivisionError):
+        writer.write(3, failing(3))
+    writer.close()
+    group = marks.group(STREAM, QUERY)
+    admin = AdminClient({**place.services.kafka, "log_level": 0})
+    admin.delete_consumer_groups([group])[group].result(20)
+    assert place.last() is None
+    assert place.writer().enter(2) == 2
+    assert place.last() == 2, "and it is marked again"
+
+
+def failing(number: int) -> Callable[[], Iterator[Record]]:
+    def records() -> Iterator[Record]:
+        yield from batch(number, many(number, 1000))()
+        raise ZeroDivisionError
+
+    return records
+
+
+def test_rows_that_fail_half_way_leave_nothing(place: Place) -> None:
+    writer = place.writer(1)
+    with pytest.raises(ZeroDivisionError):
+        writer.write(0, failing(0))
+    assert (place.counts(), place.last()) == ({}, None)
+    assert writer.write(0, batch(0, {"a": 1}))
+    assert place.counts() == {"a": 1}
+
+
+def test_duplicates_disorder_and_compaction_change_no_count(services: Services) -> None:
+    place = Place(services)
+    place.provision({"segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "100"})
+    admin = AdminClient({**services.kafka, "log_level": 0})
+    hurry = ConfigEntry("log.cleaner.backoff.ms", "200", incremental_operation=AlterConfigOpType.SET)
+    cleaner = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[hurry])
+    for future in admin.incremental_alter_configs([cleaner]).values():
+        future.result(20)
+    writer = place.writer(1)
+    for number in range(6):
+        writer.write(number, batch(number, many(number, 200)))
+        time.sleep(0.15)
+    # Sent by hand, as by somebody who repairs: an old version once more, behind the newest, and elsewhere.
+    producer = Producer({**services.kafka, "log_level": 0})
+    for partition in range(PARTITIONS):
+        for old in (2, 5, 0):
+            for _, key, value in batch(old, {"00007": old * 10 + 7})():
+                producer.produce(place.topic, value, key, partition)
+    producer.flush(10)
+    assert place.counts() == many(5, 200)
+    deadline = time.monotonic() + 20
+    while len(place.records()) > 1000:
+        assert time.monotonic() < deadline, "never compacted"
+        time.sleep(0.3)
+    # Compaction keeps a key's last record of a partition, which here is an old one: the other remembers.
+    assert {key: hits for key, hits in place.counts().items() if key != "00007"} == {
+        key: hits for key, hits in many(5, 200).items() if key != "00007"
+    }
+    place.close()
+
+
+def test_what_is_no_result_is_named_by_its_place(place: Place) -> None:
+    good = b'{"zipcode":"a","hits":1,"version":0}'
+    for key, value, reason in (
+        (b"a", b"no json", "JSONDecodeError"),
+        (b"a", None, "JSONDecodeError"),
+        (b"b", good, "its key is 'b', and its value says 'a'"),
+        (b"a", b'{"zipcode":"a","hits":"1","version":0}', "must be whole numbers"),
+        (b"a", b'{"zipcode":"a","hits":1}', "KeyError"),
+    ):
+        made = Place(place.services)
+        made.provision()
+        producer = Producer({**place.services.kafka, "log_level": 0})
+        producer.produce(made.topic, good, b"a", 1)
+        producer.produce(made.topic, value, key, 1)
+        producer.flush(10)
+        with pytest.raises(Refused, match=f"partition 1, offset 1: no result of the query .*{reason}"):
+            made.results()
+
+
+def sink(place: Place, declared: Query, name: str) -> KafkaSink:
+    return KafkaSink(STREAM, name, declared, declared.sinks[0], place.writes, place.stop, patience=30)
+
+
+def windows(spark: SparkSession, rows: list[tuple[str | None, datetime, date, int]]) -> DataFrame:
+    # Europe's clocks went back in this night: a moment must not be written as the session's time zone has it.
+    columns = "zipcode string, window_start timestamp, day date, hits bigint"
+    return spark.createDataFrame(rows, columns)
+
+
+def test_update_and_complete_give_a_reader_the_same_counts(
+    spark: SparkSession, services: Services, configure: Callable[[dict[str, str]], None]
+) -> None:
+    configure({"spark.sql.session.timeZone": "Europe/Berlin"})
+    starts = [datetime(2026, 10, 25, hour, 2, tzinfo=UTC) for hour in range(3)]
+    day = date(2026, 10, 25)
+    keys = [("10115", starts[0]), ("10115", starts[1]), ("a|b\\c", starts[2]), ("żółć", starts[0])]
+    totals = dict.fromkeys([*keys, (None, starts[1])], 0)
+    complete, update = Place(services), Place(services)
+    sinks = []
+    for made, mode in ((complete, "complete"), (update, "update")):
+        made.provision()
+        declared = Query(
+            sinks=[query.Sink("kafka", topic=made.topic, partitions=PARTITIONS)],
+            by=["zipcode", "day"],
+            at="hittime",
+            window=Window(60, 60),
+            measures={"hits": "count"},
+            mode=mode,
+        )
+        sinks.append(sink(made, declared, mode))
+        assert sinks[-1].name == f"kafka {made.topic}"
+        sinks[-1].enter(1)
+    for number in range(3):
+        changed = list(totals)[number::2]
+        for key in changed:
+            totals[key] += number + 1
+        whole = [(zipcode, start, day, hits) for (zipcode, start), hits in totals.items()]
+        some = [row for row in whole if (row[0], row[1]) in changed]
+        assert sinks[0].write(number, windows(spark, whole))
+        assert sinks[1].write(number, windows(spark, some))
+        assert not sinks[1].write(number, windows(spark, some))
+    expected = {key_text([zipcode, day, start]): hits for (zipcode, start), hits in totals.items()}
+    for made in (complete, update):
+        found = counts_topic.read(made.reads, made.topic, ["zipcode", "day", "window_start"])
+        assert {key: result.measures["hits"] for key, result in found.items()} == expected
+        partitions = {(value["zipcode"], partition) for partition, _, value in made.records()}
+        assert len(partitions) == len({zipcode for zipcode, _ in partitions}), "a zipcode is in one partition"
+    assert len(complete.records()) == 15
+    assert len(update.records()) < 10
+    for made in sinks:
+        made.close()
