@@ -94,7 +94,13 @@ def _first_partition(spec: StreamSpec) -> str:
         raise ConfigError(
             f"stream {spec.name!r} declares no partition_by, so its table has no dates that are closed"
         )
-    return spec.partition_by[0]
+    first = spec.partitions[0]
+    if first.width:
+        raise ConfigError(
+            f"stream {spec.name!r} partitions its table by {first} first; only those that begin with a date, "
+            "as it is, have dates that are closed"
+        )
+    return first.column
 
 
 def _date_column(spark: SparkSession, spec: StreamSpec) -> str:
@@ -103,7 +109,7 @@ def _date_column(spark: SparkSession, spec: StreamSpec) -> str:
     if not spark.catalog.tableExists(f"{CATALOG}.{spec.table}"):
         raise LookupError(f"table {spec.table} does not exist yet; the stream's consumer makes it")
     partitions = IcebergTable(spark, spec.table).partitions()
-    if partitions != spec.partition_by:
+    if partitions != [str(partition) for partition in spec.partitions]:
         raise ConfigError(
             f"{spec.table} is partitioned by {', '.join(partitions) or 'nothing'}, and stream.toml of "
             f"{spec.name!r} says partition_by = {spec.partition_by}"

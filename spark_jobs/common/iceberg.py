@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sluice.model.claims import Run
+from sluice.model.partitioning import spelled
 from sluice.model.platform import CATALOG
 from sluice.model.proof import FileFact
 from sluice.model.ranges import RangeSet
@@ -99,8 +100,12 @@ class IcebergTable:
         return None if found is None else int(found.snapshotId())
 
     def partitions(self) -> list[str]:
-        """The table's partition fields; one that is a column as it is has that column's name."""
-        return [str(field.name()) for field in self._table.spec().fields()]
+        """The table's partition fields, spelled as a stream.toml does."""
+        schema = self._table.schema()
+        return [
+            spelled(str(schema.findColumnName(field.sourceId())), str(field.transform().toString()))
+            for field in self._table.spec().fields()
+        ]
 
     def branches(self) -> list[str]:
         return [str(name) for name in self._table.refs()]

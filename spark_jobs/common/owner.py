@@ -39,8 +39,9 @@ from spark_jobs.common.topic import Topic
 
 log = logging.getLogger(__name__)
 
-# Rows with a record's coordinates, key, value and headers -> the same with its decoded `record`, and with
-# the `reason` why it is none (null: it is one).
+# Rows with all that Kafka says of a record (its coordinates, `_kafka_topic`, `_kafka_timestamp_type`, `key`,
+# `value`, `headers`) -> the same with its decoded `record`, and the `reason` why it is none (null: it is
+# one).
 Decode = Callable[[DataFrame], DataFrame]
 
 
@@ -257,18 +258,24 @@ class Owner(TableOwner):
         self.group.renew()
 
     def _decoded(self, records: DataFrame) -> DataFrame:
-        """Coordinates, identity, raw bytes, the decoded ``record``, and the ``reason`` why it is none."""
+        """Coordinates, identity, raw bytes, the decoded ``record``, and the ``reason`` why it is none.
+
+        ``decode`` sees all that Kafka says of a record; what of that it does not put into ``record`` is in no
+        table.
+        """
         placed = with_identity(
             records.select(
+                F.col("topic").alias("_kafka_topic"),
                 F.col("partition").alias("_kafka_partition"),
                 F.col("offset").alias("_kafka_offset"),
                 F.col("timestamp").alias("_kafka_timestamp"),
+                F.col("timestampType").alias("_kafka_timestamp_type"),
                 "key",
                 "value",
                 "headers",
             )
         )
-        return self.decode(placed).drop("headers")
+        return self.decode(placed).drop("_kafka_topic", "_kafka_timestamp_type", "headers")
 
     def _append_and_prove(
         self, rows: DataFrame, ranges: RangeSet, summary: Mapping[str, str]
@@ -276,14 +283,15 @@ class Owner(TableOwner):
         base = self.head
         good = F.col("reason").isNull()
         files = self._append(rows.where(good), summary)
-        runs = self._runs(files, lambda: rows.where(good))
+        # With the bad rows: without, each would be a gap, and the claims as long as there are bad ones.
+        runs = self._runs(files, lambda: rows)
         suspected = suspects(self.state.claims, runs)
         if suspected:
             log.warning("sources %s may have sent rows again; looking closer", ", ".join(sorted(suspected)))
             rows = repeats.named(rows, self.state.claims, suspected)
             self.table.reset_branch(self.branch, base)
             files = self._append(rows.where(good), summary)
-            runs = self._runs(files, lambda: rows.where(good))
+            runs = self._runs(files, lambda: rows)
         explained = RangeSet()
         if sum(file.fact.records for file in files) != ranges.count:
             explained = quarantine_records(self.spark, self.spec, rows.where(~good), ranges)

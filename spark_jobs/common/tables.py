@@ -24,6 +24,7 @@ from pyspark.sql.types import (
 
 from sluice.model.columns import parse_ddl
 from sluice.model.config import ConfigError
+from sluice.model.partitioning import Partition
 from sluice.model.platform import CATALOG
 from sluice.model.stream import StreamSpec
 from spark_jobs.common.iceberg import IcebergTable
@@ -78,6 +79,8 @@ _TYPES: dict[str, type[DataType]] = {
     "timestamp": TimestampType,
     "timestamp_ntz": TimestampNTZType,
 }
+# What a truncated partition may be of (Iceberg specification, "Truncate Transform Details").
+_TRUNCATED = (IntegerType, LongType, DecimalType, StringType, BinaryType)
 
 
 class SchemaConflict(RuntimeError):
@@ -100,10 +103,9 @@ def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
     namespace = spec.table.rsplit(".", 1)[0]
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{namespace}")
     columns = [f"`{field.name}` {_sql(field.dataType)}" for field in record.fields]
-    for name in spec.partition_by:
-        if name not in record.fieldNames():
-            raise ConfigError(f"stream {spec.name}: partition_by {name!r} is no column of {spec.schema}")
-    _create(spark, spec.table, [*columns, *COORDINATES], _properties(spec, record), spec.partition_by)
+    partitions = spec.partitions
+    _check_partitions(spec, partitions, record)
+    _create(spark, spec.table, [*columns, *COORDINATES], _properties(spec, record), partitions)
     ensure_quarantine(spark, spec)
     present = {field.name.lower(): field for field in spark.table(f"{CATALOG}.{spec.table}").schema.fields}
     for field in record.fields:
@@ -115,16 +117,42 @@ def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
                 f"{spec.table}: column {field.name} is {_sql(there.dataType)} and {spec.schema} says "
                 f"{_sql(field.dataType)}; give the new type a new column name"
             )
-    partitions = IcebergTable(spark, spec.table).partitions()
-    if partitions != spec.partition_by:
+    found = IcebergTable(spark, spec.table).partitions()
+    if found != [str(partition) for partition in partitions]:
         raise SchemaConflict(
-            f"{spec.table}: is partitioned by {', '.join(partitions) or 'nothing'}, and stream.toml says "
+            f"{spec.table}: is partitioned by {', '.join(found) or 'nothing'}, and stream.toml says "
             f"partition_by = {spec.partition_by}; declare what is there, or name a new table"
         )
+    _ensure_order(spark, spec.table, [partition.column for partition in partitions if partition.width])
 
 
 def ensure_quarantine(spark: SparkSession, spec: StreamSpec) -> None:
     _create(spark, spec.quarantine_table, QUARANTINE, PROPERTIES)
+
+
+def _check_partitions(spec: StreamSpec, partitions: Sequence[Partition], record: StructType) -> None:
+    """Raises ConfigError where the record has no such column, or one that cannot be truncated."""
+    for partition in partitions:
+        if partition.column not in record.fieldNames():
+            raise ConfigError(
+                f"stream {spec.name}: partition_by {str(partition)!r} is no column of {spec.schema}"
+            )
+        kind = record[partition.column].dataType
+        if partition.width and not isinstance(kind, _TRUNCATED):
+            raise ConfigError(
+                f"stream {spec.name}: partition_by {str(partition)!r}: {partition.column} is a "
+                f"{kind.simpleString()}, and only texts and numbers can be truncated; write "
+                f"{partition.column!r}"
+            )
+
+
+def _ensure_order(spark: SparkSession, table: str, columns: Sequence[str]) -> None:
+    """Let every file be sorted by ``columns``: it holds many values of them, and a reader of one value skips
+    what lies before and behind it. A table that has an order keeps it."""
+    rows = spark.sql(f"SHOW TBLPROPERTIES {CATALOG}.{table}").collect()
+    if columns and not any(row["key"] == "sort-order" for row in rows):
+        names = ", ".join(f"`{name}`" for name in columns)
+        spark.sql(f"ALTER TABLE {CATALOG}.{table} WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY {names}")
 
 
 def _properties(spec: StreamSpec, record: StructType) -> dict[str, str]:
@@ -132,10 +160,11 @@ def _properties(spec: StreamSpec, record: StructType) -> dict[str, str]:
         return PROPERTIES | CLAIMS
     # There are many files, and each is in a manifest with the bounds of its columns. Of texts they say little
     # and take most of the room.
+    partitioned = [partition.column for partition in spec.partitions]
     texts = [
         field.name
         for field in record.fields
-        if isinstance(field.dataType, StringType) and field.name not in spec.partition_by
+        if isinstance(field.dataType, StringType) and field.name not in partitioned
     ]
     counted = {f"write.metadata.metrics.column.{name}": "counts" for name in texts}
     return PROPERTIES | CLAIMS | SHUFFLED | counted
@@ -146,13 +175,13 @@ def _create(
     table: str,
     columns: Sequence[str],
     properties: Mapping[str, str],
-    partition_by: Sequence[str] = (),
+    partitions: Sequence[Partition] = (),
 ) -> None:
     values = ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
-    names = ", ".join(f"`{name}`" for name in partition_by)
-    partitions = f"PARTITIONED BY ({names})" if names else ""
+    fields = ", ".join(partition.sql for partition in partitions)
+    partitioned = f"PARTITIONED BY ({fields})" if fields else ""
     spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {CATALOG}.{table} ({', '.join(columns)}) USING iceberg {partitions} "
+        f"CREATE TABLE IF NOT EXISTS {CATALOG}.{table} ({', '.join(columns)}) USING iceberg {partitioned} "
         f"TBLPROPERTIES ({values})"
     )
 

@@ -1,1 +1,1 @@
-"""Changes of all Wikimedia wikis, as JSON from a feed of Server-Sent Events."""
+"""Hits of an ISP's customers, as JSON: generated, counted, and carried to every kind of sink."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from spark_jobs.common.producer import main
+from spark_jobs.common.source_objects import object_rows
 from spark_jobs.nyc_taxi.transforms import trips
 
 if __name__ == "__main__":
-    sys.exit(main("nyc_taxi", trips))
+    sys.exit(main("nyc_taxi", object_rows(trips)))

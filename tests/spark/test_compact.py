@@ -322,6 +322,11 @@ def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(
         ([], ConfigError, "declares no partition_by, so its table has no dates that are closed"),
         (["server"], ConfigError, r"is partitioned by server_name, day, and stream.toml .* \['server'\]"),
         (["server_name", "day"], ConfigError, "first partition column server_name is a string"),
+        (
+            ["truncate(1, server_name)", "day"],
+            ConfigError,
+            r"partitions its table by truncate\(1, server_name\) first; only those that begin with a date",
+        ),
         (None, LookupError, "table raw.nowhere does not exist yet"),
     ],
 )

@@ -42,7 +42,8 @@ def census(table: Table, rows: BooleanExpression, column: str, partition_by: Seq
 
     An event that came twice is the same in every column. So only those rows are read that have a date of the
     load's, where the table is partitioned by one, and a moment of its, where it has a column of moments: a
-    day of a table that is not compacted yet has a file for every batch and partition.
+    day of a table that is not compacted yet has a file for every batch and partition. Of ``partition_by``
+    only dates that are columns as they are count; a truncated one (``truncate(1, zipcode)``) is none.
     """
     load = _Load(table, column, partition_by)
     for batch in batches(table, rows, load.names):
@@ -64,7 +65,7 @@ class _Load:
     def __init__(self, table: Table, column: str, partition_by: Sequence[str]) -> None:
         kinds = {field.name: field.field_type for field in table.schema().fields}
         self.column = column
-        self.date = next((name for name in partition_by if isinstance(kinds[name], DateType)), None)
+        self.date = next((name for name in partition_by if isinstance(kinds.get(name), DateType)), None)
         # Not Sluice's own: a record that came twice has two times at Kafka.
         self.moment = next(
             (name for name, kind in kinds.items() if isinstance(kind, TimestamptzType) and name[0] != "_"),

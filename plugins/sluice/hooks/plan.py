@@ -1,18 +1,23 @@
-"""A load's plan: which object versions it means, and between which offsets their rows lie.
+"""A load's plan: which sources it means, and between which offsets their rows lie.
 
 Everything is pinned in the ledger by whoever comes first, so that a retried, a cleared and a second run mean
-the same versions and the same offsets. The plan of a load from a feed is made in :mod:`sluice.hooks.feed`;
-from there on both are alike, but for how a source is named and what mends it.
+the same sources and the same offsets. Here are plans of object versions and of generated rows; that of a load
+from a feed is made in :mod:`sluice.hooks.feed`. From there on all are alike, but for how a source is named
+and what mends it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.keys import Document, begin_key, produced_key, run_key
+from sluice.model import generated
+from sluice.model.generated import Generated
 from sluice.model.ranges import RangeSet
 
 if TYPE_CHECKING:
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
     from sluice.clients.ledger import Ledger
 
 # A source's kind; one without is an object's version.
-FEED = "feed"
+FEED, GENERATED = "feed", "generated"
 
 
 def pin(
@@ -45,10 +50,59 @@ def pin(
     for source in objects:
         if not bucket.has_header(source):
             raise Refused(f"{source.uri}: has no header line; upload the file with one, or leave it out")
+    sources = [_of_object(source) for source in objects]
+    return _put(ledger, kafka, sources, run_id=run_id, stream=stream, topic=topic, params=params)
+
+
+def pin_generated(
+    ledger: Ledger,
+    kafka: KafkaAdmin,
+    *,
+    run_id: str,
+    stream: str,
+    topic: str,
+    params: Mapping[str, Any],
+    moment: datetime,
+) -> Document:
+    """The run's plan: the one in the ledger, or a new one from ``params``.
+
+    Those that are named as in ``sluice.model.generated.Generated`` are taken. Left empty, ``begin`` is the
+    hour of ``moment`` (aware), and ``seed`` one of the run's own. Raises ConfigError for a value that is out
+    of its bounds, and for hits that lie so far ahead of now that they would be quarantined.
+    """
+    pinned = ledger.get(run_key(run_id, "plan"))
+    if pinned is not None:
+        return pinned
+    names = {field.name for field in fields(Generated)}
+    given = {name: value for name, value in params.items() if name in names and value not in (None, "")}
+    usual = {
+        "begin": generated.hour_of(moment),
+        "seed": int(hashlib.sha256(run_id.encode()).hexdigest()[:8], 16),
+    }
+    parameters = generated.parse({**usual, **given}, f"params of run {run_id!r}")
+    generated.refuse_the_future(parameters, datetime.now(UTC), f"params of run {run_id!r}")
+    source = {
+        "source_id": parameters.source_id,
+        "kind": GENERATED,
+        "parameters": parameters.document(),
+    }
+    return _put(ledger, kafka, [source], run_id=run_id, stream=stream, topic=topic, params=params)
+
+
+def _put(
+    ledger: Ledger,
+    kafka: KafkaAdmin,
+    sources: Sequence[Document],
+    *,
+    run_id: str,
+    stream: str,
+    topic: str,
+    params: Mapping[str, Any],
+) -> Document:
     # Read once and before anything is sent: every row of these sources gets an offset at or behind these.
     ends = kafka.ends(topic)
-    sources = [_begin(ledger, source, topic=topic, ends=ends, run_id=run_id) for source in objects]
-    produced = [ledger.get(produced_key(source["source_id"])) is not None for source in sources]
+    begun = [_begin(ledger, source, topic=topic, ends=ends, run_id=run_id) for source in sources]
+    produced = [ledger.get(produced_key(source["source_id"])) is not None for source in begun]
     return ledger.put(
         run_key(run_id, "plan"),
         {
@@ -56,24 +110,28 @@ def pin(
             "stream": stream,
             "topic": topic,
             "params": dict(params),
-            "sources": [{**source, "produced": done} for source, done in zip(sources, produced, strict=True)],
+            "sources": [{**source, "produced": done} for source, done in zip(begun, produced, strict=True)],
             "at": now(),
         },
     )
 
 
-def _begin(
-    ledger: Ledger, source: ObjectVersion, *, topic: str, ends: Mapping[int, int], run_id: str
-) -> Document:
+def _of_object(source: ObjectVersion) -> Document:
+    return {
+        "source_id": source.source_id,
+        "bucket": source.bucket,
+        "key": source.key,
+        "version_id": source.version_id,
+        "etag": source.etag,
+        "size": source.size,
+    }
+
+
+def _begin(ledger: Ledger, source: Document, *, topic: str, ends: Mapping[int, int], run_id: str) -> Document:
     begin = ledger.put(
-        begin_key(source.source_id),
+        begin_key(source["source_id"]),
         {
-            "source_id": source.source_id,
-            "bucket": source.bucket,
-            "key": source.key,
-            "version_id": source.version_id,
-            "etag": source.etag,
-            "size": source.size,
+            **source,
             "topic": topic,
             "lanes": len(ends),
             "begin": {str(partition): offset for partition, offset in sorted(ends.items())},
@@ -83,8 +141,8 @@ def _begin(
     )
     if begin["topic"] != topic:
         raise Refused(
-            f"{source.uri} was planned for topic {begin['topic']!r} and the stream's is {topic!r} now; "
-            "upload the file again (a new version is a new source) to load it into the new topic"
+            f"{name_of(source)} was planned for topic {begin['topic']!r} and the stream's is {topic!r} now; "
+            f"to load it into the new topic, {_again(source)}"
         )
     return begin
 
@@ -111,18 +169,41 @@ def settle(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: st
 
 
 def is_feed(source: Document) -> bool:
-    """Whether a plan's source is what a feed gave during the run; else it is an object's version."""
+    """Whether a plan's source is what a feed gave during the run."""
     return bool(source.get("kind") == FEED)
+
+
+def is_generated(source: Document) -> bool:
+    """Whether a plan's source is generated; one that neither this nor a feed is, is an object's version."""
+    return bool(source.get("kind") == GENERATED)
+
+
+def parameters_of(source: Document) -> Generated:
+    """Of a generated source. Raises ConfigError where they are no longer such as the generator knows."""
+    return generated.parse(source["parameters"], f"source {source['source_id']}")
 
 
 def name_of(source: Document) -> str:
     """What a plan's source is called, in messages and tables."""
+    if is_generated(source):
+        return parameters_of(source).sentence()
     return f"feed {source['feed']}" if is_feed(source) else f"s3://{source['bucket']}/{source['key']}"
+
+
+def identity_of(source: Document) -> Document:
+    """What a plan's source is, beside its id, for results that others read."""
+    if is_generated(source):
+        return {"generated": source["parameters"]}
+    if is_feed(source):
+        return {"feed": source["feed"]}
+    return {"object": name_of(source), "version_id": source["version_id"]}
 
 
 def _again(source: Document) -> str:
     if is_feed(source):
         return "trigger a new run"
+    if is_generated(source):
+        return "trigger a new run with another seed"
     return "upload the file again (a new version is a new source)"
 
 

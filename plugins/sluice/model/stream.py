@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from sluice.model import query
+from sluice.model import partitioning
+from sluice.model import query as query_words
+from sluice.model.columns import parse_ddl
 from sluice.model.config import ConfigError, build
+from sluice.model.partitioning import Partition
 from sluice.model.query import Query
 
 # plugins/sluice/model/stream.py -> the repository, and in an image the same layout.
@@ -171,9 +174,27 @@ class StreamSpec:
         """Whether ``schema`` is an Avro schema; else it lists the table's columns in Spark's DDL."""
         return self.schema.endswith(".avsc")
 
+    def result_types(self, query: str) -> dict[str, str]:
+        """Column of a query's result -> type, in Spark's DDL. Raises ConfigError where the query names a
+        column that the table has not, or the schema is no DDL."""
+        if self.is_avro:
+            raise ConfigError(f"stream {self.name!r}: queries need a schema in DDL, and it has {self.schema}")
+        columns = parse_ddl(self.schema_file.read_text(), f"{self.name}/{self.schema}")
+        return query_words.result_types(query, self.queries[query], columns, f"{self.name}/stream.toml")
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """``partition_by``, read."""
+        return partitioning.parse_all(self.partition_by, self.name)
+
     @property
     def quarantine_table(self) -> str:
         return f"{self.table}_quarantine"
+
+    @property
+    def queries_table(self) -> str:
+        """How far each of the stream's queries is, and which rows came too late for them."""
+        return f"queries.{self.name}"
 
     @property
     def program(self) -> str:
@@ -212,9 +233,9 @@ def parse(text: str, where: str) -> StreamSpec:
     for table in (spec.table, *([spec.report.table] if spec.report else [])):
         if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", table):
             raise ConfigError(f"{where}: table {table!r}: write it as namespace.table, in lower case")
-    for column in (*spec.partition_by, *([spec.feed.event_id] if spec.feed else [])):
-        if not re.fullmatch(r"[a-z][a-z0-9_]*", column):
-            raise ConfigError(f"{where}: column {column!r}: use lower-case letters, digits and _")
+    partitioning.parse_all(spec.partition_by, where)
+    if spec.feed and not re.fullmatch(r"[a-z][a-z0-9_]*", spec.feed.event_id):
+        raise ConfigError(f"{where}: column {spec.feed.event_id!r}: use lower-case letters, digits and _")
     if spec.feed and not spec.feed.url.startswith(("http://", "https://")):
         raise ConfigError(f"{where}: feed url {spec.feed.url!r}: write it with http:// or https://")
     for name, value in (
@@ -229,7 +250,7 @@ def parse(text: str, where: str) -> StreamSpec:
         if value < 1:
             raise ConfigError(f"{where}: {name} is {value}; it must be at least 1")
     for name, declared in spec.queries.items():
-        query.check(name, declared, where)
+        query_words.check(name, declared, where)
     return spec
 
 

@@ -28,15 +28,7 @@ class ProduceOperator(SparkJobOperator):
         with final_failures():
             run_id = context["run_id"]
             hook = self.platform_hook
-            plan = plans.pin(
-                self.ledger,
-                hook.source,
-                hook.kafka,
-                run_id=run_id,
-                stream=self.stream,
-                topic=self.spec.topic.name,
-                params=dict(context["params"]),
-            )
+            plan = self._pin(context)
             waiting = plans.pending(self.ledger, plan)
             if waiting:
                 self._submit(context, run_id, waiting)
@@ -47,12 +39,21 @@ class ProduceOperator(SparkJobOperator):
                 self.log.info("all %d sources were sent before; the job is not started", len(plan["sources"]))
             return self._summary(run_id, {source["source_id"] for source in waiting})
 
+    def _pin(self, context: Context) -> Document:
+        return plans.pin(
+            self.ledger,
+            self.platform_hook.source,
+            self.platform_hook.kafka,
+            run_id=context["run_id"],
+            stream=self.stream,
+            topic=self.spec.topic.name,
+            params=dict(context["params"]),
+        )
+
     def _submit(self, context: Context, run_id: str, waiting: list[Document]) -> None:
         for source in waiting:
-            self.log.info(
-                "to send: %s, version %s, %d bytes, source %s",
-                plans.name_of(source), source["version_id"], source["size"], source["source_id"],
-            )  # fmt: skip
+            more = {key: source[key] for key in ("version_id", "size", "parameters") if key in source}
+            self.log.info("to send: %s, source %s, %s", plans.name_of(source), source["source_id"], more)
         self.submit(context, self.spec.producer_script, ["--plan", self.ledger.uri(run_key(run_id, "plan"))])
 
     def _summary(self, run_id: str, sent_now: set[str]) -> dict[str, Any]:
@@ -63,8 +64,7 @@ class ProduceOperator(SparkJobOperator):
             ranges = plans.offsets_of(document)
             sources.append(
                 {
-                    "object": plans.name_of(source),
-                    "version_id": source["version_id"],
+                    **plans.identity_of(source),
                     "source_id": source["source_id"],
                     "offsets": ranges.count,
                     "sent_now": source["source_id"] in sent_now,

@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients.keys import Document, run_key
 from sluice.hooks import plan as plans
 from sluice.hooks import text
-from sluice.operators import coordinates, feed_events, object_rows
+from sluice.operators import coordinates, feed_events, object_rows, source_rows
 from sluice.operators.base import StreamOperator
 from sluice.operators.table_columns import schema_problems
 
@@ -74,8 +74,9 @@ class ValidateOperator(StreamOperator):
 
     - Every (partition, offset) of the load's range set is in the table or the quarantine exactly once: from
       file metadata, and by reading two columns of the files that metadata cannot settle.
-    - Of every source object, streamed again: each row is published once or quarantined. Of what a feed gave:
-      offsets are rows and quarantined offsets together, and each event id is in the table once.
+    - Of every source object, streamed again, and of every generated source, whose number of rows is its
+      parameters': each row is published once or quarantined. Of what a feed gave: offsets are rows and
+      quarantined offsets together, and each event id is in the table once.
     - The table has the schema's columns; the quarantined share is within ``max_quarantined_percent``.
 
     An exact proof goes into the ledger as ``proof.json`` and, shortened, is the return value. What is not
@@ -117,6 +118,8 @@ class ValidateOperator(StreamOperator):
     ) -> RowProof | EventProof:
         if plans.is_feed(source):
             return feed_events.check(self.spec, table, offsets, found.quarantined)
+        if plans.is_generated(source):
+            return source_rows.check(table, quarantine, source, plans.parameters_of(source).hits)
         return object_rows.check(self.platform_hook, table, quarantine, source)
 
     def _schema(self, table: Table) -> list[str]:
@@ -172,7 +175,7 @@ def document(
         "ranges": json.loads(expected.to_json()),
         "sources": [
             {
-                **_identity(source),
+                **plans.identity_of(source),
                 "source_id": source["source_id"],
                 "rows": proof.source_rows,
                 "published": proof.published,
@@ -182,9 +185,3 @@ def document(
         ],
         "at": plans.now(),
     }
-
-
-def _identity(source: Document) -> Document:
-    if plans.is_feed(source):
-        return {"feed": source["feed"]}
-    return {"object": plans.name_of(source), "version_id": source["version_id"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from sluice.clients.bucket import ObjectVersion
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.ledger import Ledger
 from sluice.hooks import plan as plans
+from sluice.model.config import ConfigError
 from tests.support.memory_s3 import MemoryS3
 
 
@@ -91,6 +93,62 @@ def test_an_object_without_a_header_pins_nothing(ledger: Ledger) -> None:
     source.headless = {"v2.csv"}
     with pytest.raises(Refused, match=r"s3://source/v2\.csv: has no header line"):
         pin(ledger, source, Kafka(p0=5))
+    assert ledger.client.objects == {}  # type: ignore[attr-defined]
+
+
+NOON = datetime(2026, 11, 21, 12, 34, tzinfo=UTC)
+
+
+def generate(ledger: Ledger, kafka: Kafka, run: str = "r1", moment: datetime = NOON, **params: Any) -> Any:
+    return plans.pin_generated(
+        ledger, kafka, run_id=run, stream="s", topic="t", params={"hits": 10, **params}, moment=moment  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def test_what_a_form_leaves_empty_is_pinned(ledger: Ledger) -> None:
+    first = generate(ledger, Kafka(p0=5, p1=0), begin=None, seed=None, isps=3, landed_timeout_minutes=30)
+    (source,) = first["sources"]
+    assert source["parameters"]["begin"] == "2026-11-21T12:00:00Z"
+    assert source["parameters"]["isps"] == 3
+    assert (source["begin"], source["lanes"], source["kind"]) == ({"0": 5, "1": 0}, 2, "generated")
+    assert source["source_id"] == plans.parameters_of(source).source_id
+    later = generate(ledger, Kafka(p0=99), moment=NOON + timedelta(days=1), hits=11)
+    assert later == first
+    other = generate(ledger, Kafka(p0=5), run="r2", isps=3)["sources"][0]
+    assert other["parameters"]["seed"] != source["parameters"]["seed"]
+
+
+def test_the_same_values_are_the_same_source_and_are_sent_once(ledger: Ledger) -> None:
+    plan = generate(ledger, Kafka(p0=5), seed=7)
+    (source,) = plans.pending(ledger, plan)
+    plans.settle(ledger, source, {0: 15}, "r1")
+    again = generate(ledger, Kafka(p0=15), run="r2", seed=7)
+    assert again["sources"] == [{**source, "produced": True}]
+    assert plans.pending(ledger, again) == []
+    assert str(plans.offsets_of_all(plans.produced(ledger, "r2")[1])) == "partition 0: [5, 15)"
+
+
+def test_a_source_is_called_what_it_is(ledger: Ledger) -> None:
+    (source,) = generate(ledger, Kafka(p0=5), seed=7)["sources"]
+    assert plans.name_of(source) == "10 generated hits of seed 7 from 2026-11-21T12:00:00Z, 1 h"
+    assert plans.identity_of(source) == {"generated": source["parameters"]}
+    with pytest.raises(Refused, match=r"was planned: the topic was made anew; trigger .* with another seed"):
+        plans.settle(ledger, source, {0: 3}, "r1")
+    (file,) = pin(ledger, Source("v1"), Kafka(p0=5), run="r3")["sources"]
+    assert plans.identity_of(file) == {"object": "s3://source/v1.csv", "version_id": "v1"}
+    assert plans.identity_of({"kind": "feed", "feed": "u"}) == {"feed": "u"}
+
+
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"hits": 0}, "params of run 'r1': hits is 0"),
+        ({"begin": "2999-01-01T00:00:00Z"}, "params of run 'r1': 1 hours from 2999-01-01T00:00:00Z end more"),
+    ],
+)
+def test_wrong_values_pin_nothing(ledger: Ledger, params: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        generate(ledger, Kafka(p0=5), **params)
     assert ledger.client.objects == {}  # type: ignore[attr-defined]
 
 

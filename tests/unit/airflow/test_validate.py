@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients import files, keys
 from sluice.clients.ledger import Ledger
 from sluice.clients.table import Lake
+from sluice.model.generated import Generated
 from sluice.operators.validate import ValidateOperator
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
@@ -117,6 +118,33 @@ def test_a_row_that_the_producer_refused_is_accounted_for(load: Load) -> None:
     load.rows = 11
     load.quarantine([10], stage="source", _kafka_partition=None, _kafka_offset=None, _source_row=10)
     assert load.validate()["quarantined"] == 1
+
+
+@pytest.mark.parametrize(
+    ("hits", "limit", "words"),
+    [
+        (10, 10.0, None),
+        (11, 10.0, "11 generated hits of seed 1 .*: not exact: 1 missing .rows .10, 11"),
+        (10, 9.0, "1 of 10 rows, 10.00 %, the limit is 9 %"),
+    ],
+)
+def test_the_rows_of_a_generated_source_are_as_many_as_it_says(
+    load: Load, hits: int, limit: float, words: str | None
+) -> None:
+    parameters = Generated(hits=hits, seed=1, begin="2026-11-21T10:00:00Z").document()
+    source = {"source_id": SOURCE, "kind": "generated", "parameters": parameters}
+    load.ledger = Ledger(MemoryS3(), "s3://w/ledger", "nyc_taxi")  # type: ignore[arg-type]
+    load.ledger.put(keys.run_key("r", "plan"), {"sources": [source]})
+    load.ledger.put(keys.produced_key(SOURCE), {"ranges": {"0": [0, 10]}})
+    lakes.append(load.lake, [*span(0, 4), *span(5, 10)])
+    load.quarantine([4], reason="not JSON")
+    if words is not None:
+        with pytest.raises(AirflowFailException, match=words):
+            load.validate(limit)
+        return
+    found = load.validate(limit)
+    assert (found["status"], found["published"], found["quarantined"]) == ("exact", 9, 1)
+    assert found["sources"][0]["generated"] == parameters
 
 
 RED: dict[str, tuple[list[list[tuple[int, int]]], list[int], int, str]] = {

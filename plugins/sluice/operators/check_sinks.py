@@ -1,0 +1,191 @@
+"""A step of a load: what the queries' sinks hold is what the lake's rows come to."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.clients.errors import Unreachable
+from sluice.clients.keys import run_key
+from sluice.hooks import plan as plans
+from sluice.hooks import text
+from sluice.model.agreement import compare
+from sluice.model.query import Kind
+from sluice.operators.base import StreamOperator
+from sluice.operators.provision_sinks import connection
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from airflow.sdk import Context
+
+    from sluice.clients.queries import Results, Standing
+    from sluice.model.agreement import Agreement
+    from sluice.model.query import Query, Sink
+    from sluice.model.ranges import RangeSet
+
+# A busy query has a batch every few seconds, and a sink must be read between two of them.
+TRIES = 12
+PAUSE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One query: ``late`` rows were left out of windows that they came too late for."""
+
+    query: str
+    batch: int
+    snapshot_id: int
+    late: int
+    sinks: list[Agreement]
+
+
+class CheckSinksOperator(StreamOperator):
+    """Count the lake's rows anew, without Spark, and compare with every database's and topic's results; red
+    naming the keys that differ.
+
+    Of a query with windows, those windows are compared that rows of the load are in; of another, all keys,
+    for which all rows of the lake are read (two columns of them). The lake is read at the snapshot that the
+    query's newest batch counted, and each sink while it is at that very batch, so the stream may go on. What
+    goes into the ledger as ``sinks.json`` is, shortened, the return value.
+    """
+
+    def work(self, context: Context) -> dict[str, Any]:
+        _, documents = plans.produced(self.ledger, context["run_id"])
+        expected = plans.offsets_of_all(documents)
+        found = [self._check(name, expected) for name in self.spec.queries]
+        self.log.info("%s", report(found))
+        problems = [
+            f"query {checked.query}, {agreement.sentence()}"
+            for checked in found
+            for agreement in checked.sinks
+            if not agreement.is_exact
+        ]
+        for problem in problems:
+            self.log.error("%s", problem)
+        if problems:
+            raise AirflowFailException(f"the sinks do not hold what the lake does: {'; '.join(problems)}")
+        document = {"at": plans.now(), "queries": [asdict(checked) for checked in found]}
+        self.ledger.put(run_key(context["run_id"], "sinks"), document)
+        return {checked.query: _short(checked) for checked in found}
+
+    def _check(self, name: str, expected: RangeSet) -> Checked:
+        """Raises Unreachable where the query went on each time while its sinks were read."""
+        for _ in range(TRIES):
+            standing = self._standing()
+            checked = self._compared(name, standing, expected)
+            if checked is not None:
+                return checked
+            time.sleep(PAUSE_SECONDS)
+        raise Unreachable(
+            f"query {name} went on {TRIES} times while its sinks were read; try again when less comes in, or "
+            "raise its trigger_seconds"
+        )
+
+    def _standing(self) -> Standing:
+        from sluice.clients import queries
+
+        standing = queries.standing(self.platform_hook.lake.table(self.spec.queries_table), self.spec.queries)
+        if standing is None:
+            raise AirflowFailException(
+                f"nobody has owned the queries of {self.stream} yet; clear ensure_queries"
+            )
+        return standing
+
+    def _compared(self, name: str, standing: Standing, expected: RangeSet) -> Checked | None:
+        """None where a sink was at another batch before or after it was read."""
+        from sluice.clients import queries
+
+        query, state = self.spec.queries[name], standing.states[name]
+        readers = [(sink, reader) for sink in query.sinks if (reader := self._reader(name, query, sink))]
+        if state.source is None:
+            raise AirflowFailException(f"query {name} of {self.stream} has counted nothing yet")
+        held: dict[str, Results] = {}
+        for sink, (last_batch, read) in readers:
+            if last_batch() != state.number:
+                return None
+            held[sink.name] = read()
+            if last_batch() != state.number:
+                return None
+        if not held:
+            return Checked(name, state.number, state.source, state.late, [])
+        lake = self.platform_hook.lake
+        late = queries.late(lake.table(self.spec.queries_table), standing, name)
+        table = lake.table(self.spec.table)
+        windows = queries.touched(table, state.source, query, expected)
+        if query.window and windows is None:
+            # All of the load went to quarantine.
+            return Checked(name, state.number, state.source, late.num_rows, [])
+        counted = queries.recount(table, state.source, query, late, windows)
+        return Checked(
+            name,
+            state.number,
+            state.source,
+            late.num_rows,
+            [
+                compare(sink, query, counted, queries.within(results, query, windows))
+                for sink, results in held.items()
+            ],
+        )
+
+    def _reader(
+        self, name: str, query: Query, sink: Sink
+    ) -> tuple[Callable[[], int | None], Callable[[], Results]] | None:
+        """Which batch a sink is at, and what it holds; None for one that holds no results by key."""
+        from sluice.clients import counts_topic, queries
+        from sluice.clients import database as databases
+
+        kafka = self.platform_hook.platform.kafka
+        match Kind(sink.kind):
+            case Kind.JDBC:
+                where = connection(sink.connection)
+                return (
+                    lambda: databases.last_batch(where, self.stream, name),
+                    lambda: queries.texts(databases.counts(where, sink.table, query), query),
+                )
+            case Kind.KAFKA:
+                return (
+                    lambda: counts_topic.last_batch(kafka, self.stream, name, sink.topic),
+                    lambda: {
+                        key: tuple(result.measures[measure] for measure in query.measures)
+                        for key, result in counts_topic.read(kafka, sink.topic, query.keys).items()
+                    },
+                )
+            case _:
+                return None
+
+
+def report(found: list[Checked]) -> str:
+    """The counts side by side, as a table for the log."""
+    rows: list[list[object]] = [
+        [
+            checked.query,
+            agreement.sink_name,
+            agreement.results,
+            agreement.lake,
+            agreement.sink,
+            checked.late,
+            "exact" if agreement.is_exact else "NOT EXACT",
+        ]
+        for checked in found
+        for agreement in checked.sinks
+    ]
+    return text.table(["query", "sink", "results", "in the lake", "in the sink", "late", "result"], rows)
+
+
+def _short(checked: Checked) -> dict[str, Any]:
+    return {
+        "batch": checked.batch,
+        "late": checked.late,
+        "sinks": {
+            agreement.sink_name: {
+                "results": agreement.results,
+                "lake": agreement.lake,
+                "sink": agreement.sink,
+            }
+            for agreement in checked.sinks
+        },
+    }

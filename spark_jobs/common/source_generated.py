@@ -1,0 +1,52 @@
+"""The rows of a generated source, as a bounded producer sends them: all of them, malformed ones too."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sluice.model import generated
+from sluice.model.generated import Generated
+from spark_jobs.common.producer import Job, Rows
+
+log = logging.getLogger(__name__)
+
+# Rows (with the column `row`) -> the same with the record's `value`.
+Generate = Callable[[DataFrame, Generated], DataFrame]
+
+
+def generated_rows(generate: Generate) -> Rows:
+    """The rows of a plan's generated sources, one source after the other; of a source with a rate, a second's
+    rows at a time, each at its time. Slices of which the topic holds every row are left out, and take
+    none."""
+
+    def rows(job: Job) -> Iterator[DataFrame]:
+        for document in job.plan.sources:
+            parameters = generated.parse(document["parameters"], f"source {document['source_id']}")
+            yield from _slices(job, parameters, document["lanes"], generate)
+
+    return rows
+
+
+def _slices(job: Job, parameters: Generated, lanes: int, generate: Generate) -> Iterator[DataFrame]:
+    sent = job.sent[parameters.source_id]
+    began, done = time.monotonic(), 0
+    for first, until in parameters.slices():
+        if sent.covers(generated.seqs(first, until, lanes)):
+            continue
+        if parameters.per_second:
+            time.sleep(max(0.0, began + done / parameters.per_second - time.monotonic()))
+        numbers = job.spark.range(first, until, 1, parameters.tasks(until - first)).toDF("row")
+        placed = numbers.select(
+            "row",
+            F.lit(parameters.source_id).alias("source_id"),
+            (F.col("row") % lanes).cast("int").alias("lane"),
+            F.expr(f"row div {lanes}").alias("seq"),
+        )
+        yield generate(placed, parameters)
+        done += until - first
+    log.info("%s: %d rows sent in %.1f s", parameters.sentence(), done, time.monotonic() - began)

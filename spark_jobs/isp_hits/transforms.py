@@ -1,0 +1,122 @@
+"""What is particular about hits: their JSON, and what makes a record none. Pure: frames in, frames out.
+
+A hit is a JSON object. Keys that are not named here are ignored; a key that is there twice is an error, since
+nobody can tell which was meant. Its event time is ``hittime``: when the page was asked for. What Kafka says
+of its record is kept beside that, and is used for one thing only: a hit cannot be asked for long after its
+record came.
+
+The JSON is read as a variant, which keeps the types as they were written: ``from_json`` would make a text of
+a number, and null of what is of another type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from spark_jobs.common.columns import computed
+
+# Before there were such hits, and a time in milliseconds lies far beyond the day after its record came.
+OLDEST = "2001-01-01 00:00:00Z"
+DAY = 86_400
+
+# Field -> its type, as Spark calls it in a variant and as a column's; null, or left out, unless REQUIRED.
+FIELDS: Mapping[str, tuple[str, str]] = {
+    "hit_id": ("STRING", "string"),
+    "hittime": ("STRING", "string"),
+    "zipcode": ("STRING", "string"),
+    "isp": ("STRING", "string"),
+    "ip": ("STRING", "string"),
+    "user_id": ("STRING", "string"),
+    "url": ("STRING", "string"),
+    "status": ("BIGINT", "bigint"),
+    "bytes": ("BIGINT", "bigint"),
+}
+REQUIRED = ("hit_id", "hittime", "zipcode", "isp", "user_id")
+WORDS = {"STRING": "a text", "BIGINT": "a whole number of 64 bits"}
+# That of a hit with all its fields and no other key: keys are sorted in a variant.
+_SHAPE = f"OBJECT<{', '.join(f'{name}: {FIELDS[name][0]}' for name in sorted(FIELDS))}>"
+# \z is the very end; $ is also before a line break there.
+_DATE_TIME = r"\A\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\z"
+_ZIPCODE = r"\A[0-9]{5}\z"
+
+
+def hits(rows: DataFrame, schema: StructType) -> DataFrame:
+    """``rows`` with ``record`` (a struct of ``schema``) and ``reason``: why it is no hit (null: it is one).
+
+    ``rows`` has all that Kafka says of a record (``spark_jobs.common.owner.Decode``). A hit has an id, a time
+    between 2001 and a day after its record came to Kafka, a zipcode of five digits, an ISP and a user; every
+    field that is named in FIELDS is of its type, null, or left out.
+    """
+    text = F.col("value").cast("string")
+    # Spark reads to the value's end and does not look at what follows. So the value is put into an array,
+    # before a mark that no text can hold that does not know its own hash: it is found where the value ends in
+    # time.
+    mark = F.xxhash64(text)
+    array = F.concat(F.lit("["), text, F.lit("\n,"), mark.cast("string"), F.lit("]"))
+    parsed = computed(rows, array=F.try_parse_json(array))
+    whole = F.try_variant_get("array", "$[1]", "bigint") == mark
+    read = computed(parsed, json=F.when(whole, F.variant_get("array", "$[0]", "variant")))
+    kinds = ", ".join(f"{name}: {kind}" for name, (_, kind) in FIELDS.items())
+    found = computed(
+        read, hit=F.try_variant_get("json", "$", f"struct<{kinds}>"), shape=F.schema_of_variant("json")
+    )
+    timed = computed(
+        found, time=F.when(_hit("hittime").rlike(_DATE_TIME), _hit("hittime").try_cast("timestamp"))
+    )
+    judged = computed(timed, reason=_reason(text))
+    return judged.select(*rows.columns, "reason", _record(schema).alias("record"))
+
+
+def _hit(name: str) -> Column:
+    return F.col("hit")[name]
+
+
+def _record(schema: StructType) -> Column:
+    made = {name: _hit(name) for name in FIELDS} | {
+        "hittime": F.col("time"),
+        # The session's time zone is UTC.
+        "day": F.col("time").cast("date"),
+        "kafka_topic": F.col("_kafka_topic"),
+        # Another producer's may be no text.
+        "kafka_key": F.make_valid_utf8(F.col("key").cast("string")),
+        "kafka_timestamp_type": F.col("_kafka_timestamp_type"),
+    }
+    return F.struct(*(made[field.name].try_cast(field.dataType).alias(field.name) for field in schema.fields))
+
+
+def _reason(text: Column) -> Column:
+    time, shape = F.col("time"), F.col("shape")
+    newest = F.timestamp_seconds(F.unix_seconds("_kafka_timestamp") + DAY)
+    return F.coalesce(
+        F.when(text.isNull(), F.lit("the record has no value (a tombstone)")),
+        F.when(~F.is_valid_utf8(text), F.lit("not UTF-8")),
+        F.when(F.col("json").isNull(), F.lit("not JSON, or a key is there twice")),
+        F.when(~shape.startswith("OBJECT<"), F.lit("not a JSON object")),
+        F.when(shape != _SHAPE, _wrong()),
+        *(F.when(F.coalesce(_hit(name), F.lit("")) == "", F.lit(f"no {name}")) for name in REQUIRED),
+        F.when(time.isNull(), F.lit("hittime is not a time")),
+        F.when(time < F.lit(OLDEST).cast("timestamp"), F.lit("hittime is before 2001")),
+        F.when(time > newest, F.lit("hittime is more than a day after the record came to Kafka")),
+        F.when(~_hit("zipcode").rlike(_ZIPCODE), F.lit("zipcode is not five digits")),
+        F.when(
+            ~_hit("status").between(-(2**31), 2**31 - 1), F.lit("status is not a whole number of 32 bits")
+        ),
+    )
+
+
+def _wrong() -> Column:
+    """The first field that is of another type; null where there is none."""
+    return F.coalesce(
+        *(
+            # Where there is no field, its type is null and no objection.
+            F.when(
+                ~F.schema_of_variant(F.variant_get("json", f"$.{name}", "variant")).isin(kind, "VOID"),
+                F.lit(f"{name} is not {WORDS[kind]}"),
+            )
+            for name, (kind, _) in FIELDS.items()
+        )
+    )

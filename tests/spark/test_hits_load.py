@@ -1,0 +1,207 @@
+"""Generated hits on real services: sent once by a producer that is killed, and taken into the lake."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from local.services import streams as stream_programs
+from local.stack import wait_until
+from sluice.clients.kafka import KafkaAdmin
+from sluice.clients.keys import run_key
+from sluice.clients.ledger import Ledger
+from sluice.hooks import plan as plans
+from sluice.model.config import ConfigError
+from sluice.model.generated import Generated, seqs
+from sluice.model.platform import CATALOG
+from spark_jobs.common import tables
+from spark_jobs.common.iceberg import MAIN, IcebergTable
+from spark_jobs.common.tables import SchemaConflict
+from spark_jobs.isp_hits.generator import values
+from tests.support.hits import DECLARED, Hits
+from tests.support.services import Services
+
+RATE, ROWS = 2_000, 8_000
+MOMENT = datetime.now(UTC) - timedelta(hours=30)
+PARAMS = {"hits": ROWS, "seed": 7, "hours": 24, "per_second": RATE, "malformed_percent": 1}
+
+
+@pytest.fixture(scope="module")
+def stream(
+    spark: SparkSession, services: Services, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Hits]:
+    services.minio, services.postgres  # noqa: B018
+    made = Hits(spark, services, "isp_hits_load", str(tmp_path_factory.mktemp("checkpoints")))
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def submit(
+    services: Services, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[str], tuple[subprocess.Popen[str], Path]]]:
+    """Starts the producer as Airflow does, in a process group of its own. Gives it and its log."""
+    context, folder = services.stack.context, tmp_path_factory.mktemp("producer")
+    stream_programs.prepare(context)
+    started: list[subprocess.Popen[str]] = []
+
+    def submit(plan: str) -> tuple[subprocess.Popen[str], Path]:
+        log = folder / f"{len(started)}.log"
+        script = str(DECLARED.producer_script)
+        command = [str(Path(context.python).parent / "spark-submit"), script, "--plan", plan]
+        environment = context.job_environment()
+        with log.open("w") as out:
+            started.append(
+                subprocess.Popen(
+                    command, env=environment, stderr=out, stdout=out, text=True, start_new_session=True
+                )
+            )
+        return started[-1], log
+
+    yield submit
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.fixture(scope="module")
+def sent(stream: Hits, services: Services, submit: Callable[..., Any]) -> tuple[Generated, int, str]:
+    """A plan's rows, sent in two attempts: the parameters, how many rows the killed first one had sent, and
+    what the second said."""
+    platform = services.stack.platform("airflow")
+    ledger = Ledger(services.minio, platform.lake.ledger, "isp_hits")
+    plan = plans.pin_generated(
+        ledger,
+        KafkaAdmin(platform.kafka),
+        run_id="r1",
+        stream="isp_hits",
+        topic=DECLARED.topic.name,
+        params=PARAMS,
+        moment=MOMENT,
+    )
+    first, log = submit(ledger.uri(run_key("r1", "plan")))
+    wait_until("a slice", lambda: stream.records() >= RATE or first.poll() is not None, 90, 0.05)
+    os.killpg(first.pid, signal.SIGKILL)
+    assert first.wait() == -signal.SIGKILL, log.read_text()[-3000:]
+    parameters = plans.parameters_of(plan["sources"][0])
+    # However the kill fell, a part of the last slice is there too.
+    put(stream, parameters, range(ROWS - 100, ROWS, 3))
+    prefix = stream.records()
+    second, log = submit(ledger.uri(run_key("r1", "plan")))
+    assert second.wait(120) == 0, log.read_text()[-3000:]
+    return parameters, prefix, log.read_text()
+
+
+def put(stream: Hits, parameters: Generated, rows: range) -> None:
+    """Rows of the source, as its producer sends them."""
+    producer = Producer({**stream.services.kafka, "log_level": 0})
+    lanes = DECLARED.topic.partitions
+    frame = values(stream.spark.range(rows.start, rows.stop, rows.step).toDF("row"), parameters)
+    for row, value in frame.orderBy("row").collect():
+        key = f"{parameters.source_id}:{row}:{row // lanes}"
+        producer.produce(DECLARED.topic.name, value and bytes(value), key=key, partition=row % lanes)
+    assert producer.flush(30) == 0
+
+
+def test_a_killed_producer_is_resumed_and_every_row_is_sent_once_as_it_is(
+    sent: tuple[Generated, int, str], stream: Hits, services: Services
+) -> None:
+    parameters, prefix, said = sent
+    assert RATE <= prefix < ROWS, "the first attempt was killed on its way"
+    assert f"{prefix} rows of source {parameters.source_id} are on the topic already" in said
+    records = (
+        stream.spark.read.format("kafka")
+        .options(**services.spark_kafka(), subscribe=DECLARED.topic.name)
+        .load()
+    )
+    found = {bytes(r["key"]).decode(): (r["partition"], r["value"]) for r in records.collect()}
+    assert stream.records() == ROWS
+    expected = values(stream.spark.range(ROWS).toDF("row"), parameters).collect()
+    lanes = DECLARED.topic.partitions
+    assert found == {
+        f"{parameters.source_id}:{row}:{row // lanes}": (row % lanes, value) for row, value in expected
+    }
+
+
+def test_it_keeps_its_rate_over_what_is_left(sent: tuple[Generated, int, str]) -> None:
+    _, prefix, said = sent
+    (done, seconds) = re.search(r"(\d+) rows sent in ([0-9.]+) s", said).groups()  # type: ignore[union-attr]
+    # Whole slices that were there take no time; the last slice is not waited for.
+    assert ROWS - prefix <= int(done) < ROWS
+    assert float(seconds) >= (int(done) - RATE) / RATE
+
+
+def test_batches_make_a_file_per_day_and_first_digit_and_are_readable_at_once(
+    sent: tuple[Generated, int, str], stream: Hits
+) -> None:
+    parameters, _, _ = sent
+    began = time.monotonic()
+    owner = stream.owner()
+    stream.run(owner)
+    print(f"{ROWS} hits published in {time.monotonic() - began:.1f} s")
+    table = stream.spark.table(f"{CATALOG}.{stream.spec.table}")
+    aside = stream.spark.table(f"{CATALOG}.{stream.spec.quarantine_table}")
+    rows = Counter([row[0] for frame in (table, aside) for row in frame.select("_source_row").collect()])
+    assert rows == Counter(range(ROWS))
+    assert 0.005 < aside.count() / ROWS < 0.015
+    assert not [
+        column for column in table.columns if column.startswith("_kafka_t") and column != "_kafka_timestamp"
+    ]
+    days = table.select("day").distinct().count()
+    assert days >= 2
+    assert table.select("zipcode").distinct().count() > 1_200
+    lake = IcebergTable(stream.spark, stream.spec.table)
+    for snapshot in lake.snapshots(MAIN):
+        assert len(lake.added_files(snapshot.id)) <= 10 * days
+    # One run a lane, though malformed rows lie between the good ones.
+    assert owner.state.claims[parameters.source_id] == seqs(0, ROWS, DECLARED.topic.partitions)
+
+
+def test_files_are_sorted_so_that_a_zipcode_is_found_without_reading_them(
+    sent: tuple[Generated, int, str], stream: Hits
+) -> None:
+    paths = stream.spark.sql(f"SELECT file_path FROM {CATALOG}.{stream.spec.table}.files").collect()
+    assert paths
+    frame = stream.spark.table(f"{CATALOG}.{stream.spec.table}").select(
+        F.input_file_name().alias("file"), F.monotonically_increasing_id().alias("at"), "zipcode"
+    )
+    seen: dict[str, list[str]] = {}
+    for row in frame.orderBy("file", "at").collect():
+        seen.setdefault(row["file"], []).append(row["zipcode"])
+    assert len(seen) == len(paths)
+    assert all(found == sorted(found) and found[0][0] == found[-1][0] for found in seen.values())
+    bounds = stream.spark.sql(
+        f"SELECT readable_metrics.zipcode.lower_bound, readable_metrics.zipcode.upper_bound "
+        f"FROM {CATALOG}.{stream.spec.table}.files"
+    ).collect()
+    assert sorted(map(tuple, bounds)) == sorted((found[0], found[-1]) for found in seen.values())
+
+
+def test_other_partitions_than_the_tables_are_refused(stream: Hits) -> None:
+    table = IcebergTable(stream.spark, stream.spec.table)
+    assert table.partitions() == DECLARED.partition_by
+    tables.ensure(stream.spark, stream.spec, stream.struct)
+    for other in (["day", "truncate(2, zipcode)"], ["day", "zipcode"], ["truncate(1, zipcode)", "day"]):
+        with pytest.raises(SchemaConflict, match=r"is partitioned by day, truncate\(1, zipcode\), and"):
+            tables.ensure(stream.spark, replace(stream.spec, partition_by=other), stream.struct)
+    for wrong, words in (
+        ("truncate(1, nowhere)", r"partition_by 'truncate\(1, nowhere\)' is no column of schema.ddl"),
+        ("truncate(1, hittime)", r"hittime is a timestamp, and only texts and numbers can be truncated"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            tables.ensure(stream.spark, replace(stream.spec, partition_by=[wrong]), stream.struct)

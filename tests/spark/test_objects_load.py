@@ -1,0 +1,84 @@
+"""Source objects on a real Kafka and bucket: their producer sends the rows that are not on the topic yet."""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+from pathlib import Path
+
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from local.services import streams as stream_programs
+from sluice.clients.bucket import Bucket
+from sluice.clients.kafka import KafkaAdmin
+from sluice.clients.keys import run_key
+from sluice.clients.ledger import Ledger
+from sluice.hooks import plan as plans
+from sluice.model import stream as streams
+from sluice.model.platform import CATALOG
+from spark_jobs.common.session import catalog_options
+from tests.support.services import Services
+
+TAXI = streams.load("nyc_taxi")
+ROWS = 25
+BAD = 7
+
+
+def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quarantine(
+    spark: SparkSession, services: Services, sample: Path
+) -> None:
+    services.make_topic(TAXI.topic.name, TAXI.topic.partitions)
+    services.postgres()
+    platform = services.stack.platform("airflow")
+    header, *lines = gzip.decompress(sample.read_bytes()).decode().splitlines()[: ROWS + 1]
+    lines[BAD] = lines[BAD].replace("/", ".", 1)
+    services.minio.put_object(
+        Bucket=platform.source.bucket, Key="objects_load/a.csv", Body="\n".join([header, *lines]).encode()
+    )
+    ledger = Ledger(services.minio, platform.lake.ledger, "nyc_taxi")
+    plan = plans.pin(
+        ledger,
+        Bucket(services.minio, platform.source.bucket),
+        KafkaAdmin(platform.kafka),
+        run_id="objects",
+        stream="nyc_taxi",
+        topic=TAXI.topic.name,
+        params={"source_prefix": "objects_load/"},
+    )
+    source = plan["sources"][0]["source_id"]
+    # As an earlier attempt left it: of lane 3 all three rows, of lane 5 the first, and of no other.
+    sent = {f"{source}:3:0": 3, f"{source}:13:1": 3, f"{source}:23:2": 3, f"{source}:5:0": 5}
+    producer = Producer({**services.kafka, "log_level": 0})
+    for key, lane in sent.items():
+        producer.produce(TAXI.topic.name, b"sent before", key=key, partition=lane)
+    assert producer.flush(30) == 0
+
+    context = services.stack.context
+    stream_programs.prepare(context)
+    command = [str(Path(context.python).parent / "spark-submit"), str(TAXI.producer_script), "--plan"]
+    done = subprocess.run(
+        [*command, ledger.uri(run_key("objects", "plan"))],
+        env=context.job_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "read 25 rows, 1 of them malformed" in done.stdout, done.stdout[-3000:]
+    frame = spark.read.format("kafka").options(**services.spark_kafka(), subscribe=TAXI.topic.name).load()
+    records = frame.orderBy("partition", "offset").collect()
+    found = {bytes(r["key"]).decode(): (r["partition"], bytes(r["value"]) == b"sent before") for r in records}
+    # In its lane, a row that is refused has no place.
+    expected = {
+        f"{source}:{row}:{row // 10 - (row == BAD + 10)}": row % 10 for row in range(ROWS) if row != BAD
+    }
+    assert len(records) == ROWS - 1
+    assert found == {key: (lane, key in sent) for key, lane in expected.items()}
+    for key, value in catalog_options(services.stack.platform("consumer")).items():
+        spark.conf.set(key, value)
+    aside = spark.table(f"{CATALOG}.{TAXI.quarantine_table}").where(f"_source_id = '{source}'")
+    (row,) = aside.collect()
+    assert (row["_source_row"], row["stage"]) == (BAD, "source")

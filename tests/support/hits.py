@@ -1,0 +1,51 @@
+"""The ISP stream in real services: its declared topic, a table of a name of its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import SparkSession
+
+from sluice.model import stream as streams
+from sluice.model.platform import Checkpoints
+from spark_jobs.common import tables
+from spark_jobs.common.owner import Owner
+from spark_jobs.common.session import catalog_options
+from spark_jobs.common.stream import Consumption
+from spark_jobs.common.topic import Topic
+from spark_jobs.isp_hits.transforms import hits
+from tests.support.lakehouse import Stream
+from tests.support.services import Services
+
+DECLARED = streams.load("isp_hits")
+
+
+class Hits(Stream):
+    """The declared stream, with a table ``raw.<name>``, and its topic made anew."""
+
+    def __init__(self, spark: SparkSession, services: Services, name: str, root: str) -> None:
+        self.spark, self.services = spark, services
+        self.spec = replace(
+            DECLARED, name=name, table=f"raw.{name}", consumer=replace(DECLARED.consumer, trigger_seconds=0)
+        )
+        consumer = services.stack.platform("consumer")
+        self.platform = replace(consumer, checkpoints=Checkpoints(root))
+        self.struct = tables.declared(DECLARED)
+        services.make_topic(self.spec.topic.name, self.spec.topic.partitions)
+        for key, value in catalog_options(consumer).items():
+            spark.conf.set(key, value)
+        tables.ensure(spark, self.spec, self.struct)
+        self.started: list[Consumption] = []
+        self._admin = AdminClient({**services.kafka, "log_level": 0})
+
+    def owner(self, stateful: bool = False) -> Owner:
+        topic = Topic(self.platform.kafka, self.spec.topic.name)
+        topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
+        decode = lambda rows: hits(rows, self.struct)  # noqa: E731
+        return Owner(self.spark, self.platform, self.spec, decode, topic, stateful=stateful)
+
+    def records(self) -> int:
+        """How many the topic holds."""
+        bounds = Topic(self.platform.kafka, self.spec.topic.name).watermarks()
+        return sum(after - first for first, after in bounds.values())

@@ -1,0 +1,350 @@
+"""Batches as Spark says them, as lines, as points of a picture, and as metrics. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from sluice.model.progress import (
+    Behind,
+    Kind,
+    Latest,
+    Progress,
+    Sign,
+    State,
+    Totals,
+    latest,
+    moment_of,
+    parse,
+)
+from sluice.model.progress_lines import (
+    from_line,
+    object_key,
+    query_of,
+    query_prefix,
+    stream_prefix,
+    to_line,
+    written_at,
+)
+from sluice.model.progress_metrics import exposition
+from sluice.model.progress_slots import slots
+
+# As Spark 4.0.2 wrote it of a windowed count over Kafka on RocksDB; custom metrics left out.
+SPARK: dict[str, Any] = {
+    "id": "6f7c8c37-2b1e-4d4c-8a77-1f0a25c1d0a1",
+    "runId": "a1b2c3d4-0000-0000-0000-000000000001",
+    "name": "windows",
+    "timestamp": "2026-03-01T12:00:00.250Z",
+    "batchId": 7,
+    "batchDuration": 1500,
+    "numInputRows": 430,
+    "inputRowsPerSecond": 43.0,
+    "processedRowsPerSecond": 286.7,
+    "durationMs": {
+        "addBatch": 1300,
+        "commitOffsets": 30,
+        "getBatch": 0,
+        "latestOffset": 10,
+        "queryPlanning": 60,
+        "triggerExecution": 1500,
+        "walCommit": 40,
+    },
+    "eventTime": {"max": "2026-03-01T11:59:58.000Z", "watermark": "2026-03-01T11:49:50.000Z"},
+    "stateOperators": [
+        {
+            "operatorName": "stateStoreSave",
+            "numRowsTotal": 900,
+            "numRowsUpdated": 90,
+            "numRowsRemoved": 3,
+            "numRowsDroppedByWatermark": 5,
+            "memoryUsedBytes": 1_000_000,
+        },
+        {
+            "operatorName": "dedupe",
+            "numRowsTotal": 100,
+            "numRowsUpdated": 10,
+            "numRowsRemoved": 0,
+            "numRowsDroppedByWatermark": 2,
+            "memoryUsedBytes": 500_000,
+        },
+    ],
+    "sources": [
+        {
+            "description": "KafkaV2[Subscribe[isp-hits]]",
+            "startOffset": {"isp-hits": {"0": 1}},
+            "metrics": {
+                "avgOffsetsBehindLatest": "12.5",
+                "maxOffsetsBehindLatest": "20",
+                "minOffsetsBehindLatest": "5",
+            },
+        }
+    ],
+    "sink": {"description": "ForeachBatchSink", "numOutputRows": -1},
+}
+BEGAN = Totals(1_772_366_000.0, 7, 1000, 4)
+AT = 1_772_366_400.25
+
+
+def made(number: int = 0, at: float = AT, seconds: float = 1.0, **of: Any) -> Progress:
+    return replace(Progress("q", "r", number, at, seconds, 10, Totals(0.0, 1, 10, 0)), **of)
+
+
+# Out of Spark's JSON.
+
+
+def test_a_batch_with_everything() -> None:
+    assert parse(SPARK, "windows", BEGAN) == Progress(
+        query="windows",
+        run="a1b2c3d4-0000-0000-0000-000000000001",
+        batch=7,
+        at=AT,
+        seconds=1.5,
+        rows=430,
+        totals=Totals(BEGAN.since, 8, 1430, 11),
+        late=7,
+        input_rate=43.0,
+        processed_rate=286.7,
+        parts={
+            "addBatch": 1.3,
+            "commitOffsets": 0.03,
+            "getBatch": 0.0,
+            "latestOffset": 0.01,
+            "queryPlanning": 0.06,
+            "walCommit": 0.04,
+        },
+        state=State(1000, 100, 3, 1_500_000),
+        watermark=1_772_365_790.0,
+        behind=Behind(5.0, 20.0, 12.5),
+    )
+    assert parse(SPARK, "windows", BEGAN).watermark_lag == pytest.approx(610.25)
+    assert parse(SPARK, "windows", BEGAN).ended == AT + 1.5
+
+
+def test_a_batch_with_nothing_that_may_be_missing() -> None:
+    """A first batch over an Iceberg table: no rate, no state, no watermark, no offsets to be behind."""
+    keys = ("runId", "timestamp", "batchId", "batchDuration", "numInputRows")
+    bare = {key: SPARK[key] for key in keys} | {"name": None}
+    for more in (
+        {},
+        {"eventTime": {}, "stateOperators": [], "sources": [{"description": "iceberg"}]},
+        {"eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}, "sources": [{"metrics": None}]},
+        {"sources": [{"metrics": {}}, {"metrics": {"other": "1"}}]},
+    ):
+        found = parse({**bare, **more}, "q", Totals(0.0))
+        assert (found.seconds, found.parts) == (1.5, {})
+        assert (found.input_rate, found.processed_rate, found.state) == (None, None, None)
+        assert (found.watermark, found.watermark_lag, found.behind) == (None, None, None)
+
+
+def test_two_kafka_sources() -> None:
+    other = {"metrics": dict.fromkeys(("minOffsetsBehindLatest", "maxOffsetsBehindLatest"), "2")}
+    other["metrics"]["avgOffsetsBehindLatest"] = "2.5"
+    found = parse({**SPARK, "sources": [*SPARK["sources"], other]}, "q", BEGAN)
+    assert found.behind == Behind(2.0, 20.0, 7.5)
+
+
+@pytest.mark.parametrize("key", ["runId", "timestamp", "batchId", "numInputRows"])
+def test_what_is_no_progress(key: str) -> None:
+    with pytest.raises(KeyError, match=key):
+        parse({name: value for name, value in SPARK.items() if name != key}, "q", BEGAN)
+
+
+# Which is the newest.
+
+
+def test_the_newest_of_each_kind() -> None:
+    old, new = made(1, 100.0), made(2, 200.0, 5.0)
+    idle, ended = Sign("q", "r", 203.0, Kind.IDLE), Sign("q", "r", 205.0, Kind.ENDED, "why")
+    assert latest("q", []) == Latest("q", None, None)
+    assert (latest("q", []).at, latest("q", []).newest, latest("q", []).is_ended) == (None, None, False)
+    assert latest("q", [new, old, idle]) == Latest("q", new, idle)
+    # A batch is known when it has ended.
+    assert latest("q", [old, new, idle]).newest is new
+    assert latest("q", [old, new, idle]).at == moment_of(new) == 205.0
+    # Of one moment, the sign: a query ends after its batch.
+    assert latest("q", [new, ended]).is_ended
+    assert not latest("q", [ended, made(3, 300.0)]).is_ended
+    again = Sign("q", "r2", 205.0, Kind.STARTED)
+    assert latest("q", [ended, again]).sign is again
+
+
+# As lines, in objects.
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        parse(SPARK, "windows", BEGAN),
+        made(),
+        Sign('a "name"\n ü', "r", 1.5, Kind.ENDED, "line"),
+        Sign("q", "r", 1.5, Kind.IDLE),
+    ],
+)
+def test_a_line_and_back(entry: Progress | Sign) -> None:
+    line = to_line(entry)
+    assert "\n" not in line
+    assert "null" not in line
+    assert from_line(line) == entry
+    assert len(line) < 700
+
+
+def test_an_older_reader_leaves_out_what_it_does_not_know() -> None:
+    assert from_line(json.dumps({**json.loads(to_line(made())), "new": 1})) == made()
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "Invalid JSON"),
+        ("[]", "."),
+        ('{"kind": "idle", "query": "q", "run": "r"}', "required"),
+        ('{"query": "q"}', "required"),
+        (to_line(made()).replace('"rows":10,', '"rows":"many",', 1), "integer"),
+        (to_line(made()).replace('"seconds":1.0', '"seconds":"<b>"'), "number"),
+    ],
+)
+def test_a_line_that_is_none(line: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        from_line(line)
+
+
+def test_keys_sort_by_time_and_say_it() -> None:
+    name = "a/b ü"
+    key = object_key("isp_hits", name, AT, 1_772_000_000.0)
+    assert key == "progress/isp_hits/a%2Fb%20%C3%BC/2026-03-01/120000.250000-20260225T061320Z.jsonl"
+    assert key.startswith(query_prefix("isp_hits", name))
+    assert query_prefix("isp_hits", name).startswith(stream_prefix("isp_hits"))
+    assert query_of(query_prefix("isp_hits", name)) == name
+    assert written_at(key) == AT
+    moments = [AT, AT + 0.000_1, AT + 1, AT + 3600, AT + 86_400, AT + 40 * 86_400]
+    keys = [object_key("s", "q", at, 0.0) for at in moments]
+    assert sorted(keys) == keys
+    for other in ("x", key.replace(".jsonl", ".json"), key.replace("2026-03", "2026-13")):
+        assert written_at(other) is None
+
+
+# As points of a picture.
+
+
+def test_a_slot_for_each_minute_in_which_a_batch_ended() -> None:
+    first = made(1, 60.0, 1.0, rows=10, late=1, input_rate=1.0, processed_rate=10.0, behind=Behind(0, 5, 2))
+    longest = made(
+        2, 70.0, 9.0, rows=90, late=2, input_rate=45.0, processed_rate=10.0, parts={"addBatch": 8.0}
+    )
+    last = made(3, 118.0, 1.0, rows=0, state=State(7, 1, 0, 100), watermark=100.0, behind=Behind(0, 3, 3))
+    over = made(4, 119.5, 1.0)
+    one, two = slots([over, last, first, longest])
+    assert (one.at, two.at) == (60.0, 120.0)
+    assert (one.batches, one.rows, one.late) == (3, 100, 3)
+    assert (one.seconds, one.parts) == (9.0, {"addBatch": 8.0})
+    assert (one.state, one.watermark_lag) == (State(7, 1, 0, 100), 18.0)
+    assert one.behind == Behind(0, 5, 2)
+    # All rows over all the time: the mean of the rates would be 23.
+    assert one.input_rate == pytest.approx(100 / (10 / 1 + 90 / 45))
+    assert one.processed_rate == pytest.approx(10.0)
+    assert (two.input_rate, two.processed_rate, two.state, two.behind) == (None, None, None, None)
+    assert slots([]) == []
+    assert [slot.at for slot in slots([first, over], 3600.0)] == [0.0]
+
+
+def test_empty_batches_have_a_rate_of_nothing() -> None:
+    (slot,) = slots([made(rows=0, input_rate=0.0, processed_rate=0.0)])
+    assert (slot.input_rate, slot.processed_rate) == (0.0, 0.0)
+
+
+# As metrics.
+
+
+def samples(text: bytes) -> dict[tuple[str, ...], float]:
+    """(name, stream, query, another label's value) -> value; well-formed for Prometheus' own parser."""
+    order = ("stream", "query", "part", "bound")
+    return {
+        (sample.name, *(sample.labels[label] for label in order if label in sample.labels)): sample.value
+        for family in text_string_to_metric_families(text.decode())
+        for sample in family.samples
+    }
+
+
+def test_the_metrics_of_a_query() -> None:
+    query = latest("windows", [parse(SPARK, "windows", BEGAN)])
+    text = exposition({"isp_hits": [query]}, AT + 11.5)
+    found = samples(text)
+    of = ("isp_hits", "windows")
+    assert found["sluice_progress_readable", "isp_hits"] == 1
+    expected = {
+        "running": 1,
+        "sign_age_seconds": 10,
+        "progress_age_seconds": 10,
+        "batches_total": 8,
+        "input_rows_total": 1430,
+        "late_rows_dropped_total": 11,
+        "batches_created": BEGAN.since,
+        "batch_input_rows": 430,
+        "input_rows_per_second": 43,
+        "processed_rows_per_second": 286.7,
+        "state_rows": 1000,
+        "state_updated_rows": 100,
+        "state_removed_rows": 3,
+        "state_memory_bytes": 1_500_000,
+        "watermark_timestamp_seconds": 1_772_365_790,
+    }
+    for name, value in expected.items():
+        assert found[f"sluice_query_{name}", *of] == value, name
+    duration = "sluice_query_batch_duration_seconds"
+    parts = {key[3]: value for key, value in found.items() if key[0] == duration}
+    assert parts == {"total": 1.5, **parse(SPARK, "windows", BEGAN).parts}
+    behind = {key[3]: value for key, value in found.items() if key[0] == "sluice_query_offsets_behind_latest"}
+    assert behind == {"min": 5, "max": 20, "avg": 12.5}
+    types = {family.name: family.type for family in text_string_to_metric_families(text.decode())}
+    assert types["sluice_query_input_rows"] == "counter"
+    assert types[duration] == "gauge"
+
+
+def test_what_a_query_does_not_have_is_left_out() -> None:
+    found = samples(exposition({"s": [latest("q", [made()])]}, AT))
+    assert not [key for key in found if "state" in key[0] or "watermark" in key[0] or "behind" in key[0]]
+    # Not from the future, whatever the clocks say.
+    assert found["sluice_query_sign_age_seconds", "s", "q"] == 0
+
+
+def test_a_dead_an_ended_and_an_idle_query_and_a_stream_that_cannot_be_read() -> None:
+    dead = latest("dead", [made(), Sign("dead", "r", AT - 5, Kind.STARTED)])
+    ended = latest("ended", [made(), Sign("ended", "r", AT + 2, Kind.ENDED)])
+    idle = latest("idle", [made(), Sign("idle", "r", AT + 90, Kind.IDLE)])
+    new = latest("new", [Sign("new", "r", AT + 90, Kind.STARTED)])
+    found = samples(exposition({"s": [dead, ended, idle, new], "hidden": None}, AT + 101))
+    running = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_running"}
+    assert running == {"dead": 1, "ended": 0, "idle": 1, "new": 1}
+    signs = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_sign_age_seconds"}
+    assert signs == {"dead": 100, "ended": 99, "idle": 11, "new": 11}
+    ages = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_progress_age_seconds"}
+    assert ages == {"dead": 100, "ended": 100, "idle": 100}
+    assert found["sluice_progress_readable", "hidden"] == 0
+
+
+def test_a_hostile_name_is_one_label() -> None:
+    name = 'a"} 1\nsluice_query_running{stream="x\\'
+    found = samples(exposition({"s": [latest(name, [replace(made(), query=name)])]}, AT))
+    assert found["sluice_query_running", "s", name] == 1
+    assert ("sluice_query_running", "x") not in found
+
+
+def test_the_metrics_that_operating_explains() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "operating.md").read_text()
+    table = page.partition("| metric `sluice_query_…` | meaning |")[2].partition("\n\n")[0]
+    said = {
+        f"sluice_query_{name}"
+        for row in table.splitlines()[2:]
+        for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    }
+    found = samples(exposition({"s": [latest("q", [parse(SPARK, "q", BEGAN)])]}, AT))
+    given = {
+        key[0] for key in found if key[0].startswith("sluice_query_") and not key[0].endswith("_created")
+    }
+    assert said == given

@@ -1,0 +1,120 @@
+"""What a query declares, and which windows hold a moment."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from sluice.model import stream
+from sluice.model.config import ConfigError
+from sluice.model.query import Query, Sink, Window, check, key_text, result_types
+
+TEN = Window(10, 5, 2)
+TABLE = Sink("jdbc", connection="counts", table="hits")
+TOPIC = Sink("kafka", topic="hits", partitions=2)
+QUERY = Query([TABLE, TOPIC], ["zipcode"], {"hits": "count"}, "hittime", TEN, 10)
+
+
+def seconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
+
+
+@pytest.mark.parametrize(
+    ("at", "starts"),
+    [
+        ("2026-03-01T10:02:00", ["2026-03-01T09:57:00", "2026-03-01T10:02:00"]),
+        ("2026-03-01T10:01:59", ["2026-03-01T09:52:00", "2026-03-01T09:57:00"]),
+        ("2026-03-01T10:06:59", ["2026-03-01T09:57:00", "2026-03-01T10:02:00"]),
+        ("2026-03-01T10:07:00", ["2026-03-01T10:02:00", "2026-03-01T10:07:00"]),
+        ("2026-03-02T00:00:00", ["2026-03-01T23:52:00", "2026-03-01T23:57:00"]),
+        # In New York the clock goes from 2 to 3 at 7 UTC, and in Berlin from 2 to 3 at 1 UTC: no hole here.
+        ("2026-03-08T07:00:00", ["2026-03-08T06:52:00", "2026-03-08T06:57:00"]),
+        ("2026-03-29T01:00:00", ["2026-03-29T00:52:00", "2026-03-29T00:57:00"]),
+        ("1969-12-31T23:59:59", ["1969-12-31T23:52:00", "1969-12-31T23:57:00"]),
+    ],
+)
+def test_a_window_holds_its_beginning_and_not_its_end(at: str, starts: list[str]) -> None:
+    assert TEN.starts(seconds(at)) == [seconds(start) for start in starts]
+
+
+def test_windows_side_by_side_hold_a_moment_once() -> None:
+    assert Window(1440, 1440).starts(seconds("2026-03-01T23:59:59")) == [seconds("2026-03-01T00:00:00")]
+
+
+def test_a_window_that_its_step_does_not_divide_is_in_as_many_as_hold_it() -> None:
+    assert [len(Window(10, 4).starts(at)) for at in (0, 60, 120, 180)] == [3, 3, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"by": []}, "by = \\[\\]: name at least one column"),
+        ({"by": ["ZIP"]}, "column 'ZIP': use lower-case"),
+        ({"measures": {"hits": "sum"}}, "measure hits = 'sum': write count, or distinct"),
+        ({"measures": {"version": "count"}}, "measure 'version' is a column of the result already"),
+        ({"mode": "often"}, "mode 'often': one of update, complete, append"),
+        ({"mode": "append"}, "append is for a query without measures"),
+        ({"measures": {}}, "append is for a query without measures"),
+        ({"mode": "complete"}, "mode 'complete' with a window"),
+        ({"at": ""}, "window without at"),
+        ({"watermark_minutes": 0}, "watermark_minutes is 0"),
+        ({"window": None}, "watermark_minutes without a window"),
+        ({"window": Window(10, 0)}, "every_minutes is 0; it must be 1 to 10"),
+        ({"window": Window(10, 11)}, "every_minutes is 11; it must be 1 to 10"),
+        ({"window": Window(10, 7)}, "every_minutes is 7; it must divide a day"),
+        ({"window": Window(10, 5, 5)}, "from_minute is 5; it must be less than every_minutes"),
+        ({"trigger_seconds": 0}, "trigger_seconds is 0"),
+        ({"sinks": []}, "sinks = \\[\\]: name at least one place"),
+        ({"sinks": [Sink("hive")]}, "sink kind 'hive': one of jdbc, kafka"),
+        ({"sinks": [Sink("jdbc", table="hits")]}, "a sink of kind jdbc needs connection"),
+        ({"sinks": [replace(TOPIC, table="hits")]}, "a sink of kind kafka has no table"),
+        ({"sinks": [replace(TABLE, table="drop table")]}, "'drop table': use lower-case"),
+        ({"sinks": [replace(TOPIC, topic="a b")]}, "topic 'a b': use letters"),
+        ({"sinks": [replace(TOPIC, partitions=-1)]}, "partitions is -1"),
+        ({"sinks": [Sink("files", prefix="hits/")]}, "files take append, and only they"),
+        ({"sinks": [TABLE, TABLE]}, "one of them is there twice"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_mend(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=f"stream.toml: query windows: .*{says}"):
+        check("windows", replace(QUERY, **changes), "stream.toml")
+
+
+@pytest.mark.parametrize("prefix", ["/hits/", "hits"])
+def test_a_prefix_is_a_folder(prefix: str) -> None:
+    rows = Query([Sink("files", prefix=prefix)], ["zipcode"], mode="append")
+    with pytest.raises(ConfigError, match="without / before and with / behind"):
+        check("rows", rows, "stream.toml")
+
+
+def test_a_result_has_keys_measures_and_a_version() -> None:
+    columns = {"zipcode": "string", "hittime": "timestamp", "isp": "string"}
+    query = replace(QUERY, measures={"hits": "count", "isps": "distinct isp"})
+    assert result_types("windows", query, columns, "stream.toml") == {
+        "zipcode": "string",
+        "window_start": "timestamp",
+        "hits": "bigint",
+        "isps": "bigint",
+        "version": "bigint",
+    }
+    with pytest.raises(ConfigError, match="query windows: 'isp' is no column; there are zipcode, hittime"):
+        result_types("windows", query, {"zipcode": "string", "hittime": "timestamp"}, "stream.toml")
+
+
+def test_a_key_is_one_text_whatever_its_parts_hold() -> None:
+    berlin = datetime(2026, 3, 1, 11, 2, tzinfo=timezone(timedelta(hours=1)))
+    assert key_text(["10115", berlin]) == key_text(["10115", datetime(2026, 3, 1, 10, 2)])  # noqa: DTZ001
+    assert key_text(["10115", berlin]) == "10115|2026-03-01T10:02:00Z"
+    assert key_text([7, date(2026, 3, 1)]) == "7|2026-03-01"
+    assert key_text(["a|b", "c"]) != key_text(["a", "b|c"])
+    assert key_text(["a\\", "b"]) != key_text(["a\\|b"])
+
+
+def test_the_shipped_queries_are_of_the_streams_columns() -> None:
+    for name in stream.names():
+        spec = stream.load(name)
+        for query in spec.queries:
+            assert set(spec.queries[query].keys) <= set(spec.result_types(query))

@@ -1,0 +1,59 @@
+"""Where queries stand, told and read back; what is counted anew, and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from sluice.model import query_state
+from sluice.model.config import ConfigError
+from sluice.model.query import Query, Sink, Window
+from sluice.model.query_state import MOST_HOLDERS, State, rule
+
+QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10)
+STATE = State(
+    rule(QUERY), base=3, batch=4, source=99, source_at=5, watermark=6, late=7, holders=[2], ends={"0": 8}
+)
+
+
+def test_what_is_told_is_read_back() -> None:
+    told = query_state.summary("batch", "isp_hits", 2, {"windows": STATE})
+    assert query_state.read([{}, told, {"sluice.queries": "{}"}], {"windows": QUERY}, "queries.x") == {
+        "windows": STATE
+    }
+    assert STATE.number == 7
+
+
+def test_a_query_that_was_not_there_has_counted_nothing() -> None:
+    assert query_state.read([], {"windows": QUERY}, "queries.x") == {"windows": State(rule(QUERY))}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"by": ["isp"]}, {"watermark_minutes": 11}, {"window": Window(10, 10)}, {"measures": {"n": "count"}}],
+)
+def test_a_query_declared_otherwise_is_refused(changes: dict[str, object]) -> None:
+    told = query_state.summary("batch", "isp_hits", 2, {"windows": STATE})
+    with pytest.raises(ConfigError, match="give the query a new name"):
+        query_state.read([told], {"windows": replace(QUERY, **changes)}, "queries.x")
+
+
+def test_another_trigger_or_sink_is_no_other_query() -> None:
+    other = replace(QUERY, trigger_seconds=99, sinks=[Sink("memory")])
+    assert rule(other) == rule(QUERY)
+
+
+def test_holders_are_the_latest_owners_and_the_publisher() -> None:
+    state = STATE
+    for token in range(3, 40):
+        state = state.taken_over(token)
+    assert state.holders[:3] == [39, 38, 37]
+    assert state.holders[-1] == 2
+    assert len(state.holders) == MOST_HOLDERS + 1
+    assert State(rule(QUERY)).taken_over(1).holders == [1]
+
+
+def test_counting_anew_begins_above_every_number() -> None:
+    anew = STATE.anew(5, 11)
+    assert (anew.base, anew.batch, anew.number, anew.holders, anew.source) == (12, -1, 11, [5], None)
