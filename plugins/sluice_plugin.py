@@ -12,11 +12,11 @@ from sluice.ui import links
 
 class SluicePlugin(AirflowPlugin):
     name = "sluice"
-    external_views = links.external_views(links.with_report())
+    external_views = links.external_views(links.every())
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:
         """Made when the API server asks for it: tasks and the scheduler never do, and need no FastAPI."""
         from sluice.ui.app import create
 
-        return [{"app": create(links.with_report()), "url_prefix": links.PREFIX, "name": "sluice"}]
+        return [{"app": create(links.every()), "url_prefix": links.PREFIX, "name": "sluice"}]

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from sluice.model import platform as platforms
 from sluice.model import stream as streams
 from sluice.model.stream import StreamSpec
-from spark_jobs.common import session, tables
+from spark_jobs.common import progress, session, tables
 from spark_jobs.common.fence import Superseded
 from spark_jobs.common.owner import Decode, Owner
 from spark_jobs.common.ownership import Moved, own
@@ -45,7 +45,11 @@ def run(
         tables.ensure(spark, spec, record(spark))
         topic = Topic(platform.kafka, spec.topic.name)
         owner = Owner(spark, platform, spec, decode, topic, stateful=keep is not None)
-        own(owner, lambda positions: Consumption(spark, platform, spec, owner, positions, keep).until(stop))
+        with progress.attach(spark, platform, name):
+            own(
+                owner,
+                lambda positions: Consumption(spark, platform, spec, owner, positions, keep).until(stop),
+            )
 
     return live(f"the consumer of {name}", consume)
 

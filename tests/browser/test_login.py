@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import pytest
 from fastapi.routing import APIRoute
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.browser.conftest import Airflow
 from tests.support.pages import STREAM, make_app
 
-FILES = ("main.js", "page.css", "theme.js", "icon.svg", "plotly.min.js")
+FILES = ("main.js", "queries.js", "page.css", "theme.js", "icon.svg", "plotly.min.js")
 PATHS = (
     f"/sluice/reports/{STREAM}",
     f"/sluice/api/reports/{STREAM}",
     f"/sluice/api/reports/{STREAM}?window=1795276800&whose=bots",
+    f"/sluice/queries/{STREAM}",
+    f"/sluice/api/queries/{STREAM}",
+    "/sluice/metrics",
     *(f"/sluice/static/{name}" for name in FILES),
 )
 # What must not tell even whether it is there, or has no answer of its own.
 OTHERS = (
     "/sluice/reports/unknown",
+    "/sluice/queries/unknown",
+    "/sluice/api/queries/unknown",
     f"/sluice/api/reports/{STREAM}?window=nonsense",
     f"/sluice/api/reports/{STREAM}?whose=nonsense",
     "/sluice/static/unknown.js",
@@ -76,9 +82,18 @@ def test_fastapis_own_pages_are_not_there(airflow: Airflow) -> None:
             assert client.get(f"/sluice/{path}").status_code == 404, path
 
 
+def test_prometheus_is_let_in_by_its_token(airflow: Airflow) -> None:
+    """As docs/operating.md tells it: `Authorization: Bearer <token>`, the token by POST /auth/token."""
+    with airflow.client("viewer") as client:
+        answer = client.get("/sluice/metrics", headers={"Accept": "text/plain;version=0.0.4"})
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    names = {family.name for family in text_string_to_metric_families(answer.text)}
+    assert {"sluice_query_batch_duration_seconds", "sluice_query_sign_age_seconds"} <= names
+
+
 def test_the_navigation_has_a_link(airflow: Airflow) -> None:
     with airflow.client("viewer") as client:
         (plugin,) = client.get("/api/v2/plugins").json()["plugins"]
-    (view,) = plugin["external_views"]
-    assert view["name"] == "Wikipedia: busiest editors"
-    assert view["destination"] == "nav"
+    views = plugin["external_views"]
+    assert [view["name"] for view in views] == ["Wikipedia: busiest editors", "Running queries"]
+    assert {view["destination"] for view in views} == {"nav"}

@@ -75,3 +75,41 @@ def screenshot(page: Page, name: str, full_page: bool = True) -> Path:
     path = SCREENSHOTS / f"{name}.png"
     page.screenshot(path=path, full_page=full_page)
     return path
+
+
+def poor_contrasts(page: Page) -> list[object]:
+    """The texts of the page, its charts' too, that are below WCAG's contrast of 4.5: tag, text, contrast."""
+    poor: list[object] = page.evaluate(
+        """() => {
+            const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+            const rgb = (colour) => {
+                canvas.clearRect(0, 0, 1, 1);
+                canvas.fillStyle = colour;
+                canvas.fillRect(0, 0, 1, 1);
+                return [...canvas.getImageData(0, 0, 1, 1).data];
+            };
+            const light = ([r, g, b]) => [r, g, b]
+                .map((v) => v / 255)
+                .map((v) => (v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+                .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+            const ground = (node) => {
+                for (let at = node; at; at = at.parentElement) {
+                    const found = rgb(getComputedStyle(at).backgroundColor);
+                    if (found[3] === 255) return found;
+                }
+                return rgb("white");
+            };
+            const poor = [];
+            for (const node of document.querySelectorAll("body *")) {
+                const own = [...node.childNodes].some((c) => c.nodeType === 3 && c.textContent.trim());
+                if (!own || node.closest(":disabled, script, noscript")) continue;
+                const style = getComputedStyle(node);
+                const ink = light(rgb(node instanceof SVGElement ? style.fill : style.color));
+                const under = light(ground(node));
+                const contrast = (Math.max(ink, under) + 0.05) / (Math.min(ink, under) + 0.05);
+                if (contrast < 4.5) poor.push([node.tagName, node.textContent.slice(0, 30), contrast]);
+            }
+            return poor;
+        }"""
+    )
+    return poor

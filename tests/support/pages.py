@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +15,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from sluice.clients.keys import Document
+from sluice.clients.progress import Past, StreamPast
 from sluice.model import stream as streams
+from sluice.model.progress import Behind, Kind, Progress, Sign, State, Totals, latest
 from sluice.model.report import Editor, Report, Window
 from sluice.model.stream import StreamSpec
 from sluice.ui.app import create, may_look
@@ -128,6 +131,89 @@ class FakeEventsOfOne:
         return self.events.verdicts.get(self.history)
 
 
+def make_batches(
+    query: str, now: float, hours: float = 3.0, every: float = 20.0, **of: Any
+) -> list[Progress]:
+    """A query's batches up to a moment ago, a busy and a quiet hour in turn; ``of``: more of each."""
+    made: list[Progress] = []
+    totals = Totals(now - hours * 3600)
+    number = int(hours * 3600 / every)
+    for n in range(number):
+        at = now - (number - n) * every
+        rows = 4000 + int(3000 * math.sin(n / 40)) + n % 7 * 90
+        seconds = 1.2 + rows / 4000 + (3 if n % 60 == 0 else 0)
+        totals = Totals(totals.since, totals.batches + 1, totals.rows + rows, totals.late + n % 5)
+        made.append(
+            Progress(
+                query=query,
+                run="6e1c",
+                batch=n,
+                at=at,
+                seconds=seconds,
+                rows=rows,
+                totals=totals,
+                input_rate=rows / every,
+                processed_rate=rows / seconds,
+                parts={
+                    "addBatch": seconds - 0.4,
+                    "queryPlanning": 0.08,
+                    "walCommit": 0.09,
+                    "latestOffset": 0.05,
+                },
+                **{name: value(n, at) for name, value in of.items()},
+            )
+        )
+    return made
+
+
+def past(query: str, batches: list[Progress], sign: Sign | None = None) -> Past:
+    return Past(latest(query, [*batches, *([sign] if sign else [])]), tuple(batches))
+
+
+def make_past(now: float) -> StreamPast:
+    """Queries of every kind: a consumer, one with state and a watermark, one that rests, one that died, one
+    that failed with hostile words, and one that has not ended a batch."""
+    consumer = make_batches(
+        STREAM, now - 3, behind=lambda n, at: Behind(0.0, float(n % 50 * 40), n % 50 * 21.5)
+    )
+    windows = make_batches(
+        "windows",
+        now - 5,
+        state=lambda n, at: State(40_000 + 60 * n, 900, n % 9, 9_000_000 + 20_000 * n),
+        watermark=lambda n, at: at - 640 - n % 30,
+        late=lambda n, at: n % 5,
+    )
+    rests = make_batches("rests", now - 3000, hours=1)
+    dead = make_batches("dead", now - 1500, hours=1)
+    failed = make_batches(HOSTILE[0], now - 600, hours=0.5)
+    return StreamPast(
+        (
+            past(STREAM, consumer),
+            past("windows", windows),
+            past("rests", rests, Sign("rests", "1", now - 42, Kind.IDLE)),
+            past("dead", dead),
+            past(HOSTILE[0], failed, Sign(HOSTILE[0], "1", now - 600, Kind.ENDED, HOSTILE[1])),
+            past("new", [], Sign("new", "1", now - 8, Kind.STARTED)),
+        ),
+        complete=True,
+    )
+
+
+@dataclass
+class FakeProgress:
+    """Queries that a test may change, or make fail, while a page looks at them."""
+
+    past: StreamPast = field(default_factory=lambda: make_past(time.time()))
+    error: Exception | None = None
+    reads: int = 0
+
+    def read(self, since: float, now: float) -> StreamPast:
+        self.reads += 1
+        if self.error:
+            raise self.error
+        return self.past
+
+
 def verdict(word: str, sentence: str, at: float) -> Document:
     return {
         "verdict": word,
@@ -145,15 +231,12 @@ class Made:
     reports: FakeReports
     events: FakeEvents
     looks: dict[str, Any]
+    progress: FakeProgress = field(default_factory=FakeProgress)
 
     def forget(self) -> None:
         """What was kept of earlier answers."""
-        self.app.dependency_overrides[sources] = _sources(self.reports, self.events)
-
-
-def _sources(reports: FakeReports, events: FakeEvents) -> Callable[[], Sources]:
-    made = Sources(lambda _: reports, events.of)
-    return lambda: made
+        made = Sources(lambda _: self.reports, self.events.of, lambda _: self.progress)
+        self.app.dependency_overrides[sources] = lambda: made
 
 
 def make_app(refresh_seconds: float = 10.0, users: int = 500) -> Made:

@@ -1,7 +1,9 @@
-"""The app behind Airflow's login: a page per report, its data as JSON, and its files."""
+"""The app behind Airflow's login: a page per report and per stream's queries, their data as JSON, the queries
+as metrics, and the files."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,18 +12,23 @@ from typing import Annotated, Any
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import requires_access_view
 from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from fastapi.templating import Jinja2Templates
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from sluice.clients.errors import ClientError, Missing
 from sluice.model.config import ConfigError
+from sluice.model.progress import Latest
+from sluice.model.progress_metrics import exposition
 from sluice.model.stream import Report, StreamSpec
-from sluice.ui import files
+from sluice.ui import files, queries
 from sluice.ui.headers import Headers
 from sluice.ui.shown import Whose, shown
 from sluice.ui.sources import Sources, sources
 from sluice.ui.standing import standing
 from sluice.ui.supervised import Supervised, supervised
+
+log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 10.0
 YEAR_SECONDS = 31_536_000
@@ -33,7 +40,8 @@ TEMPLATES = Jinja2Templates(Path(__file__).parent / "templates")
 
 
 def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS) -> FastAPI:
-    """The app for the streams that have a report; its pages ask for news every ``refresh_seconds``.
+    """The app for the streams ``specs``, with a page for each that has a report, and one for the queries of
+    each; pages ask for news every ``refresh_seconds``.
 
     Every route is behind the login. FastAPI's own routes (its documentation), folders of static files and
     redirects would not be, so there are none.
@@ -51,6 +59,13 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
     app.add_exception_handler(ClientError, _client_error)
     app.add_exception_handler(ConfigError, _client_error)
 
+    names = [spec.name for spec in specs]
+
+    def known_stream(stream: str) -> str:
+        if stream not in names:
+            raise HTTPException(404, f"no stream {stream!r}")
+        return stream
+
     def declared(stream: str) -> tuple[StreamSpec, Report]:
         if stream not in reports:
             raise HTTPException(404, f"no stream {stream!r} with a report")
@@ -65,7 +80,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
             request,
             "report.html",
             {
-                "spec": spec,
+                "stream": spec.name,
                 "report": report,
                 "refresh_seconds": refresh_seconds,
                 "plotly_version": files.plotly_version(),
@@ -87,6 +102,28 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
         found["standing"] = standing(known.verdicts(spec), looks, spec.supervision, now)
         return JSONResponse(found)
 
+    @app.get("/queries/{stream}", response_class=HTMLResponse)
+    def queries_page(request: Request, stream: str) -> HTMLResponse:
+        return TEMPLATES.TemplateResponse(
+            request,
+            "queries.html",
+            {
+                "stream": known_stream(stream),
+                "streams": names,
+                "reports": reports,
+                "refresh_seconds": refresh_seconds,
+                "plotly_version": files.plotly_version(),
+            },
+        )
+
+    @app.get("/api/queries/{stream}")
+    def queries_data(stream: str, known: Annotated[Sources, Depends(sources)]) -> JSONResponse:
+        return JSONResponse(queries.shown(known.progress(known_stream(stream)), time.time()))
+
+    @app.get("/metrics")
+    def metrics(known: Annotated[Sources, Depends(sources)]) -> Response:
+        return Response(exposition(latest_of(known, names), time.time()), media_type=CONTENT_TYPE_LATEST)
+
     @app.get("/static/{name}")
     def static(name: str, v: str = "") -> FileResponse:
         path, media_type = files.find(name)
@@ -95,6 +132,19 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
         return FileResponse(path, media_type=media_type, headers={"Cache-Control": caching})
 
     return app
+
+
+def latest_of(known: Sources, streams: Sequence[str]) -> dict[str, list[Latest] | None]:
+    """Stream -> its queries, None where they cannot be read: that must not hide the other streams. Raises
+    ConfigError where the platform file is wrong."""
+    found: dict[str, list[Latest] | None] = {}
+    for stream in streams:
+        try:
+            found[stream] = [past.latest for past in known.progress(stream).queries]
+        except ClientError as error:
+            log.warning("metrics of stream %s are missing: %s", stream, error)
+            found[stream] = None
+    return found
 
 
 def _client_error(request: Request, error: Exception) -> JSONResponse:

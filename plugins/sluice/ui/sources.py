@@ -1,4 +1,4 @@
-"""What a page reads: the report's table, and the verdicts in the streams' history."""
+"""What a page reads: the report's table, the verdicts in the streams' history, and the queries' progress."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any, Protocol, TypeVar
 
 from sluice.clients.errors import ClientError
 from sluice.clients.keys import Document, history_name
+from sluice.clients.progress import ProgressReader, StreamPast
 from sluice.model import platform as platforms
 from sluice.model.report import Report
 from sluice.model.stream import StreamSpec
+from sluice.ui import queries
 from sluice.ui.kept import Kept
 
 T = TypeVar("T")
@@ -21,6 +23,7 @@ T = TypeVar("T")
 PAST_SECONDS = 24 * 3600.0
 REPORT_SECONDS = 2.0
 VERDICT_SECONDS = 5.0
+PROGRESS_SECONDS = 5.0
 PATIENCE_SECONDS = 2.0
 
 
@@ -38,20 +41,29 @@ class EventSource(Protocol):
         """The newest event of a kind. Raises ClientError."""
 
 
-class Sources:
-    """Reports and verdicts, each kept for seconds, so that many viewers cost as much as one.
+class ProgressSource(Protocol):
+    """What :class:`sluice.clients.progress.ProgressReader` does."""
 
-    ``open_report`` and ``open_events`` are called when something is first asked for, and again where they
-    failed. Every method blocks: call it in a thread.
+    def read(self, since: float, now: float) -> StreamPast:
+        """The queries, with their batches from ``since`` on. Raises ClientError."""
+
+
+class Sources:
+    """Reports, verdicts and progress, each kept for seconds, so that many viewers cost as much as one.
+
+    ``open_report``, ``open_events`` and ``open_progress`` are called when something is first asked for, and
+    again where they failed. Every method blocks: call it in a thread.
     """
 
     def __init__(
         self,
         open_report: Callable[[StreamSpec], ReportSource],
         open_events: Callable[[str], EventSource],
+        open_progress: Callable[[str], ProgressSource],
     ) -> None:
         self._open_report = open_report
         self._open_events = open_events
+        self._open_progress = open_progress
         self._kept: dict[tuple[str, str], Kept[Any]] = {}
         self._lock = Lock()
 
@@ -63,6 +75,21 @@ class Sources:
             return lambda: opened().read(time.time() - PAST_SECONDS)
 
         return self._get(("report", spec.name), asked, REPORT_SECONDS)
+
+    def progress(self, stream: str) -> StreamPast:
+        """What the queries of a stream said lately. Raises ClientError, or ConfigError where the platform
+        file is wrong."""
+
+        def asked() -> Callable[[], StreamPast]:
+            opened = _once(lambda: self._open_progress(stream))
+
+            def read() -> StreamPast:
+                now = time.time()
+                return opened().read(now - queries.PAST_SECONDS, now)
+
+            return read
+
+        return self._get(("progress", stream), asked, PROGRESS_SECONDS)
 
     def verdicts(self, spec: StreamSpec) -> dict[str, Document | ClientError | None]:
         """Part of the stream -> its newest verdict, None before the first, or why it cannot be read.
@@ -105,7 +132,7 @@ def _once(make: Callable[[], T]) -> Callable[[], T]:
 @cache
 def sources() -> Sources:
     """The sources of the platform file of role ``airflow``. Nothing is read or connected yet."""
-    return Sources(_report_reader, _history)
+    return Sources(_report_reader, _history, _progress_reader)
 
 
 def _report_reader(spec: StreamSpec) -> ReportSource:
@@ -124,3 +151,10 @@ def _history(name: str) -> EventSource:
 
     platform = platforms.load("airflow")
     return History(connect(platform.s3), platform.lake.ledger, name)
+
+
+def _progress_reader(stream: str) -> ProgressSource:
+    from sluice.clients.s3 import connect
+
+    platform = platforms.load("airflow")
+    return ProgressReader(connect(platform.s3), platform.lake.ledger, stream)

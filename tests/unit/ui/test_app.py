@@ -12,14 +12,18 @@ import pytest
 from fastapi import HTTPException
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
+from prometheus_client import CONTENT_TYPE_LATEST
+from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.config import ConfigError
 from sluice.ui import files
 from sluice.ui.app import create, may_look
+from sluice.ui.sources import Sources, sources
 from tests.support.pages import STREAM, Made, make_app, spec
 
 PAGE, DATA = f"/reports/{STREAM}", f"/api/reports/{STREAM}"
+QUERIES, PROGRESS, METRICS = f"/queries/{STREAM}", f"/api/queries/{STREAM}", "/metrics"
 
 
 @pytest.fixture
@@ -61,22 +65,24 @@ def test_who_is_not_let_in_gets_nothing_and_nothing_is_read(
         "/reports/unknown",
         f"{DATA}?window=x",
         f"{DATA}?whose=x",
+        "/queries/unknown",
     ]:
         answer = client.get(path)
         assert (answer.status_code, answer.json()) == (status, {"detail": "no"}), path
         assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
-    assert made.reports.reads == 0
+    assert (made.reports.reads, made.progress.reads) == (0, 0)
 
 
 # What they say.
 
 
 def test_every_route_answers(made: Made, client: TestClient) -> None:
-    assert [client.get(path).status_code for path in paths_of(made)] == [200, 200, 200]
+    assert [client.get(path).status_code for path in paths_of(made)] == [200] * 6
 
 
-def test_the_page_has_no_script_and_no_style_of_its_own(client: TestClient) -> None:
-    answer = client.get(PAGE)
+@pytest.mark.parametrize("page", [PAGE, QUERIES])
+def test_the_page_has_no_script_and_no_style_of_its_own(client: TestClient, page: str) -> None:
+    answer = client.get(page)
     assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
     assert answer.headers["Cache-Control"] == "no-store"
     scripts = re.findall(r"<script([^>]*)>(.*?)</script>", answer.text, re.S)
@@ -84,7 +90,9 @@ def test_the_page_has_no_script_and_no_style_of_its_own(client: TestClient) -> N
     assert all("src=" in attributes and not body for attributes, body in scripts)
     assert not re.findall(r"<style|\sstyle=|\son\w+=|javascript:", answer.text)
     # Relative: the page is right behind any base URL.
-    assert not re.findall(r"""(?:src|href|data-plotly)=["'](?!\.\./static/)""", answer.text)
+    assert not re.findall(
+        r"""(?:src|href|data-plotly)=["'](?!\.\./(?:static|queries|reports)/)""", answer.text
+    )
 
 
 def test_what_the_stream_declares_is_text_in_the_page(made: Made) -> None:
@@ -149,6 +157,85 @@ def test_a_stream_without_a_report(made: Made) -> None:
         assert client.get(f"/api/reports/{stream}").status_code == 404
 
 
+# Queries.
+
+
+def test_the_data_of_the_queries(made: Made, client: TestClient) -> None:
+    found = client.get(PROGRESS).json()
+    assert [query["query"] for query in found["queries"]][:2] == [STREAM, "windows"]
+    assert [query["life"]["state"] for query in found["queries"]] == [
+        *("running", "running", "idle", "silent", "ended", "running")
+    ]
+    assert found["now"] - found["since"] == 3 * 3600
+    assert found["complete"] is True
+    windows = found["queries"][1]
+    assert 175 <= len(windows["slots"]) <= 181
+    assert windows["newest"]["totals"]["batches"] == 540
+    assert windows["newest"]["ended"] > windows["newest"]["at"]
+    assert found["queries"][5]["newest"] is None
+    # Once for the page and the metrics, and for all who look.
+    client.get(METRICS)
+    assert made.progress.reads == 1
+
+
+def test_the_page_of_the_queries_leads_to_those_of_other_streams(made: Made) -> None:
+    other = replace(spec(), name="other", report=None)
+    app = create([other, spec()])
+    app.dependency_overrides = made.app.dependency_overrides
+    client = TestClient(app)
+    text = client.get("/queries/other").text
+    assert '<a href="../queries/other" aria-current="page">other</a>' in text
+    assert f'<a href="../queries/{STREAM}">{STREAM}</a>' in text
+    assert "../reports/" not in text
+    assert f'href="../reports/{STREAM}">Wikipedia: busiest editors</a>' in client.get(QUERIES).text
+    assert f'href="../queries/{STREAM}"' in client.get(PAGE).text
+    for stream in ("unknown", "..%2f..%2fsecret"):
+        assert client.get(f"/queries/{stream}").status_code == 404
+        assert client.get(f"/api/queries/{stream}").status_code == 404
+
+
+def test_the_metrics(made: Made, client: TestClient) -> None:
+    answer = client.get(METRICS)
+    assert answer.headers["Content-Type"] == CONTENT_TYPE_LATEST
+    found = {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+    }
+    assert found["sluice_query_batches_total", STREAM, "windows"] == 540
+    assert found["sluice_query_running", STREAM, "windows"] == 1
+    assert found["sluice_query_sign_age_seconds", "dead", STREAM] > 1400
+    assert found["sluice_progress_readable", STREAM] == 1
+
+
+def test_a_stream_that_cannot_be_read_hides_no_other(made: Made, caplog: pytest.LogCaptureFixture) -> None:
+    def open_progress(stream: str) -> Any:
+        if stream == "other":
+            raise Unreachable("S3 is away")
+        return made.progress
+
+    app = create([replace(spec(), name="other", report=None), spec()])
+    app.dependency_overrides = {
+        **made.app.dependency_overrides,
+        sources: lambda: Sources(lambda _: made.reports, made.events.of, open_progress),
+    }
+    text = TestClient(app).get(METRICS).text
+    assert 'sluice_progress_readable{stream="other"} 0.0' in text
+    assert f'sluice_progress_readable{{stream="{STREAM}"}} 1.0' in text
+    assert "metrics of stream other are missing: S3 is away" in caplog.text
+
+
+@pytest.mark.parametrize("path", [PROGRESS, METRICS])
+def test_queries_that_cannot_be_read(made: Made, client: TestClient, path: str) -> None:
+    made.progress.error = ConfigError("SLUICE_PLATFORM_DIR is not set")
+    answer = client.get(path)
+    assert (answer.status_code, answer.json()["detail"]) == (503, "SLUICE_PLATFORM_DIR is not set")
+    made.progress.error = Unreachable("progress s3://x: S3 answered 503")
+    assert client.get(PROGRESS).json() == {"detail": "progress s3://x: S3 answered 503", "kind": "trouble"}
+    # The page itself reads nothing, so it is there to say so.
+    assert client.get(QUERIES).status_code == 200
+
+
 # What they say when they cannot.
 
 
@@ -184,7 +271,7 @@ def test_an_error_that_nobody_foresaw_tells_nothing(made: Made, client: TestClie
 
 
 def test_the_files_are_those_of_the_page(client: TestClient) -> None:
-    page = client.get(PAGE).text
+    page = client.get(PAGE).text + client.get(QUERIES).text
     wanted = set(re.findall(r"\.\./static/([\w.\-]+)", page))
     for name in [name for name in files.files() if name.endswith(".js") and name != files.PLOTLY]:
         wanted |= set(re.findall(r'from "\./([\w.]+)"', client.get(f"/static/{name}").text))

@@ -29,8 +29,9 @@ def plugin() -> ModuleType:
     return module
 
 
-def test_a_link_for_each_stream_with_a_report() -> None:
+def test_a_link_for_each_stream_with_a_report_and_one_to_the_queries() -> None:
     taxi = streams.load("nyc_taxi")
+    assert links.external_views([]) == []
     assert links.external_views([taxi, pages.spec()]) == [
         {
             "name": "Wikipedia: busiest editors",
@@ -39,18 +40,27 @@ def test_a_link_for_each_stream_with_a_report() -> None:
             "nav_top_level": True,
             "url_route": "sluice-wiki_changes",
             "icon": "sluice/static/icon.svg",
-        }
+        },
+        {
+            "name": "Running queries",
+            "href": "sluice/queries/nyc_taxi",
+            "destination": "nav",
+            "nav_top_level": True,
+            "url_route": "sluice-queries",
+            "icon": "sluice/static/icon.svg",
+        },
     ]
 
 
 def test_the_streams_of_the_repository() -> None:
     assert [spec.name for spec in links.with_report()] == ["wiki_changes"]
+    assert [spec.name for spec in links.every()] == streams.names()
 
 
 def test_the_plugin_registers_the_app_once(plugin: ModuleType) -> None:
     assert is_valid_plugin(plugin.SluicePlugin)
     made = plugin.SluicePlugin()
-    assert [view["url_route"] for view in made.external_views] == ["sluice-wiki_changes"]
+    assert [view["url_route"] for view in made.external_views] == ["sluice-wiki_changes", "sluice-queries"]
     (app,) = made.fastapi_apps
     assert (app["url_prefix"], app["name"]) == ("/sluice", "sluice")
     assert isinstance(app["app"], FastAPI)

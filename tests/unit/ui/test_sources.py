@@ -9,6 +9,7 @@ import pytest
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.history import History
+from sluice.clients.progress import ProgressReader, StreamPast
 from sluice.model.config import ConfigError
 from sluice.model.platform import DIRECTORY_VARIABLE
 from sluice.ui import sources as module
@@ -16,9 +17,13 @@ from sluice.ui.sources import Sources
 from tests.support.pages import STREAM, FakeEvents, FakeReports, make_report, spec, verdict
 
 
+def no_progress(stream: str) -> Any:
+    raise AssertionError(f"nobody asked for the queries of {stream}")
+
+
 def test_a_report_is_read_once_for_all_who_ask_within_a_moment() -> None:
     reports = FakeReports(make_report(time.time(), windows=2, users=2))
-    made = Sources(lambda _: reports, FakeEvents().of)
+    made = Sources(lambda _: reports, FakeEvents().of, no_progress)
     assert made.report(spec()) is made.report(spec())
     assert reports.reads == 1
 
@@ -31,7 +36,7 @@ def test_a_report_is_read_for_the_last_day() -> None:
             asked.append(since)
             return make_report(time.time(), windows=1, users=1)
 
-    Sources(lambda _: Reader(), FakeEvents().of).report(spec())
+    Sources(lambda _: Reader(), FakeEvents().of, no_progress).report(spec())
     assert time.time() - asked[0] == pytest.approx(86_400, abs=60)
 
 
@@ -45,7 +50,7 @@ def test_what_failed_is_opened_again() -> None:
             raise found
         return found
 
-    made = Sources(open_report, FakeEvents().of)
+    made = Sources(open_report, FakeEvents().of, no_progress)
     with pytest.raises(Unreachable, match="PostgreSQL is away"):
         made.report(spec())
     reports.error = Unreachable("S3 is away")
@@ -60,7 +65,7 @@ def test_each_part_has_a_history() -> None:
     events = FakeEvents(
         {STREAM: verdict("healthy", "fine", 1.0), f"{STREAM}.report": verdict("idle", "", 2.0)}
     )
-    found = Sources(lambda _: FakeReports(), events.of).verdicts(spec())
+    found = Sources(lambda _: FakeReports(), events.of, no_progress).verdicts(spec())
     assert list(found) == ["consumer", "producer", "report"]
     assert found["consumer"] == events.verdicts[STREAM]
     assert found["producer"] is None
@@ -69,8 +74,29 @@ def test_each_part_has_a_history() -> None:
 
 def test_a_verdict_that_cannot_be_read_is_given_as_its_error() -> None:
     events = FakeEvents(error=Unreachable("S3 is away"))
-    found = Sources(lambda _: FakeReports(), events.of).verdicts(spec())
+    found = Sources(lambda _: FakeReports(), events.of, no_progress).verdicts(spec())
     assert [str(error) for error in found.values()] == ["S3 is away"] * 3
+
+
+def test_queries_are_read_once_for_all_who_ask_and_opened_once_for_each_stream() -> None:
+    opened: list[str] = []
+    asked: list[tuple[float, float]] = []
+
+    class Reader:
+        def read(self, since: float, now: float) -> StreamPast:
+            asked.append((since, now))
+            return StreamPast((), complete=True)
+
+    def open_progress(stream: str) -> Reader:
+        opened.append(stream)
+        return Reader()
+
+    made = Sources(lambda _: FakeReports(), FakeEvents().of, open_progress)
+    assert made.progress("one") is made.progress("one")
+    made.progress("two")
+    assert opened == ["one", "two"]
+    assert [now - since for since, now in asked] == [3 * 3600, 3 * 3600]
+    assert asked[0][1] == pytest.approx(time.time(), abs=60)
 
 
 def test_the_platforms_own_are_opened_with_the_role_airflow(
@@ -81,9 +107,12 @@ def test_the_platforms_own_are_opened_with_the_role_airflow(
     for ask in (made.report, made.verdicts):
         with pytest.raises(ConfigError, match=r"airflow\.toml"):
             ask(spec())
+    with pytest.raises(ConfigError, match=r"airflow\.toml"):
+        made.progress(STREAM)
     file = tmp_path / "airflow.toml"
     file.write_text(PLATFORM)
     file.chmod(0o600)
+    assert isinstance(module._progress_reader("wiki_changes"), ProgressReader)
     history = module._history("wiki_changes.report")
     assert isinstance(history, History)
     assert history.ledger.uri("x") == "s3://ledger/all/wiki_changes.report/x"

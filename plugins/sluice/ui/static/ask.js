@@ -2,7 +2,7 @@
 
 const PATIENCE_MS = 8000;
 
-/** Why there is no answer: `kind` is "missing" where the report does not exist yet, else "trouble". */
+/** Why there is no answer: `kind` is "missing" where it does not exist yet, else "trouble". */
 export class NoAnswer extends Error {
   constructor(message, kind = "trouble") {
     super(message);
@@ -10,10 +10,10 @@ export class NoAnswer extends Error {
   }
 }
 
-/** The report's data for a window ("" for the latest). Throws NoAnswer. */
-export const ask = async (stream, window, whose) => {
-  const query = new URLSearchParams({ whose, ...(window === "" ? {} : { window }) });
-  const address = new URL(`../api/reports/${encodeURIComponent(stream)}?${query}`, document.baseURI);
+/** The data at a path below the app's, with parameters. Throws NoAnswer. */
+export const ask = async (path, parameters = {}) => {
+  const query = new URLSearchParams(parameters).toString();
+  const address = new URL(`../api/${path}${query && `?${query}`}`, document.baseURI);
   let answer;
   try {
     answer = await fetch(address, {

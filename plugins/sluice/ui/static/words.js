@@ -51,6 +51,19 @@ export const age = (seconds) => {
   return `${Math.floor(whole / size)} ${name}${more ? ` ${more} ${rest[0]}` : ""}`;
 };
 
+/** How long it is, where parts of a second count: `12 ms`, `3.4 s`, `2 min 5 s`. */
+export const duration = (seconds) => {
+  if (seconds < 1) return `${count(Math.round(seconds * 1000))} ms`;
+  return seconds < 60 ? `${rate(seconds)} s` : age(seconds);
+};
+
+/** `12 B`, `3.4 kB`, `56.7 MB`. */
+export const bytes = (number) => {
+  const units = ["B", "kB", "MB", "GB", "TB"];
+  const power = number < 1 ? 0 : Math.min(Math.floor(Math.log10(number) / 3), units.length - 1);
+  return `${rate(number / 1000 ** power)} ${units[power]}`;
+};
+
 /** At most so many characters as a person counts them, with an ellipsis for the rest. */
 export const cut = (text, most) => {
   let kept = "";

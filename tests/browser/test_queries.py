@@ -1,0 +1,190 @@
+"""The page of running queries in Chromium over made-up progress: what a reader sees, and what happens when it
+changes."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from sluice.clients.errors import Unreachable
+from sluice.clients.progress import StreamPast
+from tests.support import browser as browsers
+from tests.support import pages
+from tests.support.pages import HOSTILE, STREAM, Made
+
+REFRESH_SECONDS = 0.5
+WITH_STATE = ["rows", "duration", "state", "memory", "watermark", "late"]
+
+
+@pytest.fixture
+def made() -> Made:
+    return pages.make_app(REFRESH_SECONDS, users=5)
+
+
+@pytest.fixture
+def address(made: Made) -> Iterator[str]:
+    with pages.serve(made.app) as served:
+        yield f"{served}/queries/{STREAM}"
+
+
+def look(page: Page, address: str) -> Page:
+    page.goto(address)
+    expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
+    # The last picture of the last query that has one.
+    expect(card(page, HOSTILE[0]).locator("[data-chart=duration] .point").first).to_be_attached(
+        timeout=15_000
+    )
+    return page
+
+
+def card(page: Page, name: str) -> Locator:
+    return page.locator(".card").filter(has=page.get_by_role("heading", name=name, exact=True))
+
+
+def figures(found: Locator) -> dict[str, list[str]]:
+    rows = found.locator("tbody tr").all()
+    return {cells[0]: cells[1:] for cells in (row.locator("th, td").all_text_contents() for row in rows)}
+
+
+def test_every_query_with_its_pictures_figures_and_words(
+    open_page: Callable[..., Page], made: Made, address: str
+) -> None:
+    page = look(open_page(viewport=browsers.DESKTOP), address)
+    names = page.locator(".card h2").all_text_contents()
+    assert names == [STREAM, "windows", "rests", "dead", HOSTILE[0], "new"]
+    assert page.locator(".card .pill").all_text_contents() == [
+        *("running", "running", "idle", "silent", "failed", "running")
+    ]
+    charts = lambda name: [  # noqa: E731
+        found.get_attribute("data-chart") for found in card(page, name).locator("figure").all()
+    ]
+    assert charts(STREAM) == ["rows", "duration", "behind"]
+    assert charts("windows") == WITH_STATE
+    assert charts("rests") == ["rows", "duration"]
+    assert charts("new") == []
+    expect(card(page, "new").locator("table")).to_be_hidden()
+
+    told = figures(card(page, "windows"))
+    assert told["State, rows"] == ["72,340", "72,340"]
+    assert told["State, memory"] == ["19.8 MB", "19.8 MB"]
+    assert told["Late rows dropped"] == ["4", "1,080 in all"]
+    assert re.fullmatch(r"\d+ min \d+ s|1\d min", told["behind the clock"][0])
+    assert re.fullmatch(r"\d+\.\d s", told["Duration"][0])
+    assert told["Batch"][0] == "539"
+    assert re.fullmatch(r"\d\d:\d\d:\d\d", told["ended"][0])
+    assert told["walCommit"] == ["90 ms", "90 ms"]
+    behind = figures(card(page, STREAM))
+    assert (behind["Offsets behind, most"], behind["fewest"]) == (["1,560", "1,960"], ["0", ""])
+    assert "State, rows" not in behind
+
+    for name, words in (
+        ("windows", r"^Its newest batch ended \d+ .*ago\.$"),
+        (
+            "rests",
+            r"^Nothing new to read; its newest batch ended 5\d min.* ago\. Last sign of life .* ago\.$",
+        ),
+        ("dead", r"^No sign for 2\d min .*: its process is dead, hangs, or cannot write"),
+        ("new", r"^It started \d+ .*ago, and has not ended a batch yet\.$"),
+    ):
+        expect(card(page, name).locator(".life")).to_have_text(re.compile(words))
+    expect(card(page, "dead").locator(".pill")).to_have_attribute("data-tone", "bad")
+
+    # Said for who does not see it, and shown under the pointer.
+    picture = card(page, "windows").locator("[data-chart=state] .chart")
+    label = picture.get_attribute("aria-label") or ""
+    assert re.match(r"State, rows of windows over the last hours: newest 72,\d\d\d, most 72,340", label)
+    parts = card(page, "windows").locator("[data-chart=duration] .key").all_text_contents()
+    assert parts[:2] == ["addBatch", "queryPlanning"]
+    rows = card(page, "windows").locator("[data-chart=rows]")
+    rows.scroll_into_view_if_needed()
+    box = rows.locator(".scatterlayer .trace .point").nth(60).bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(rows.locator(".hoverlayer text").first).to_have_text(re.compile(r"input|processed"))
+
+
+def test_hostile_words_are_text(open_page: Callable[..., Page], address: str) -> None:
+    page = open_page()
+    dialogs: list[str] = []
+    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+    look(page, address)
+    expect(card(page, HOSTILE[0]).locator(".life")).to_have_text(
+        re.compile(r"It failed 10 min .*ago: </script>")
+    )
+    assert (
+        page.locator("body :is(img, iframe, object, b, [onerror], #queries script, #queries a)").count() == 0
+    )
+    assert page.evaluate("window.hit") is None
+    assert dialogs == []
+
+
+def test_it_refreshes_in_place_and_says_when_it_cannot(
+    open_page: Callable[..., Page], made: Made, address: str
+) -> None:
+    page = look(open_page(viewport=browsers.DESKTOP), address)
+    page.evaluate("window.same = document.querySelector('.card .scroll')")
+    page.locator(".card .scroll").first.focus()
+    now = time.time()
+    more = pages.make_batches("rests", now, hours=0.1, late=lambda n, at: 3)
+    made.progress.past = StreamPast(
+        tuple(
+            pages.past("rests", more) if query.query == "rests" else query
+            for query in made.progress.past.queries
+        ),
+        complete=False,
+    )
+    made.forget()
+    expect(card(page, "rests").locator(".pill")).to_have_text("running")
+    assert figures(card(page, "rests"))["Batch"][0] == "17"
+    expect(page.locator("#incomplete")).to_be_visible()
+    assert page.evaluate("window.same === document.activeElement")
+
+    made.progress.error = Unreachable("progress s3://warehouse/ledger: S3 answered 503")
+    made.forget()
+    expect(page.get_by_role("alert")).to_have_text(
+        "Could not refresh: progress s3://warehouse/ledger: S3 answered 503. Below is what was known before."
+    )
+    expect(card(page, "windows").locator(".pill")).to_have_text("running, as last known")
+    made.progress.error = None
+    made.progress.past = replace(made.progress.past, queries=(), complete=True)
+    made.forget()
+    expect(page.locator("#nothing")).to_be_visible()
+    expect(page.locator(".card")).to_have_count(0)
+
+
+def test_by_keyboard_to_another_page(open_page: Callable[..., Page], address: str) -> None:
+    page = look(open_page(), address)
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('aria-current')") == "page"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Wikipedia: busiest editors")
+    page.get_by_role("link", name="Its running queries").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Running queries of {STREAM}")
+
+
+def test_the_tables_are_there_where_the_pictures_library_is_not(
+    open_page: Callable[..., Page], address: str
+) -> None:
+    page = open_page()
+    page.route("**/plotly.min.js*", lambda route: route.abort())
+    page.goto(address)
+    expect(page.locator("#no-chart")).to_be_visible()
+    assert figures(card(page, "windows"))["State, rows"] == ["72,340", "72,340"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["desktop", "phone"])
+def test_it_fits_can_be_read_and_is_kept_as_a_picture(
+    open_page: Callable[..., Page], address: str, name: str, scheme: str
+) -> None:
+    size = browsers.DESKTOP if name == "desktop" else browsers.PHONE
+    page = look(open_page(viewport=size, color_scheme=scheme), address)
+    assert page.evaluate("document.documentElement.scrollWidth") == size["width"]
+    browsers.screenshot(page, f"queries-{name}-{scheme}")
+    assert browsers.poor_contrasts(page) == []

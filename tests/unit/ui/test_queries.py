@@ -1,0 +1,61 @@
+"""How a query is, as a page tells it: by its own last words, and by its silence."""
+
+from __future__ import annotations
+
+import pytest
+
+from sluice.model.progress import (
+    SIGN_SECONDS,
+    SILENT_SECONDS,
+    WRITE_SECONDS,
+    Kind,
+    Latest,
+    Progress,
+    Sign,
+    Totals,
+)
+from sluice.ui.queries import life
+
+NOW = 1_795_302_000.0
+
+
+def batch(ago: float) -> Progress:
+    return Progress("q", "r", 1, NOW - ago - 2, 2.0, 5, Totals(0.0))
+
+
+def sign(kind: str, ago: float, detail: str = "") -> Sign:
+    return Sign("q", "r", NOW - ago, kind, detail)
+
+
+@pytest.mark.parametrize(
+    ("progress", "last", "state", "ago"),
+    [
+        (batch(5), None, "running", 5),
+        (batch(5), sign(Kind.STARTED, 400), "running", 5),
+        (None, sign(Kind.STARTED, 5), "running", 5),
+        (batch(900), sign(Kind.IDLE, 50), "idle", 50),
+        # After its rest it works again.
+        (batch(5), sign(Kind.IDLE, 50), "running", 5),
+        (batch(900), sign(Kind.WORKING, 50), "working", 50),
+        (batch(SILENT_SECONDS), None, "running", SILENT_SECONDS),
+        (batch(SILENT_SECONDS + 1), None, "silent", SILENT_SECONDS + 1),
+        (batch(900), sign(Kind.IDLE, SILENT_SECONDS + 1), "silent", SILENT_SECONDS + 1),
+        (None, sign(Kind.STARTED, SILENT_SECONDS + 1), "silent", SILENT_SECONDS + 1),
+        (batch(9000), sign(Kind.ENDED, 8000, "why"), "ended", 8000),
+        (batch(5), sign(Kind.ENDED, 8000, "why"), "running", 5),
+    ],
+)
+def test_its_state(progress: Progress | None, last: Sign | None, state: str, ago: float) -> None:
+    found = life(Latest("q", progress, last), NOW)
+    assert (found["state"], found["at"]) == (state, NOW - ago)
+    assert found["detail"] == ("why" if state == "ended" else "")
+
+
+def test_nothing_is_known_of_it() -> None:
+    assert life(Latest("q", None, None), NOW) == {"state": "silent", "at": None, "detail": ""}
+
+
+def test_a_living_process_is_never_silent_for_so_long() -> None:
+    """A sign waits for the writer's next round, twice at most: where it falls due just after one, and where
+    one was not taken."""
+    assert SILENT_SECONDS >= SIGN_SECONDS + 2 * WRITE_SECONDS
