@@ -9,7 +9,7 @@ VERBS = {
     "down": "stop the stack; no process stays behind, the data stays",
     "status": "services and streams: state, verdict, lag, last event, supervision; JSON=1 for programs",
     "logs": "follow the logs of all services, or of one: make logs SERVICE=kafka",
-    "demo": "the taxi load end to end, with the proof, also in build/demo.json; or STREAM=wiki_changes",
+    "demo": "the taxi load end to end, with the proof; or STREAM=wiki_changes, STREAM=isp_hits",
     "drill": "break a stack of its own on purpose, in 12 ways, and prove what is left: build/drills.json",
     "sql": 'ask the lake: make sql Q="select count(*) from nyc_taxi"',
     "test": "lint, types, import contract and all tests that need no further set-up",

@@ -7,11 +7,13 @@ from functools import partial
 
 from local.demo.demo import Demo
 from local.demo.feed import FeedDemo
+from local.demo.hits import HitsDemo
 from local.demo.taxi import TaxiDemo
 from local.errors import Problem
 
 DEMOS: Mapping[str, Callable[[], Demo]] = {
     "nyc_taxi": TaxiDemo,
+    "isp_hits": HitsDemo,
     "wiki_changes": partial(FeedDemo, "wiki_changes"),
 }
 DEFAULT = "nyc_taxi"

@@ -126,7 +126,77 @@ class FeedFigures:
         return [*found, *_always(self)]
 
 
-def _bucket(figures: Figures | FeedFigures) -> list[Line]:
+@dataclass(frozen=True)
+class Counts:
+    """One query: how many results, and what the hits in them come to in the lake and in each of its sinks.
+    `late` hits are in none of them; `different` results are not the same in a sink as in the lake."""
+
+    query: str
+    results: int
+    lake: int
+    late: int
+    sinks: dict[str, int]
+    different: int
+
+
+@dataclass(frozen=True)
+class HitsFigures:
+    """The end of the ISP stream's demo in numbers, as read from the systems.
+
+    `sent`: by this load; the others count everything that ever came. `page`: where the queries are drawn.
+    """
+
+    state: str
+    sent: int
+    topic_records: int
+    lake_rows: int
+    quarantined: int
+    gaps: int
+    duplicates: int
+    counts: list[Counts]
+    objects: int
+    versions: int
+    delete_markers: int
+    s3_calls: int | None
+    page: str
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, object]:
+        """Exactly the keys of the demo's file."""
+        return asdict(self)
+
+    def lines(self) -> list[Line]:
+        return [
+            ("hits sent by this load", self.sent, "the load's form"),
+            ("topic records", self.topic_records, "Kafka's begin and end offsets"),
+            ("lake rows", self.lake_rows, "the table's branch main, by PyIceberg"),
+            ("quarantined", self.quarantined, "the quarantine table, by PyIceberg"),
+            ("gaps", self.gaps, "topic offsets against coordinates in the lake"),
+            ("duplicates", self.duplicates, "coordinates in the lake"),
+            *_bucket(self),
+        ]
+
+    def complaints(self) -> list[str]:
+        """Everything that is not as it must be, each with its numbers; empty when the demo is green."""
+        found: list[str] = []
+        if self.topic_records < self.sent:
+            found.append(f"{self.sent} hits were sent, and the topic has {self.topic_records}")
+        if self.lake_rows + self.quarantined != self.topic_records:
+            found.append(
+                f"{self.topic_records} records came onto the topic, but {self.lake_rows} are in the lake "
+                f"and {self.quarantined} in quarantine"
+            )
+        if not self.counts:
+            found.append("no query has results: nothing was shown")
+        for counts in self.counts:
+            if not counts.results:
+                found.append(f"query {counts.query} has no results")
+            if counts.different:
+                found.append(f"{counts.different} results of query {counts.query} are not as in the lake")
+        return [*found, *_always(self)]
+
+
+def _bucket(figures: Figures | FeedFigures | HitsFigures) -> list[Line]:
     return [
         ("objects", figures.objects, "the bucket, under the lake's prefix"),
         ("versions", figures.versions, "the bucket, under the lake's prefix"),
@@ -149,7 +219,7 @@ def complaints(figures: Figures) -> list[str]:
     return [*found, *_always(figures)]
 
 
-def _always(figures: Figures | FeedFigures) -> list[str]:
+def _always(figures: Figures | FeedFigures | HitsFigures) -> list[str]:
     found: list[str] = []
     if figures.state != "success":
         found.append(f"the run ended as {figures.state!r} and must be 'success'")

@@ -114,19 +114,28 @@ class Checkpoints:
         self._sweep(token)
         return self.of(token)
 
-    def fork(self, token: int, owners: Sequence[int], batch: int, begun: int | None = None) -> Checkpoint:
+    def fork(
+        self,
+        token: int,
+        owners: Sequence[int],
+        batch: int,
+        begun: int | None = None,
+        *,
+        stateful: bool = True,
+    ) -> Checkpoint:
         """A copy of what was published, up to ``batch``, in the folder of ``token``.
 
         ``owners``: whose folders may hold it, the latest first, down to the one who published it. ``begun``:
         the batch after it, where one of several sinks has that already and another has not: its plan comes
-        along. Raises LookupError when no folder holds all of it. The folder that was copied from is kept
-        until the next time, the others of earlier owners are removed.
+        along. ``stateful``: whether the query keeps state. Raises LookupError when no folder holds all of it.
+        The folder that was copied from is kept until the next time, the others of earlier owners are removed.
         """
         self._make_room(token)
         reasons = []
         for owner in owners:
             try:
-                self._copy(owner, token, batch, batch if begun is None else begun, owner == owners[-1])
+                last = batch if begun is None else begun
+                self._copy(owner, token, batch, last, owner == owners[-1], stateful)
             except (Incomplete, Damaged) as reason:
                 log.warning("%s: the checkpoint of owner %d is of no use: %s", self.stream, owner, reason)
                 reasons.append(f"w{owner}: {reason}")
@@ -140,12 +149,12 @@ class Checkpoints:
             "table"
         )
 
-    def _copy(self, owner: int, token: int, batch: int, begun: int, published: bool) -> None:
+    def _copy(self, owner: int, token: int, batch: int, begun: int, published: bool, stateful: bool) -> None:
         source, target = self.of(owner), self.of(token)
         names = self._files.walk(source.uri)
         if not published and MARK not in names:
             raise Incomplete("its owner ended before it was whole")
-        wanted = to_fork(names, source.stores() if batch >= 0 else (), batch, begun)
+        wanted = to_fork(names, source.stores() if stateful and batch >= 0 else (), batch, begun)
         gone = self._files.copy(source.uri, target.uri, wanted)
         lost = [name for name in gone if not may_go(name)]
         if lost:

@@ -76,7 +76,8 @@ def to_fork(names: Sequence[str], stores: Sequence[str], batch: int, begun: int)
     missing = [name for name in plans if name not in present]
     if missing:
         raise Incomplete(f"{missing[-1]} is not there")
-    logs = [name for name in names if re.fullmatch(r"sources/\d+/(?!0$).*", name)]
+    # Of Iceberg's source, where it began is asked for before its first batch only.
+    logs = [name for name in names if re.fullmatch(r"sources/\d+/(?!0$|offsets/0$).*", name)]
     if logs:
         raise Incomplete(
             f"{logs[0]}: its source keeps a log of its own, which cannot be forked; read from Kafka"

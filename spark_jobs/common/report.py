@@ -46,7 +46,7 @@ def _follow(name: str, counting: Counting, stop: threading.Event) -> None:
     pulse.start()
     try:
         spark = session.start(f"sluice {name} report", platform, PARTITIONS, SMALL)
-        pulse.marks = lambda: _tasks(spark)
+        pulse.marks = lambda: session.tasks(spark)
         Following(spark, spec, counting, pulse).until(stop)
     finally:
         pulse.stop()
@@ -92,10 +92,3 @@ class Following:
             looks += 1
             self._pulse.say("idle", f"counted up to snapshot {owner.state.source}", owner.state.ends)
             stop.wait(max(self._report.trigger_seconds - (time.monotonic() - began), 0))
-
-
-def _tasks(spark: SparkSession) -> list[tuple[int, int]]:
-    """The stages that run, and how many of their tasks have ended."""
-    tracker = spark.sparkContext.statusTracker()
-    stages = [(stage, tracker.getStageInfo(stage)) for stage in tracker.getActiveStageIds()]
-    return [(stage, info.numCompletedTasks) for stage, info in stages if info is not None]

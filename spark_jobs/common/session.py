@@ -13,7 +13,7 @@ def start(
     name: str, platform: Platform, partitions: int, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
     """A session named ``name`` whose catalog ``lake`` is the platform's; it shuffles into ``partitions``;
-    ``settings`` are more of Spark's, and go before those of the platform.
+    ``settings`` are more of Spark's, without secrets; they stand where the platform says otherwise.
 
     Master, memory, jars and addresses come from ``spark-defaults.conf`` (SPARK_CONF_DIR): a job is the same
     on a laptop and on a cluster. What is secret is set after the JVM has started, because everything that a
@@ -34,7 +34,8 @@ def start(
         .config("spark.sql.shuffle.partitions", str(partitions))
         .getOrCreate()
     )
-    for key, value in (catalog_options(platform) | checkpoint_options(platform)).items():
+    said = {key: value for key, value in (settings or {}).items() if key.startswith("spark.sql.")}
+    for key, value in (catalog_options(platform) | checkpoint_options(platform) | said).items():
         spark.conf.set(key, value)
     return spark
 
@@ -79,3 +80,16 @@ def catalog_options(platform: Platform) -> dict[str, str]:
     if s3.endpoint:
         options[".s3.endpoint"] = s3.endpoint
     return {f"spark.sql.catalog.{CATALOG}{key}": value for key, value in options.items()}
+
+
+def tasks(spark: SparkSession, group: str | None = None) -> list[tuple[int, int]]:
+    """The stages that run, and how many of their tasks have ended; of one job group (a streaming query's is
+    its run id), or of all."""
+    tracker = spark.sparkContext.statusTracker()
+    if group is None:
+        stages = tracker.getActiveStageIds()
+    else:
+        jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+        stages = [stage for job in jobs if job and job.status == "RUNNING" for stage in job.stageIds]
+    found = [(stage, tracker.getStageInfo(stage)) for stage in stages]
+    return [(stage, info.numCompletedTasks) for stage, info in found if info is not None]

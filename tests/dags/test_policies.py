@@ -20,6 +20,8 @@ from tests.dags.conftest import DAGS, REPO, files
 
 PARSE_SECONDS = 2.0
 
+SINKS = "provision_sinks"
+
 
 def complaints(bag: Any, check: Any) -> list[str]:
     """The ids of what does not pass."""
@@ -106,12 +108,17 @@ def test_each_stream_is_supervised_as_often_as_it_says(bag: Any) -> None:
         # One after the other: two at once would see each other's restarts as their own.
         assert (dag.max_active_runs, dag.catchup) == (1, False)
         assert "stream" in dag.tags
-        assert len(dag.tasks) <= 8 + len(parts(dag))
+        assert len(dag.tasks) <= 8 + len(own(dag))
 
 
 def parts(dag: Any) -> list[str]:
     """What a stream has beside its consumer."""
     return [name for name in stream.load(dag.dag_id.removesuffix("_stream")).parts if name != "consumer"]
+
+
+def own(dag: Any) -> set[str]:
+    """The steps beside the consumer's lane."""
+    return {f"tend_{part}" for part in parts(dag)} | ({SINKS} if "queries" in parts(dag) else set())
 
 
 def test_every_other_part_is_tended_beside_the_consumers_lane(bag: Any) -> None:
@@ -122,7 +129,10 @@ def test_every_other_part_is_tended_beside_the_consumers_lane(bag: Any) -> None:
             (f"tend_{part}", part) for part in parts(dag)
         )
         for task in tending:
-            assert not task.upstream_task_ids | task.downstream_task_ids
+            # The queries are tended whatever their sinks' verdict is.
+            before = {SINKS} if task.part_name == "queries" else set()
+            assert task.upstream_task_ids | task.downstream_task_ids == before
+            assert task.trigger_rule == ("all_done" if before else "all_success")
             # Two looks, a stop and a start, and the wait for a heartbeat.
             policy = stream.load(task.stream).supervision
             least = task.look_seconds * 2 + policy.stop_seconds + 30 + task.recovery_seconds
@@ -134,7 +144,6 @@ def test_every_other_part_is_tended_beside_the_consumers_lane(bag: Any) -> None:
 def lane(dag: Any) -> dict[str, Any]:
     """The consumer's lane: each task's kind, neighbours and values, with the stream's name taken out."""
     name = dag.dag_id.removesuffix("_stream")
-    own = {f"tend_{part}" for part in parts(dag)}
     return {
         task.task_id: {
             "kind": type(task),
@@ -147,7 +156,7 @@ def lane(dag: Any) -> dict[str, Any]:
             },
         }
         for task in dag.tasks
-        if task.task_id not in own
+        if task.task_id not in own(dag)
     }
 
 
@@ -158,6 +167,20 @@ def test_the_consumers_lane_is_the_same_in_every_stream(bag: Any) -> None:
         assert lane(dag) == lane(first)
         same = ("schedule", "max_active_runs", "dagrun_timeout", "catchup")
         assert [getattr(dag, name) for name in same] == [getattr(first, name) for name in same]
+
+
+def test_a_load_of_a_stream_with_queries_makes_their_sinks_and_checks_them(bag: Any) -> None:
+    seen = 0
+    for name in stream.names():
+        steps = {task.task_id: task.downstream_task_ids for task in bag.dags[f"{name}_load"].tasks}
+        if stream.load(name).queries:
+            seen += 1
+            assert steps["provision_topic"] == {SINKS}
+            assert steps["ensure_stream"] == {"ensure_queries"}
+            assert (steps["validate"], steps["counted"]) == ({"counted"}, {"check_sinks"})
+        else:
+            assert SINKS not in steps
+    assert seen
 
 
 def test_what_is_well_costs_one_process(bag: Any) -> None:

@@ -48,6 +48,11 @@ def equal(column: str, value: int | str) -> BooleanExpression:
     return _is(EqualTo, column, value)
 
 
+def at_least(column: str, value: int) -> BooleanExpression:
+    """The rows with that value or a higher one in that column."""
+    return _is(GreaterThanOrEqual, column, value)
+
+
 def among(column: str, values: Collection[str]) -> BooleanExpression:
     """The rows with one of these values in that column; a date is written as ISO 8601 does."""
     return _is(In, column, values)

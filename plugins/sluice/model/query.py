@@ -155,6 +155,26 @@ def check(name: str, query: Query, where: str) -> None:
     _check_sinks(query, refuse)
 
 
+def result_types(name: str, query: Query, columns: Mapping[str, str], where: str) -> dict[str, str]:
+    """Column of a result -> its type in Spark's DDL; ``columns``: those of the stream's table.
+
+    Of a query without measures, the table's own. Raises ConfigError where the query names a column that is
+    none.
+    """
+    for column in (*query.by, *query.distinct.values(), *([query.at] if query.at else [])):
+        if column not in columns:
+            raise ConfigError(
+                f"{where}: query {name}: {column!r} is no column; there are {', '.join(columns)}"
+            )
+    if not query.measures:
+        return dict(columns)
+    return {
+        **{column: columns[column] for column in query.by},
+        **({WINDOW: "timestamp"} if query.window else {}),
+        **dict.fromkeys([*query.measures, VERSION], "bigint"),
+    }
+
+
 def _check_window(query: Query, refuse: _Refuse) -> None:
     window = query.window
     if window is None:

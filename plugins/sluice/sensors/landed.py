@@ -1,4 +1,4 @@
-"""Step 4 of a load: is what was produced published?"""
+"""Steps of a load: is what was produced published, and is it counted?"""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ GRACE_INTERVALS = 2.5
 
 
 class LandedSensor(StreamMixin, BaseSensorOperator):
-    """Wait, without a worker's slot, until ``main`` covers the load's range set.
+    """Wait, without a worker's slot, until ``main`` covers the load's range set; for the ``part`` queries,
+    until every query of the stream has counted it.
 
-    Red at once, without retries and with the last lines of its stderr, when the consumer is down for longer
+    Red at once, without retries and with the last lines of its stderr, when the part is down for longer
     than ``grace`` seconds (by default two and a half intervals of its supervision, which starts it again) or
     keeps being restarted; red after ``landed_timeout_minutes`` (of the form)
     naming what lacks or what could not be observed.
@@ -40,9 +41,11 @@ class LandedSensor(StreamMixin, BaseSensorOperator):
         role: str = "airflow",
         poll_interval: float = 2.0,
         grace: float | None = None,
+        part: str = "consumer",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        self.part = part
         self.stream = stream
         self.role = role
         self.poll_interval = poll_interval
@@ -63,6 +66,7 @@ class LandedSensor(StreamMixin, BaseSensorOperator):
                 deadline=time.time() + patience.total_seconds(),
                 poll_interval=self.poll_interval,
                 grace=self._grace(),
+                part=self.part,
             ),
             method_name="resume",
             timeout=patience + BACKSTOP,
@@ -75,10 +79,10 @@ class LandedSensor(StreamMixin, BaseSensorOperator):
             self.log.info("%s", reason)
             return event
         if outcome is Outcome.HOPELESS:
-            words = last_words(self.platform_hook.runtime, self.spec.program, self.log)
+            words = last_words(self.platform_hook.runtime, self.spec.part(self.part).program, self.log)
             reason = (
                 f"{reason}; {words}; look at {self.stream}_stream, and unpause it; or clear "
-                "ensure_stream to start it again"
+                "the step that starts it"
             )
         raise AirflowFailException(f"not landed, {outcome.value}: {reason}")
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from airflow.triggers.base import TriggerEvent
 
@@ -15,6 +16,9 @@ from sluice.model.config import ConfigError
 from sluice.model.process import ENDED, ProcessState, ProcessStatus
 from sluice.model.ranges import RangeSet
 from sluice.triggers.base import StreamTrigger
+
+if TYPE_CHECKING:
+    from sluice.clients.table import Published
 
 MOST_RESTARTS = 5
 DOWN = frozenset({*ENDED, ProcessState.BACKOFF})
@@ -58,13 +62,15 @@ def beyond_reach(expected: RangeSet, starts: dict[int, int]) -> RangeSet:
 class LandedTrigger(StreamTrigger):
     """Fires when ``main`` covers ``expected`` (a RangeSet's JSON), when it never will, or at ``deadline``.
 
+    ``part`` is whose work is waited for: ``consumer``, or ``queries``, which then have counted it all.
+
     ``deadline`` is a moment (seconds since 1970), so that it goes on in another triggerer where it was.
     ``grace``: for how many seconds the consumer may be down; its supervision starts it again within that.
     PostgreSQL is asked every ``poll_interval`` seconds and S3 only when the table moved. What cannot be
     observed is asked again until the deadline and then named.
     """
 
-    names = ("stream", "role", "expected", "deadline", "poll_interval", "grace")
+    names = ("stream", "role", "expected", "deadline", "poll_interval", "grace", "part")
 
     def __init__(
         self,
@@ -75,8 +81,10 @@ class LandedTrigger(StreamTrigger):
         deadline: float,
         poll_interval: float,
         grace: float,
+        part: str = "consumer",
     ) -> None:
         super().__init__(stream=stream, role=role)
+        self.part = part
         self.expected = expected
         self.deadline = deadline
         self.poll_interval = poll_interval
@@ -89,14 +97,16 @@ class LandedTrigger(StreamTrigger):
     async def _wait(self) -> tuple[Outcome, str]:
         spec = self.spec
         expected = RangeSet.from_json(self.expected)
+        part = spec.part(self.part)
+        verb = "counted" if part.name == "queries" else "published"
         watch, told, progress = Watch(self.grace), "", "nothing was observed yet"
         while True:
             trouble: list[str] = []
             try:
-                state = await self.ask(lambda: self.hook.lake.published(spec.table))
+                state = await self.ask(lambda: self._reached(part.name))
                 if state is not None:
                     done = state.ranges.intersect(expected).count
-                    progress = f"{done} of {expected.count} records of the load are published"
+                    progress = f"{done} of {expected.count} records of the load are {verb}"
                     if state.ranges.covers(expected):
                         return Outcome.LANDED, progress
                     lost = beyond_reach(expected, state.starts)
@@ -106,13 +116,13 @@ class LandedTrigger(StreamTrigger):
                             f"the stream began behind {lost}, so it will never publish that",
                         )
                 else:
-                    progress = f"table {spec.table} has no snapshot of the stream yet"
+                    progress = f"nothing of table {spec.table} is {verb} yet"
             except ClientError as error:
                 trouble.append(str(error))
             except ConfigError as error:
                 return Outcome.HOPELESS, str(error)
             try:
-                process = await self.ask(lambda: self.hook.runtime.status(spec.program))
+                process = await self.ask(lambda: self.hook.runtime.status(part.program))
                 verdict = watch.verdict(process, time.time())
                 if verdict:
                     return Outcome.HOPELESS, f"{verdict}; {progress}"
@@ -127,3 +137,14 @@ class LandedTrigger(StreamTrigger):
             if time.time() >= self.deadline:
                 return Outcome.TIMED_OUT, told
             await asyncio.sleep(self.poll_interval)
+
+    def _reached(self, part: str) -> Published | None:
+        """What ``part`` has reached of the topic."""
+        state = self.hook.lake.published(self.spec.table)
+        if part != "queries" or state is None:
+            return state
+        # Here, where it is used: PyArrow takes a second.
+        from sluice.clients import queries
+
+        standing = queries.standing(self.hook.lake.table(self.spec.queries_table), self.spec.queries)
+        return None if standing is None else replace(state, ends=standing.ends)

@@ -142,3 +142,10 @@ def test_only_rocksdbs_own_files_may_vanish() -> None:
     assert may_go("state/0/0/SSTs/000008-x.sst")
     assert may_go("state/0/0/logs/1.log")
     assert not any(map(may_go, RAN_TO_3))
+
+
+def test_where_icebergs_source_began_is_not_asked_again() -> None:
+    began = [*RAN_TO_3, "sources/0/offsets/0"]
+    assert "sources/0/offsets/0" not in to_fork(began, [STORE], batch=3, begun=3)
+    with pytest.raises(Incomplete, match="sources/0/offsets/1: its source keeps a log"):
+        to_fork([*began, "sources/0/offsets/1"], [STORE], batch=3, begun=3)

@@ -1,0 +1,140 @@
+"""The ISP stream's demo: generated hits, loaded and counted into a database and topics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from local import evidence
+from local.airflow_client import Airflow
+from local.demo.bucket import bucket_counts
+from local.demo.clock import rounded
+from local.demo.demo import Demo, Run
+from local.demo.verdict import Counts, HitsFigures
+from local.errors import Problem
+from local.services import airflow as service
+from local.stack import Stack
+from sluice.clients import counts_topic, queries
+from sluice.clients import database as databases
+from sluice.clients.table import Lake
+from sluice.model import database as connections
+from sluice.model.query import Kind, Query, Sink
+from sluice.ui.links import PREFIX
+from spark_jobs.common.topic import watermarks
+
+STREAM = "isp_hits"
+HITS = 50_000
+# Hits of five hours: windows are closed, and hits come too late for them.
+HOURS = 5
+ZIPCODES = 300
+
+
+class HitsDemo(Demo):
+    """So many hits of a fixed seed; what the lake, the database and the topics come to, side by side."""
+
+    def __init__(self) -> None:
+        super().__init__(STREAM)
+
+    def ready(self, api: Airflow) -> None:
+        # From now on the stream is supervised, also when the demo is over.
+        for dag in (self.load, self.supervision):
+            api.unpause(dag)
+
+    def params(self) -> dict[str, Any]:
+        return {"hits": HITS, "hours": HOURS, "zipcodes": ZIPCODES}
+
+    def collect(self, stack: Stack, console: Console, run: Run) -> HitsFigures:
+        reader = stack.platform("reader")
+        lake, quarantine = evidence.tables(stack, self.spec)
+        topic = watermarks(reader.kafka, self.spec.topic.name)
+        rows, aside = evidence.Coordinates(), evidence.Coordinates()
+        lake_rows = quarantined = 0
+        for batch in evidence.scan(lake, ("_kafka_partition", "_kafka_offset")):
+            rows.add(batch)
+            lake_rows += batch.num_rows
+        for batch in evidence.scan(quarantine, ("_kafka_partition", "_kafka_offset")):
+            aside.add(batch)
+        quarantined = sum(len(offsets) for offsets in aside.once().values())
+        held = evidence.both(rows.held(), aside.once())
+        objects, versions, markers = bucket_counts(stack, stack.platform("airflow").lake.warehouse)
+        return HitsFigures(
+            state=run.state,
+            sent=HITS,
+            topic_records=evidence.total(topic.values()),
+            lake_rows=lake_rows,
+            quarantined=quarantined,
+            gaps=evidence.gaps(held, evidence.stream_starts(lake), topic),
+            duplicates=evidence.duplicates(held),
+            counts=self._counts(stack),
+            objects=objects,
+            versions=versions,
+            delete_markers=markers,
+            s3_calls=run.calls,
+            page=f"{service.url(stack.context)}{PREFIX}/queries/{STREAM}",
+            seconds=rounded(run.took, run.began),
+        )
+
+    def _counts(self, stack: Stack) -> list[Counts]:
+        """Of every query with results, what the lake and each of its sinks come to. Raises Problem where
+        nothing was counted."""
+        reader = Lake.open(stack.platform("reader"))
+        try:
+            table = reader.table(self.spec.queries_table)
+            standing = queries.standing(table, self.spec.queries)
+            if standing is None:
+                raise Problem(f"the queries of {STREAM} have counted nothing")
+            found = []
+            for name, query in self.spec.queries.items():
+                source = standing.states[name].source
+                if not query.measures:
+                    continue
+                if source is None:
+                    raise Problem(f"query {name} of {STREAM} has counted nothing")
+                late = queries.late(table, standing, name)
+                lake = queries.recount(reader.table(self.spec.table), source, query, late, None)
+                sinks = {sink.name: self._held(stack, query, sink) for sink in query.sinks}
+                found.append(
+                    Counts(
+                        query=name,
+                        results=len(lake),
+                        lake=_sum(lake),
+                        late=late.num_rows,
+                        sinks={sink: _sum(results) for sink, results in sinks.items()},
+                        different=sum(
+                            len(set(lake.items()) ^ set(results.items())) for results in sinks.values()
+                        ),
+                    )
+                )
+            return found
+        finally:
+            reader.close()
+
+    def _held(self, stack: Stack, query: Query, sink: Sink) -> queries.Results:
+        if sink.kind == Kind.JDBC:
+            folder = {connections.DIRECTORY_VARIABLE: str(stack.home.connections)}
+            where = connections.load(sink.connection, folder)
+            return queries.texts(databases.counts(where, sink.table, query), query)
+        found = counts_topic.read(stack.platform("reader").kafka, sink.topic, query.keys)
+        return {key: tuple(said.measures[name] for name in query.measures) for key, said in found.items()}
+
+    def show(self, stack: Stack, console: Console, result: Any) -> None:
+        console.print("Counted, side by side:", highlight=False)
+        table = Table("query", "results", "in the lake", "in the database", "on the topic", "too late")
+        for counts in result.counts:
+            by_kind = {sink.split()[0]: value for sink, value in counts.sinks.items()}
+            table.add_row(
+                counts.query,
+                f"{counts.results:,}",
+                f"{counts.lake:,}",
+                *(f"{by_kind[kind]:,}" if kind in by_kind else "" for kind in (Kind.JDBC, Kind.KAFKA)),
+                f"{counts.late:,}",
+            )
+        console.print(table)
+        console.print(f"The queries, every 10 seconds anew: {result.page}", soft_wrap=True, highlight=False)
+
+
+def _sum(results: queries.Results) -> int:
+    """Of the first measure."""
+    return sum(measures[0] for measures in results.values())

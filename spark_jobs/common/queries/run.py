@@ -1,0 +1,168 @@
+"""The life of a stream's queries: wait for the stream's table, take over, run them all, end well."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from itertools import chain
+
+from pyspark.sql import SparkSession
+
+from sluice.model import platform as platforms
+from sluice.model import stream as streams
+from sluice.model.config import ConfigError
+from sluice.model.platform import CATALOG, Platform
+from sluice.model.query import FOR_A_PERSON
+from sluice.model.query_state import State
+from sluice.model.stream import StreamSpec
+from spark_jobs.common import progress, session
+from spark_jobs.common.fence import Superseded
+from spark_jobs.common.heartbeat import Heartbeat
+from spark_jobs.common.ownership import Moved, own
+from spark_jobs.common.process import live
+from spark_jobs.common.pulse import Pulse
+from spark_jobs.common.queries import sinks, takeover
+from spark_jobs.common.queries.look import look
+from spark_jobs.common.queries.moving import Movement, Waiting
+from spark_jobs.common.queries.owner import QueriesOwner
+from spark_jobs.common.queries.running import Running
+from spark_jobs.common.queries.settings import PARTITIONS, SETTINGS
+from spark_jobs.common.sinks.base import Sink
+
+log = logging.getLogger(__name__)
+
+WAIT_SECONDS = 5.0
+LOOK_SECONDS = 1.0
+
+
+def main(name: str) -> int:
+    """The command line of ``spark_jobs/<name>/queries.py``; returns the exit code. Without arguments it keeps
+    the stream's queries, with ``--look QUERY`` it shows one to a person."""
+    arguments = argparse.ArgumentParser(description=f"The queries of stream {name}, for its runtime.")
+    arguments.add_argument("--look", metavar="QUERY", help="show its results from the beginning on")
+    given = arguments.parse_args()
+    return run(name) if given.look is None else look(name, given.look)
+
+
+def run(name: str) -> int:
+    """Keep the queries of stream ``name`` until told to stop (SIGTERM); returns the exit code.
+
+    0: stopped as asked, after the batches in flight. 76: a later owner has taken over. 1: anything else, as
+    soon as one query fails; the last line of stderr says what. Waits for the stream's table where there is
+    none yet.
+    """
+    return live(f"the queries of {name}", lambda stop: _keep(name, stop))
+
+
+def _keep(name: str, stop: threading.Event) -> None:
+    spec = streams.load(name)
+    refuse_for_a_person(spec)
+    platform = platforms.load("consumer")
+    pulse = Pulse(Heartbeat(platform.kafka, name, "queries", spec.topic.name))
+    pulse.start()
+    try:
+        spark = session.start(f"sluice {name} queries", platform, PARTITIONS, SETTINGS)
+        pulse.marks = lambda: session.tasks(spark)
+        with progress.attach(spark, platform, name):
+            Keeping(spark, platform, spec, pulse).until(stop)
+    finally:
+        pulse.stop()
+
+
+def refuse_for_a_person(spec: StreamSpec) -> None:
+    """Raises ConfigError where a sink of the stream is for a person who looks."""
+    for name, query in spec.queries.items():
+        for sink in query.sinks:
+            if sink.kind in FOR_A_PERSON:
+                raise ConfigError(
+                    f"stream {spec.name}: query {name} has a sink of kind {sink.kind}, of which nothing "
+                    "outlives the process, so it is not supervised; take it out of stream.toml, and run "
+                    f"python spark_jobs/{spec.name}/queries.py --look {name} to look at its results"
+                )
+
+
+class Keeping:
+    """All queries of ``spec``, kept up with its table."""
+
+    def __init__(self, spark: SparkSession, platform: Platform, spec: StreamSpec, pulse: Pulse) -> None:
+        self._spark, self._platform, self._spec, self._pulse = spark, platform, spec, pulse
+
+    def until(self, stop: threading.Event) -> None:
+        """Run until ``stop``. Raises Superseded, and whatever ends a query."""
+        if await_table(self._spark, self._spec, self._pulse.say, stop):
+            owner = QueriesOwner(self._spark, self._spec)
+            own(owner, lambda _: self._run(owner, stop))
+
+    def _run(self, owner: QueriesOwner, stop: threading.Event) -> None:
+        opened: dict[str, list[Sink]] = {}
+        running: list[Running] = []
+        try:
+            for name in self._spec.queries:
+                if stop.is_set():
+                    return
+                self._pulse.say("working", f"{name}: taking over", _ends(owner.states))
+                waiting = Waiting(stop)
+                opened[name] = sinks.opened(self._spec, name, self._platform, waiting)
+                root = self._platform.checkpoints.root
+                checkpoint = takeover.checkpoint(self._spark, root, owner, name, opened[name])
+                running.append(
+                    Running(self._spark, self._spec, name, owner, checkpoint, opened[name], waiting)
+                )
+                running[-1].start()
+            self._watch(owner, running, stop)
+        finally:
+            for query in running:
+                query.stop()
+            for sink in chain.from_iterable(opened.values()):
+                sink.close()
+        self._judge(owner, running, stop)
+
+    def _watch(self, owner: QueriesOwner, running: list[Running], stop: threading.Event) -> None:
+        """Until one ends, or ``stop``. Gives signs of life as long as none of them hangs."""
+        movement = Movement()
+        while all(query.is_active for query in running):
+            hanging = [
+                query.name for query in running if movement.hangs(query.name, query.is_resting, query.mark())
+            ]
+            if not hanging:
+                busy = [query.doing for query in running if not query.is_resting]
+                word, detail = ("working", "; ".join(busy)) if busy else ("idle", f"{len(running)} queries")
+                self._pulse.say(word, detail, _ends(owner.states))
+            if stop.wait(LOOK_SECONDS):
+                return
+
+    @staticmethod
+    def _judge(owner: QueriesOwner, running: list[Running], stop: threading.Event) -> None:
+        """Raises what ended a query: that a later owner took over, before anything else."""
+        errors = [error for query in running if (error := query.error()) is not None]
+        for kind in (Superseded, Moved):
+            for error in errors:
+                if isinstance(error, kind) and not (kind is Moved and stop.is_set()):
+                    raise error
+        if errors:
+            # A later owner removes its predecessor's checkpoint.
+            owner.excuse(errors[0])
+            raise errors[0]
+
+
+def await_table(
+    spark: SparkSession,
+    spec: StreamSpec,
+    say: Callable[[str, str, Mapping[int, int]], None],
+    stop: threading.Event,
+) -> bool:
+    """Until the stream's table is there; False when asked to stop before."""
+    while not spark.catalog.tableExists(f"{CATALOG}.{spec.table}"):
+        say("idle", f"waiting for table {spec.table}, which the consumer makes", {})
+        if stop.wait(WAIT_SECONDS):
+            return False
+    return True
+
+
+def _ends(states: Mapping[str, State]) -> dict[int, int]:
+    """Partition -> up to where every query has counted."""
+    told = [state.ends for state in states.values()]
+    partitions = {partition for ends in told for partition in ends}
+    return {int(p): min(ends.get(p, 0) for ends in told) for p in sorted(partitions, key=int)}

@@ -1,0 +1,208 @@
+"""Queries over the lake: their sinks hold what the lake holds, whoever dies in between."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sluice.model.config import ConfigError
+from sluice.model.query import Query, Sink, Window
+from spark_jobs.common.fence import Superseded
+from tests.support.queried import Hit, Queried, wait
+from tests.support.services import Services
+
+_numbers = count()
+SINKS = [Sink("console"), Sink("memory")]
+WINDOWS = Query(SINKS, ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10, trigger_seconds=1)
+AUDIENCE = Query(
+    SINKS,
+    ["zipcode"],
+    {"hits": "count", "users": "distinct user_id", "isps": "distinct isp"},
+    "hittime",
+    Window(60, 60),
+    10,
+    trigger_seconds=1,
+)
+ZIPCODES = Query(SINKS, ["zipcode"], {"hits": "count"}, mode="complete", trigger_seconds=1)
+ROWS = Query([Sink("console")], ["zipcode"], mode="append", trigger_seconds=1)
+ALL = {"windows": WINDOWS, "audience": AUDIENCE, "zipcodes": ZIPCODES}
+
+Make = Callable[..., Queried]
+
+
+@pytest.fixture
+def make(
+    spark: SparkSession, services: Services, tmp_path: Path, configure: Callable[[dict[str, str]], None]
+) -> Iterator[Make]:
+    services.minio, services.postgres  # noqa: B018
+    configure({})
+    made: list[Queried] = []
+
+    def making(**queries: Query) -> Queried:
+        made.append(Queried(spark, services, f"queried_{next(_numbers)}", queries, tmp_path))
+        return made[-1]
+
+    yield making
+    for queried in made:
+        queried.stop()
+
+
+def hits(chance: random.Random, number: int, at: int) -> list[Hit]:
+    """Around a moment, some of them much too late, and many on a window's very edge."""
+
+    def moment() -> int:
+        late = chance.choice([0, 0, 0, 0, 600, 1200, 5000])
+        edge = chance.random() < 0.3
+        found = at + chance.randrange(300) - late
+        return found - found % 300 + 120 - chance.randrange(2) if edge else found
+
+    return [
+        (
+            f"{chance.randrange(5):05}",
+            moment(),
+            f"user-{chance.randrange(9)}",
+            f"isp-{chance.randrange(3)}",
+        )
+        for _ in range(number)
+    ]
+
+
+class Broken(RuntimeError):
+    """What a sink raises because the test says so."""
+
+
+def test_sinks_hold_what_the_lake_holds_whoever_fails_when(make: Make) -> None:
+    """A sink that fails, before it has a batch or after, lets no other count twice."""
+    chance = random.Random(1)  # noqa: S311
+    queried = make(**ALL)
+    at, deaths = 1_700_000_000, 0
+    running = queried.own()
+    for _ in range(5):
+        at += chance.randrange(900)
+        queried.put(hits(chance, 30, at))
+        if chance.random() < 0.5:
+            victim = chance.choice([sink for sinks in queried.sinks.values() for sink in sinks])
+            moment = chance.choice(["before", "after"])
+            victim.fail = failing(moment)
+            error = wait(running)
+            assert isinstance(error, Broken), error
+            victim.fail = lambda now, batch: None
+            deaths += 1
+            queried.stop()
+            running = queried.own()
+        else:
+            queried.catch_up(running)
+    queried.catch_up(running)
+    assert deaths > 1
+    assert queried.late("windows")
+    assert queried.late("audience")
+    for name, sinks in queried.sinks.items():
+        assert queried.states()[name].base == 0, "never counted anew"
+        for sink in sinks:
+            assert sink.results == queried.counted(name), sink.name
+            assert sink.batches == sorted(set(sink.batches))
+        assert queried.recounted(name) == queried.sinks[name][0].results, f"{name}, without Spark"
+    assert sum(hits for (hits,) in queried.sinks["zipcodes"][0].results.values()) == 5 * 30
+
+
+def failing(moment: str) -> Callable[[str, int], None]:
+    def fail(now: str, batch: int) -> None:
+        if now == moment:
+            raise Broken(f"{moment} batch {batch}")
+
+    return fail
+
+
+def test_what_no_checkpoint_holds_is_counted_anew(make: Make) -> None:
+    """Late rows count then: there is no watermark before the first batch."""
+    queried = make(windows=WINDOWS)
+    (sink, other) = queried.sinks["windows"]
+    running = queried.own()
+    queried.put([("00001", 100_000, "a", "x")])
+    queried.catch_up(running)
+    queried.put([("00001", 200_000, "a", "x")])
+    queried.catch_up(running)
+    queried.put([("00001", 100_000, "a", "x")])
+    queried.catch_up(running)
+    assert sum(queried.late("windows").values()) == 2
+    queried.stop()
+    for folder in queried.checkpoints.iterdir():
+        shutil.rmtree(folder)
+    before = dict(sink.versions)
+    running = queried.own()
+    queried.catch_up(running)
+    base = queried.states()["windows"].base
+    assert base > max(before.values())
+    assert not queried.late("windows", base)
+    assert sink.results == other.results == queried.counted("windows", base)
+    assert min(sink.versions.values()) >= base
+
+
+def test_a_sink_that_lost_what_it_had_is_filled_again(make: Make) -> None:
+    queried = make(windows=WINDOWS)
+    (sink, other) = queried.sinks["windows"]
+    running = queried.own()
+    for at in (100_000, 100_300):
+        queried.put([("00001", at, "a", "x")])
+        queried.catch_up(running)
+    queried.stop()
+    sink.forget()
+    running = queried.own()
+    queried.catch_up(running)
+    assert sink.results == other.results == queried.counted("windows", queried.states()["windows"].base)
+
+
+def test_rows_go_on_behind_an_owners_end_each_once(make: Make) -> None:
+    queried = make(rows=ROWS)
+    (sink,) = queried.sinks["rows"]
+    for number in range(3):
+        running = queried.own()
+        queried.put([(f"0000{number}", 100_000, "a", "x")])
+        queried.catch_up(running)
+        queried.stop()
+    assert queried.states()["rows"].base == 0
+    assert len(sink.results) == len(set(sink.batches)) == 3
+
+
+def test_rows_that_a_sink_lost_are_not_sent_twice_but_told(make: Make) -> None:
+    queried = make(rows=ROWS)
+    (sink,) = queried.sinks["rows"]
+    running = queried.own()
+    queried.put([("00001", 100_000, "a", "x"), ("00002", 100_000, "a", "x")])
+    queried.catch_up(running)
+    assert len(sink.results) == 2
+    queried.stop()
+    sink.forget()
+    with pytest.raises(LookupError, match=r"query rows stands at batch \d, rows console at none: rows would"):
+        queried.own()
+
+
+def test_a_zombie_writes_nothing_and_says_so(make: Make) -> None:
+    queried = make(windows=WINDOWS)
+    queried.put([("00001", 100_000, "a", "x")])
+    zombie = queried.own()
+    queried.catch_up(zombie)
+    running = queried.own()
+    queried.put([("00001", 100_000, "a", "x")])
+    queried.catch_up(running)
+    assert isinstance(wait(zombie), Superseded | LookupError)
+    for sink in queried.sinks["windows"]:
+        assert sink.results == queried.counted("windows")
+        assert len(sink.batches) == 2
+
+
+def test_a_query_that_is_declared_otherwise_is_refused(make: Make) -> None:
+    queried = make(windows=WINDOWS)
+    queried.own()
+    queried.spec = replace(queried.spec, queries={"windows": replace(WINDOWS, watermark_minutes=20)})
+    with pytest.raises(
+        ConfigError, match=r'query windows was .*"watermark_minutes": 10.* give the query a new'
+    ):
+        queried.own()

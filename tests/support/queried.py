@@ -1,0 +1,224 @@
+"""A stream whose table is written directly, with queries over it, and a sink that keeps what it was given."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice.clients import queries as lake_queries
+from sluice.clients.table import Lake
+from sluice.model import stream as streams
+from sluice.model.platform import CATALOG
+from sluice.model.query import Query
+from sluice.model.query_state import State, read
+from spark_jobs.common.fence import Superseded
+from spark_jobs.common.iceberg import MAIN, IcebergTable
+from spark_jobs.common.queries import takeover
+from spark_jobs.common.queries.moving import Waiting
+from spark_jobs.common.queries.owner import QueriesOwner
+from spark_jobs.common.queries.running import Running
+from spark_jobs.common.queries.settings import SETTINGS
+from spark_jobs.common.session import catalog_options
+from tests.support.services import Services
+
+COLUMNS = (
+    "zipcode STRING, hittime TIMESTAMP, user_id STRING, isp STRING, day DATE, "
+    "_kafka_partition INT, _kafka_offset BIGINT"
+)
+# zipcode, hittime (seconds since 1970), user_id, isp
+Hit = tuple[str, int, str, str]
+
+
+class KeptSink:
+    """A sink on disk: fenced, each batch once, the newest result of each key. ``fail`` is called before and
+    after a batch is kept, and may raise."""
+
+    def __init__(self, path: Path, query: Query, name: str = "kept") -> None:
+        self.name, self._path, self._query = name, path, query
+        self.fail: Callable[[str, int], None] = lambda moment, batch: None
+        self._token = 0
+
+    def enter(self, token: int) -> int | None:
+        kept = self._kept()
+        if kept["token"] > token:
+            raise Superseded(
+                f"{self.name}: owner {token} may not write: owner {kept['token']} has taken over"
+            )
+        self._token = token
+        self._put(kept | {"token": token})
+        return kept["batch"]
+
+    def write(self, batch: int, rows: DataFrame) -> bool:
+        self.fail("before", batch)
+        kept = self._kept()
+        if kept["token"] > self._token:
+            raise Superseded(f"{self.name}: owner {self._token} may not write")
+        if kept["batch"] is not None and kept["batch"] >= batch:
+            return False
+        for row in rows.collect():
+            key = "|".join(str(row[column]) for column in self._query.keys)
+            kept["results"][key] = [batch, *(row[measure] for measure in self._query.measures)]
+        self._put(kept | {"batch": batch, "batches": [*kept["batches"], batch]})
+        self.fail("after", batch)
+        return True
+
+    def close(self) -> None:
+        pass
+
+    def forget(self) -> None:
+        """As a database that was restored from before."""
+        self._path.unlink()
+
+    @property
+    def results(self) -> dict[str, list[int]]:
+        """Key -> its measures."""
+        return {key: values[1:] for key, values in self._kept()["results"].items()}
+
+    @property
+    def versions(self) -> dict[str, int]:
+        return {key: values[0] for key, values in self._kept()["results"].items()}
+
+    @property
+    def batches(self) -> list[int]:
+        return list(self._kept()["batches"])
+
+    def _kept(self) -> dict[str, Any]:
+        empty = {"token": 0, "batch": None, "batches": [], "results": {}}
+        return json.loads(self._path.read_text()) if self._path.exists() else empty
+
+    def _put(self, kept: dict[str, Any]) -> None:
+        new = self._path.with_suffix(".new")
+        new.write_text(json.dumps(kept))
+        new.rename(self._path)
+
+
+class Queried:
+    """The stream ``name`` with ``queries``; for each sink that they declare, one on disk below ``folder``."""
+
+    def __init__(
+        self, spark: SparkSession, services: Services, name: str, queries: dict[str, Query], folder: Path
+    ) -> None:
+        self.spark, self.folder = spark, folder
+        self.platform = services.stack.platform("consumer")
+        for key, value in (catalog_options(self.platform) | SETTINGS).items():
+            if key != "spark.master":
+                spark.conf.set(key, value)
+        declared = streams.load("isp_hits")
+        self.spec = replace(declared, name=name, table=f"raw.{name}", queries=queries)
+        self.table = f"{CATALOG}.raw.{name}"
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.raw")
+        spark.sql(f"CREATE TABLE {self.table} ({COLUMNS}) USING iceberg")
+        self.sinks = {
+            n: [KeptSink(folder / f"{n}-{s.kind}.json", query, f"{n} {s.kind}") for s in query.sinks]
+            for n, query in queries.items()
+        }
+        self.running: list[Running] = []
+        self._offset = 0
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    def states(self) -> dict[str, State]:
+        """What the queries' table says."""
+        table = IcebergTable(self.spark, self.spec.queries_table)
+        summaries = (summary for _, summary in table.lineage(MAIN))
+        return read(summaries, self.spec.queries, self.spec.queries_table)
+
+    def put(self, hits: Iterable[Hit]) -> None:
+        """Into the table, as one snapshot."""
+        rows = [(*hit, 0, self._offset + number) for number, hit in enumerate(hits)]
+        self._offset += len(rows)
+        frame = self.spark.createDataFrame(
+            rows,
+            "zipcode STRING, at BIGINT, user_id STRING, isp STRING, "
+            "_kafka_partition INT, _kafka_offset BIGINT",
+        )
+        timed = frame.withColumn("hittime", F.timestamp_seconds("at")).withColumn("day", F.to_date("hittime"))
+        timed.drop("at").writeTo(self.table).append()
+
+    def own(self) -> list[Running]:
+        """A new owner's queries, started."""
+        owner = QueriesOwner(self.spark, self.spec)
+        owner.take_over()
+        started = []
+        for name, sinks in self.sinks.items():
+            checkpoint = takeover.checkpoint(self.spark, str(self.checkpoints), owner, name, sinks)
+            made = Running(self.spark, self.spec, name, owner, checkpoint, sinks, Waiting(threading.Event()))
+            made.label = f"{self.spec.name}.{name} {len(self.running)} {len(started)}"
+            made.start()
+            started.append(made)
+        self.running += started
+        return started
+
+    @staticmethod
+    def catch_up(running: Sequence[Running]) -> None:
+        for query in running:
+            assert query._streaming is not None
+            query._streaming.processAllAvailable()
+
+    def stop(self) -> None:
+        for query in self.running:
+            query.stop()
+
+    def late(self, name: str, base: int = 0) -> Counter[tuple[int, int]]:
+        """(offset, window's beginning in seconds) of the rows that a query left out."""
+        found = self.spark.table(f"{CATALOG}.{self.spec.queries_table}").where(
+            (F.col("query") == name) & (F.col("batch") >= base)
+        )
+        rows = found.select("_kafka_offset", F.unix_seconds("window_start")).collect()
+        return Counter((row[0], row[1]) for row in rows)
+
+    def counted(self, name: str, base: int = 0) -> dict[str, list[int]]:
+        """What the sinks of a query must hold: the table's rows but those that came too late, in Python."""
+        query, late = self.spec.queries[name], self.late(name, base)
+        groups: dict[tuple[Any, ...], list[Any]] = {}
+        for row in self.spark.table(self.table).withColumn("at", F.unix_seconds("hittime")).collect():
+            starts = query.window.starts(row["at"]) if query.window else [None]
+            for start in starts:
+                if start is not None and late[row["_kafka_offset"], start]:
+                    continue
+                begun = [datetime.utcfromtimestamp(start)] if start is not None else []  # noqa: DTZ004
+                key = (*(row[column] for column in query.by), *begun)
+                groups.setdefault(key, []).append(row)
+        return {
+            "|".join(map(str, key)): [
+                len({row[query.distinct[m]] for row in rows}) if m in query.distinct else len(rows)
+                for m in query.measures
+            ]
+            for key, rows in groups.items()
+        }
+
+    def recounted(self, name: str) -> dict[str, list[int]]:
+        """What a validation counts, in the way of this class' keys."""
+        lake = Lake.open(self.platform)
+        try:
+            standing = lake_queries.standing(lake.table(self.spec.queries_table), self.spec.queries)
+            assert standing is not None
+            late = lake_queries.late(lake.table(self.spec.queries_table), standing, name)
+            table, source = lake.table(self.spec.table), standing.states[name].source
+            assert source is not None
+            found = lake_queries.recount(table, source, self.spec.queries[name], late, None)
+        finally:
+            lake.close()
+        return {key.replace("T", " ").replace("Z", ""): list(measures) for key, measures in found.items()}
+
+
+def wait(running: Sequence[Running], seconds: float = 60) -> Exception:
+    """Until one of them has ended by an error; that error."""
+    pause = threading.Event()
+    for _ in range(int(seconds / 0.1)):
+        for query in running:
+            if not query.is_active and (error := query.error()) is not None:
+                return error
+        pause.wait(0.1)
+    raise AssertionError("none of them has ended")

@@ -1,0 +1,84 @@
+"""What Spark planned for a batch over the lake, and from which batch a query goes on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from sluice.model.query import Query, Sink
+from sluice.model.query_state import State, rule
+from spark_jobs.common.queries.plan import Plan, parse
+from spark_jobs.common.queries.takeover import begun
+
+ABOUT = json.dumps({"batchWatermarkMs": 600_000, "batchTimestampMs": 1, "conf": {}})
+OFFSET = {"version": 1, "snapshot_id": 77, "position": 2, "scan_all_files": False}
+
+
+def test_a_plan_names_the_newest_snapshot_and_how_much_of_it() -> None:
+    assert parse(["v1", ABOUT, json.dumps(OFFSET)], "offsets/3") == Plan(77, 2, 600_000)
+
+
+def test_before_the_first_snapshot_there_is_none() -> None:
+    nothing = OFFSET | {"snapshot_id": -1, "position": -1}
+    assert parse(["v1", ABOUT, json.dumps(nothing)], "offsets/0") == Plan(None, 0, 600_000)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        ["v1", ABOUT],
+        ["v2", ABOUT, json.dumps(OFFSET)],
+        ["v1", ABOUT, json.dumps(OFFSET | {"version": 2})],
+        ["v1", ABOUT, '{"isp-hits":{"0":7}}'],
+        ["v1", "{}", json.dumps(OFFSET)],
+        ["v1", ABOUT, json.dumps(OFFSET), json.dumps(OFFSET)],
+        ["v1", ABOUT, "null"],
+    ],
+)
+def test_another_form_is_refused_by_name(lines: list[str]) -> None:
+    with pytest.raises(ValueError, match=r"offsets/3: .*; expected version v1"):
+        parse(lines, "offsets/3")
+
+
+QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count"})
+STATE = State(rule(QUERY), base=10, batch=5)
+
+
+@pytest.mark.parametrize(
+    ("held", "batch"),
+    [
+        ({"a": 15, "b": 15}, 5),
+        ({"a": 16, "b": 15}, 6),
+        # Time alone passed in between: such batches have no number in a sink.
+        ({"a": 19, "b": 15}, 9),
+        ({"a": 14, "b": 15}, None),
+        ({"a": None, "b": 15}, None),
+        ({"a": None, "b": 16}, None),
+    ],
+)
+def test_a_query_goes_on_from_its_newest_batch_unless_a_sink_lacks_some(
+    held: dict[str, int | None], batch: int | None
+) -> None:
+    assert begun("hits", STATE, held, QUERY) == batch
+
+
+def test_all_groups_come_with_the_next_batch_of_a_complete_one() -> None:
+    complete = replace(QUERY, mode="complete")
+    assert begun("hits", STATE, {"a": None, "b": 15}, complete) == 5
+
+
+@pytest.mark.parametrize(("held", "batch"), [({"a": None}, -1), ({"a": 10}, 0), ({"a": 9}, -1)])
+def test_before_the_first_batch_no_sink_lacks_any(held: dict[str, int | None], batch: int) -> None:
+    assert begun("hits", State(rule(QUERY), base=10), held, QUERY) == batch
+
+
+def test_rows_that_a_sink_lacks_are_nobodys_to_send_again() -> None:
+    rows = Query([Sink("files", prefix="f/")], ["zipcode"], mode="append")
+    with pytest.raises(
+        LookupError, match="query hits stands at batch 15, a at 12: rows would be missing or twice"
+    ):
+        begun("hits", STATE, {"a": 12}, rows)
+    assert begun("hits", STATE, {"a": 16}, rows) == 6
