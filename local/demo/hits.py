@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow.compute as pc
+from pyiceberg.exceptions import NoSuchTableError
 from rich.console import Console
 from rich.table import Table
 
@@ -14,6 +17,7 @@ from local.demo.clock import rounded
 from local.demo.demo import Demo, Run
 from local.demo.verdict import Counts, HitsFigures
 from local.errors import Problem
+from local.progress import Board
 from local.services import airflow as service
 from local.stack import Stack
 from sluice.clients import counts_topic, queries
@@ -26,8 +30,8 @@ from spark_jobs.common.topic import watermarks
 
 STREAM = "isp_hits"
 HITS = 50_000
-# Hits of five hours: windows are closed, and hits come too late for them.
-HOURS = 5
+# Long enough that windows are closed, and that hits come too late for them.
+HOURS = 1
 ZIPCODES = 300
 
 
@@ -36,14 +40,31 @@ class HitsDemo(Demo):
 
     def __init__(self) -> None:
         super().__init__(STREAM)
+        self._begin = datetime.now(UTC)
 
     def ready(self, api: Airflow) -> None:
         # From now on the stream is supervised, also when the demo is over.
         for dag in (self.load, self.supervision):
             api.unpause(dag)
 
+    def prepare(self, stack: Stack, board: Board) -> None:
+        # Hits of the same time again would all be too late, and show nothing.
+        self._begin = max(datetime.now(UTC), self._newest(stack)).replace(microsecond=0)
+
     def params(self) -> dict[str, Any]:
-        return {"hits": HITS, "hours": HOURS, "zipcodes": ZIPCODES}
+        begin = f"{self._begin:%Y-%m-%dT%H:%M:%SZ}"
+        return {"hits": HITS, "begin": begin, "hours": HOURS, "zipcodes": ZIPCODES}
+
+    def _newest(self, stack: Stack) -> datetime:
+        """The newest hit in the lake; long ago where there is none."""
+        newest = datetime.fromtimestamp(0, UTC)
+        try:
+            lake, _ = evidence.tables(stack, self.spec)
+        except NoSuchTableError:
+            return newest
+        for batch in evidence.scan(lake, ("hittime",)):
+            newest = max(newest, pc.max(batch.column("hittime")).as_py() or newest)
+        return newest
 
     def collect(self, stack: Stack, console: Console, run: Run) -> HitsFigures:
         reader = stack.platform("reader")
@@ -116,7 +137,7 @@ class HitsDemo(Demo):
             folder = {connections.DIRECTORY_VARIABLE: str(stack.home.connections)}
             where = connections.load(sink.connection, folder)
             return queries.texts(databases.counts(where, sink.table, query), query)
-        found = counts_topic.read(stack.platform("reader").kafka, sink.topic, query.keys)
+        found = counts_topic.read(stack.platform("airflow").kafka, sink.topic, query.keys)
         return {key: tuple(said.measures[name] for name in query.measures) for key, said in found.items()}
 
     def show(self, stack: Stack, console: Console, result: Any) -> None:

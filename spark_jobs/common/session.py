@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
@@ -19,6 +21,7 @@ def start(
     on a laptop and on a cluster. What is secret is set after the JVM has started, because everything that a
     builder is given stands in the JVM's argv; a catalog is opened at its first use, so it sees these values.
     """
+    interrupt = signal.getsignal(signal.SIGINT)
     builder = SparkSession.builder.appName(name)
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
@@ -34,6 +37,9 @@ def start(
         .config("spark.sql.shuffle.partitions", str(partitions))
         .getOrCreate()
     )
+    # PySpark puts one of its own there, which ends the process amid a batch.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)
     said = {key: value for key, value in (settings or {}).items() if key.startswith("spark.sql.")}
     for key, value in (catalog_options(platform) | checkpoint_options(platform) | said).items():
         spark.conf.set(key, value)

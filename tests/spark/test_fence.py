@@ -11,6 +11,7 @@ from itertools import count
 import pytest
 import sqlalchemy as sa
 
+from local.stack import wait_until
 from spark_jobs.common.fence import Fence, Limits, Superseded
 from tests.support.databases import Server, run
 
@@ -195,7 +196,19 @@ def test_a_zombie_that_sleeps_in_its_transaction_is_ended_and_its_successor_goes
     assert written(connect) == [("zombie", 0), ("successor", 1)]
 
 
+def waits(server: Server) -> bool:
+    """Whether a session waits for a row that another one holds."""
+    asked = (
+        "select count(*) from pg_stat_activity where wait_event_type = 'Lock'"
+        if server.database.kind == "postgresql"
+        else "select count(*) from information_schema.innodb_trx where trx_state = 'LOCK WAIT'"
+    )
+    with server.engine().connect() as connection:
+        return bool(connection.execute(sa.text(asked)).scalar_one())
+
+
 def test_a_zombie_that_wakes_up_before_it_is_ended_is_whole_and_its_successor_comes_behind_it(
+    server: Server,
     connect: Connect,
 ) -> None:
     zombie = Fence(connect(), STREAM)
@@ -206,8 +219,8 @@ def test_a_zombie_that_wakes_up_before_it_is_ended_is_whole_and_its_successor_co
         assert connection is not None
         insert(connection, "zombie", 0)
         successor.start()
-        successor.join(1)
-        assert entered == [], "it waits for the row"
+        wait_until("a session that waits for the row", lambda: waits(server), 30, 0.02)
+        assert entered == []
     successor.join(30)
     assert entered == [0]
     with pytest.raises(Superseded):
@@ -243,6 +256,10 @@ def test_a_database_that_was_put_back_is_not_written_into_as_if_nothing_were_los
         write(fence, "a", 3)
     assert fence.enter(1) == 1
     assert write(fence, "a", 2)
+
+
+def test_a_successor_outlasts_a_zombie_that_sleeps() -> None:
+    assert Limits().idle < Limits().lock
 
 
 def test_who_only_asks_what_superseded_is_does_not_pay_for_sqlalchemy() -> None:

@@ -162,6 +162,15 @@ def test_other_rows_under_the_same_number_are_noticed(place: Place) -> None:
     assert place.ids() == ids(place.hits("10115"))
 
 
+def test_a_batch_that_somebody_completed_with_fewer_folders_is_noticed(place: Place) -> None:
+    one, other = place.sink(1), place.sink(1)
+    assert one.write(0, place.hits("10115"))
+    with pytest.raises(
+        Unwritten, match=r"owner 1 completed batch 0 with other rows \(.*'files': 1, 'rows': 3.*, not .*: 6"
+    ):
+        other.write(0, place.hits("10115", "20095"))
+
+
 def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: Place) -> None:
     zombie = place.sink(1)
     place.sink(2)
@@ -170,6 +179,20 @@ def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: Place) -
     with pytest.raises(Superseded):
         zombie.enter(1)
     assert place.objects() == {}
+    assert place.sink().enter(3) is None, "nor did it say that it would"
+
+
+def test_who_saw_no_later_owner_and_entered_behind_one_gives_up(place: Place) -> None:
+    zombie = place.sink()
+    put = zombie._places.put
+
+    def slowly(kind: str, number: int, said: Any) -> bool:
+        place.sink(2)
+        return put(kind, number, said)
+
+    zombie._places.put = slowly  # type: ignore[method-assign]
+    with pytest.raises(Superseded, match="owner 1 may not write: owner 2 has taken over"):
+        zombie.enter(1)
 
 
 def test_a_zombie_that_sleeps_before_it_says_that_it_begins_writes_no_file(place: Place) -> None:

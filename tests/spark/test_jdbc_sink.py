@@ -101,6 +101,13 @@ def at_upsert(sink: JdbcSink, number: int, act: Callable[[], None]) -> None:
     sa.event.listen(sink._engine, "before_cursor_execute", before)
 
 
+class Never(threading.Event):
+    """The stop of a sink that has nothing to wait for: what no waiting mends is said at once."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        raise AssertionError("it is tried again")
+
+
 def test_counts_are_put_in_place_of_older_ones_and_a_replayed_batch_changes_nothing(
     server: Server, opened: Open, frame: Frame
 ) -> None:
@@ -215,29 +222,26 @@ def test_a_commit_whose_answer_was_lost_counts_once(
     assert sink.write(1, frame({"1": 2}))
 
 
+@pytest.mark.parametrize("server", ["postgresql"], indirect=True)
 def test_a_closed_port_is_waited_for_no_longer_than_patience_and_stop_ends_the_waiting(
     server: Server, opened: Open
 ) -> None:
     closed = replace(server.database, port=1)
-    began = time.monotonic()
     with pytest.raises(
         Unwritten,
-        match=r"jdbc hits: database counts at 127\.0\.0\.1:1 does not answer \(.*tried \d+ times in 1 s",
+        match=r"jdbc hits: database counts at 127\.0\.0\.1:1 does not answer \(.*tried \d+ times in 0 s",
     ):
-        opened(closed, patience=1.0).enter(1)
-    assert 1 <= time.monotonic() - began < 5
+        opened(closed, patience=0.3).enter(1)
     stop = threading.Event()
-    threading.Timer(0.5, stop.set).start()
-    began = time.monotonic()
+    threading.Timer(0.3, stop.set).start()
     with pytest.raises(Stopped, match="told to stop while waiting for it"):
-        opened(closed, patience=60.0, stop=stop).enter(1)
-    assert time.monotonic() - began < 5
+        opened(closed, patience=1000.0, stop=stop).enter(1)
 
 
 def test_a_table_that_is_missing_or_dropped_is_said_at_once(
     server: Server, opened: Open, frame: Frame
 ) -> None:
-    sink = opened(patience=60.0)
+    sink = opened(stop=Never())
     sink.enter(1)
     assert sink.write(0, frame({"1": 1}))
     run(server, f"drop table {TABLE}")
@@ -245,19 +249,17 @@ def test_a_table_that_is_missing_or_dropped_is_said_at_once(
         f"jdbc hits: table hits is missing in database counts at 127.0.0.1:{server.database.port}; "
         "run the DAG's provision_sinks step"
     )
-    began = time.monotonic()
     with pytest.raises(Unwritten) as caught:
         sink.write(1, frame({"1": 2}))
     assert str(caught.value) == missing
     with pytest.raises(Unwritten) as caught:
-        opened(patience=60.0).enter(2)
+        opened(stop=Never()).enter(2)
     assert str(caught.value) == missing
     databases.provision(server.database, TABLE, QUERY, TYPES)
     assert sink.write(1, frame({"1": 2})), "nothing of it was there"
     run(server, "drop table sluice_fence")
     with pytest.raises(Unwritten, match="table sluice_fence is missing"):
         sink.write(2, frame({"1": 3}))
-    assert time.monotonic() - began < 10, "at once"
 
 
 def test_a_table_without_its_key_or_a_column_is_refused(server: Server, opened: Open) -> None:
@@ -283,15 +285,16 @@ def test_what_no_waiting_mends_is_said_at_once_and_without_the_password(
     said: list[str] = []
 
     def refused(sink: JdbcSink, words: str) -> None:
-        began = time.monotonic()
         with pytest.raises(Unwritten, match=words) as caught:
             sink.enter(1)
-        assert time.monotonic() - began < 5
         said.extend([str(caught.value), repr(caught.value.__cause__), repr(sink), repr(sink._engine)])
 
-    refused(opened(wrong), "refuses the login .*login and password of the Airflow connection sluice_counts")
-    refused(opened(replace(right, database="nowhere")), "(does not exist|denies a right) ")
-    sink = opened()
+    refused(
+        opened(wrong, stop=Never()),
+        "refuses the login .*login and password of the Airflow connection sluice_counts",
+    )
+    refused(opened(replace(right, database="nowhere"), stop=Never()), "(does not exist|denies a right) ")
+    sink = opened(stop=Never())
     sink.enter(1)
     # MariaDB looks at a session's rights on a database when it begins.
     sink.close()
@@ -342,7 +345,7 @@ def test_a_lock_that_another_session_holds_is_waited_for(
 def test_a_full_disk_is_waited_for_and_nothing_of_the_batch_is_there_before(
     spark: SparkSession, server: Server, opened: Open
 ) -> None:
-    sink = opened(patience=1.0)
+    sink = opened(patience=0.3)
     with disk(server) as free:
         sink.enter(1)
         rows = spark.range(30_000).selectExpr(
@@ -413,7 +416,7 @@ class disk:  # noqa: N801
 def test_values_that_do_not_fit_are_refused_and_not_cut_off(
     spark: SparkSession, server: Server, opened: Open, frame: Frame
 ) -> None:
-    sink = opened(patience=60.0)
+    sink = opened(stop=Never())
     sink.enter(1)
     with pytest.raises(Unwritten, match=r"jdbc hits: .* refuses a value \("):
         sink.write(0, frame({"x" * 256: 1}))
@@ -427,29 +430,43 @@ def test_values_that_do_not_fit_are_refused_and_not_cut_off(
     assert sink.write(0, frame({"1": 1}))
 
 
-def test_many_rows_take_seconds_and_bounded_memory(
+def test_many_rows_take_few_statements_and_bounded_memory(
     spark: SparkSession, server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = spark.range(30_000).selectExpr(
+    rows = spark.range(12_000).selectExpr(
         "cast(id as string) zipcode", "timestamp_seconds(0) window_start", "id hits"
     )
-    most: list[int] = []
+    sizes: list[int] = []
     sink = opened()
     write = sink._upsert
 
     def watched(connection: sa.Connection, chunk: Any) -> None:
-        most.append(len(chunk))
+        sizes.append(len(chunk))
         assert chunk == sorted(chunk), "one order of locks"
         write(connection, chunk)
 
     monkeypatch.setattr(sink, "_upsert", watched)
     sink.enter(1)
-    began = time.monotonic()
+    sent: list[bool] = []
+    sa.event.listen(sink._engine, "before_cursor_execute", lambda *given: sent.append(given[5]))
+    before = inserts(server)
     assert sink.write(0, rows)
-    # 40,000 rows a second alone on 2 cores; row by row it would be a quarter.
-    assert time.monotonic() - began < 15
-    assert max(most) == jdbc.CHUNK_ROWS
-    assert databases.counts(server.database, TABLE, QUERY).num_rows == 30_000
+    # Row by row it takes four times as long.
+    if server.database.kind == "postgresql":
+        assert not any(sent), "the driver's lists are row by row"
+    else:
+        assert 0 < inserts(server) - before < 100
+    assert max(sizes) <= jdbc.CHUNK_ROWS
+    assert sum(sizes) == databases.counts(server.database, TABLE, QUERY).num_rows == 12_000
+
+
+def inserts(server: Server) -> int:
+    """How many statements MariaDB was sent that insert."""
+    if server.database.kind == "postgresql":
+        return 0
+    with server.engine().connect() as connection:
+        found = connection.execute(sa.text("show global status like 'Com_insert'")).one()
+    return int(found[1])
 
 
 def test_one_connection_at_most(server: Server, opened: Open, frame: Frame) -> None:

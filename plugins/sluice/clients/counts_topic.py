@@ -20,7 +20,8 @@ from sluice.model.query import VERSION, key_text
 # For all of a topic.
 READ_SECONDS = 120.0
 _RECORDS = 10_000
-_POLL_SECONDS = 0.5
+# Waited for _RECORDS, also where fewer are left.
+_POLL_SECONDS = 0.1
 
 _SETTINGS: dict[str, Any] = {
     # Named because librdkafka wants it; nothing joins or commits.
@@ -28,7 +29,7 @@ _SETTINGS: dict[str, Any] = {
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
-    "fetch.wait.max.ms": 100,
+    "fetch.wait.max.ms": 10,
     # What fails is raised.
     "log_level": 2,
 }

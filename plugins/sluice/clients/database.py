@@ -57,12 +57,16 @@ class Provision:
         return f"{self.database}: {what}"
 
 
-def provision(database: Database, table: str, query: Query, types: Mapping[str, str]) -> Provision:
+def provision(
+    database: Database, table: str, query: Query, types: Mapping[str, str], key: str | None = None
+) -> Provision:
     """Make the table of a query's results, and the fence's, where they are missing; say what was made.
 
-    ``types``: result column -> Spark's DDL type. Idempotent, and two at once do no harm. Raises Refused,
-    naming what differs, for a table with other columns, another key, or keys that two results could share;
-    nothing of a table that is there is changed.
+    ``types``: result column -> Spark's DDL type. ``key``: the writer's, as ``fence_key`` gives it: of a table
+    that is made anew, the fence forgets what its writer had written, so that it counts all again.
+
+    Idempotent, and two at once do no harm. Raises Refused, naming what differs, for a table with other
+    columns, another key, or keys that two results could share; nothing of a table that is there is changed.
     """
     with _asking(database) as engine:
         made = []
@@ -74,6 +78,11 @@ def provision(database: Database, table: str, query: Query, types: Mapping[str, 
             declared = _declared(engine, table, query, types)
             _create(engine, sa.schema.CreateTable(declared, if_not_exists=True))
             made.append(table)
+            if key is not None:
+                with engine.begin() as connection:
+                    # A writer that is at work finds no row, and is refused until it has entered again.
+                    forget = sa.text(f"delete from {FENCE_TABLE} where stream = :key")  # noqa: S608
+                    connection.execute(forget, {"key": key})
         differences = _differences(engine, table, query, types)
     if differences:
         raise Refused(
@@ -93,12 +102,14 @@ def counts(database: Database, table: str, query: Query) -> pa.Table:
         names = [*query.keys, *query.measures, VERSION]
         lacking = [name for name in names if name not in there]
         if lacking:
-            raise Refused(f"table {table} in {database.where} lacks {', '.join(lacking)}; provision it anew")
+            raise Refused(
+                f"table {table} in {database.where} lacks {', '.join(lacking)}; run provision_sinks again"
+            )
         families = {name: _family(there[name]) for name in names}
         unknown = [name for name in names if families[name] not in _ARROW]
         if unknown:
             are = ", ".join(f"{name} {families[name]}" for name in unknown)
-            raise Refused(f"table {table} in {database.where} has {are}; provision it anew")
+            raise Refused(f"table {table} in {database.where} has {are}; run provision_sinks again")
         schema = pa.schema([(name, _ARROW[families[name]]) for name in names])
         # Typed where a driver gives something else: MySQL's booleans are numbers.
         columns = [sa.column(name, sa.Boolean() if families[name] == "boolean" else None) for name in names]
@@ -137,7 +148,7 @@ def _asking(database: Database) -> Iterator[sa.Engine]:
         yield engine
     except NoSuchTableError as error:
         table = str(error).strip("`")
-        raise Missing(f"table {table} does not exist in {database.where}; provision it") from error
+        raise Missing(f"table {table} does not exist in {database.where}; run provision_sinks") from error
     except DBAPIError as error:
         cause = error.orig if error.orig is not None else error
         raise _translated(database, cause) from cause

@@ -222,6 +222,12 @@ def _check_sinks(query: Query, refuse: _Refuse) -> None:
             raise refuse(f"sink kafka: partitions is {sink.partitions}; it must be at least 1")
         if sink.prefix and (sink.prefix.startswith("/") or not sink.prefix.endswith("/")):
             raise refuse(f"sink files: prefix {sink.prefix!r}: write it without / before and with / behind")
+    bases = [sink.connection for sink in query.sinks if sink.connection]
+    if len(set(bases)) != len(bases):
+        raise refuse(
+            f"two sinks in one database ({', '.join(bases)}): its fence knows one batch of a query; make a "
+            "view of the first table, or another query"
+        )
     names = [sink.name for sink in query.sinks]
     if len(set(names)) != len(names):
         raise refuse(f"sinks {', '.join(names)}: one of them is there twice")

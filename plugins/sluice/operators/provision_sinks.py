@@ -9,6 +9,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundExceptio
 
 from sluice.hooks.handover import hand_over
 from sluice.model import database as databases
+from sluice.model.fence_table import fence_key
 from sluice.model.query import Kind
 from sluice.model.stream import Topic
 from sluice.operators.base import StreamOperator
@@ -49,7 +50,8 @@ class ProvisionSinksOperator(StreamOperator):
                 from sluice.clients import database as client
 
                 where = connection(sink.connection)
-                made = client.provision(where, sink.table, query, self.spec.result_types(name))
+                types, key = self.spec.result_types(name), fence_key(self.stream, name)
+                made = client.provision(where, sink.table, query, types, key)
                 changed = (
                     " (its connection is another than before)" if hand_over(sink.connection, where) else ""
                 )

@@ -1,4 +1,4 @@
-"""Supervision of a stream's other parts: its producer, its report. Looked at, restarted, and listened for."""
+"""Supervision of a stream's other parts (producer, report, queries): looked at, restarted, listened for."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import argparse
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import chain
 
 from pyspark.sql import SparkSession
@@ -104,6 +105,8 @@ class Keeping:
                     return
                 self._pulse.say("working", f"{name}: taking over", _ends(owner.states))
                 waiting = Waiting(stop)
+                # A sink that is away is waited for; after this, each query is looked at by itself.
+                self._pulse.marks = partial(_signs, self._spark, waiting)
                 opened[name] = sinks.opened(self._spec, name, self._platform, waiting)
                 root = self._platform.checkpoints.root
                 checkpoint = takeover.checkpoint(self._spark, root, owner, name, opened[name])
@@ -122,6 +125,7 @@ class Keeping:
     def _watch(self, owner: QueriesOwner, running: list[Running], stop: threading.Event) -> None:
         """Until one ends, or ``stop``. Gives signs of life as long as none of them hangs."""
         movement = Movement()
+        self._pulse.marks = lambda: None
         while all(query.is_active for query in running):
             hanging = [
                 query.name for query in running if movement.hangs(query.name, query.is_resting, query.mark())
@@ -159,6 +163,10 @@ def await_table(
         if stop.wait(WAIT_SECONDS):
             return False
     return True
+
+
+def _signs(spark: SparkSession, waiting: Waiting) -> object:
+    return session.tasks(spark), waiting.waits
 
 
 def _ends(states: Mapping[str, State]) -> dict[int, int]:

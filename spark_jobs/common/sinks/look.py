@@ -9,8 +9,8 @@ import sys
 from contextlib import redirect_stdout
 from typing import TextIO
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.types import LongType, StructField, StructType
 
 from sluice.model import query as queries
 from sluice.model.query import VERSION, Query
@@ -23,8 +23,9 @@ class ConsoleSink:
     nobody, and prints a batch again that runs again."""
 
     def __init__(
-        self, stream: str, query_name: str, query: Query, sink: queries.Sink, out: TextIO = sys.stdout
+        self, stream: str, query_name: str, query: Query, sink: queries.Sink, out: TextIO | None = None
     ) -> None:
+        """``out``: where it prints; None: wherever ``sys.stdout`` leads when it does."""
         self.name = sink.name
         self._title = f"{stream} {query_name}"
         self._keys = query.keys
@@ -35,10 +36,11 @@ class ConsoleSink:
         return None
 
     def write(self, batch: int, rows: DataFrame) -> bool:
-        self._out.write(f"{self._title}, batch {batch}:\n")
-        with redirect_stdout(self._out):
+        out = sys.stdout if self._out is None else self._out
+        out.write(f"{self._title}, batch {batch}:\n")
+        with redirect_stdout(out):
             rows.orderBy(*self._keys).show(ROWS, truncate=False)
-        self._out.flush()
+        out.flush()
         return True
 
     def close(self) -> None:
@@ -57,25 +59,25 @@ class MemorySink:
         self.name = sink.name
         self.view = f"{stream}_{query_name}"
         self._query = query
-        self._newest: dict[tuple[object, ...], tuple[object, ...]] = {}
-        self._rows: list[tuple[object, ...]] = []
+        self._newest: dict[tuple[object, ...], dict[str, object]] = {}
+        self._rows: list[pa.Table] = []
 
     def enter(self, token: int) -> int | None:
         """None: it holds nothing."""
         return None
 
     def write(self, batch: int, rows: DataFrame) -> bool:
-        schema = rows.schema
+        # Not as Row: that has moments in this machine's time zone, which may have an hour twice.
+        found = rows.toArrow()
         if self._query.measures:
-            places = [schema.names.index(key) for key in self._query.keys]
-            schema = StructType([*schema.fields, StructField(VERSION, LongType(), False)])
-            found = ((*row, batch) for row in rows.collect())
-            self._newest |= {tuple(row[place] for place in places): row for row in found}
-            kept = list(self._newest.values())
+            given = ({**row, VERSION: batch} for row in found.to_pylist())
+            self._newest |= {tuple(row[key] for key in self._query.keys): row for row in given}
+            schema = found.schema.append(pa.field(VERSION, pa.int64()))
+            kept = pa.Table.from_pylist(list(self._newest.values()), schema)
         else:
-            self._rows += [tuple(row) for row in rows.collect()]
-            kept = self._rows
-        rows.sparkSession.createDataFrame(kept, schema).createOrReplaceTempView(self.view)
+            self._rows.append(found)
+            kept = pa.concat_tables(self._rows)
+        rows.sparkSession.createDataFrame(kept).createOrReplaceTempView(self.view)
         return True
 
     def close(self) -> None:

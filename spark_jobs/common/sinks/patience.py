@@ -20,8 +20,8 @@ STOP_SECONDS = 2.0
 class Patience:
     """One streak of failures: from the first to the next success. ``mend`` is what a person can do.
 
-    A streak ends with an error after ``seconds``, or soon after ``stop`` is set. One line is logged when it
-    begins, one when it is over.
+    A streak ends with an error after ``seconds`` (0: at its first failure), or soon after ``stop`` is set.
+    One line is logged when it begins, one when it is over.
     """
 
     def __init__(
@@ -46,11 +46,13 @@ class Patience:
     def standing(self, reason: str) -> None:
         """As :meth:`failed`, for who has waited already."""
         now = self._clock()
+        # That it is waited for is seen by who counts the waiting.
+        self._stop.wait(0)
         if self._since is None:
             self._since = now
             log.warning("%s: %s; trying again for up to %g s", self._what, reason, self._seconds)
         waited = now - self._since
-        if waited > self._seconds:
+        if waited >= self._seconds:
             raise Unwritten(f"{self._what}: {reason}, for {waited:.0f} s; {self._mend}")
         if self._stop.is_set() and waited >= STOP_SECONDS:
             raise Unwritten(f"{self._what}: {reason}, and the process was asked to stop; {self._mend}")

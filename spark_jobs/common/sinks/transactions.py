@@ -356,8 +356,18 @@ class Transactions:
 
     @contextmanager
     def _consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
-        settings = {"group.id": self._group, "enable.auto.commit": False, "isolation.level": isolation}
-        consumer = Consumer({**self._settings, **settings, "enable.partition.eof": True, "log_level": 2})
+        consumer = Consumer(
+            {
+                **self._settings,
+                "group.id": self._group,
+                "enable.auto.commit": False,
+                "isolation.level": isolation,
+                "enable.partition.eof": True,
+                # A partition's end is told after so long; nothing more is expected there.
+                "fetch.wait.max.ms": 10,
+                "log_level": 2,
+            }
+        )
         try:
             yield consumer
         except KafkaException as error:

@@ -149,7 +149,7 @@ def test_a_trigger_goes_on_elsewhere_and_holds_no_secret() -> None:
     path, kwargs = trigger.serialize()
     assert path == f"{LandedTrigger.__module__}.{LandedTrigger.__qualname__}"
     assert LandedTrigger(**kwargs).serialize() == (path, kwargs)
-    assert set(kwargs) == {"stream", "role", "expected", "deadline", "poll_interval", "grace"}
+    assert set(kwargs) == {"stream", "role", "expected", "deadline", "poll_interval", "grace", "part"}
 
 
 def test_the_sensor_returns_or_fails_without_retries() -> None:
@@ -171,6 +171,6 @@ def test_what_is_hopeless_names_the_reason_and_who_mends_it() -> None:
     with pytest.raises(
         AirflowFailException,
         match=r"^not landed, hopeless: it is down; its log ends: LookupError: topic 't' has no partition; "
-        r"look at nyc_taxi_stream, and unpause it; or clear ensure_stream to start it again$",
+        r"look at nyc_taxi_stream, and unpause it; or clear the step that starts it$",
     ):
         sensor.resume({}, {"outcome": "hopeless", "reason": "it is down"})

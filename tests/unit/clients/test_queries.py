@@ -100,6 +100,7 @@ def none() -> pa.Table:
 
 def test_a_hit_counts_in_each_window_that_holds_it(lake: Lake) -> None:
     snapshot = put(lake, ("a", "10:02:00", "x"), ("a", "10:01:59", "x"), ("b", "00:00:00", "x"))
+    # Whatever Spark's windows are; tests/spark/test_query_results.py shows that they are the same.
     counted = queries.recount(lake.table("raw.hits"), snapshot, WINDOWS, none(), None)
     assert counted == {
         "a|2026-03-01T09:52:00Z": (1,),

@@ -24,7 +24,7 @@ from local.status.rows import HEADERS
 from local.verbs import VERBS
 from sluice.clients import keys
 from sluice.hooks.lifecycle import Order
-from sluice.model import orders, platform, stream, tending
+from sluice.model import orders, platform, query, query_state, stream, tending
 from sluice.model.process import SUPERSEDED_STATUS
 from sluice.model.tending import State
 from sluice.model.verdicts import ALARMING, ASKING, CALM, RESTARTABLE, Verdict
@@ -41,7 +41,7 @@ ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS = (
 BENCH = REPO / "bench" / "README.md"
 PAGES = [README, ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, BENCH]
 EXAMPLE = REPO / "docs" / "platform.example.toml"
-VERB = re.compile(r"\bmake (?!it writable)([a-z]+)")
+VERB = re.compile(r"\bmake (?!it (?:writable|one of))([a-z]+)")
 VARIABLE = re.compile(r"(?<![A-Z_])SLUICE_[A-Z_]*[A-Z]")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -204,7 +204,7 @@ def test_no_address_but_loopback_and_examples_and_no_place_of_one_machine(page: 
 def described(cls: Any, prefix: str = "") -> list[tuple[str, str, str]]:
     """(key, type, default) of a declaration's dataclass, nested ones with dots, as the table writes them;
     one that may be left out (``Feed | None``) too."""
-    words = {str: "text", int: "number", list[str]: "list"}
+    words = {str: "text", int: "number", list: "list"}
     rows = []
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
@@ -214,10 +214,10 @@ def described(cls: Any, prefix: str = "") -> list[tuple[str, str, str]]:
         if dataclasses.is_dataclass(hint):
             rows += described(hint, f"{prefix}{field.name}.")
             continue
-        default = "–" if field.default is dataclasses.MISSING else str(field.default)
+        default = "–" if field.default is dataclasses.MISSING else str(field.default) or "empty"
         if field.default_factory is not dataclasses.MISSING:
             default = "empty"
-        rows.append((f"{prefix}{field.name}", words.get(hint, "table"), default))
+        rows.append((f"{prefix}{field.name}", words.get(typing.get_origin(hint) or hint, "table"), default))
     return rows
 
 
@@ -225,6 +225,39 @@ def test_the_keys_of_stream_toml() -> None:
     rows = table(ADDING.read_text(), "key", "type", "default")
     said = [(*names(row[0]), *row[1:3]) for row in rows]
     assert said == described(stream.StreamSpec)
+
+
+@pytest.mark.parametrize(("head", "cls"), [("query's key", query.Query), ("sink's key", query.Sink)])
+def test_the_keys_of_a_query(head: str, cls: type) -> None:
+    rows = table(section(ADDING.read_text(), "Queries"), head, "type", "default")
+    assert [(*names(row[0]), *row[1:3]) for row in rows] == described(cls)
+
+
+def test_the_words_of_a_query() -> None:
+    text = section(ADDING.read_text(), "Queries")
+    meanings = {names(row[0])[0]: row[3] for row in table(text, "query's key", "type", "default")}
+    assert set(query.Mode) <= set(names(meanings["mode"]))
+    keys = {names(row[0])[0]: row[3] for row in table(text, "sink's key", "type", "default")}
+    assert set(query.Kind) <= set(names(keys.pop("kind")))
+    for kind, needed in query.NEEDS.items():
+        assert {key for key, meaning in keys.items() if meaning.startswith(f"`{kind}`:")} == set(needed)
+
+
+def test_what_every_kind_of_sink_guarantees() -> None:
+    rows = table(ARCHITECTURE.read_text(), "sink", "what it guarantees", "what it costs")
+    assert {name for row in rows for name in names(row[0])} == set(query.Kind)
+    assert all(len(row) == 3 and all(row) for row in rows)
+
+
+def test_what_the_queries_table_says() -> None:
+    text = section(ARCHITECTURE.read_text(), "How queries are counted")
+    words = [word for row in table(text, "query's word", "meaning") for word in names(row[0])]
+    assert words == [field.name for field in dataclasses.fields(query_state.State)]
+    summary = query_state.summary("batch", "s", 1, {})
+    assert set(summary) <= set(spans(text))
+    columns = [column.split()[0] for column in constant("spark_jobs/common/queries/owner.py", "COLUMNS")]
+    rows = table(text, "column of `queries.<stream>`", "meaning")
+    assert [name for row in rows for name in names(row[0])] == columns
 
 
 def test_the_example_of_a_platform_file_is_one_and_has_every_key() -> None:
@@ -243,7 +276,8 @@ def test_the_example_of_a_platform_file_is_one_and_has_every_key() -> None:
 def test_the_parts_of_a_stream() -> None:
     rows = table(ARCHITECTURE.read_text(), "word", "meaning")
     (words,) = [row[1] for row in rows if row[0] == "part"]
-    assert names(words) == list(stream.load("wiki_changes").parts)
+    parts = {name: None for stream_name in stream.names() for name in stream.load(stream_name).parts}
+    assert sorted(names(words)) == sorted(parts)
 
 
 def test_the_routes_of_the_pages() -> None:
@@ -361,12 +395,37 @@ def test_the_forms_and_the_steps_of_the_wikipedia_stream() -> None:
         assert said == {name: written(value) for name, value in params.items()}, dag_id
 
 
+def test_the_forms_and_the_steps_of_the_isp_stream() -> None:
+    """Its steps are those of the taxi's DAG of the same kind, and those that are named."""
+    rows = table(section(README.read_text(), "The ISP stream"), "DAG", "steps")
+    assert [names(row[0])[0] for row in rows] == ["isp_hits_load", "isp_hits_stream"]
+    for dag, cell in ((names(row[0])[0], row[1]) for row in rows):
+        of_taxi = dag_of("dags/nyc_taxi.py", dag.replace("isp_hits", "nyc_taxi"))[1]
+        assert sorted([*of_taxi, *names(cell)]) == sorted(dag_of("dags/isp_hits.py", dag)[1]), dag
+    form = section(OPERATING.read_text(), "A load of generated hits")
+    said = {
+        name: value.strip(" `")
+        for row in table(form, "value", "default", "meaning")
+        for name, value in zip(names(row[0]), row[1].split(","), strict=True)
+    }
+    params = dag_of("dags/isp_hits.py", "isp_hits_load")[0]
+    assert said == {name: written(value) for name, value in params.items()}
+
+
+def test_how_to_look_at_a_query() -> None:
+    text = section(OPERATING.read_text(), "Look at a query")
+    (script, name), *_ = re.findall(r"python (\S+/queries\.py) --look (\w+)", text)
+    assert (REPO / script).is_file()
+    assert name in stream.load(Path(script).parent.name).queries
+
+
 def test_every_step_that_can_be_red_is_in_operating() -> None:
     text = OPERATING.read_text()
     for dags, dag_id in (
         ("nyc_taxi", "nyc_taxi_load"),
         ("wiki_changes", "wiki_changes_load"),
         ("wiki_changes", "wiki_changes_compact"),
+        ("isp_hits", "isp_hits_load"),
     ):
         assert set(dag_of(f"dags/{dags}.py", dag_id)[1]) <= slugs(OPERATING)
     steps = {step for name in stream.names() for step in dag_of(f"dags/{name}.py", f"{name}_stream")[1]}
@@ -464,19 +523,21 @@ def test_every_kind_of_event() -> None:
 def test_the_rights_of_each_role() -> None:
     rows = {names(row[0])[0]: row[1:] for row in table(OWN_SYSTEMS.read_text(), "role", "Kafka ACL")}
     assert list(rows) == list(platform.ROLES)
-    rules, policies = access.kafka_rules(["t"]), access.s3_policies()
+    rules, policies = access.kafka_rules(["t"], ["r"]), access.s3_policies()
+    words = {"topic t": "Topic", "topic r": "Results", "group": "Group", "broker": "Cluster"}
     for role, (kafka, s3) in rows.items():
-        granted = {
-            rule.operation.title().replace("_", "") for rule in rules if rule.user == access.kafka_user(role)
-        }
-        said = set(re.findall(r"[A-Z]\w+", kafka)) - {"Topic", "Group", "Cluster"}
+        granted: dict[str, tuple[set[str], set[str]]] = {}
+        for rule in (rule for rule in rules if rule.user == access.kafka_user(role)):
+            kind = words.get(rule.kind) or words.get(f"{rule.kind} {rule.name}") or "Transactional id"
+            operations, places = granted.setdefault(kind, (set(), set()))
+            operations.add(rule.operation.title().replace("_", ""))
+            if rule.prefixed:
+                places.add(f"{rule.name}*")
+        said = {}
+        for clause in kafka.split(". "):
+            what, _, operations_said = clause.partition(": ")
+            said[what.split(" `")[0]] = (set(operations_said.split(", ")), set(names(what)))
         assert said == granted, f"{role}, Kafka"
-        groups = {
-            f"{rule.name}*"
-            for rule in rules
-            if rule.user == access.kafka_user(role) and rule.kind == "group" and rule.prefixed
-        }
-        assert set(names(kafka)) == groups, f"{role}, Kafka's groups"
         allowed = {
             action.removeprefix("s3:")
             for statement in policies[role]["Statement"]
@@ -524,7 +585,7 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     said = [key for row in table(text, "key", "meaning") for key in names(row[0])]
     assert sorted(said) == sorted(snapshot_keys())
     objects = [names(row[0])[0] for row in table(text, "object", "holds")]
-    of_run = ("plan", "before", "proof", "compaction")
+    of_run = ("plan", "before", "proof", "sinks", "compaction")
     run = [keys.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
     source = [keys.begin_key("<source id>"), keys.produced_key("<source id>")]
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -532,8 +593,9 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     claim = keys.claim_key("<identity>", 1).replace("-1", "-<n>")
     assert objects == [*source, *run, event, claim]
     assert keys.moment(at) in OPERATING.read_text()
-    for part in set(stream.load("wiki_changes").parts) - {"consumer"}:
-        assert f"<ledger>/{keys.history_name('wiki_changes', part)}/" in OPERATING.read_text()
+    for name in stream.names():
+        for part in set(stream.load(name).parts) - {"consumer"}:
+            assert f"<ledger>/{keys.history_name(name, part)}/" in OPERATING.read_text()
 
 
 def test_the_exit_codes_of_a_consumer() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 import pytest
 
 from local.access import kafka_rules, s3_policies
 from local.home import ROLES
+from sluice.model import marks
 
 TOPIC = "nyc-avro-topic"
 
@@ -53,10 +55,10 @@ def test_only_airflow_sees_versions() -> None:
     assert {role for role in ROLES if may(role, "s3:ListBucketVersions", "warehouse")} == {"airflow"}
 
 
-def operations(role: str, kind: str, name: str) -> set[str]:
+def operations(role: str, kind: str, name: str, results: Sequence[str] = ()) -> set[str]:
     return {
         rule.operation
-        for rule in kafka_rules([TOPIC])
+        for rule in kafka_rules([TOPIC], results)
         if rule.user == f"sluice-{role}"
         and rule.kind == kind
         and (name.startswith(rule.name) if rule.prefixed else name == rule.name)
@@ -94,3 +96,48 @@ def test_the_report_s_tables_are_the_consumer_s_to_write_and_everybody_s_to_read
     assert may("consumer", "s3:PutObject", key)
     assert all(may(role, "s3:GetObject", key) for role in ("airflow", "consumer", "reader"))
     assert not may("airflow", "s3:PutObject", key)
+
+
+RESULT = "isp_hits-zipcodes"
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [
+        # It provisions the topic, and reads it for validations.
+        ("airflow", {"CREATE", "ALTER", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS", "READ"}),
+        # Setting the group's offsets, which are the mark, wants Read on the topic.
+        ("consumer", {"WRITE", "DESCRIBE", "READ"}),
+        ("reader", {"READ", "DESCRIBE"}),
+        ("producer", set()),
+    ],
+)
+def test_only_the_consumer_writes_to_a_topic_of_results(role: str, allowed: set[str]) -> None:
+    assert operations(role, "topic", RESULT, results=[RESULT]) == allowed
+    assert operations(role, "topic", RESULT) == set(), "what is not named is nobody's"
+
+
+def test_the_streams_topics_stay_the_producer_s_where_there_are_results() -> None:
+    writers = {role for role in ROLES if "WRITE" in operations(role, "topic", TOPIC, results=[RESULT])}
+    assert writers == {"producer"}
+
+
+def test_only_the_consumer_may_fence_the_one_writer_of_a_topic() -> None:
+    writer = marks.transactional_id("isp_hits", "zipcodes", RESULT)
+    for role in ROLES:
+        allowed = operations(role, "transactional_id", writer)
+        assert allowed == ({"WRITE", "DESCRIBE"} if role == "consumer" else set())
+        assert operations(role, "transactional_id", "someone-elses") == set()
+
+
+def test_a_query_s_mark_is_the_consumer_s_and_only_seen_by_airflow() -> None:
+    group = marks.group("isp_hits", "zipcodes")
+    assert operations("consumer", "group", group) == {"READ", "DESCRIBE"}
+    assert operations("airflow", "group", group) == {"DESCRIBE"}
+    assert operations("reader", "group", group) == set()
+
+
+def test_plain_files_of_queries_are_the_consumer_s_to_write() -> None:
+    key = "warehouse/files/isp_hits/zipcode=10115/day=2026-01-31/b000000000000.parquet"
+    assert {role for role in ROLES if may(role, "s3:PutObject", key)} == {"consumer"}
+    assert {role for role in ROLES if may(role, "s3:GetObject", key)} == {"airflow", "consumer", "reader"}

@@ -19,6 +19,7 @@ from local.demo.catalogue import DEMOS, chosen
 from local.demo.events import Found, Span, gather, read
 from local.demo.feed import FeedDemo, busiest, in_words, printable
 from local.demo.follow import follow
+from local.demo.hits import HitsDemo
 from local.demo.taxi import TaxiDemo
 from local.demo.verdict import FeedFigures
 from local.errors import Problem
@@ -81,8 +82,11 @@ def test_every_demo_is_found_by_its_stream() -> None:
     assert wiki.result == REPO / "build" / "demo-wiki_changes.json"
     assert (wiki.feed, chosen("").feed) == ("replay", None)
     assert (wiki.load, wiki.supervision) == ("wiki_changes_load", "wiki_changes_stream")
-    with pytest.raises(Problem, match=f"STREAM=isp_hits: there are demos of {', '.join(DEMOS)}"):
-        chosen("isp_hits")
+    hits = chosen("isp_hits")
+    assert isinstance(hits, HitsDemo)
+    assert hits.result == REPO / "build" / "demo-isp_hits.json"
+    with pytest.raises(Problem, match=f"STREAM=rides: there are demos of {', '.join(DEMOS)}"):
+        chosen("rides")
     with pytest.raises(Problem, match="nyc_taxi has no"):
         FeedDemo("nyc_taxi")
 

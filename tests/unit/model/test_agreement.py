@@ -28,3 +28,7 @@ def test_what_differs_is_named_a_few_of_each() -> None:
 
 def test_the_same_sum_with_another_share_is_not_exact() -> None:
     assert not compare("kafka hits", QUERY, {"1": (2, 1), "2": (3, 1)}, {"1": (3, 1), "2": (2, 1)}).is_exact
+
+
+def test_every_measure_is_compared() -> None:
+    assert not compare("jdbc hits", QUERY, {"1": (2, 1)}, {"1": (2, 2)}).is_exact

@@ -75,7 +75,8 @@ def test_a_window_that_its_step_does_not_divide_is_in_as_many_as_hold_it() -> No
         ({"sinks": [replace(TOPIC, topic="a b")]}, "topic 'a b': use letters"),
         ({"sinks": [replace(TOPIC, partitions=-1)]}, "partitions is -1"),
         ({"sinks": [Sink("files", prefix="hits/")]}, "files take append, and only they"),
-        ({"sinks": [TABLE, TABLE]}, "one of them is there twice"),
+        ({"sinks": [TOPIC, TOPIC]}, "one of them is there twice"),
+        ({"sinks": [TABLE, replace(TABLE, table="other")]}, "two sinks in one database"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_mend(changes: dict[str, Any], says: str) -> None:

@@ -1,0 +1,216 @@
+"""Hits through the windowed counts into a database and topics, with everything killed once on the way.
+
+::
+
+    python -m bench.queries_exact --hits 3000000 --rate 12000 --out build/bench-queries-exact.json
+
+A stack of its own. While one load of so many hits is counted, the consumer, the queries, the database and the
+broker are killed (-9), one after the other, each when the one before is at work again. The load then ends
+well only where every offset is in the lake once and every sink's counts are the lake's; the figures are what
+it took: seconds of the clock, CPU seconds of each process, and the most that the heap of the queries held.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench.supervision import cpu_seconds
+from local.drills.faults import family, signal_all
+from local.drills.site import Site
+from local.java import java_home
+from local.stack import Stack, wait_until
+from sluice.clients import queries
+from sluice.clients.errors import ClientError
+from sluice.model import stream
+
+LOAD, STREAM = "isp_hits_load", "isp_hits_stream"
+SPEC = stream.load("isp_hits")
+# Each after the counts have moved since the one before; those together at the same moment.
+KILLED = (("consumer",), ("queries",), ("postgres",), ("kafka",))
+BACK_SECONDS = 240.0
+
+
+class Course(Site):
+    """The ISP stream on a stack."""
+
+    def __init__(self, stack: Stack) -> None:
+        super().__init__(stack, SPEC)
+
+    def begin(self) -> None:
+        api = self.stack.airflow()
+        for dag in (LOAD, STREAM):
+            api.wait_for_dag(dag)
+        api.unpause(LOAD)
+
+    def program(self, name: str) -> str:
+        """supervisord's, of a part of the stream or of a service."""
+        return SPEC.parts[name].program if name in SPEC.parts else name
+
+    def kill(self, name: str) -> None:
+        """-9, to the process and all below it; a part of the stream is started again past Airflow, a service
+        starts by itself."""
+        program = self.program(name)
+        pid = int(self.process(program)["pid"])
+        signal_all(family(pid), signal.SIGKILL)
+        wait_until(f"the end of {name}", lambda: int(self.process(program)["pid"]) != pid, 60, 0.1)
+        if name in SPEC.parts and self.process(program)["statename"] not in ("STARTING", "RUNNING"):
+            self.stack.supervisor().startProcess(program)
+        wait_until(f"the start of {name}", lambda: self.process(program)["statename"] == "RUNNING", 60, 0.2)
+
+    def counted(self) -> int:
+        """How many offsets of the topic every query has counted; 0 where that cannot be seen just now."""
+        try:
+            table = self.lake.table(SPEC.queries_table)
+            standing = queries.standing(table, SPEC.queries)
+        except ClientError:
+            return 0
+        return 0 if standing is None else sum(standing.ends.values())
+
+    def break_all(self, rounds: Sequence[Sequence[str]], until: threading.Event) -> list[str]:
+        """Kill, round by round, as soon as the counts have moved since the one before; what was killed."""
+        killed: list[str] = []
+        for names in rounds:
+            before = self.counted()
+            deadline = time.monotonic() + BACK_SECONDS
+            while self.counted() <= before and time.monotonic() < deadline and not until.is_set():
+                time.sleep(0.5)
+            if until.is_set():
+                break
+            for name in names:
+                self.kill(name)
+                killed.append(name)
+            print(f"killed {', '.join(names)} when {self.counted():,} offsets were counted", flush=True)
+        return killed
+
+    def load(
+        self, seconds: float, rounds: Sequence[Sequence[str]] = KILLED, **params: Any
+    ) -> tuple[str, str, list[str]]:
+        """One run with everything killed on the way: its id, its state, and what was killed."""
+        api = self.stack.airflow()
+        run = api.trigger(LOAD, params)
+        over = threading.Event()
+        killed: list[str] = []
+        breaking = threading.Thread(target=lambda: killed.extend(self.break_all(rounds, over)))
+        breaking.start()
+        try:
+            state = self._wait(run, seconds)
+        finally:
+            over.set()
+            breaking.join()
+        return run, state, killed
+
+    def _wait(self, run: str, seconds: float) -> str:
+        """How it ended. Asked anew each time: the database that is killed is Airflow's too."""
+        deadline = time.monotonic() + seconds
+        state = "never seen"
+        while time.monotonic() < deadline:
+            try:
+                state = str(self.stack.airflow().run(LOAD, run)["state"])
+            except Exception as error:  # whatever a server says whose database is away
+                print(f"Airflow does not answer: {type(error).__name__}", flush=True)
+            if state in ("success", "failed"):
+                return state
+            time.sleep(5)
+        return state
+
+
+class Heap:
+    """The most megabytes that a program's Java heap held, looked at every few seconds with jstat."""
+
+    def __init__(self, course: Course, part: str) -> None:
+        self._course, self._part = course, part
+        self.most = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def __enter__(self) -> Heap:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._stop.wait(5):
+            pid = int(self._course.process(self._course.program(self._part))["pid"])
+            for process in family(pid):
+                if process.is_running() and process.name() == "java":
+                    self.most = max(self.most, _heap_megabytes(process.pid))
+
+
+def _heap_megabytes(pid: int) -> float:
+    jstat = Path(java_home()) / "bin" / "jstat"
+    found = subprocess.run([jstat, "-gc", str(pid)], capture_output=True, text=True, check=False)
+    lines = found.stdout.split("\n")
+    if found.returncode != 0 or len(lines) < 2:
+        return 0.0  # it ended just now
+    values = dict(zip(lines[0].split(), lines[1].split(), strict=False))
+    used = (values.get(name, "0") for name in ("S0U", "S1U", "EU", "OU"))
+    return sum(0.0 if value == "-" else float(value) for value in used) / 1024
+
+
+def measure(hits: int, rate: int, hours: int, seconds: float) -> dict[str, Any]:
+    """The figures of one load with faults. Starts and removes a stack."""
+    home = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
+    stack = Stack(home / "stack", free_ports=True)
+    try:
+        stack.up()
+        course = Course(stack)
+        course.begin()
+        began, before = time.monotonic(), cpu_seconds(stack)
+        with Heap(course, "queries") as heap:
+            run, state, killed = course.load(seconds, hits=hits, per_second=rate, hours=hours)
+        spent: Counter[str] = cpu_seconds(stack)
+        spent.subtract(before)
+        tasks = {task["task_id"]: task["state"] for task in stack.airflow().tasks(LOAD, run)}
+        print(tasks)
+        checked = stack.airflow().xcom(LOAD, run, "check_sinks") if state == "success" else None
+        took = time.monotonic() - began
+        return {
+            "state": state,
+            "hits": hits,
+            "killed": killed,
+            "seconds": round(took),
+            "hits_per_second": round(hits / took),
+            "heap_megabytes_at_most": round(heap.most),
+            "checked": checked,
+            "cpu_seconds": {name: round(value, 1) for name, value in spent.most_common() if value >= 1},
+            "cores_busy": round(sum(spent.values()) / took, 2),
+        }
+    finally:
+        stack.wipe()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--hits", type=int, default=3_000_000)
+    parser.add_argument("--rate", type=int, default=12_000)
+    parser.add_argument("--hours", type=int, default=6)
+    parser.add_argument("--seconds", type=float, default=3_600)
+    parser.add_argument("--out", type=Path, default=Path("build/bench-queries-exact.json"))
+    given = parser.parse_args()
+    found = measure(given.hits, given.rate, given.hours, given.seconds)
+    given.out.parent.mkdir(exist_ok=True)
+    given.out.write_text(json.dumps(found, indent=2) + "\n")
+    print(json.dumps(found, indent=2))
+    return 0 if found["state"] == "success" and len(found["killed"]) == sum(map(len, KILLED)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+
+from sluice.model import marks
+from sluice.model.marks import NO_BATCH, Mark
+
+
+@pytest.mark.parametrize("mark", [Mark(1), Mark(7, 0), Mark(2**40, 10**9)])
+def test_a_mark_is_read_as_it_was_written(mark: Mark) -> None:
+    assert marks.parse(mark.offset, mark.text()) == mark
+
+
+def test_the_group_s_offset_is_the_batch_that_comes_next() -> None:
+    assert Mark(3).offset == 0, "a lag tool shows nothing done"
+    assert Mark(3, 4).offset == 5
+    assert Mark(3, 4).text() == '{"token":3}'
+    assert marks.parse(0, '{"token": 3}').batch == NO_BATCH
+
+
+@pytest.mark.parametrize(
+    ("offset", "text"),
+    [
+        (5, ""),
+        (5, "set by hand"),
+        (5, "[1]"),
+        (5, "7"),
+        (5, "null"),
+        (5, '{"owner":3}'),
+        (5, '{"token":"3"}'),
+        (5, '{"token":3.0}'),
+        (5, '{"token":true}'),
+        (-1, '{"token":3}'),
+        # librdkafka's word for no offset at all.
+        (-1001, '{"token":3}'),
+    ],
+)
+def test_what_is_no_mark_is_refused_and_shown(offset: int, text: str) -> None:
+    with pytest.raises(ValueError, match="is no mark") as refused:
+        marks.parse(offset, text)
+    assert f"offset {offset} with the metadata {text!r}" in str(refused.value)
+
+
+def test_names_tell_streams_queries_and_topics_apart() -> None:
+    assert marks.group("isp_hits", "windows") == "sluice-isp_hits-query-windows"
+    assert marks.transactional_id("isp_hits", "windows", "counts") == "sluice-isp_hits-query-windows-counts"
+    ids = {
+        marks.transactional_id(stream, query, topic)
+        for stream in ("a", "b")
+        for query in ("a", "b")
+        for topic in ("a", "b")
+    }
+    assert len(ids) == 8
