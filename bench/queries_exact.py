@@ -25,6 +25,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from xmlrpc.client import Fault
 
 from bench.supervision import cpu_seconds
 from local.drills.faults import family, signal_all
@@ -120,10 +121,22 @@ class Course(Site):
                 state = str(self.stack.airflow().run(LOAD, run)["state"])
             except Exception as error:  # whatever a server says whose database is away
                 print(f"Airflow does not answer: {type(error).__name__}", flush=True)
+            self._start_again()
             if state in ("success", "failed"):
                 return state
             time.sleep(5)
         return state
+
+    def _start_again(self) -> None:
+        """As supervision does, which looks every two minutes: with the database, the lake's catalog is away,
+        and whoever asks it ends."""
+        for part in SPEC.parts.values():
+            if self.process(part.program)["statename"] in ("EXITED", "FATAL"):
+                print(f"{part.name} had ended; starting it again", flush=True)
+                try:
+                    self.stack.supervisor().startProcess(part.program)
+                except Fault as error:  # somebody else was faster
+                    print(f"{part.name}: {error.faultString}", flush=True)
 
 
 class Heap:

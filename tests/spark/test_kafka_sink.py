@@ -368,6 +368,9 @@ def test_a_missing_topic_names_the_step_that_makes_it_and_is_not_made(granted: S
         nowhere.results()
     admin = AdminClient({**granted.kafka, "log_level": 0})
     assert nowhere.topic not in admin.list_topics(timeout=10).topics
+    KafkaAdmin(nowhere.reads).provision(Topic(nowhere.topic, PARTITIONS - 1, 1, COMPACTED))
+    with pytest.raises(LookupError, match=r"'results-\d+' has 1 partitions, and 2 are declared.*provision"):
+        nowhere.writer().enter(1)
 
 
 def test_an_offset_that_expired_is_read_from_the_records(place: Place) -> None:
@@ -460,10 +463,11 @@ def test_update_and_complete_give_a_reader_the_same_counts(
 ) -> None:
     # Europe's clocks went back in this night: a moment must not be written as the session's time zone has it.
     configure({"spark.sql.session.timeZone": "Europe/Berlin"})
-    starts = [datetime(2026, 10, 25, hour, 2, tzinfo=UTC) for hour in range(3)]
+    starts = [datetime(2026, 10, 25, hour, 2, tzinfo=UTC) for hour in range(8)]
     day = date(2026, 10, 25)
-    keys = [("10115", starts[0]), ("10115", starts[1]), ("a|b\\c", starts[2]), ("żółć", starts[0])]
+    keys = [*(("10115", start) for start in starts), ("a|b\\c", starts[2]), ("żółć", starts[0])]
     totals = dict.fromkeys([*keys, (None, starts[1])], 0)
+    versions = dict.fromkeys(totals, 0)
     complete, update = Place(granted), Place(granted)
     sinks = []
     for made, mode in ((complete, "complete"), (update, "update")):
@@ -483,6 +487,7 @@ def test_update_and_complete_give_a_reader_the_same_counts(
         changed = list(totals)[number::2]
         for key in changed:
             totals[key] += number + 1
+            versions[key] = number
         whole = [(zipcode, start, day, hits) for (zipcode, start), hits in totals.items()]
         some = [row for row in whole if (row[0], row[1]) in changed]
         assert sinks[0].write(number, windows(spark, whole))
@@ -492,9 +497,14 @@ def test_update_and_complete_give_a_reader_the_same_counts(
     for made in (complete, update):
         found = counts_topic.read(made.reads, made.topic, ["zipcode", "day", "window_start"])
         assert {key: result.measures["hits"] for key, result in found.items()} == expected
+        assert {key: result.version for key, result in found.items()} == {
+            key_text([zipcode, day, start]): version if made is update else 2
+            for (zipcode, start), version in versions.items()
+        }
         partitions = {(value["zipcode"], partition) for partition, _, value in made.records()}
         assert len(partitions) == len({zipcode for zipcode, _ in partitions}), "a zipcode is in one partition"
-    assert len(complete.records()) == 15
-    assert len(update.records()) < 10
+    assert len(complete.records()) == 3 * len(totals)
+    # Of eleven the 1st, 3rd, …, the 2nd, 4th, …, and the 3rd, 5th, …
+    assert len(update.records()) == 6 + 5 + 5
     for made in sinks:
         made.close()

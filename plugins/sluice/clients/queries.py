@@ -33,17 +33,20 @@ Results = dict[str, tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Standing:
-    """What the newest snapshot of the queries' table says: where each query is, and who owns them."""
+    """What the newest snapshot of the queries' table says: where each query is, and who owns them.
+
+    ``measuring``: those of them that count something, in sinks that can be checked."""
 
     snapshot_id: int
     at: float
     token: int
     states: Mapping[str, State]
+    measuring: frozenset[str]
 
     @property
     def ends(self) -> dict[int, int]:
-        """Partition -> up to which offset every query has counted."""
-        told = [state.ends for state in self.states.values()]
+        """Partition -> up to which offset every query that measures has counted."""
+        told = [state.ends for name, state in self.states.items() if name in self.measuring]
         partitions = {partition for ends in told for partition in ends}
         return {int(p): min(ends.get(p, 0) for ends in told) for p in sorted(partitions, key=int)}
 
@@ -59,6 +62,7 @@ def standing(table: Table, queries: Mapping[str, Query]) -> Standing | None:
                 snapshot.timestamp_ms / 1000,
                 int(facts["token"]),
                 query_state.read(said, queries, ".".join(table.name())),
+                frozenset(name for name, query in queries.items() if query.measures),
             )
     return None
 

@@ -225,7 +225,7 @@ def _check_sinks(query: Query, refuse: _Refuse) -> None:
     bases = [sink.connection for sink in query.sinks if sink.connection]
     if len(set(bases)) != len(bases):
         raise refuse(
-            f"two sinks in one database ({', '.join(bases)}): its fence knows one batch of a query; make a "
+            f"two sinks in one database ({', '.join(bases)}): its fence knows one batch of a query; use a "
             "view of the first table, or another query"
         )
     names = [sink.name for sink in query.sinks]

@@ -26,7 +26,7 @@ GRACE_INTERVALS = 2.5
 
 class LandedSensor(StreamMixin, BaseSensorOperator):
     """Wait, without a worker's slot, until ``main`` covers the load's range set; for the ``part`` queries,
-    until every query of the stream has counted it.
+    until every query of the stream that measures something has counted it.
 
     Red at once, without retries and with the last lines of its stderr, when the part is down for longer
     than ``grace`` seconds (by default two and a half intervals of its supervision, which starts it again) or

@@ -156,11 +156,13 @@ def test_the_lake_is_counted_as_it_was_at_the_snapshot(lake: Lake) -> None:
 def test_the_queries_stand_where_the_one_that_is_behind_stands(lake: Lake) -> None:
     assert queries.standing(lake.table("queries.hits"), BOTH) is None
     ahead, behind = State(rule(WINDOWS), ends={"0": 9, "1": 3}), State(rule(USERS), ends={"0": 7})
-    say(lake, {"windows": ahead, "users": behind})
-    standing = queries.standing(lake.table("queries.hits"), BOTH)
+    rows = Query([Sink("files", prefix="f/")], ["zipcode"], mode="append")
+    copied = State(rule(rows), ends={"0": 1})
+    say(lake, {"windows": ahead, "users": behind, "rows": copied})
+    standing = queries.standing(lake.table("queries.hits"), {**BOTH, "rows": rows})
     assert standing is not None
-    assert (standing.token, standing.ends) == (4, {0: 7, 1: 0})
-    assert standing.states == {"windows": ahead, "users": behind}
+    assert (standing.token, standing.ends) == (4, {0: 7, 1: 0}), "what only copies rows counts nothing"
+    assert standing.states == {"windows": ahead, "users": behind, "rows": copied}
 
 
 def test_a_databases_rows_have_the_keys_of_a_topics(lake: Lake) -> None:
