@@ -12,9 +12,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sluice.model import stream
 from sluice.model.config import ConfigError
+from sluice.model.platform import CATALOG
 from sluice.model.query import Query, Sink, Window
 from spark_jobs.common.fence import Superseded
+from spark_jobs.common.queries.look import show
+from spark_jobs.common.queries.run import refuse_for_a_person
+from spark_jobs.common.sinks.look import MemorySink
 from tests.support.queried import Hit, Queried, wait
 from tests.support.services import Services
 
@@ -212,6 +217,29 @@ def test_a_zombie_writes_nothing_and_says_so(make: Make) -> None:
     for sink in queried.sinks["windows"]:
         assert sink.results == queried.counted("windows")
         assert len(sink.batches) == len(set(sink.batches))
+
+
+def test_a_person_may_look_at_a_query_and_leaves_nothing_behind(
+    make: Make, spark: SparkSession, tmp_path: Path
+) -> None:
+    queried = make(zipcodes=ZIPCODES)
+    queried.put([("00001", 100_000, "a", "x"), ("00001", 100_300, "a", "x"), ("00002", 100_000, "a", "x")])
+    sink = MemorySink(queried.spec.name, "zipcodes", ZIPCODES, Sink("memory"))
+    streaming = show(spark, queried.spec, "zipcodes", sink, tmp_path / "look")
+    try:
+        streaming.processAllAvailable()
+        found = spark.table(sink.view).select("zipcode", "hits").collect()
+    finally:
+        streaming.stop()
+    assert sorted(tuple(row) for row in found) == [("00001", 2), ("00002", 1)]
+    assert not spark.catalog.tableExists(f"{CATALOG}.{queried.spec.queries_table}")
+
+
+def test_a_supervised_stream_refuses_what_nobody_would_see() -> None:
+    spec = replace(stream.load("isp_hits"), queries=ALL)
+    with pytest.raises(ConfigError, match=r"query windows has a sink of kind console, .* --look windows"):
+        refuse_for_a_person(spec)
+    refuse_for_a_person(stream.load("isp_hits"))
 
 
 def test_a_query_that_is_declared_otherwise_is_refused(make: Make) -> None:
