@@ -46,6 +46,8 @@ class Kind(StrEnum):
 
 # For a person who looks; nothing of it outlives the process.
 FOR_A_PERSON = frozenset({Kind.CONSOLE, Kind.MEMORY})
+# What a result's key can be made of: each value has a text of its own.
+KEY_TYPES = ("string", "int", "bigint", "date", "boolean")
 # Sink -> the keys that it needs.
 NEEDS: Mapping[Kind, tuple[str, ...]] = {
     Kind.JDBC: ("connection", "table"),
@@ -168,6 +170,12 @@ def result_types(name: str, query: Query, columns: Mapping[str, str], where: str
             )
     if not query.measures:
         return dict(columns)
+    for column in query.by:
+        if columns[column] not in KEY_TYPES:
+            raise ConfigError(
+                f"{where}: query {name}: by {column!r} is a {columns[column]}, of which two may have one text; "
+                f"group by {', '.join(KEY_TYPES)}"
+            )
     return {
         **{column: columns[column] for column in query.by},
         **({WINDOW: "timestamp"} if query.window else {}),

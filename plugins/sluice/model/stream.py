@@ -17,6 +17,8 @@ from sluice.model.query import Query
 
 # plugins/sluice/model/stream.py -> the repository, and in an image the same layout.
 STREAMS = Path(__file__).resolve().parents[3] / "spark_jobs"
+# Beside the streams' folders in the ledger: what is known of running queries.
+RESERVED = "progress"
 # In a feed's user_agent: nobody has put their own address into it yet.
 NOBODY = "@example."
 
@@ -228,6 +230,8 @@ def parse(text: str, where: str) -> StreamSpec:
         raise ConfigError(f"{where}: not valid TOML: {error}") from error
     if not re.fullmatch(r"[a-z][a-z0-9_]*", spec.name):
         raise ConfigError(f"{where}: name {spec.name!r}: use lower-case letters, digits and _")
+    if spec.name == RESERVED:
+        raise ConfigError(f"{where}: name {spec.name!r} is a folder of the ledger already; use another")
     if not spec.schema.endswith((".avsc", ".ddl")):
         raise ConfigError(f"{where}: schema {spec.schema!r}: name an Avro schema (.avsc) or columns (.ddl)")
     for table in (spec.table, *([spec.report.table] if spec.report else [])):

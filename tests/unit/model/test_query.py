@@ -105,6 +105,12 @@ def test_a_result_has_keys_measures_and_a_version() -> None:
         result_types("windows", query, {"zipcode": "string", "hittime": "timestamp"}, "stream.toml")
 
 
+def test_what_has_no_text_of_its_own_is_no_key() -> None:
+    columns = {"zipcode": "timestamp", "hittime": "timestamp"}
+    with pytest.raises(ConfigError, match="by 'zipcode' is a timestamp, of which two may have one text; group"):
+        result_types("windows", QUERY, columns, "stream.toml")
+
+
 def test_a_key_is_one_text_whatever_its_parts_hold() -> None:
     berlin = datetime(2026, 3, 1, 11, 2, tzinfo=timezone(timedelta(hours=1)))
     assert key_text(["10115", berlin]) == key_text(["10115", datetime(2026, 3, 1, 10, 2)])  # noqa: DTZ001
