@@ -173,8 +173,8 @@ def result_types(name: str, query: Query, columns: Mapping[str, str], where: str
     for column in query.by:
         if columns[column] not in KEY_TYPES:
             raise ConfigError(
-                f"{where}: query {name}: by {column!r} is a {columns[column]}, of which two may have one text; "
-                f"group by {', '.join(KEY_TYPES)}"
+                f"{where}: query {name}: by {column!r} is a {columns[column]}, of which two may have one "
+                f"text; group by {', '.join(KEY_TYPES)}"
             )
     return {
         **{column: columns[column] for column in query.by},

@@ -107,7 +107,7 @@ def test_a_result_has_keys_measures_and_a_version() -> None:
 
 def test_what_has_no_text_of_its_own_is_no_key() -> None:
     columns = {"zipcode": "timestamp", "hittime": "timestamp"}
-    with pytest.raises(ConfigError, match="by 'zipcode' is a timestamp, of which two may have one text; group"):
+    with pytest.raises(ConfigError, match="by 'zipcode' is a timestamp, of which two may have one"):
         result_types("windows", QUERY, columns, "stream.toml")
 
 
