@@ -38,7 +38,8 @@ from sluice.model import stream
 
 LOAD, STREAM = "isp_hits_load", "isp_hits_stream"
 SPEC = stream.load("isp_hits")
-# Each after the counts have moved since the one before; those together at the same moment.
+# The first when something is published, each other when the counts have moved since the one before; those
+# together at the same moment.
 KILLED = (("consumer",), ("queries",), ("postgres",), ("kafka",))
 BACK_SECONDS = 240.0
 
@@ -70,6 +71,13 @@ class Course(Site):
             self.stack.supervisor().startProcess(program)
         wait_until(f"the start of {name}", lambda: self.process(program)["statename"] == "RUNNING", 60, 0.2)
 
+    def published(self) -> int:
+        """Up to which offset the lake reaches, of all partitions together; 0 where that cannot be seen."""
+        try:
+            return sum(self.ends().values())
+        except ClientError:
+            return 0
+
     def counted(self) -> int:
         """How many offsets of the topic every query has counted; 0 where that cannot be seen just now."""
         try:
@@ -83,9 +91,9 @@ class Course(Site):
         """Kill, round by round, as soon as the counts have moved since the one before; what was killed."""
         killed: list[str] = []
         for names in rounds:
-            before = self.counted()
-            deadline = time.monotonic() + BACK_SECONDS
-            while self.counted() <= before and time.monotonic() < deadline and not until.is_set():
+            place = self.counted if killed else self.published
+            before, deadline = place(), time.monotonic() + BACK_SECONDS
+            while place() <= before and time.monotonic() < deadline and not until.is_set():
                 time.sleep(0.5)
             if until.is_set():
                 break
