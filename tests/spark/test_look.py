@@ -65,10 +65,10 @@ def test_the_console_prints_where_output_goes_now(
 
 def test_memory_holds_the_newest_result_of_each_key(spark: SparkSession) -> None:
     sink = MemorySink("isp", "zipcodes", COUNTS, MEMORY)
-    assert (sink.name, sink.view, sink.enter(7)) == ("memory", "isp_zipcodes", None)
+    assert (sink.name, sink.view, sink.enter(7)) == ("memory", "global_temp.isp_zipcodes", None)
 
     def seen() -> dict[str, tuple[int, int]]:
-        rows = spark.table("isp_zipcodes").collect()
+        rows = spark.table("global_temp.isp_zipcodes").collect()
         assert len({row["zipcode"] for row in rows}) == len(rows)
         return {row["zipcode"]: (row["hits"], row["version"]) for row in rows}
 
@@ -88,7 +88,7 @@ def test_memory_holds_all_rows_of_a_query_that_measures_nothing(spark: SparkSess
     sink = MemorySink("isp", "rows", ROWS_ONLY, MEMORY)
     sink.write(0, frame(spark, {"10115": 1}))
     sink.write(1, frame(spark, {"10115": 1, "20095": 1}))
-    view = spark.table("isp_rows")
+    view = spark.table("global_temp.isp_rows")
     assert view.columns == ["zipcode", "hits"]
     assert sorted(row["zipcode"] for row in view.collect()) == ["10115", "10115", "20095"]
     sink.close()
@@ -117,7 +117,9 @@ def test_windows_that_the_machine_s_clock_has_twice_are_two(spark: SparkSession,
     given = json.dumps([int(start.timestamp()) for start in starts])
     sink = MemorySink("isp", "windows", WINDOWS, MEMORY)
     assert sink.write(0, spark.sql(asked, args={"starts": given}))
-    found = spark.table("isp_windows").selectExpr("unix_seconds(window_start) at", "hits").collect()
+    found = (
+        spark.table("global_temp.isp_windows").selectExpr("unix_seconds(window_start) at", "hits").collect()
+    )
     assert sorted(row["at"] for row in found) == [int(start.timestamp()) for start in starts]
     assert all(row["at"] == row["hits"] for row in found)
     sink.close()

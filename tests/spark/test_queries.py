@@ -19,6 +19,8 @@ from sluice.model.query import Query, Sink, Window
 from spark_jobs.common.fence import Superseded
 from spark_jobs.common.queries.look import show
 from spark_jobs.common.queries.run import refuse_for_a_person
+from spark_jobs.common.queries.settings import SETTINGS
+from spark_jobs.common.session import catalog_options
 from spark_jobs.common.sinks.look import MemorySink
 from tests.support.queried import Hit, Queried, wait
 from tests.support.services import Services
@@ -47,7 +49,10 @@ def make(
     spark: SparkSession, services: Services, tmp_path: Path, configure: Callable[[dict[str, str]], None]
 ) -> Iterator[Make]:
     services.minio, services.postgres  # noqa: B018
-    configure({})
+    # The master is the session's own.
+    settings = {key: value for key, value in SETTINGS.items() if key.startswith("spark.sql.")}
+    configure(catalog_options(services.stack.platform("consumer")) | settings)
+    open_anew(spark)
     made: list[Queried] = []
 
     def making(**queries: Query) -> Queried:
@@ -57,6 +62,12 @@ def make(
     yield making
     for queried in made:
         queried.stop()
+    open_anew(spark)
+
+
+def open_anew(spark: SparkSession) -> None:
+    """A catalog keeps the file IO with which it was opened first; other tests have opened it before."""
+    spark._jsparkSession.sessionState().catalogManager().reset()  # type: ignore[attr-defined]
 
 
 def hits(chance: random.Random, number: int, at: int) -> list[Hit]:

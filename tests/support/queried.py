@@ -26,8 +26,6 @@ from spark_jobs.common.queries import takeover
 from spark_jobs.common.queries.moving import Waiting
 from spark_jobs.common.queries.owner import QueriesOwner
 from spark_jobs.common.queries.running import Running
-from spark_jobs.common.queries.settings import SETTINGS
-from spark_jobs.common.session import catalog_options
 from tests.support.services import Services
 
 COLUMNS = (
@@ -102,16 +100,15 @@ class KeptSink:
 
 
 class Queried:
-    """The stream ``name`` with ``queries``; for each sink that they declare, one on disk below ``folder``."""
+    """The stream ``name`` with ``queries``; for each sink that they declare, one on disk below ``folder``.
+
+    The session is configured as a process of queries is (``queries.settings``)."""
 
     def __init__(
         self, spark: SparkSession, services: Services, name: str, queries: dict[str, Query], folder: Path
     ) -> None:
         self.spark, self.folder = spark, folder
         self.platform = services.stack.platform("consumer")
-        for key, value in (catalog_options(self.platform) | SETTINGS).items():
-            if key != "spark.master":
-                spark.conf.set(key, value)
         declared = streams.load("isp_hits")
         self.spec = replace(declared, name=name, table=f"raw.{name}", queries=queries)
         self.table = f"{CATALOG}.raw.{name}"

@@ -48,7 +48,8 @@ class ConsoleSink:
 
 
 class MemorySink:
-    """Keeps results in the driver's memory, as the temporary view ``<stream>_<query>`` of the session.
+    """Keeps results in the driver's memory, as the view ``global_temp.<stream>_<query>``: a streaming query
+    runs in a session of its own, whose other views nobody sees.
 
     A query that measures: of each key the newest result, with its ``version``. One that does not: all rows.
     **No guarantee**: it knows no batch and fences nobody; a batch of rows that runs again is there twice.
@@ -57,7 +58,8 @@ class MemorySink:
 
     def __init__(self, stream: str, query_name: str, query: Query, sink: queries.Sink) -> None:
         self.name = sink.name
-        self.view = f"{stream}_{query_name}"
+        self._name = f"{stream}_{query_name}"
+        self.view = f"global_temp.{self._name}"
         self._query = query
         self._newest: dict[tuple[object, ...], dict[str, object]] = {}
         self._rows: list[pa.Table] = []
@@ -77,10 +79,10 @@ class MemorySink:
         else:
             self._rows.append(found)
             kept = pa.concat_tables(self._rows)
-        rows.sparkSession.createDataFrame(kept).createOrReplaceTempView(self.view)
+        rows.sparkSession.createDataFrame(kept).createOrReplaceGlobalTempView(self._name)
         return True
 
     def close(self) -> None:
-        """Let go of the results; the view goes with its session."""
+        """Let go of the results; the view goes with the process."""
         self._newest.clear()
         self._rows.clear()
