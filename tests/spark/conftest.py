@@ -72,6 +72,16 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     empty(found)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def catalogs_anew() -> Iterator[None]:
+    """Each module opens its catalogs itself: others end the catalog's database, or name another file IO."""
+    yield
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        # One that is open keeps its connection and its file IO.
+        session._jsparkSession.sessionState().catalogManager().reset()
+
+
 @pytest.fixture
 def configure(spark: SparkSession) -> Iterator[Callable[[dict[str, str]], None]]:
     """Sets configurations of the session, for one test."""

@@ -52,7 +52,6 @@ def make(
     # The master is the session's own.
     settings = {key: value for key, value in SETTINGS.items() if key.startswith("spark.sql.")}
     configure(catalog_options(services.stack.platform("consumer")) | settings)
-    open_anew(spark)
     made: list[Queried] = []
 
     def making(**queries: Query) -> Queried:
@@ -62,12 +61,6 @@ def make(
     yield making
     for queried in made:
         queried.stop()
-    open_anew(spark)
-
-
-def open_anew(spark: SparkSession) -> None:
-    """A catalog keeps the file IO with which it was opened first; other tests have opened it before."""
-    spark._jsparkSession.sessionState().catalogManager().reset()  # type: ignore[attr-defined]
 
 
 def hits(chance: random.Random, number: int, at: int) -> list[Hit]:

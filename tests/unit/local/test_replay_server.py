@@ -144,7 +144,7 @@ def test_half_an_event_and_then_nothing(replay: Callable[..., Replay]) -> None:
     server.break_it(cut_every=2, cut="hang")
     got: list[ServerSentEvent] = []
     with (
-        httpx.Client(timeout=httpx.Timeout(10, read=0.3), trust_env=False) as client,
+        httpx.Client(timeout=httpx.Timeout(10, read=2), trust_env=False) as client,
         connect_sse(client, "GET", server.url, headers=AGENT) as source,
         pytest.raises(httpx.ReadTimeout),
     ):
