@@ -46,9 +46,7 @@ class Standing:
     @property
     def ends(self) -> dict[int, int]:
         """Partition -> up to which offset every query that measures has counted."""
-        told = [state.ends for name, state in self.states.items() if name in self.measuring]
-        partitions = {partition for ends in told for partition in ends}
-        return {int(p): min(ends.get(p, 0) for ends in told) for p in sorted(partitions, key=int)}
+        return query_state.common_ends(state for name, state in self.states.items() if name in self.measuring)
 
 
 def standing(table: Table, queries: Mapping[str, Query]) -> Standing | None:

@@ -87,3 +87,10 @@ def summary(kind: str, stream: str, token: int, states: Mapping[str, State]) -> 
         "sluice.token": str(token),
         "sluice.queries": json.dumps({name: asdict(state) for name, state in states.items()}),
     }
+
+
+def common_ends(states: Iterable[State]) -> dict[int, int]:
+    """Partition -> up to which offset all of these queries have counted."""
+    told = [state.ends for state in states]
+    partitions = {partition for ends in told for partition in ends}
+    return {int(p): min(ends.get(p, 0) for ends in told) for p in sorted(partitions, key=int)}

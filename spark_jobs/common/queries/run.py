@@ -16,7 +16,7 @@ from sluice.model import stream as streams
 from sluice.model.config import ConfigError
 from sluice.model.platform import CATALOG, Platform
 from sluice.model.query import FOR_A_PERSON
-from sluice.model.query_state import State
+from sluice.model.query_state import common_ends
 from sluice.model.stream import StreamSpec
 from spark_jobs.common import progress, session
 from spark_jobs.common.fence import Superseded
@@ -103,7 +103,7 @@ class Keeping:
             for name in self._spec.queries:
                 if stop.is_set():
                     return
-                self._pulse.say("working", f"{name}: taking over", _ends(owner.states))
+                self._pulse.say("working", f"{name}: taking over", common_ends(owner.states.values()))
                 waiting = Waiting(stop)
                 # A sink that is away is waited for; after this, each query is looked at by itself.
                 self._pulse.marks = partial(_signs, self._spark, waiting)
@@ -133,7 +133,7 @@ class Keeping:
             if not hanging:
                 busy = [query.doing for query in running if not query.is_resting]
                 word, detail = ("working", "; ".join(busy)) if busy else ("idle", f"{len(running)} queries")
-                self._pulse.say(word, detail, _ends(owner.states))
+                self._pulse.say(word, detail, common_ends(owner.states.values()))
             if stop.wait(LOOK_SECONDS):
                 return
 
@@ -167,10 +167,3 @@ def await_table(
 
 def _signs(spark: SparkSession, waiting: Waiting) -> object:
     return session.tasks(spark), waiting.waits
-
-
-def _ends(states: Mapping[str, State]) -> dict[int, int]:
-    """Partition -> up to where every query has counted."""
-    told = [state.ends for state in states.values()]
-    partitions = {partition for ends in told for partition in ends}
-    return {int(p): min(ends.get(p, 0) for ends in told) for p in sorted(partitions, key=int)}
