@@ -11,7 +11,6 @@ from pyspark.sql import SparkSession
 from sluice.model import platform as platforms
 from sluice.model import stream as streams
 from sluice.model.config import ConfigError
-from sluice.model.platform import CATALOG
 from sluice.model.stream import StreamSpec
 from spark_jobs.common import session
 from spark_jobs.common.heartbeat import Heartbeat
@@ -20,6 +19,7 @@ from spark_jobs.common.ownership import own
 from spark_jobs.common.process import live
 from spark_jobs.common.pulse import Pulse
 from spark_jobs.common.report_owner import Counting, ReportOwner
+from spark_jobs.common.source_table import await_table
 
 log = logging.getLogger(__name__)
 
@@ -63,18 +63,11 @@ class Following:
 
     def until(self, stop: threading.Event) -> None:
         """Count until ``stop``. Raises Superseded, and whatever keeps it from counting."""
-        source = self._await_source(stop)
-        if source is not None:
+        seconds = self._report.trigger_seconds
+        if await_table(self._spark, self._spec.table, self._pulse.say, seconds, stop):
+            source = IcebergTable(self._spark, self._spec.table)
             owner = ReportOwner(self._spark, self._spec, self._report, self._counting)
             own(owner, lambda _: self._count(owner, source, stop))
-
-    def _await_source(self, stop: threading.Event) -> IcebergTable | None:
-        """The stream's table when it is there; None when asked to stop before."""
-        while not self._spark.catalog.tableExists(f"{CATALOG}.{self._spec.table}"):
-            self._pulse.say("idle", f"waiting for table {self._spec.table}, which the consumer makes", {})
-            if stop.wait(self._report.trigger_seconds):
-                return None
-        return IcebergTable(self._spark, self._spec.table)
 
     def _count(self, owner: ReportOwner, source: IcebergTable, stop: threading.Event) -> None:
         looks = 0

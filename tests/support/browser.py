@@ -2,50 +2,26 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from playwright.sync_api import Browser, FrameLocator, Page, expect, sync_playwright
 
-INSTALL = ("apt-get", "install", "-y", "--no-install-recommends", "chromium")
+from tests.support import packages
+
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build"
 DESKTOP = {"width": 1280, "height": 900}
 PHONE = {"width": 375, "height": 812}
-
-
-def chromium() -> str:
-    """The path of Chromium; installed from the system's packages where it is missing and this is root.
-
-    Raises RuntimeError with the line to run where it cannot be installed: a page that nobody looked at must
-    not count as tested.
-    """
-    found = shutil.which("chromium")
-    if found:
-        return found
-    line = " ".join(INSTALL)
-    if os.geteuid() != 0:
-        raise RuntimeError(f"Chromium is missing, and the page is tested in it. Run: sudo {line}")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (("apt-get", "update"), INSTALL):
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        if done.returncode != 0:
-            raise RuntimeError(f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr[-500:]}")
-    found = shutil.which("chromium")
-    if not found:
-        raise RuntimeError(f"Chromium is still missing after: {line}")
-    return found
 
 
 @contextmanager
 def launch() -> Iterator[Browser]:
     """A browser without a window, ended with the block."""
     with sync_playwright() as playwright:
+        path = packages.program("chromium", "chromium")
         # Chromium's sandbox does not work for root, and only pages of this machine are opened.
-        browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:
             yield browser
         finally:

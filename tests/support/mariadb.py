@@ -16,10 +16,10 @@ import sqlalchemy as sa
 
 from local.ports import HOST, choose
 from sluice.model.database import MYSQL, Database
+from tests.support import packages
 
+# Brings programs only: no service that would start.
 PACKAGE = "mariadb-server-core"
-# The core package brings programs only: no service that would start.
-INSTALL = ("apt-get", "install", "-y", "--no-install-recommends", PACKAGE)
 START_SECONDS = 60
 STOP_SECONDS = 30
 NAME = "counts"
@@ -27,39 +27,11 @@ SYSTEM = Path("/usr/share/mysql")
 SYSTEM_PARTS = ("system_tables", "performance_tables", "system_tables_data")
 
 
-def installed() -> str:
-    """The path of mariadbd; installed from the system's packages where it is missing and this is root.
-
-    Raises RuntimeError with the line to run where it cannot be installed: a database that was not tried must
-    not count as tested.
-    """
-    found = _found()
-    if found:
-        return found
-    line = " ".join(INSTALL)
-    if os.geteuid() != 0:
-        raise RuntimeError(f"MariaDB is missing, and sinks are tested with it. Run: sudo {line}")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (("apt-get", "update"), INSTALL):
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        if done.returncode != 0:
-            raise RuntimeError(f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr[-500:]}")
-    found = _found()
-    if not found:
-        raise RuntimeError(f"MariaDB is still missing after: {line}")
-    return found
-
-
-def _found() -> str | None:
-    # Debian puts servers where a user's PATH does not lead.
-    return shutil.which("mariadbd", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-
-
 class MariaDB:
     """A server on a free loopback port, with a database and a user of it, whose passwords are generated."""
 
     def __init__(self) -> None:
-        self._program = installed()
+        self._program = packages.program("mariadbd", PACKAGE)
         self.port = choose({}, {}, free=True)["postgres"]
         # Not in pytest's folder: that is root's, and the server does not run as root.
         self.folder = Path(tempfile.mkdtemp(prefix="sluice-mariadb-"))

@@ -8,13 +8,12 @@ a step of the DAG writes it into a file of mode 600 in the folder that the envir
 from __future__ import annotations
 
 import json
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from sluice.model import private_file
 from sluice.model.config import ConfigError, build
 
 DIRECTORY_VARIABLE = "SLUICE_CONNECTIONS_DIR"
@@ -144,21 +143,9 @@ def load(connection: str, environ: Mapping[str, str] | None = None) -> Database:
     Raises ConfigError when the variable is not set, the file is missing, unreadable, or open to other users
     (it holds a password).
     """
-    environ = os.environ if environ is None else environ
-    folder = environ.get(DIRECTORY_VARIABLE)
-    if not folder:
-        raise ConfigError(f"{DIRECTORY_VARIABLE} is not set; set it to the folder of the connections' files")
-    path = Path(folder) / f"{connection}.toml"
-    try:
-        if path.stat().st_mode & 0o077:
-            raise ConfigError(f"{path}: other users may read it and it holds a password; chmod 600 {path}")
-        text = path.read_text()
-    except OSError as error:
-        raise ConfigError(
-            f"{path}: {error.strerror}; the DAG that starts the stream writes it, out of the Airflow "
-            f"connection {connection!r}"
-        ) from error
-    return parse(text, str(path))
+    needed = f"the DAG that starts the stream writes it, out of the Airflow connection {connection!r}"
+    path, text = private_file.read(DIRECTORY_VARIABLE, connection, needed, environ)
+    return parse(text, path)
 
 
 def from_connection(

@@ -7,12 +7,11 @@ each holds the rights it needs and no others, and no secret travels in argv or i
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
+from sluice.model import private_file
 from sluice.model.config import ConfigError, build
 
 ROLES = ("airflow", "producer", "consumer", "reader")
@@ -198,18 +197,8 @@ def load(role: str, environ: Mapping[str, str] | None = None) -> Platform:
     Raises ConfigError when the variable is not set, the file is missing, unreadable, open to other users
     (it holds passwords), or says another role.
     """
-    environ = os.environ if environ is None else environ
-    folder = environ.get(DIRECTORY_VARIABLE)
-    if not folder:
-        raise ConfigError(f"{DIRECTORY_VARIABLE} is not set; set it to the folder of the platform files")
-    path = Path(folder) / f"{role}.toml"
-    try:
-        if path.stat().st_mode & 0o077:
-            raise ConfigError(f"{path}: other users may read it and it holds passwords; chmod 600 {path}")
-        text = path.read_text()
-    except OSError as error:
-        raise ConfigError(f"{path}: {error.strerror}; role {role!r} needs this file") from error
-    platform = parse(text, str(path))
+    path, text = private_file.read(DIRECTORY_VARIABLE, role, f"role {role!r} needs this file", environ)
+    platform = parse(text, path)
     if platform.role != role:
         raise ConfigError(f"{path}: says role {platform.role!r}; it must say {role!r}")
     return platform

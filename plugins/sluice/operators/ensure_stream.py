@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException
 
 from sluice.hooks.failures import last_words
 from sluice.model.process import ENDED, ProcessState, ProcessStatus
-from sluice.operators.base import StreamOperator
+from sluice.operators.starting import StartingOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -53,12 +52,11 @@ def died(first: int | None, asked: bool, process: ProcessStatus) -> bool:
     return (asked or first is not None) and process.state in (*ENDED, ProcessState.BACKOFF)
 
 
-class EnsureStreamOperator(StreamOperator):
+class EnsureStreamOperator(StartingOperator):
     """Start the stream's consumer if it does not run; wait until ``main`` shows that it took over.
 
     Red at once where somebody holds the stream. Red with the last lines of its stderr when it dies meanwhile,
-    and when ``deadline`` seconds pass. A second start is never made: two runs at once find one process. A
-    start is an event of the stream's history.
+    and when ``deadline`` seconds pass. A second start is never made: two runs at once find one process.
     """
 
     def __init__(self, *, deadline: float = DEADLINE_SECONDS, **kwargs: Any) -> None:
@@ -66,17 +64,17 @@ class EnsureStreamOperator(StreamOperator):
         self.deadline = deadline
 
     def work(self, context: Context) -> dict[str, Any]:
-        program, runtime = self.spec.program, self.platform_hook.runtime
+        runtime = self.platform_hook.runtime
         until = time.monotonic() + self.deadline
-        self._check_hold()
+        self.refuse_held()
         before = self._ownership()
-        process = runtime.status(program)
+        process = runtime.status(self.program)
         self.log.info("%s; main's token is %d", process.sentence(), before.token)
         started = asked = False
         first: int | None = None
         while True:
             if process.state in ENDED and not asked:
-                started, asked, first = self._start(context, process), True, None
+                started, asked, first = self.start(context, process), True, None
             elif first is None and process.is_alive:
                 first = process.pid
             elif died(first, asked, process):
@@ -91,35 +89,15 @@ class EnsureStreamOperator(StreamOperator):
                     )
                 )
             time.sleep(POLL_SECONDS)
-            process = runtime.status(program)
+            process = runtime.status(self.program)
         self.log.info("%s owns the stream with token %d", process.sentence(), seen.token)
         return {
-            "program": program,
+            "program": self.program,
             "state": process.state.value,
             "pid": process.pid,
             "token": seen.token,
             "started": started,
         }
-
-    def _check_hold(self) -> None:
-        held = self.history.held()
-        if held is not None:
-            raise AirflowFailException(
-                f"stream {self.stream!r} is on hold by {held.get('who')} since {held['at']}: "
-                f"{held.get('why') or 'no reason given'}; "
-                f"release it: trigger {self.stream}_stream with action start"
-            )
-
-    def _start(self, context: Context, process: ProcessStatus) -> bool:
-        started = self.platform_hook.runtime.start(self.spec.program)
-        if not started:
-            self.log.info("%s was started by another run", self.spec.program)
-            return False
-        self.log.info("started %s", self.spec.program)
-        who = f"load {context['run_id']}"
-        document = {"who": who, "why": process.sentence(), "run": context["run_id"], "asked": True}
-        self.history.record("start", document, datetime.now(UTC))
-        return True
 
     def _ownership(self) -> Ownership:
         # Before the consumer's first start there is no table; the deadline bounds the wait for it.
@@ -127,5 +105,5 @@ class EnsureStreamOperator(StreamOperator):
         return Ownership(position.token, position.owned_at) if position else Ownership()
 
     def _obituary(self, process: ProcessStatus, what: str) -> str:
-        words = last_words(self.platform_hook.runtime, self.spec.program, self.log)
+        words = last_words(self.platform_hook.runtime, self.program, self.log)
         return f"{process.sentence()}: {what}; {words}"

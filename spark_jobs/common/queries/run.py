@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import threading
-from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import chain
 
@@ -14,7 +13,7 @@ from pyspark.sql import SparkSession
 from sluice.model import platform as platforms
 from sluice.model import stream as streams
 from sluice.model.config import ConfigError
-from sluice.model.platform import CATALOG, Platform
+from sluice.model.platform import Platform
 from sluice.model.query import FOR_A_PERSON
 from sluice.model.query_state import common_ends
 from sluice.model.stream import StreamSpec
@@ -31,6 +30,7 @@ from spark_jobs.common.queries.owner import QueriesOwner
 from spark_jobs.common.queries.running import Running
 from spark_jobs.common.queries.settings import PARTITIONS, SETTINGS
 from spark_jobs.common.sinks.base import Sink
+from spark_jobs.common.source_table import await_table
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Keeping:
 
     def until(self, stop: threading.Event) -> None:
         """Run until ``stop``. Raises Superseded, and whatever ends a query."""
-        if await_table(self._spark, self._spec, self._pulse.say, stop):
+        if await_table(self._spark, self._spec.table, self._pulse.say, WAIT_SECONDS, stop):
             owner = QueriesOwner(self._spark, self._spec)
             own(owner, lambda _: self._run(owner, stop))
 
@@ -149,20 +149,6 @@ class Keeping:
             # A later owner removes its predecessor's checkpoint.
             owner.excuse(errors[0])
             raise errors[0]
-
-
-def await_table(
-    spark: SparkSession,
-    spec: StreamSpec,
-    say: Callable[[str, str, Mapping[int, int]], None],
-    stop: threading.Event,
-) -> bool:
-    """Until the stream's table is there; False when asked to stop before."""
-    while not spark.catalog.tableExists(f"{CATALOG}.{spec.table}"):
-        say("idle", f"waiting for table {spec.table}, which the consumer makes", {})
-        if stop.wait(WAIT_SECONDS):
-            return False
-    return True
 
 
 def _signs(spark: SparkSession, waiting: Waiting) -> object:

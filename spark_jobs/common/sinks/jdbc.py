@@ -25,12 +25,13 @@ from sluice.model.fence_table import FENCE_TABLE, fence_key
 from sluice.model.query import VERSION, Query, Sink
 from spark_jobs.common.fence import Fence, Limits
 from spark_jobs.common.sinks.base import Unwritten
-from spark_jobs.common.sinks.retrying import Passing, Retrying
+from spark_jobs.common.sinks.patience import Passing, Patience
 from spark_jobs.common.sinks.upserts import upsert
 
 CHUNK_ROWS = 5_000
 PATIENCE_SECONDS = 120.0
 PROVISION = "run the DAG's provision_sinks step"
+MEND = "mend it, and start the stream again: nothing is lost"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENTS = ("timestamp", "timestamp_ntz")
 _MENDS = {
@@ -40,7 +41,7 @@ _MENDS = {
     Trouble.NO_COLUMN: PROVISION + ", which says what differs",
     Trouble.DIFFERENT: PROVISION + ", which says what differs",
     Trouble.VALUE: "quarantine such rows, or make the column wider",
-    Trouble.OTHER: "mend it, and start the stream again: nothing is lost",
+    Trouble.OTHER: MEND,
 }
 Done = TypeVar("Done")
 
@@ -73,7 +74,7 @@ class JdbcSink:
         self._database = database
         self._engine = sa.create_engine(**database.sqlalchemy())
         self._fence = Fence(self._engine, fence_key(stream, query_name), limits)
-        self._retrying = Retrying(self.name, patience, stop)
+        self._patience = Patience(self.name, MEND, patience, stop)
         columns = {column: types[column] for column in self._columns} | {VERSION: "bigint"}
         self._upsert = upsert(database.kind, sink.table, self._keys, columns)
 
@@ -84,7 +85,7 @@ class JdbcSink:
         """Become the writer with this token. The last batch that the database holds; None: none yet.
 
         Raises Superseded where a higher token is there, Unwritten where the table is not as it must be, or
-        the database stays away for longer than the patience, Stopped.
+        the database stays away for longer than the patience, or until ``stop``.
         """
 
         def attempt() -> int | None:
@@ -98,7 +99,7 @@ class JdbcSink:
 
         ``rows``: the query's keys and measures, one row per key; the caller has persisted them, and they are
         read once per try, a partition at a time. Raises Superseded where a later owner has entered,
-        Unwritten, Stopped.
+        and Unwritten as :meth:`enter`.
         """
         # So that they are: what would be computed in the transaction would hold the fence's row as long.
         rows.count()
@@ -127,7 +128,7 @@ class JdbcSink:
             with self._asking():
                 return attempt()
 
-        return self._retrying.until_done(translated)
+        return self._patience.until_done(translated)
 
     def _check_table(self) -> None:
         """Without its key an upsert would, in MariaDB, insert every row anew."""

@@ -23,7 +23,7 @@ from sluice.model.platform import Kafka
 from spark_jobs.common.fence import Superseded
 from spark_jobs.common.sinks.base import Unwritten
 from spark_jobs.common.sinks.newest import newest
-from spark_jobs.common.sinks.patience import Patience
+from spark_jobs.common.sinks.patience import Passing, Patience
 
 log = logging.getLogger(__name__)
 
@@ -267,21 +267,18 @@ class Transactions:
     # What lies around an attempt.
 
     def _until_done(self, attempt: Callable[[], None]) -> None:
-        done = False
-        try:
-            while not done:
-                try:
-                    attempt()
-                    done = True
-                except KafkaException as error:
-                    self._give_up()
-                    cause: KafkaError = error.args[0]
-                    self._refuse_for_good(cause)
-                    self._patience.failed(self._reason(cause.str()))
-        finally:
-            if not done:
+        def tried() -> None:
+            try:
+                attempt()
+            except BaseException as error:
                 self._give_up()
-        self._patience.over()
+                if not isinstance(error, KafkaException):
+                    raise
+                cause: KafkaError = error.args[0]
+                self._refuse_for_good(cause)
+                raise Passing(self._reason(cause.str())) from error
+
+        self._patience.until_done(tried)
 
     def _refuse_for_good(self, cause: KafkaError) -> None:
         if cause.code() in _DENIED:

@@ -127,7 +127,7 @@ def test_a_held_stream_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
     made.history.record("hold", {"who": "ada", "why": "new table"}, datetime(2026, 1, 1, tzinfo=UTC))
     with pytest.raises(
         AirflowFailException,
-        match=r"^stream 'nyc_taxi' is on hold by ada since 2026-01-01T00:00:00\+00:00: new table; "
+        match=r"^the consumer of nyc_taxi is on hold by ada since 2026-01-01T00:00:00\+00:00: new table; "
         r"release it: trigger nyc_taxi_stream with action start$",
     ):
         made.work(CONTEXT)

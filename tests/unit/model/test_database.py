@@ -32,7 +32,7 @@ def test_a_file_that_others_may_read_or_that_is_missing_is_refused(tmp_path: Pat
         database.load("sluice_counts", environ)
     path.write_text(WAREHOUSE.dump())
     path.chmod(0o640)
-    with pytest.raises(ConfigError, match="other users may read it and it holds a password; chmod 600"):
+    with pytest.raises(ConfigError, match="other users may read it and it holds passwords; chmod 600"):
         database.load("sluice_counts", environ)
     path.chmod(0o600)
     assert database.load("sluice_counts", environ) == WAREHOUSE

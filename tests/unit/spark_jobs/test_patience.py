@@ -8,20 +8,25 @@ import threading
 import pytest
 
 from spark_jobs.common.sinks.base import Unwritten
-from spark_jobs.common.sinks.patience import FIRST_SECONDS, MOST_SECONDS, STOP_SECONDS, Patience
+from spark_jobs.common.sinks.patience import FIRST_SECONDS, MOST_SECONDS, STOP_SECONDS, Passing, Patience
+
+REFUSED = "database d at h:1 does not answer (refused)"
 
 
 class Stop(threading.Event):
-    """Waiting takes no time, and turns the clock."""
+    """Waiting takes no time, and turns the clock; it is set at ``stops_at``."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.now = 1000.0
+        self.now, self.stops_at = 1000.0, float("inf")
         self.waits: list[float] = []
+
+    def is_set(self) -> bool:
+        return self.now >= self.stops_at
 
     def wait(self, timeout: float | None = None) -> bool:
         assert timeout is not None
-        if not self.is_set() and timeout:
+        if timeout:
             self.waits.append(timeout)
             self.now += timeout
         return self.is_set()
@@ -32,67 +37,143 @@ def stop() -> Stop:
     return Stop()
 
 
-@pytest.fixture
-def patience(stop: Stop) -> Patience:
-    return Patience("hits: sink kafka counts", "see that Kafka is up", 60, stop, lambda: stop.now)
+def patience(stop: Stop, seconds: float = 60) -> Patience:
+    return Patience("hits: sink jdbc counts", "mend it", seconds, stop, lambda: stop.now)
 
 
-def test_each_wait_is_longer_up_to_a_bound_and_a_success_begins_anew(stop: Stop, patience: Patience) -> None:
-    for _ in range(8):
-        patience.failed("no answer")
-    assert stop.waits == [FIRST_SECONDS, 0.4, 0.8, 1.6, 3.2, MOST_SECONDS, MOST_SECONDS, MOST_SECONDS]
-    patience.over()
-    patience.failed("no answer")
-    assert stop.waits[-1] == FIRST_SECONDS
+class Work:
+    """Fails as it is told, then is done."""
+
+    def __init__(self, *fails: Exception) -> None:
+        self._fails = list(fails)
+        self.tries = 0
+
+    def __call__(self) -> str:
+        self.tries += 1
+        if self._fails:
+            raise self._fails.pop(0)
+        return "done"
 
 
-def test_a_streak_ends_when_it_took_too_long_and_says_the_mend(stop: Stop, patience: Patience) -> None:
-    patience.standing("no answer")
-    stop.now += 59
-    patience.standing("no answer")
-    stop.now += 1
+def away(count: int) -> list[Exception]:
+    return [Passing(REFUSED, "does not answer")] * count
+
+
+def test_it_is_tried_until_it_is_done_and_each_wait_is_longer_up_to_a_bound(stop: Stop) -> None:
+    work = Work(*away(12))
+    assert patience(stop, 1000).until_done(work) == "done"
+    assert work.tries == 13
+    bounds = [min(MOST_SECONDS, FIRST_SECONDS * 2**number) for number in range(12)]
+    assert bounds[-1] == MOST_SECONDS
+    for waited, most in zip(stop.waits, bounds, strict=True):
+        assert most / 2 <= waited <= most
+    assert len({waited for waited in stop.waits if waited > MOST_SECONDS / 2}) > 1, "not all at once"
+
+
+def test_after_its_seconds_it_gives_up_and_says_what_is_wrong_and_the_mend(stop: Stop) -> None:
     with pytest.raises(Unwritten) as ended:
-        patience.failed("the last reason")
-    assert str(ended.value) == ("hits: sink kafka counts: the last reason, for 60 s; see that Kafka is up")
-    assert stop.waits == [], "whoever has waited already is not made to wait"
+        patience(stop, 30).until_done(Work(*away(1000)))
+    assert str(ended.value) == f"hits: sink jdbc counts: {REFUSED}, for 30 s; mend it"
+    assert stop.now == pytest.approx(1030), "the last try is at the end, not before and not long after"
+    assert sum(stop.waits) == pytest.approx(30)
 
 
 def test_without_seconds_the_first_failure_is_the_end(stop: Stop) -> None:
-    with pytest.raises(Unwritten, match="no answer, for 0 s; start Kafka"):
-        Patience("hits", "start Kafka", 0, stop, lambda: stop.now).failed("no answer")
+    work = Work(*away(1))
+    with pytest.raises(Unwritten, match="for 0 s; mend it"):
+        patience(stop, 0).until_done(work)
+    assert (work.tries, stop.waits) == (1, [])
 
 
-def test_a_success_between_is_the_end_of_a_streak(stop: Stop, patience: Patience) -> None:
-    for _ in range(3):
-        patience.standing("no answer")
-        stop.now += 59
-        patience.over()
+def test_the_time_runs_from_the_first_failure_and_not_from_the_beginning(stop: Stop) -> None:
+    tries = []
+
+    def slow() -> str:
+        tries.append(stop.now)
+        if len(tries) == 1:
+            stop.now += 500
+            raise away(1)[0]
+        return "done"
+
+    assert patience(stop, 30).until_done(slow) == "done"
 
 
-def test_a_stop_ends_what_has_not_moved_for_a_while_and_nothing_before(
-    stop: Stop, patience: Patience
-) -> None:
-    stop.set()
-    patience.failed("no answer")
-    stop.now += STOP_SECONDS - 0.1
-    patience.failed("no answer")
-    stop.now += 0.2
-    with pytest.raises(Unwritten, match="no answer, and the process was asked to stop; see that Kafka is up"):
-        patience.failed("no answer")
+def test_another_work_begins_anew(stop: Stop) -> None:
+    waiting = patience(stop, 30)
+    with pytest.raises(Unwritten):
+        waiting.until_done(Work(*away(1000)))
+    stop.waits.clear()
+    assert waiting.until_done(Work(*away(3))) == "done"
+    assert stop.waits[0] <= FIRST_SECONDS
 
 
-def test_one_line_when_it_begins_and_one_when_it_is_over(
-    stop: Stop, patience: Patience, caplog: pytest.LogCaptureFixture
+def test_what_does_not_pass_is_not_tried_again(stop: Stop) -> None:
+    for error in (Unwritten("refuses the login"), ZeroDivisionError()):
+        work = Work(error)
+        with pytest.raises(type(error)):
+            patience(stop).until_done(work)
+        assert work.tries == 1
+    assert stop.waits == []
+
+
+def test_a_stop_ends_the_waiting_between_tries(stop: Stop) -> None:
+    stop.stops_at = 1003.0
+    with pytest.raises(Unwritten) as ended:
+        patience(stop, 1000).until_done(Work(*away(1000)))
+    assert str(ended.value) == (
+        f"hits: sink jdbc counts: {REFUSED}, and the process was asked to stop; mend it"
+    )
+    assert stop.now < 1003 + MOST_SECONDS
+
+
+def standing(waiting: Patience, stop: Stop, *seconds: float) -> None:
+    """Work that waits by itself for so many seconds, one after the other."""
+
+    def work() -> None:
+        waiting.standing("takes no records")
+        for number in seconds:
+            stop.now += number
+            waiting.standing("takes no records")
+
+    waiting.until_done(work)
+
+
+def test_work_that_waits_by_itself_is_not_made_to_wait_and_has_the_same_time(stop: Stop) -> None:
+    waiting = patience(stop)
+    standing(waiting, stop, 30, 29)
+    standing(waiting, stop, 59)
+    with pytest.raises(Unwritten) as ended:
+        standing(waiting, stop, 59, 1)
+    assert str(ended.value) == "hits: sink jdbc counts: takes no records, for 60 s; mend it"
+    assert stop.waits == []
+
+
+def test_a_stop_ends_what_has_not_moved_for_a_while_and_nothing_before(stop: Stop) -> None:
+    stop.stops_at = 0.0
+    standing(patience(stop), stop, STOP_SECONDS - 0.1)
+    with pytest.raises(Unwritten, match="takes no records, and the process was asked to stop; mend it"):
+        standing(patience(stop), stop, STOP_SECONDS - 0.1, 0.2)
+
+
+def test_one_line_as_long_as_the_same_is_wrong_and_one_when_it_is_over(
+    stop: Stop, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    patience.over()
+    waiting = patience(stop)
+    waiting.until_done(Work())
     assert caplog.messages == [], "nothing was wrong"
-    for _ in range(5):
-        patience.failed("no answer")
-    stop.now = 1007.0
-    patience.over()
-    patience.over()
-    assert caplog.messages == [
-        "hits: sink kafka counts: no answer; trying again for up to 60 s",
-        "hits: sink kafka counts: works again after 7 s",
-    ]
+    waiting.until_done(Work(*away(4), Passing("d has no room left", "has no room left"), *away(1)))
+    first, full, again, over = caplog.messages
+    assert first == f"hits: sink jdbc counts: {REFUSED}; trying again for up to 60 s"
+    assert full.startswith("hits: sink jdbc counts: d has no room left; trying again for up to 5")
+    assert again.startswith(f"hits: sink jdbc counts: {REFUSED}; trying again for up to 5")
+    assert over == f"hits: sink jdbc counts: works again after {stop.now - 1000:.1f} s"
+
+
+def test_what_was_behind_it_is_kept(stop: Stop) -> None:
+    cause = OSError("refused")
+    failure = away(1)[0]
+    failure.__cause__ = cause
+    with pytest.raises(Unwritten) as ended:
+        patience(stop, 0).until_done(Work(failure))
+    assert ended.value.__cause__ is cause
