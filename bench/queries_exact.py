@@ -93,14 +93,14 @@ class Course(Site):
         for names in rounds:
             place = self.counted if killed else self.published
             before, deadline = place(), time.monotonic() + BACK_SECONDS
-            while place() <= before and time.monotonic() < deadline and not until.is_set():
+            while (reached := place()) <= before and time.monotonic() < deadline and not until.is_set():
                 time.sleep(0.5)
             if until.is_set():
                 break
             for name in names:
                 self.kill(name)
                 killed.append(name)
-            print(f"killed {', '.join(names)} when {self.counted():,} offsets were counted", flush=True)
+            print(f"killed {', '.join(names)} at {reached:,} offsets", flush=True)
         return killed
 
     def load(
