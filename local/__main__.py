@@ -23,6 +23,7 @@ def main(arguments: list[str]) -> int:
             f"this is Python {sys.version.split()[0]}, and Sluice needs 3.11 or 3.12: use local/run"
         )
     from local import bootstrap
+    from local.artifacts import MANIFEST
     from local.setup.targets import environment
 
     verb = arguments[0] if arguments else "help"
@@ -39,7 +40,8 @@ def main(arguments: list[str]) -> int:
         )
         if done.returncode != 0 or verb in ("setup", "lock"):
             return done.returncode
-    elif not env_python.exists():
+    elif not (environment().path / MANIFEST).exists():
+        # Also where a set-up was interrupted: half an environment could not even say so.
         print(f"sluice: nothing is set up yet, so there is nothing to do for {verb!r} (make setup)")
         return 0
     search = os.pathsep.join([str(REPO / "plugins"), str(REPO)])

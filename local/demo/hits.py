@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow.compute as pc
-from pyiceberg.exceptions import NoSuchTableError
 from rich.console import Console
 from rich.table import Table
 
@@ -22,6 +21,7 @@ from local.services import airflow as service
 from local.stack import Stack
 from sluice.clients import counts_topic, queries
 from sluice.clients import database as databases
+from sluice.clients.errors import Missing
 from sluice.clients.table import Lake
 from sluice.model import database as connections
 from sluice.model.query import Kind, Query, Sink
@@ -58,10 +58,14 @@ class HitsDemo(Demo):
     def _newest(self, stack: Stack) -> datetime:
         """The newest hit in the lake; long ago where there is none."""
         newest = datetime.fromtimestamp(0, UTC)
+        reader = Lake.open(stack.platform("reader"))
         try:
-            lake, _ = evidence.tables(stack, self.spec)
-        except NoSuchTableError:
+            lake = reader.table(self.spec.table)
+        except Missing:
+            # Before the first load of all, not even the catalog has its tables.
             return newest
+        finally:
+            reader.close()
         for batch in evidence.scan(lake, ("hittime",)):
             newest = max(newest, pc.max(batch.column("hittime")).as_py() or newest)
         return newest

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from local.demo.hits import HitsDemo
 from local.demo.verdict import Counts, HitsFigures
+from sluice.clients.table import Lake
 
 COUNTS = Counts("windows", results=20, lake=90, late=3, sinks={"jdbc a": 90, "kafka b": 90}, different=0)
 FINE = HitsFigures(
@@ -49,3 +54,17 @@ def test_a_demo_that_is_as_it_must_be_has_no_complaints() -> None:
 def test_what_is_wrong_is_said_with_its_numbers(changes: dict[str, Any], says: str) -> None:
     (complaint,) = replace(FINE, **changes).complaints()
     assert complaint.startswith(says)
+
+
+def test_before_the_first_load_of_all_the_hits_begin_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even the catalog has its tables on a stack that is new."""
+    uri = f"sqlite:///{tmp_path / 'x.db'}"
+    made = Lake({"type": "sql", "uri": uri, "init_catalog_tables": "false"})
+    monkeypatch.setattr(Lake, "open", lambda platform: made)
+    demo = HitsDemo()
+    before = datetime.now(UTC).replace(microsecond=0)
+    demo.prepare(SimpleNamespace(platform=str), None)  # type: ignore[arg-type]
+    begin = datetime.strptime(demo.params()["begin"], "%Y-%m-%dT%H:%M:%S%z")
+    assert before <= begin <= datetime.now(UTC)

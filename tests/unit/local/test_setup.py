@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
+from local import __main__ as entry
 from local.errors import Problem
 from local.java import parse
 from local.paths import REPO
@@ -14,7 +16,7 @@ from local.services.minio import parse_requests
 from local.setup.jar_sets import differences
 from local.setup.lock import without_entry
 from local.setup.minio_build import go_version
-from local.setup.targets import pinned_jars
+from local.setup.targets import environment, pinned_jars
 
 
 def test_pins_by_set(tmp_path: Path) -> None:
@@ -85,3 +87,17 @@ def test_minio_s_metrics() -> None:
         'minio_api_requests_errors_total{name="PutObject",server="a",type="s3"} 3\n'
     )
     assert parse_requests(text) == {"PutObject": 13, "HeadObject": 1000}
+
+
+@pytest.mark.parametrize("verb", ["status", "down", "wipe"])
+def test_a_set_up_that_was_interrupted_is_none(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SLUICE_CACHE", str(tmp_path))
+    half = environment().path / "bin" / "python"
+    half.parent.mkdir(parents=True)
+    half.symlink_to(sys.executable)
+    run: list[object] = []
+    monkeypatch.setattr(entry.os, "execve", lambda *given: run.append(given))
+    assert entry.main([verb]) == 0
+    assert "nothing is set up yet" in capsys.readouterr().out
