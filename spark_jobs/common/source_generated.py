@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 
 from pyspark.sql import DataFrame
@@ -21,8 +22,8 @@ Generate = Callable[[DataFrame, Generated], DataFrame]
 
 def generated_rows(generate: Generate) -> Rows:
     """The rows of a plan's generated sources, one source after the other; of a source with a rate, a second's
-    rows at a time, each at its time. Slices of which the topic holds every row are left out, and take
-    none."""
+    rows at a time, each at its time, or more where sending them took longer. Slices of which the topic holds
+    every row are left out, and take none."""
 
     def rows(job: Job) -> Iterator[DataFrame]:
         for document in job.plan.sources:
@@ -34,12 +35,17 @@ def generated_rows(generate: Generate) -> Rows:
 
 def _slices(job: Job, parameters: Generated, lanes: int, generate: Generate) -> Iterator[DataFrame]:
     sent = job.sent[parameters.source_id]
+    pending = deque(
+        (first, until)
+        for first, until in parameters.slices()
+        if not sent.covers(generated.seqs(first, until, lanes))
+    )
     began, done = time.monotonic(), 0
-    for first, until in parameters.slices():
-        if sent.covers(generated.seqs(first, until, lanes)):
-            continue
+    while pending:
         if parameters.per_second:
             time.sleep(max(0.0, began + done / parameters.per_second - time.monotonic()))
+        due = (time.monotonic() - began) * parameters.per_second
+        first, until = generated.next_range(pending, done, due)
         numbers = job.spark.range(first, until, 1, parameters.tasks(until - first)).toDF("row")
         placed = numbers.select(
             "row",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from datetime import UTC, datetime, timedelta
@@ -93,6 +94,18 @@ class Generated:
         so that hits of one moment come within minutes, and a watermark passes no hit that is not late."""
         minutes = 60 * self.hours * rows / self.hits
         return max(1, min(math.ceil(minutes / TASK_MINUTES), rows // TASK_ROWS))
+
+
+def next_range(pending: deque[tuple[int, int]], done: int, due: float) -> tuple[int, int]:
+    """Take from ``pending`` slices the rows that are sent next, in one piece.
+
+    The first slice, and those right behind it whose time has come, too: ``done`` rows are sent, and ``due``
+    are those that should be by now. So who is slower than a slice a second keeps the rate all the same.
+    """
+    first, until = pending.popleft()
+    while pending and pending[0][0] == until and done + until - first <= due:
+        _, until = pending.popleft()
+    return first, until
 
 
 def parse(document: Mapping[str, Any], where: str) -> Generated:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +12,7 @@ from sluice.model.config import ConfigError
 from sluice.model.generated import (
     Generated,
     hour_of,
+    next_range,
     parse,
     refuse_the_future,
     rhythm,
@@ -85,6 +87,39 @@ def test_an_hour_begins_in_utc() -> None:
 def test_rows_are_sent_at_once_or_a_seconds_at_a_time() -> None:
     assert list(SOME.slices()) == [(0, 1_000)]
     assert list(replace(SOME, per_second=400).slices()) == [(0, 400), (400, 800), (800, 1_000)]
+
+
+@pytest.mark.parametrize(
+    ("done", "due", "expected", "left"),
+    [
+        (0, 0.0, (0, 400), 3),
+        (0, 399.9, (0, 400), 3),
+        (0, 400.0, (0, 800), 2),
+        # Behind a slice that the topic holds already, another piece begins.
+        (0, 5_000.0, (0, 800), 2),
+        (800, 1_199.9, (0, 400), 3),
+        (800, 1_200.0, (0, 800), 2),
+    ],
+)
+def test_what_is_due_is_sent_in_one_piece(
+    done: int, due: float, expected: tuple[int, int], left: int
+) -> None:
+    pending = deque([(0, 400), (400, 800), (1_200, 1_600), (1_600, 1_700)])
+    assert next_range(pending, done, due) == expected
+    assert len(pending) == left
+
+
+def test_who_takes_three_seconds_for_a_piece_keeps_the_rate_all_the_same() -> None:
+    pending = deque(replace(SOME, hits=100_000, per_second=1_000).slices())
+    now, done, behind = 0.0, 0, []
+    while pending:
+        now = max(now, done / 1_000)
+        behind.append(now * 1_000 - done)
+        first, until = next_range(pending, done, now * 1_000)
+        done += until - first
+        now += 3.0
+    assert (done, now) == (100_000, 102.0)
+    assert max(behind) <= 3_000
 
 
 @pytest.mark.parametrize(
