@@ -177,7 +177,7 @@ def test_a_database_that_is_killed_between_batches_and_within_one_loses_and_doub
     sink = opened(patience=30.0)
     sink.enter(1)
     assert sink.write(0, frame({f"{n:02}": 1 for n in range(40)}))
-    with caplog.at_level(logging.INFO, "spark_jobs.common.sinks.retrying"):
+    with caplog.at_level(logging.INFO, "spark_jobs.common.sinks.patience"):
         rows = frame({f"{n:02}": 2 for n in range(40)})
         assert while_dead(server, 1.0, lambda: sink.write(1, rows))
     told = [record.message for record in caplog.records if record.levelname == "WARNING"]
