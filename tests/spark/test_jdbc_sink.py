@@ -350,7 +350,7 @@ def test_a_full_disk_is_waited_for_and_nothing_of_the_batch_is_there_before(
         rows = spark.range(30_000).selectExpr(
             "rpad(cast(id as string), 200, 'x') zipcode", "timestamp_seconds(0) window_start", "id hits"
         )
-        with pytest.raises(Unwritten, match=r"jdbc hits: .* has no room left .*; tried"):
+        with pytest.raises(Unwritten, match=r"jdbc hits: .* has no room left .*, for 0 s; mend it"):
             sink.write(0, rows)
         assert databases.counts(server.database, TABLE, QUERY).num_rows == 0
         assert databases.last_batch(server.database, "isp", "windows") is None
