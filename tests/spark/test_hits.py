@@ -195,6 +195,9 @@ def test_shares_are_what_was_asked_for(made: list[tuple[int, dict[str, Any] | No
     # A repeat of what is malformed, or a repeat itself, is none: a little less than was asked for.
     assert 0.025 < len(repeats) / SOME.hits < 0.031
     assert all(0 < after <= NEAR and same for after, same in repeats)
+    statuses = Counter(hit["status"] for _, hit in hits_)
+    asked = {200: 0.90, 304: 0.05, 404: 0.04, 500: 0.01}
+    assert {status: n / len(hits_) for status, n in statuses.items()} == pytest.approx(asked, abs=0.006)
 
 
 def test_few_zipcodes_and_isps_have_most_hits(made: list[tuple[int, dict[str, Any] | None]]) -> None:
