@@ -192,6 +192,9 @@ def test_shares_are_what_was_asked_for(made: list[tuple[int, dict[str, Any] | No
         if hit["hit_id"] in first_rows:
             repeats.append((row - first_rows[hit["hit_id"]], dict(made)[first_rows[hit["hit_id"]]] == hit))
         first_rows.setdefault(hit["hit_id"], row)
+    assert all(id_.rpartition("-")[2] == str(row) for id_, row in first_rows.items()), (
+        "none is of a malformed"
+    )
     # A repeat of what is malformed, or a repeat itself, is none: a little less than was asked for.
     assert 0.025 < len(repeats) / SOME.hits < 0.031
     assert all(0 < after <= NEAR and same for after, same in repeats)
