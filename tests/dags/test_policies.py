@@ -125,12 +125,12 @@ def test_every_other_part_is_tended_beside_the_consumers_lane(bag: Any) -> None:
     seen = 0
     for dag in streams(bag):
         tending = [task for task in dag.tasks if type(task).__name__ == "TendOperator"]
-        assert sorted((task.task_id, task.part_name) for task in tending) == sorted(
+        assert sorted((task.task_id, task.part) for task in tending) == sorted(
             (f"tend_{part}", part) for part in parts(dag)
         )
         for task in tending:
             # The queries are tended whatever their sinks' verdict is.
-            before = {SINKS} if task.part_name == "queries" else set()
+            before = {SINKS} if task.part == "queries" else set()
             assert task.upstream_task_ids | task.downstream_task_ids == before
             assert task.trigger_rule == ("all_done" if before else "all_success")
             # Two looks, a stop and a start, and the wait for a heartbeat.

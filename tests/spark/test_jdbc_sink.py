@@ -228,7 +228,7 @@ def test_a_closed_port_is_waited_for_no_longer_than_patience_and_stop_ends_the_w
     closed = replace(server.database, port=1)
     with pytest.raises(
         Unwritten,
-        match=r"jdbc hits: database counts at 127\.0\.0\.1:1 does not answer \(.*, for \d+ s; mend it",
+        match=r"jdbc hits: database counts at 127\.0\.0\.1:1 does not answer \(.*, for [01] s; mend it",
     ):
         opened(closed, patience=0.3).enter(1)
     stop = threading.Event()

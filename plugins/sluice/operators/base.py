@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 from airflow.sdk.bases.skipmixin import SkipMixin
 
+from sluice.clients.keys import history_name
 from sluice.hooks.failures import final_failures
 from sluice.hooks.lifecycle import Lifecycle
 from sluice.hooks.stream import StreamMixin
@@ -15,6 +17,7 @@ from sluice.hooks.stream import StreamMixin
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from sluice.clients.history import History
     from sluice.hooks.lifecycle import Act
 
 
@@ -35,6 +38,24 @@ class StreamOperator(StreamMixin, BaseOperator):
     def work(self, context: Context) -> Any:
         """The step itself. What it returns is the task's return value: small, and without secrets."""
         raise NotImplementedError(f"{type(self).__name__} has no work()")
+
+
+class PartOperator(StreamOperator):
+    """One step over ``part`` of the stream."""
+
+    def __init__(self, *, part: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.part = part
+
+    @cached_property
+    def program(self) -> str:
+        """supervisord's. Raises ConfigError for a part that the stream does not have."""
+        return self.spec.part(self.part).program
+
+    @cached_property
+    def history(self) -> History:
+        """The part's own."""
+        return self.platform_hook.history(history_name(self.stream, self.spec.part(self.part).name))
 
 
 class ActingOperator(StreamOperator, SkipMixin):

@@ -60,7 +60,7 @@ class EnsureStreamOperator(StartingOperator):
     """
 
     def __init__(self, *, deadline: float = DEADLINE_SECONDS, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(part="consumer", **kwargs)
         self.deadline = deadline
 
     def work(self, context: Context) -> dict[str, Any]:

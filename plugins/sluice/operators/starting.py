@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.clients.keys import history_name
-from sluice.operators.base import StreamOperator
+from sluice.operators.base import PartOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.clients.history import History
     from sluice.model.process import ProcessStatus
 
 
-class StartingOperator(StreamOperator):
+class StartingOperator(PartOperator):
     """A step about ``part`` of the stream. Its start is an event of the part's history."""
-
-    def __init__(self, *, part: str = "consumer", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.part = part
-
-    @cached_property
-    def program(self) -> str:
-        """supervisord's. Raises ConfigError for a part that the stream does not have."""
-        return self.spec.part(self.part).program
-
-    @cached_property
-    def history(self) -> History:
-        return self.platform_hook.history(history_name(self.stream, self.part))
 
     def refuse_held(self) -> None:
         """Raises AirflowFailException where somebody holds it: another try would find the same."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import ClientError
-from sluice.clients.keys import history_name
 from sluice.hooks.failures import last_words
 from sluice.hooks.lifecycle import Act, Lifecycle, order_of
 from sluice.hooks.observation import record_verdict
@@ -18,14 +16,12 @@ from sluice.model.health import RESTARTABLE, Diagnosis, Facts, Verdict
 from sluice.model.orders import Action
 from sluice.model.samples import KAFKA, PROCESS
 from sluice.model.tending import LOOK_SECONDS, LOOKS, QUIET, Look, tend
-from sluice.operators.base import StreamOperator
+from sluice.operators.base import PartOperator
 from sluice.runtime.asking import ask
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.clients.history import History
-    from sluice.model.stream import Part
 
 HISTORY = "history"
 POLL_SECONDS = 2.0
@@ -34,7 +30,7 @@ HEARD = frozenset({Verdict.HEALTHY, Verdict.IDLE, Verdict.CUT_OFF})
 ENDED = frozenset({Verdict.DEAD, Verdict.FLAPPING})
 
 
-class TendOperator(StreamOperator):
+class TendOperator(PartOperator):
     """See that ``part`` of the stream is alive and gives heartbeats; restart it where that mends it.
 
     Looks twice where the first look leaves doubt. What is dead or stalled is restarted, once for each end,
@@ -47,13 +43,11 @@ class TendOperator(StreamOperator):
     def __init__(
         self,
         *,
-        part: str,
         look_seconds: float = LOOK_SECONDS,
         recovery_seconds: float | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.part_name = part
         self.look_seconds = look_seconds
         self._recovery_seconds = recovery_seconds
         self._earlier: Look | None = None
@@ -63,18 +57,9 @@ class TendOperator(StreamOperator):
         """For how long a part that was started is listened for: as long as a start may take."""
         return self._recovery_seconds or self.spec.supervision.start_seconds
 
-    @cached_property
-    def part(self) -> Part:
-        """Raises ConfigError for a part that the stream does not have."""
-        return self.spec.part(self.part_name)
-
-    @cached_property
-    def history(self) -> History:
-        return self.platform_hook.history(history_name(self.stream, self.part.name))
-
     @property
     def lifecycle(self) -> Lifecycle:
-        return Lifecycle(self.spec, self.platform_hook.runtime, self.history, self.part_name)
+        return Lifecycle(self.spec, self.platform_hook.runtime, self.history, self.part)
 
     def work(self, context: Context) -> dict[str, Any]:
         action = Action(context["params"]["action"])
@@ -114,11 +99,11 @@ class TendOperator(StreamOperator):
         """One look; what does not answer is in the diagnosis."""
         trouble: dict[str, str] = {}
         facts = ask(HISTORY, trouble, lambda: self.history.facts(datetime.now(UTC), self.spec.supervision))
-        process = ask(PROCESS, trouble, lambda: self.platform_hook.runtime.status(self.part.program))
+        process = ask(PROCESS, trouble, lambda: self.platform_hook.runtime.status(self.program))
         beat = ask(
             KAFKA,
             trouble,
-            lambda: self.platform_hook.kafka.beat(self.stream, self.part_name, self.spec.topic.name),
+            lambda: self.platform_hook.kafka.beat(self.stream, self.part, self.spec.topic.name),
         )
         diagnosis = tend(
             process,
@@ -148,9 +133,9 @@ class TendOperator(StreamOperator):
                 return diagnosis
             if diagnosis.verdict in ENDED or time.monotonic() >= until:
                 self._record(diagnosis)
-                words = last_words(self.platform_hook.runtime, self.part.program, self.log)
+                words = last_words(self.platform_hook.runtime, self.program, self.log)
                 raise AirflowFailException(
-                    f"{self.part.program} was started, and no heartbeat came within "
+                    f"{self.program} was started, and no heartbeat came within "
                     f"{self.recovery_seconds:g} s: {diagnosis.sentence}; {words}"
                 )
             time.sleep(POLL_SECONDS)
@@ -179,7 +164,7 @@ class TendOperator(StreamOperator):
         if diagnosis.verdict is Verdict.FLAPPING:
             more += f"; look at its log, mend it, and trigger {self.stream}_stream with action restart"
         raise AirflowFailException(
-            f"the {self.part_name} of {self.stream} is {diagnosis.verdict.value}: {diagnosis.sentence}{more}"
+            f"the {self.part} of {self.stream} is {diagnosis.verdict.value}: {diagnosis.sentence}{more}"
         )
 
 

@@ -49,7 +49,8 @@ class Patience:
         self._random = SystemRandom()
         # Of the streak of failures: since when, how many, and what was said of it last.
         self._since: float | None = None
-        self._failures, self._said = 0, ""
+        self._failures = 0
+        self._said: str | None = None
 
     def until_done(self, work: Callable[[], Done]) -> Done:
         """What ``work`` returns, which raises Passing as long as it may be tried again.
@@ -58,7 +59,7 @@ class Patience:
         else ``work`` raises. A line is logged when it begins to fail, when something else is wrong, and when
         it is over.
         """
-        self._since, self._failures, self._said = None, 0, ""
+        self._since, self._failures, self._said = None, 0, None
         while True:
             try:
                 done = work()
@@ -95,9 +96,8 @@ class Patience:
             raise Unwritten(
                 f"{self._what}: {trouble}, for {waited:.0f} s; {self._mend}"
             ) from trouble.__cause__
-        kind = trouble.kind or "failing"
-        if kind != self._said:
-            self._said = kind
+        if trouble.kind != self._said:
+            self._said = trouble.kind
             left = self._seconds - waited
             log.warning("%s: %s; trying again for up to %.0f s", self._what, trouble, left)
         return waited
