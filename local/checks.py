@@ -1,16 +1,26 @@
-"""`make test` and `make lint`: every check, each with its result, and a failure that is not overlooked."""
+"""`make check`, `make test`, `make test-all`: the checks in stages, each with its result and its seconds.
+
+A stage that fails ends the run: what follows costs minutes, and would say the same thing again.
+"""
 
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from local.paths import REPO
+from local.paths import REPO, cache
 
+REPORTS = REPO / "build" / "tests"
+UNIT = ("tests/unit", "tests/dags")
+# Longest first: groups start in the order of the folders and files.
+SLOW = ("tests/integration", "tests/drills", "tests/spark", "tests/browser", "tests/services")
+VERBS = ("lint", "check", "test", "test-all")
 LINTERS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("ruff check", ("ruff", "check", ".")),
     ("ruff format", ("ruff", "format", "--check", ".")),
@@ -19,32 +29,61 @@ LINTERS: Sequence[tuple[str, tuple[str, ...]]] = (
 )
 
 
-def main(tests: bool, pytest_arguments: Sequence[str] = ()) -> int:
-    """Runs all of them, also after one has failed; 1 when any did.
+@dataclass(frozen=True)
+class Stage:
+    """A name, a command of the environment's programs, and the exit codes that count as passed."""
 
-    pytest comes last, so that its summary closes the output.
+    name: str
+    command: tuple[str, ...]
+    passed: tuple[int, ...] = (0,)
+
+
+def stages(verb: str, arguments: Sequence[str]) -> list[Stage]:
+    """What a command runs, in order; ``arguments`` go to every pytest."""
+    found = [Stage(name, command) for name, command in LINTERS]
+    if verb == "lint":
+        return found
+    found.append(_pytest("unit tests", "unit", UNIT, ("-n", "2"), arguments))
+    if verb == "check":
+        return found
+    chosen = () if verb == "test-all" else ("-m", "not exhaustive")
+    slow = tuple(folder for folder in SLOW if (REPO / folder).is_dir())
+    # Groups keep their order: by default xdist starts with the group of the most tests.
+    spread = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
+    found.append(_pytest("slow tests", "slow", slow, (*spread, *chosen), arguments))
+    return found
+
+
+def _pytest(
+    name: str, report: str, folders: Sequence[str], options: Sequence[str], arguments: Sequence[str]
+) -> Stage:
+    reports = ("--durations=25", "--durations-min=1", f"--junitxml={REPORTS / report}.xml")
+    # 5: no test was chosen, which `-k` may do to one of the stages.
+    passed = (0, 5) if arguments else (0,)
+    return Stage(name, ("pytest", *folders, *options, *reports, *arguments), passed)
+
+
+def main(verb: str, arguments: Sequence[str] = ()) -> int:
+    """Runs the stages of `lint`, `check`, `test` or `test-all`; 1 if one failed.
+
+    ``arguments``: for pytest; those of the variable ARGS come first.
     """
     programs = Path(sys.executable).parent
-    steps = list(LINTERS)
-    if tests:
-        steps.append(("pytest", ("pytest", *pytest_arguments)))
-    results: list[tuple[str, int, float]] = []
-    for name, command in steps:
-        print(f"── {name}", flush=True)
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        # Not in the checkout: a fresh clone need not check the libraries again.
+        "MYPY_CACHE_DIR": str(cache() / "mypy"),
+    }
+    results: list[tuple[str, bool, float]] = []
+    for stage in stages(verb, [*shlex.split(os.environ.get("ARGS", "")), *arguments]):
+        print(f"── {stage.name}", flush=True)
         began = time.monotonic()
-        environment = {**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"}
-        if name == "pytest":
-            _summary(results)
-        code = subprocess.run([programs / command[0], *command[1:]], cwd=REPO, env=environment).returncode
-        results.append((name, code, time.monotonic() - began))
-    if not tests:
-        _summary(results)
-    failed = [name for name, code, _ in results if code != 0]
-    if failed:
-        print(f"sluice: failed: {', '.join(failed)}", file=sys.stderr)
-    return 1 if failed else 0
-
-
-def _summary(results: Sequence[tuple[str, int, float]]) -> None:
-    for name, code, seconds in results:
-        print(f"{'ok    ' if code == 0 else 'FAILED'} {name} ({seconds:.1f} s)", flush=True)
+        command = [str(programs / stage.command[0]), *stage.command[1:]]
+        code = subprocess.run(command, cwd=REPO, env=environment).returncode
+        results.append((stage.name, code in stage.passed, time.monotonic() - began))
+        if not results[-1][1]:
+            break
+    for name, passed, seconds in results:
+        print(f"{'ok    ' if passed else 'FAILED'} {name} ({seconds:.1f} s)", flush=True)
+    return 0 if all(passed for _, passed, _ in results) else 1

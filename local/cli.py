@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+from local import checks
 from local.ending import end_with
 from local.errors import Problem
 from local.stack import Stack
@@ -23,7 +24,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--here", metavar="DRILLS", help="drill: these, on the stack that runs (SLUICE_HOME)")
     parser.add_argument("--ticket", default="", help="drill --here: who asks, for the state file")
     options, rest = parser.parse_known_args(arguments)
-    if rest and options.verb not in ("test", "lint"):
+    if rest and options.verb not in checks.VERBS:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     stack = Stack(free_ports=options.free_ports)
     if options.verb == "up":
@@ -54,9 +55,7 @@ def main(arguments: list[str]) -> int:
         from local import sql
 
         return sql.main(stack, options.query)
-    from local import checks
-
-    return checks.main(tests=options.verb == "test", pytest_arguments=rest)
+    return checks.main(options.verb, rest)
 
 
 def _logs(stack: Stack, service: str) -> int:

@@ -21,8 +21,10 @@ DEFAULTS = {
     "airflow": 18080,
     "replay": 18081,
 }
-# Below the range from which the kernel takes ports for outgoing connections.
-_FREE = range(20000, 32000)
+# Where free ports are searched: below the range from which the kernel takes ports for outgoing connections.
+FREE = range(20000, 32000)
+# Narrows it, as FIRST-LAST: two processes that look for free ports at once need a range each.
+RANGE_VARIABLE = "SLUICE_FREE_PORTS"
 
 
 def variable(service: str) -> str:
@@ -45,7 +47,8 @@ def choose(kept: Mapping[str, int], environ: Mapping[str, str], free: bool = Fal
         elif not free:
             ports[service] = default
     missing = [service for service in DEFAULTS if service not in ports]
-    ports |= dict(zip(missing, _free_ports(len(missing), set(ports.values())), strict=True))
+    found = _free_ports(len(missing), set(ports.values()), free_range(environ))
+    ports |= dict(zip(missing, found, strict=True))
     for service, port in ports.items():
         others = [other for other in ports if other != service and ports[other] == port]
         if others:
@@ -66,10 +69,24 @@ def _port(name: str, text: str) -> int:
     return int(text)
 
 
-def _free_ports(count: int, taken: set[int]) -> list[int]:
+def free_range(environ: Mapping[str, str]) -> range:
+    """Where free ports are searched. Raises Problem for a value that is no range of ports."""
+    text = environ.get(RANGE_VARIABLE)
+    if not text:
+        return FREE
+    first, _, last = text.partition("-")
+    found = range(_port(RANGE_VARIABLE, first), _port(RANGE_VARIABLE, last) + 1)
+    if len(found) < len(DEFAULTS):
+        raise Problem(f"{RANGE_VARIABLE} is {text!r}: give at least {len(DEFAULTS)} ports, as 20000-25999")
+    return found
+
+
+def _free_ports(count: int, taken: set[int], searched: range) -> list[int]:
     found: list[int] = []
-    candidates = random.sample(_FREE, len(_FREE))
+    candidates = random.sample(searched, len(searched))
     while len(found) < count:
+        if not candidates:
+            raise Problem(f"no free port between {searched[0]} and {searched[-1]}: set {RANGE_VARIABLE}")
         port = candidates.pop()
         if port not in taken and is_free(port):
             found.append(port)

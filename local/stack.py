@@ -28,6 +28,7 @@ from local.services.context import Context
 from local.setup import targets
 from local.supervisor import Supervisor
 from sluice.model import platform
+from sluice.model.stream import OVERRIDES_VARIABLE
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -45,7 +46,9 @@ class Stack:
 
     `free_ports`: take free ports instead of the default ones when the home has none yet.
     `dags`: another DAGs folder than the repository's (tests). `feed`: whose feeds its producers read
-    (`public`, `replay`); without it what SLUICE_FEED says, or what was kept.
+    (`public`, `replay`); without it what SLUICE_FEED says, or what was kept. `overrides`: a file with other
+    values for the streams; without it what SLUICE_STREAM_OVERRIDES names, or what was kept. `java_options`:
+    for the stack's JVMs (tests).
     """
 
     def __init__(
@@ -54,11 +57,15 @@ class Stack:
         free_ports: bool = False,
         dags: Path | None = None,
         feed: str | None = None,
+        overrides: Path | None = None,
+        java_options: str = "",
     ) -> None:
         self.home = Home((home or default_home()).resolve())
         self._free_ports = free_ports
         self._dags = dags
         self._feed = feed
+        self._overrides = overrides
+        self._java_options = java_options
 
     # What it is made of.
 
@@ -85,6 +92,7 @@ class Stack:
                 raise Problem(f"{artifact.path} is not there: run make setup")
         state = self.home.state()
         given = os.environ.get("SLUICE_EXTERNAL", state.get("external") or "")
+        overrides = self._overrides or os.environ.get(OVERRIDES_VARIABLE, state.get("overrides"))
         kept_dags = self._dags or state.get("dags") or REPO / "dags"
         return Context(
             home=self.home,
@@ -98,6 +106,8 @@ class Stack:
             external=Path(given).expanduser().resolve() if given else None,
             dags=Path(kept_dags),
             feed=replay.chosen(self._feed or os.environ.get(replay.VARIABLE), state.get("feed")),
+            overrides=Path(overrides).expanduser().resolve() if overrides else None,
+            java_options=self._java_options or state.get("java_options", ""),
         )
 
     @cached_property
@@ -137,6 +147,8 @@ class Stack:
             external=str(self.context.external) if self.context.external else None,
             dags=str(self.context.dags),
             feed=self.context.feed,
+            overrides=str(self.context.overrides) if self.context.overrides else None,
+            java_options=self.context.java_options,
         )
         renew = self.write_platform_files() and pid is not None
         streams.prepare(self.context)

@@ -12,8 +12,10 @@ VERBS = {
     "demo": "the taxi load end to end, with the proof; or STREAM=wiki_changes, STREAM=isp_hits",
     "drill": "break a stack of its own on purpose, in 12 ways, and prove what is left: build/drills.json",
     "sql": 'ask the lake: make sql Q="select count(*) from nyc_taxi"',
-    "test": "lint, types, import contract and all tests that need no further set-up",
-    "lint": "the checks of `make test` without the tests",
+    "check": 'lint, types, import contract, unit and DAG tests: under 90 s; ARGS="-k word" reaches pytest',
+    "test": "`make check`, then the tests on real services: under 30 minutes; ARGS as above",
+    "test-all": "`make test` with every drill and what is too slow for every change",
+    "lint": "the checks of `make check` without the tests",
     "wipe": "stop the stack and remove its data (asks; YES=1 does not)",
     "lock": "recompile the pinned requirements and the jars' hashes",
 }
@@ -21,4 +23,4 @@ VERBS = {
 
 def usage() -> str:
     """One line per verb."""
-    return "\n".join(f"  make {verb:<8}{text}" for verb, text in VERBS.items())
+    return "\n".join(f"  make {verb:<9}{text}" for verb, text in VERBS.items())

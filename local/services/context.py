@@ -10,6 +10,7 @@ from pathlib import Path
 from local.home import Home
 from local.paths import REPO
 from local.processes import MARK
+from sluice.model.stream import OVERRIDES_VARIABLE
 
 # What programs of the stack get from the person's environment: the rest (credentials, PYTHON*, AIRFLOW*,
 # AWS*, SPARK*) would make it behave differently on every machine.
@@ -24,7 +25,8 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Context:
     """One stack: its home, its ports and secrets, and the artifacts it is built of.
 
-    `feed`: whose feeds its producers read, as local.services.replay says.
+    `feed`: whose feeds its producers read, as local.services.replay says. `overrides`: a file with other
+    values for the streams, as sluice.model.stream reads it. `java_options`: for every JVM of the stack.
     """
 
     home: Home
@@ -38,6 +40,8 @@ class Context:
     external: Path | None
     dags: Path = REPO / "dags"
     feed: str = "public"
+    overrides: Path | None = None
+    java_options: str = ""
 
     @property
     def python(self) -> Path:
@@ -63,8 +67,10 @@ class Context:
     def job_environment(self) -> dict[str, str]:
         """What Airflow and the streams have besides: the code, Spark's configuration, the platform files,
         the connections that it hands to streams."""
+        overrides = {OVERRIDES_VARIABLE: str(self.overrides)} if self.overrides else {}
         return {
             **self.environment(),
+            **overrides,
             "SLUICE_PLATFORM_DIR": str(self.home.platform),
             "SLUICE_CONNECTIONS_DIR": str(self.home.connections),
             "PYTHONPATH": f"{REPO / 'plugins'}:{REPO}",

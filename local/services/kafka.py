@@ -88,6 +88,7 @@ def _conf(context: Context) -> str:
 def _java(context: Context, heap: str, *main: str) -> list[str]:
     log4j = context.home.conf / "kafka" / "log4j2.properties"
     options = ["-XX:+UseG1GC", "-Djava.awt.headless=true", f"-Dlog4j2.configurationFile={log4j}"]
+    options += context.java_options.split()
     return [str(context.java), heap, *options, "-cp", f"{context.kafka_jars}/*", *main]
 
 

@@ -50,7 +50,8 @@ def spark_defaults(context: Context) -> str:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(context.home.tmp / "spark-warehouse"),
         "spark.driver.extraJavaOptions": "-XX:+UseG1GC "
-        f"-Dlog4j2.configurationFile={context.home.conf / 'spark' / 'log4j2.properties'}",
+        f"-Dlog4j2.configurationFile={context.home.conf / 'spark' / 'log4j2.properties'} "
+        f"{context.java_options}".rstrip(),
     }
     return "".join(f"{key} {value}\n" for key, value in settings.items())
 

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from local.drills.site import Site
 from local.stack import Stack
 from sluice.model import stream
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.integration)
 
 
 @pytest.fixture(scope="package")

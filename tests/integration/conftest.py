@@ -16,14 +16,6 @@ DAGS = Path(__file__).resolve().parents[2] / "dags"
 SCHEDULE = re.compile(r"schedule=(timedelta\(.*\)|\".*\")")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The order matters for time only: cheap loads first, then the faults, the power cut last."""
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.integration)
-
-
 @pytest.fixture(scope="session")
 def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The DAGs without their schedules: a test alone says when a stream is looked at, or a table compacted.
