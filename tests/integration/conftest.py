@@ -1,4 +1,4 @@
-"""The whole stack, started for the tests on free ports in a folder of its own, and ended with them."""
+"""The whole stack, started once per process on free ports in a folder of its own, and ended with its tests."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import pytest
 
 from local.stack import Stack
 from tests.integration.rig import Rig
+from tests.integration.streams import OVERRIDES
 
 FEWER_PARTITIONS = 4
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 SCHEDULE = re.compile(r"schedule=(timedelta\(.*\)|\".*\")")
+# The tests' data is small: compiling it further costs more than it brings.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
 
 
 @pytest.fixture(scope="session")
 def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The DAGs without their schedules: a test alone says when a stream is looked at, or a table compacted.
-
-    By its schedule, `tests/drills` has a stream looked at.
-    """
+    """The DAGs without their schedules: only a test triggers supervision or compaction."""
     folder = tmp_path_factory.mktemp("dags")
     for file in DAGS.glob("*.py"):
         text = file.read_text()
@@ -30,9 +30,16 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stack]:
-    made = Stack(tmp_path_factory.mktemp("stack"), free_ports=True, dags=dags, feed="replay")
+    made = Stack(
+        tmp_path_factory.mktemp("stack"),
+        free_ports=True,
+        dags=dags,
+        feed="replay",
+        overrides=OVERRIDES,
+        java_options=JAVA_OPTIONS,
+    )
     try:
         made.up()
         yield made
@@ -40,7 +47,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stac
         made.wipe()
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def rig(stack: Stack) -> Rig:
     """The stack with the topic that somebody made before, with fewer partitions than declared."""
     made = Rig(stack)

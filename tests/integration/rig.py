@@ -16,10 +16,10 @@ from local import evidence
 from local.drills.site import GOING, LAND_SECONDS, Site
 from local.drills.trickle import Trips
 from local.stack import Stack, wait_until
-from sluice.model import stream
+from tests.integration import streams
 
 DAG = "nyc_taxi_load"
-SPEC = stream.load("nyc_taxi")
+SPEC = streams.load("nyc_taxi")
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
 LOAD_SECONDS = 420
 

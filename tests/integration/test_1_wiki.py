@@ -26,10 +26,10 @@ from local.services import airflow as service
 from local.services import replay
 from local.stack import Stack, wait_until
 from sluice.clients.report import ReportReader
-from sluice.model import stream
+from tests.integration import streams
 from tests.support import browser
 
-SPEC = stream.load("wiki_changes")
+SPEC = streams.load("wiki_changes")
 LOAD, STREAM, COMPACT = "wiki_changes_load", "wiki_changes_stream", "wiki_changes_compact"
 RUN_SECONDS = 420
 EVENTS = 3000
