@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,11 +63,8 @@ def _pytest(
     return Stage(name, ("pytest", *folders, *options, *reports, *arguments), passed)
 
 
-def main(verb: str, arguments: Sequence[str] = ()) -> int:
-    """Runs the stages of `lint`, `check`, `test` or `test-all`; 1 if one failed.
-
-    ``arguments``: for pytest; those of the variable ARGS come first.
-    """
+def run(stage: Stage) -> int:
+    """Runs one; gives its exit code."""
     programs = Path(sys.executable).parent
     environment = {
         **os.environ,
@@ -75,13 +72,21 @@ def main(verb: str, arguments: Sequence[str] = ()) -> int:
         # Not in the checkout: a fresh clone need not check the libraries again.
         "MYPY_CACHE_DIR": str(cache() / "mypy"),
     }
+    return subprocess.run(
+        [str(programs / stage.command[0]), *stage.command[1:]], cwd=REPO, env=environment
+    ).returncode
+
+
+def main(verb: str, arguments: Sequence[str] = (), run: Callable[[Stage], int] = run) -> int:
+    """Runs the stages of `lint`, `check`, `test` or `test-all`; 1 if one failed.
+
+    ``arguments``: for pytest; those of the variable ARGS come first.
+    """
     results: list[tuple[str, bool, float]] = []
     for stage in stages(verb, [*shlex.split(os.environ.get("ARGS", "")), *arguments]):
         print(f"── {stage.name}", flush=True)
         began = time.monotonic()
-        command = [str(programs / stage.command[0]), *stage.command[1:]]
-        code = subprocess.run(command, cwd=REPO, env=environment).returncode
-        results.append((stage.name, code in stage.passed, time.monotonic() - began))
+        results.append((stage.name, run(stage) in stage.passed, time.monotonic() - began))
         if not results[-1][1]:
             break
     for name, passed, seconds in results:

@@ -103,8 +103,10 @@ def tail(log: Path, lines: int = 12) -> str:
     return "\n".join(f"  {line}" for line in text.splitlines()[-lines:])
 
 
-def rows(context: Context, states: dict[str, dict[str, Any]]) -> list[Row]:
-    """The table of `make status`: services first, then streams."""
+def rows(
+    context: Context, states: dict[str, dict[str, Any]], ask: Callable[[str, Context], str] = probe
+) -> list[Row]:
+    """The table of `make status`: services first, then streams. `ask`: how a service is asked."""
     found: list[Row] = []
     for name, info in sorted(states.items(), key=lambda item: (item[0].startswith("stream-"), item[0])):
         state = info["statename"]
@@ -117,7 +119,7 @@ def rows(context: Context, states: dict[str, dict[str, Any]]) -> list[Row]:
             found.append(Row(name, state, "", "not wanted: the feeds are the public ones", None))
             continue
         try:
-            health, fine = probe(name, context), state == "RUNNING"
+            health, fine = ask(name, context), state == "RUNNING"
         except (*UNREACHABLE, Problem) as error:
             health, fine = " ".join(str(error).split()), False
         found.append(Row(name, state, address(name, context), health, fine))

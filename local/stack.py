@@ -12,7 +12,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import boto3
 from pyiceberg.catalog import Catalog, load_catalog
 
 from local import health, platform_files, ports, processes
@@ -27,6 +26,7 @@ from local.services import airflow, kafka, minio, postgres, replay, streams
 from local.services.context import Context
 from local.setup import targets
 from local.supervisor import Supervisor
+from sluice.clients.s3 import connect
 from sluice.model import platform
 from sluice.model.stream import OVERRIDES_VARIABLE
 
@@ -79,6 +79,23 @@ class Stack:
         """The generated passwords by name; made at first use."""
         return self.home.secrets()
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What is kept between starts: as this object was told, else as the environment says, else as kept.
+
+        Raises Problem for a wrong one.
+        """
+        kept = self.home.state()
+        return {
+            "external": _absolute(os.environ.get("SLUICE_EXTERNAL", kept.get("external"))),
+            "dags": str(self._dags or kept.get("dags") or REPO / "dags"),
+            "feed": replay.chosen(self._feed or os.environ.get(replay.VARIABLE), kept.get("feed")),
+            "overrides": _absolute(
+                self._overrides or os.environ.get(OVERRIDES_VARIABLE, kept.get("overrides"))
+            ),
+            "java_options": self._java_options or kept.get("java_options", ""),
+        }
+
     @cached_property
     def context(self) -> Context:
         """What the services are told. Raises Problem when the set-up was not done, or for a wrong setting."""
@@ -90,10 +107,7 @@ class Stack:
         ):
             if not artifact.exists():
                 raise Problem(f"{artifact.path} is not there: run make setup")
-        state = self.home.state()
-        given = os.environ.get("SLUICE_EXTERNAL", state.get("external") or "")
-        overrides = self._overrides or os.environ.get(OVERRIDES_VARIABLE, state.get("overrides"))
-        kept_dags = self._dags or state.get("dags") or REPO / "dags"
+        settings = self.settings
         return Context(
             home=self.home,
             ports=self.ports,
@@ -103,11 +117,11 @@ class Stack:
             kafka_jars=targets.jars("kafka").path,
             minio=targets.minio().path,
             java_home=java_home(),
-            external=Path(given).expanduser().resolve() if given else None,
-            dags=Path(kept_dags),
-            feed=replay.chosen(self._feed or os.environ.get(replay.VARIABLE), state.get("feed")),
-            overrides=Path(overrides).expanduser().resolve() if overrides else None,
-            java_options=self._java_options or state.get("java_options", ""),
+            external=Path(settings["external"]) if settings["external"] else None,
+            dags=Path(settings["dags"]),
+            feed=settings["feed"],
+            overrides=Path(settings["overrides"]) if settings["overrides"] else None,
+            java_options=settings["java_options"],
         )
 
     @cached_property
@@ -137,19 +151,12 @@ class Stack:
             left = processes.end_all(self.home.id)
             if left:
                 board.say(f"ended what an earlier stack left behind: {', '.join(left)}")
-            ports.check(self.ports, self._served(), PORTS_PATIENCE)
+            ports.check(self.ports, self.served(), PORTS_PATIENCE)
         elif ports.moved(self.home.state().get("ports", {}), self.ports):
             raise Problem(
                 "the stack runs on other ports than the SLUICE_…_PORT variables say: make down first"
             )
-        self.home.remember(
-            ports=self.ports,
-            external=str(self.context.external) if self.context.external else None,
-            dags=str(self.context.dags),
-            feed=self.context.feed,
-            overrides=str(self.context.overrides) if self.context.overrides else None,
-            java_options=self.context.java_options,
-        )
+        self.home.remember(ports=self.ports, **self.settings)
         renew = self.write_platform_files() and pid is not None
         streams.prepare(self.context)
         airflow.prepare(self.context)
@@ -160,17 +167,18 @@ class Stack:
                     step.line("Kafka's storage")
                     kafka.prepare(self.context)
                     minio.prepare(self.context)
-            self.daemon.write(self._programs())
+            self.daemon.write(self.programs())
             self.daemon.start(self.context.python, self.context.environment())
-        elif self.daemon.write(self._programs()):
+        elif self.daemon.write(self.programs()):
             board.say(f"changed and started anew: {', '.join(self.daemon.reload())}")
         if pid is not None and self.context.feed == replay.REPLAY and not self._runs(replay.NAME):
             ports.check(self.ports, [replay.NAME], PORTS_PATIENCE)
         self._start_all(board)
         if renew:
-            self._renew_producers(board)
+            self.renew_producers(board)
 
-    def _served(self) -> list[str]:
+    def served(self) -> list[str]:
+        """The services whose ports it needs for itself."""
         not_ours = ("kafka", "kafka_controller", "minio") if self.context.external is not None else ()
         idle = () if self.context.feed == replay.REPLAY else (replay.NAME,)
         return [name for name in self.ports if name not in (*not_ours, *idle)]
@@ -178,14 +186,15 @@ class Stack:
     def _runs(self, name: str) -> bool:
         return self.daemon.states()[name]["statename"] in ("STARTING", "RUNNING")
 
-    def _renew_producers(self, board: Board) -> None:
+    def renew_producers(self, board: Board) -> None:
         """A producer reads its platform file once: one that runs would go on with another feed."""
         found = [spec.parts["producer"].program for spec in streams.specs() if "producer" in spec.parts]
         for name in (name for name in found if self._runs(name)):
             self.daemon.restart(name)
             board.say(f"{name} was started anew: its platform file is another one")
 
-    def _programs(self) -> list[Program]:
+    def programs(self) -> list[Program]:
+        """What supervisord is told to keep, whether it runs or not."""
         made = [postgres.program(self.context)]
         if self.context.external is None:
             made += [kafka.program(self.context), minio.program(self.context)]
@@ -273,8 +282,7 @@ class Stack:
 
     def s3(self, role: str) -> S3Client:
         """boto3's client with a role's rights."""
-        client: S3Client = boto3.client("s3", **self.platform(role).s3.boto3())  # type: ignore[call-overload]
-        return client
+        return connect(self.platform(role).s3)
 
     def admin_s3(self) -> S3Client:
         """boto3's client with all rights (embedded MinIO only)."""
@@ -313,6 +321,10 @@ class Stack:
     def environment(self) -> dict[str, str]:
         """The environment of the stack's jobs, for running one of them by hand."""
         return self.context.job_environment()
+
+
+def _absolute(path: str | Path | None) -> str | None:
+    return str(Path(path).expanduser().resolve()) if path else None
 
 
 @contextmanager

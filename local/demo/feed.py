@@ -29,6 +29,7 @@ from sluice.clients.errors import Missing
 from sluice.clients.report import ReportReader
 from sluice.clients.table import Lake
 from sluice.model.report import Report, Window, top
+from sluice.model.stream import StreamSpec
 from sluice.ui.links import PREFIX
 from spark_jobs.common.topic import watermarks
 
@@ -50,21 +51,49 @@ ON_ITS_WAY_SECONDS = 120.0
 SHOWN = 10
 
 
+class Replayed:
+    """The replay server and the stream's topic, as the demo asks and tells them."""
+
+    def __init__(self, stack: Stack, spec: StreamSpec) -> None:
+        self._stack = stack
+        self._spec = spec
+
+    def is_read(self) -> bool:
+        """Whether a producer is connected: before that, what is replayed might be before its beginning."""
+        return int(replay.status(self._stack.context)["open"]) > 0
+
+    def seed(self) -> int:
+        """Of the feed."""
+        return int(replay.status(self._stack.context)["feed"]["seed"])
+
+    def burst(self) -> int:
+        """Lets the events come; gives the number of the first of them."""
+        return replay.burst(self._stack.context, BURST, BURST_RATE)
+
+    def topic(self) -> evidence.Offsets:
+        """From where to where the topic goes now."""
+        return watermarks(self._stack.platform("reader").kafka, self._spec.topic.name)
+
+
 class FeedDemo(Demo):
-    """So many events, replayed faster than usual while the load goes on; then the feed is as it was."""
+    """So many events, replayed faster than usual while the load goes on; then the feed is as it was.
+
+    `before`: the topic's ends when the replay began.
+    """
 
     feed = replay.REPLAY
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, replayed: Callable[[Stack, StreamSpec], Replayed] = Replayed) -> None:
         super().__init__(name)
         if self.spec.feed is None or self.spec.report is None:
             raise Problem(f"stream {name} has no [feed] or no [report]: this demo needs both")
         self.event_id = self.spec.feed.event_id
         self.report = self.spec.report
+        self.before: dict[int, int] = {}
+        self._replayed = replayed
         self._supervised = False
         self._first: int | None = None
         self._began = 0.0
-        self._before: dict[int, int] = {}
 
     def ready(self, api: Airflow) -> None:
         api.unpause(self.load)
@@ -78,25 +107,19 @@ class FeedDemo(Demo):
             # Not before: of a topic that is not there yet, supervision could not say how the stream is.
             api.unpause(self.supervision)
             self._supervised = True
-        if self._first is None and states.get("produce") == "running" and self._is_read(stack):
+        replayed = self._replayed(stack, self.spec)
+        if self._first is None and states.get("produce") == "running" and replayed.is_read():
             self._began = time.time()
-            self._before = {part: end for part, (_, end) in self._topic(stack).items()}
-            self._first = replay.burst(stack.context, BURST, BURST_RATE)
-
-    def _is_read(self, stack: Stack) -> bool:
-        """Whether a producer is connected: before that, what is replayed might be before its beginning."""
-        return int(replay.status(stack.context)["open"]) > 0
-
-    def _topic(self, stack: Stack) -> evidence.Offsets:
-        return watermarks(stack.platform("reader").kafka, self.spec.topic.name)
+            self.before = {part: end for part, (_, end) in replayed.topic().items()}
+            self._first = replayed.burst()
 
     def collect(self, stack: Stack, console: Console, run: Run) -> FeedFigures:
         took = dict(run.took)
-        wanted = self._wanted(stack)
-        span = Span.between(self._before, self._topic(stack))
+        wanted = self.wanted(stack)
+        span = Span.between(self.before, self._replayed(stack, self.spec).topic())
         began = time.monotonic()
         console.print(f"waiting until the lake holds all {len(wanted):,} events …", highlight=False)
-        found = _until(
+        found = until(
             partial(self._found, stack, span),
             lambda found: wanted <= found.ids_read and not found.gaps(span),
             LANDED_SECONDS,
@@ -107,7 +130,7 @@ class FeedDemo(Demo):
         began = time.monotonic()
         console.print(f"waiting until the report counts all {table_rows:,} rows …", highlight=False)
         reader = ReportReader(Lake.open(stack.platform("reader")), self.report.table)
-        report = _until(
+        report = until(
             partial(_read, reader, self._began - 7_200),
             lambda report: report is not None and report.records >= table_rows,
             REPORTED_SECONDS,
@@ -141,11 +164,11 @@ class FeedDemo(Demo):
             seconds=rounded(took, run.began),
         )
 
-    def _wanted(self, stack: Stack) -> set[str]:
+    def wanted(self, stack: Stack) -> set[str]:
         """The ids of the events that were replayed; none when no producer ever read the feed."""
         if self._first is None:
             return set()
-        feed = Feed(start=0.0, seed=int(replay.status(stack.context)["feed"]["seed"]))
+        feed = Feed(start=0.0, seed=self._replayed(stack, self.spec).seed())
         return {feed.event_id(n) for n in range(self._first, self._first + EVENTS)}
 
     def _found(self, stack: Stack, span: Span) -> Found:
@@ -199,11 +222,13 @@ def _read(reader: ReportReader, since: float) -> Report | None:
         return None
 
 
-def _until(look: Callable[[], T], done: Callable[[T], bool], seconds: float) -> T:
+def until(
+    look: Callable[[], T], done: Callable[[T], bool], seconds: float, again: float = AGAIN_SECONDS
+) -> T:
     """What is seen when it is done or the time is up: then the figures say what lacks."""
     deadline = time.monotonic() + seconds
     while True:
         found = look()
         if done(found) or time.monotonic() > deadline:
             return found
-        time.sleep(AGAIN_SECONDS)
+        time.sleep(again)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,11 +36,16 @@ HOURS = 1
 ZIPCODES = 300
 
 
+def _lake(stack: Stack) -> Lake:
+    return Lake.open(stack.platform("reader"))
+
+
 class HitsDemo(Demo):
     """So many hits of a fixed seed; what the lake, the database and the topics come to, side by side."""
 
-    def __init__(self) -> None:
+    def __init__(self, lake: Callable[[Stack], Lake] = _lake) -> None:
         super().__init__(STREAM)
+        self._lake = lake
         self._begin = datetime.now(UTC)
 
     def ready(self, api: Airflow) -> None:
@@ -58,7 +64,7 @@ class HitsDemo(Demo):
     def _newest(self, stack: Stack) -> datetime:
         """The newest hit in the lake; long ago where there is none."""
         newest = datetime.fromtimestamp(0, UTC)
-        reader = Lake.open(stack.platform("reader"))
+        reader = self._lake(stack)
         try:
             lake = reader.table(self.spec.table)
         except Missing:
@@ -104,7 +110,7 @@ class HitsDemo(Demo):
     def _counts(self, stack: Stack) -> list[Counts]:
         """Of every query with results, what the lake and each of its sinks come to. Raises Problem where
         nothing was counted."""
-        reader = Lake.open(stack.platform("reader"))
+        reader = self._lake(stack)
         try:
             table = reader.table(self.spec.queries_table)
             standing = queries.standing(table, self.spec.queries)

@@ -38,7 +38,7 @@ class Scene:
     """A drill in progress.
 
     `broken`: when, in seconds since 1970, 0 before. `total`: how far the partitions were published together
-    by then. `kept`: what breaking leaves for mending and for the end.
+    by then. `kept`: what breaking leaves for mending and for the end. `sleep`: between two looks.
     """
 
     site: Site
@@ -48,6 +48,7 @@ class Scene:
     broken: float = 0.0
     total: int = 0
     kept: dict[str, Any] = field(default_factory=dict)
+    sleep: Callable[[float], None] = time.sleep
 
     def mark(self) -> None:
         """This is the moment of the break; called right before it, since Kafka or the lake may be next."""
@@ -69,7 +70,7 @@ class Scene:
                 return found
             if time.monotonic() > deadline:
                 raise Failed(f"{what}: not within {limit:.0f} s{f' ({trouble})' if trouble else ''}")
-            time.sleep(POLL_SECONDS)
+            self.sleep(POLL_SECONDS)
 
     def nudge(self) -> None:
         """With `at_once`, lets supervision look now instead of at its next interval."""

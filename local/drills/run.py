@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 from local import evidence
 from local.drills.drill import AWAY, Drill, Failed, Scene
@@ -146,11 +147,8 @@ class Performance:
         """A deadline in seconds: two intervals, since one may just have begun, and what it takes besides."""
         return 2 * self.interval + besides
 
-    def _moments(self, **known: float | str) -> None:
-        self.story = dataclasses.replace(
-            self.story,
-            moments=dataclasses.replace(self.story.moments, **known),  # type: ignore[arg-type]
-        )
+    def _moments(self, **known: Any) -> None:
+        self.story = dataclasses.replace(self.story, moments=dataclasses.replace(self.story.moments, **known))
 
     def _notice_and_mend(self) -> None:
         limit = self._limit(self.drill.notice_seconds)
@@ -235,10 +233,9 @@ class Performance:
             self.line("a load of a small object")
             self._findings(load=self._load())
 
-    def _findings(self, **known: object) -> None:
+    def _findings(self, **known: Any) -> None:
         self.story = dataclasses.replace(
-            self.story,
-            findings=dataclasses.replace(self.story.findings, **known),  # type: ignore[arg-type]
+            self.story, findings=dataclasses.replace(self.story.findings, **known)
         )
 
     def _load(self) -> str:

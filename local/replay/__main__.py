@@ -15,7 +15,7 @@ from local.replay.server import Replay
 
 def main(arguments: list[str]) -> int:
     """Serves until it is told to stop. Raises Problem for a wrong value or a port that is taken."""
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -56,9 +56,10 @@ def _pair(text: str) -> tuple[str, str]:
     return name, value
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="local.replay", description=__doc__)
-    add = parser.add_argument
+def parser() -> argparse.ArgumentParser:
+    """Of the command line."""
+    made = argparse.ArgumentParser(prog="local.replay", description=__doc__)
+    add = made.add_argument
     add("--port", type=int, default=18081, help="on loopback; 0: a free one")
     add("--rate", type=float, default=50.0, help="events per second; 0: as fast as they are read")
     add("--total", type=int, help="no more events than that")
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--place", type=Path, help="a file that keeps how far the feed is, for the next start")
     add("--patient", action="store_true", help="the first event happens when somebody asks for the feed")
     add("--fault", action="append", default=[], metavar="NAME=VALUE", help="as POST /faults; may come often")
-    return parser
+    return made
 
 
 if __name__ == "__main__":

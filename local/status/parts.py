@@ -63,13 +63,29 @@ def diagnose(stack: Stack, spec: StreamSpec, part: Part) -> Diagnosis:
     platform = stack.platform("airflow")
     if platform.supervisor is None:
         raise Problem("the platform file of role 'airflow' has no [supervisor]: make up writes it")
-    runtime = SupervisorRuntime(platform.supervisor, timeout=REQUEST_SECONDS)
-    kafka = KafkaAdmin(platform.kafka, timeout=REQUEST_SECONDS)
-    facts: Facts = _history(stack, spec, part).facts(datetime.now(UTC), spec.supervision)
+    return look_at(
+        spec,
+        part,
+        SupervisorRuntime(platform.supervisor, timeout=REQUEST_SECONDS),
+        KafkaAdmin(platform.kafka, timeout=REQUEST_SECONDS),
+        _history(stack, spec, part),
+    )
+
+
+def look_at(
+    spec: StreamSpec,
+    part: Part,
+    runtime: SupervisorRuntime,
+    kafka: KafkaAdmin,
+    history: History,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Diagnosis:
+    """What `diagnose` does, with clients that are made already; `sleep`: between two looks."""
+    facts: Facts = history.facts(datetime.now(UTC), spec.supervision)
     earlier: Look | None = None
     for number in range(LOOKS):
         if number:
-            time.sleep(LOOK_SECONDS)
+            sleep(LOOK_SECONDS)
         trouble: dict[str, str] = {}
         process = ask(PROCESS, trouble, lambda: runtime.status(part.program))
         beat = ask(KAFKA, trouble, lambda: kafka.beat(spec.name, part.name, spec.topic.name))

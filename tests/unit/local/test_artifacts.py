@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,10 +48,12 @@ def test_made_once_and_then_left_alone(tmp_path: Path) -> None:
         (lambda f: (f.parents[1] / MANIFEST).write_text("{"), True, "not readable as JSON"),
     ],
 )
-def test_damage_is_said_and_mended(tmp_path: Path, harm: object, hashed: bool, said: str) -> None:
+def test_damage_is_said_and_mended(
+    tmp_path: Path, harm: Callable[[Path], object], hashed: bool, said: str
+) -> None:
     thing = artifact(tmp_path, hashed)
     ensure(thing)
-    harm(thing.path / "sub" / "file")  # type: ignore[operator]
+    harm(thing.path / "sub" / "file")
     [line] = ensure(thing)
     assert said in line
     assert thing.damage() is None
@@ -100,8 +104,6 @@ def test_fingerprints_keep_inputs_apart() -> None:
 
 
 def test_a_second_set_up_waits_and_says_so(tmp_path: Path) -> None:
-    import threading
-
     said: list[str] = []
     entered = threading.Event()
 

@@ -17,12 +17,13 @@ from local import platform_files, programs
 from local.errors import Problem
 from local.home import ROLES
 from local.paths import REPO
+from local.replay import __main__ as replay_server
 from local.replay import server
-from local.replay.__main__ import _parser
 from local.services import airflow, kafka, minio, replay, streams
 from local.services.context import Context
 from sluice.model import platform, stream
 from sluice.model.config import ConfigError
+from tests.support.raising import raises
 
 PRODUCER = REPO / "spark_jobs" / "wiki_changes" / "producer.py"
 
@@ -55,8 +56,9 @@ def test_supervisord_reads_back_the_command(context: Context) -> None:
 
 
 def test_a_value_that_supervisord_cannot_hold_is_refused(context: Context) -> None:
-    program = programs.Program("x", ["x"], {"A": "both \" and '"}, 1, Path("/"))
-    with pytest.raises(Problem, match="both kinds of quotes"):
+    value = "both \" and '"
+    program = programs.Program("x", ["x"], {"A": value}, 1, Path("/"))
+    with raises(Problem, repr(value)):
         programs.render([program], context.home.root, 1, "s")
 
 
@@ -93,7 +95,7 @@ def test_the_replay_server_s_program(context: Context) -> None:
     assert given[given.index("-m") + 1] == "local.replay"
     assert given[given.index("--port") + 1] == str(context.ports["replay"])
     assert str(context.home.data) in given[given.index("--place") + 1]
-    _parser().parse_args(given[given.index("-m") + 2 :])
+    replay_server.parser().parse_args(given[given.index("-m") + 2 :])
     assert "SLUICE_PLATFORM_DIR" not in program.environment, "it needs no password"
 
 
@@ -111,7 +113,7 @@ def test_whose_feeds_are_read(given: str | None, kept: str | None, feed: str) ->
 
 
 def test_a_feed_that_there_is_not() -> None:
-    with pytest.raises(Problem, match="SLUICE_FEED is 'wikimedia': say public or replay"):
+    with raises(Problem, "SLUICE_FEED", "'wikimedia'", "public", "replay"):
         replay.chosen("wikimedia", None)
 
 
@@ -138,7 +140,7 @@ def test_the_producer_and_airflow_know_where_a_feed_is_read(context: Context) ->
         "airflow": feeds,
     }
     wrong = platform_files.render({**made["producer"], "feeds": {"wiki_changes": "stream.example.com"}})
-    with pytest.raises(ConfigError, match=r"p\.toml: feeds wiki_changes is 'stream.example.com': write it"):
+    with raises(ConfigError, "p.toml", "wiki_changes", "'stream.example.com'"):
         platform.parse(wrong, "p.toml")
     platform_files.write(
         context.home.platform, platform_files.documents(context.home, context.ports, context.secrets)
@@ -229,13 +231,13 @@ def test_a_person_s_own_kafka_and_s3(context: Context, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("[kafka]\n[s3]\n", r"reader\.toml: \[lake\] is missing"),
-        ("[kafka\n", r"reader\.toml: not valid TOML"),
-        (None, r"reader\.toml: No such file"),
+        ("[kafka]\n[s3]\n", ("reader.toml", "[lake]")),
+        ("[kafka\n", ("reader.toml", "TOML")),
+        (None, ("reader.toml", "No such file")),
     ],
 )
 def test_a_wrong_external_file_is_named(
-    context: Context, tmp_path: Path, text: str | None, said: str
+    context: Context, tmp_path: Path, text: str | None, said: tuple[str, ...]
 ) -> None:
     folder = tmp_path / "external"
     for role in ROLES:
@@ -245,7 +247,7 @@ def test_a_wrong_external_file_is_named(
     else:
         theirs(folder, "reader", text)
     ours = platform_files.documents(context.home, context.ports, context.secrets)
-    with pytest.raises(Problem, match=said):
+    with raises(Problem, *said):
         platform_files.external(ours, folder)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -44,8 +45,8 @@ def test_green() -> None:
         ({"delete_markers": 1}, "1 delete markers"),
     ],
 )
-def test_each_thing_that_must_not_be(change: dict[str, object], said: str) -> None:
-    [complaint] = complaints(dataclasses.replace(GREEN, **change))  # type: ignore[arg-type]
+def test_each_thing_that_must_not_be(change: dict[str, Any], said: str) -> None:
+    [complaint] = complaints(dataclasses.replace(GREEN, **change))
     assert said in complaint
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,12 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
+from local.airflow_client import Airflow
 from local.demo import feed as demo_feed
 from local.demo import run
 from local.demo.catalogue import DEMOS, chosen
 from local.demo.events import Found, Span, gather, read
-from local.demo.feed import FeedDemo, busiest, in_words, printable
+from local.demo.feed import FeedDemo, Replayed, busiest, in_words, printable
 from local.demo.follow import follow
 from local.demo.hits import HitsDemo
 from local.demo.taxi import TaxiDemo
@@ -25,8 +26,10 @@ from local.demo.verdict import FeedFigures
 from local.errors import Problem
 from local.paths import REPO
 from local.replay.feed import Feed
+from local.stack import Stack
 from sluice.model.report import Editor, Report, Window
 from tests.support import lake as lakes
+from tests.support.raising import raises
 
 GREEN = FeedFigures(
     state="success",
@@ -85,70 +88,82 @@ def test_every_demo_is_found_by_its_stream() -> None:
     hits = chosen("isp_hits")
     assert isinstance(hits, HitsDemo)
     assert hits.result == REPO / "build" / "demo-isp_hits.json"
-    with pytest.raises(Problem, match=f"STREAM=rides: there are demos of {', '.join(DEMOS)}"):
+    with raises(Problem, "rides", *DEMOS):
         chosen("rides")
-    with pytest.raises(Problem, match="nyc_taxi has no"):
+    with raises(Problem, "nyc_taxi"):
         FeedDemo("nyc_taxi")
 
 
 # When it replays.
 
 
-class World:
-    """Airflow, the replay server and Kafka, as far as the demo asks and tells them."""
+class ToldAirflow(Airflow):
+    """Takes note of what it is told."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.told: list[str] = []
-        self.open = 0
-        self.context = self
-        monkeypatch.setattr(demo_feed.replay, "status", lambda _: {"open": self.open, "feed": {"seed": 5}})
-        monkeypatch.setattr(demo_feed.replay, "burst", self.burst)
-        monkeypatch.setattr(demo_feed, "watermarks", lambda *_: {0: (3, 17), 1: (0, 0)})
-
-    def burst(self, _: object, events: int, rate: float) -> int:
-        self.told.append(f"burst {events}")
-        return 700
+    def __init__(self, told: list[str]) -> None:
+        self.told = told
 
     def unpause(self, dag: str) -> None:
         self.told.append(f"unpause {dag}")
 
-    def platform(self, role: str) -> Any:
-        assert role == "reader"
-        return type("Platform", (), {"kafka": None})()
+
+class World(Replayed):
+    """Airflow, the replay server and Kafka, as far as the demo asks and tells them."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.told: list[str] = []
+        self.open = 0
+        self.airflow = ToldAirflow(self.told)
+        self.stack = stack
+        self.demo = FeedDemo("wiki_changes", lambda *_: self)
+
+    def is_read(self) -> bool:
+        return self.open > 0
+
+    def seed(self) -> int:
+        return 5
+
+    def burst(self) -> int:
+        self.told.append("burst")
+        return 700
+
+    def topic(self) -> dict[int, tuple[int, int]]:
+        return {0: (3, 17), 1: (0, 0)}
 
 
 def tasks(**states: str | None) -> list[dict[str, Any]]:
     return [{"task_id": name, "state": state} for name, state in states.items()]
 
 
-def test_the_load_comes_first_then_supervision_then_the_events(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, demo = World(monkeypatch), FeedDemo("wiki_changes")
+def test_the_load_comes_first_then_supervision_then_the_events(stack: Callable[[str], Stack]) -> None:
+    world = World(stack("replay"))
+    demo = world.demo
 
     def watch(**states: str | None) -> list[str]:
         world.told.clear()
-        demo.watch(world, world, tasks(**states))  # type: ignore[arg-type]
+        demo.watch(world.stack, world.airflow, tasks(**states))
         return list(world.told)
 
-    demo.ready(world)  # type: ignore[arg-type]
+    demo.ready(world.airflow)
     assert world.told == ["unpause wiki_changes_load"]
     assert watch(provision_topic="running") == []
     assert watch(provision_topic="success", produce=None) == ["unpause wiki_changes_stream"]
     assert watch(provision_topic="success", produce="queued") == []
     assert watch(provision_topic="success", produce="running") == [], "nobody reads the feed yet"
     world.open = 1
-    assert watch(provision_topic="success", produce="running") == [f"burst {demo_feed.BURST}"]
+    assert watch(provision_topic="success", produce="running") == ["burst"]
     assert watch(provision_topic="success", produce="running") == [], "once"
-    assert demo._before == {0: 17, 1: 0}
+    assert demo.before == {0: 17, 1: 0}
     feed = Feed(start=0, seed=5)
-    wanted = demo._wanted(world)  # type: ignore[arg-type]
+    wanted = demo.wanted(world.stack)
     assert len(wanted) == demo_feed.EVENTS
     assert feed.event_id(700) in wanted
     assert feed.event_id(699) not in wanted
 
 
-def test_where_nobody_read_the_feed_nothing_was_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, demo = World(monkeypatch), FeedDemo("wiki_changes")
-    assert demo._wanted(world) == set()  # type: ignore[arg-type]
+def test_where_nobody_read_the_feed_nothing_was_replayed(stack: Callable[[str], Stack]) -> None:
+    world = World(stack("replay"))
+    assert world.demo.wanted(world.stack) == set()
     assert demo_feed.EVENTS < demo_feed.LOADED < demo_feed.BURST
 
 
@@ -163,7 +178,7 @@ def test_a_span_is_what_came_between_two_moments() -> None:
 
 def rows(*found: tuple[int | None, int | None, str]) -> pa.RecordBatch:
     places = {"_kafka_partition": pa.int32(), "_kafka_offset": pa.int64(), "event_id": pa.string()}
-    columns = list(zip(*found, strict=True)) or [[], [], []]
+    columns = [[row[n] for row in found] for n in range(len(places))]
     return pa.record_batch(
         {name: pa.array(column, kind) for (name, kind), column in zip(places.items(), columns, strict=True)}
     )
@@ -228,17 +243,14 @@ def test_a_name_gives_a_terminal_no_orders(name: str, shown: str) -> None:
     assert printable(name) == shown
 
 
-def test_the_screen_shows_figures_editors_and_the_page() -> None:
+def test_the_screen_shows_figures_editors_and_the_page(stack: Callable[[str], Stack]) -> None:
     demo = FeedDemo("wiki_changes")
     console = Console(record=True, width=140, file=io.StringIO())
     top = [{"user": "[red]<b>\x1b[31m", "bot": True, "edits": 1234, "late": 0}]
     result = dataclasses.replace(
         GREEN, top=top, window="10:00 to 10:10 UTC", seconds={"produce": 1.0, "in the lake": 2.0}
     )
-    stack = type("Stack", (), {"secrets": {"airflow_operator": "pw"}, "context": None})()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("local.services.airflow.url", lambda _: "http://127.0.0.1:18080")
-        run.show(console, stack, demo, "success", result)
+    run.show(console, stack("replay"), demo, "success", result)
     text = console.export_text()
     assert "wiki_changes_load: success" in text
     assert "Wikipedia: busiest editors, 10:00 to 10:10 UTC" in text
@@ -252,23 +264,27 @@ def test_the_screen_shows_figures_editors_and_the_page() -> None:
 
 
 def test_whoever_watches_a_run_sees_its_tasks_each_time() -> None:
-    class Airflow:
-        def follow(self, *_: object) -> list[dict[str, str]]:
-            return [{"state": "running"}, {"state": "success"}]
+    class Running(ToldAirflow):
+        def follow(
+            self, dag: str, run_id: str, seconds: float, interval: float = 1.0
+        ) -> Iterator[dict[str, Any]]:
+            yield from ({"state": "running"}, {"state": "success"})
 
-        def tasks(self, *_: object) -> list[dict[str, Any]]:
+        def tasks(self, dag: str, run_id: str) -> list[dict[str, Any]]:
             return tasks(produce="running")
 
     for terminal in (False, True):
         seen: list[Any] = []
         console = Console(file=io.StringIO(), force_terminal=terminal)
-        state, _ = follow(Airflow(), "dag", "run", console, 1.0, seen.append)  # type: ignore[arg-type]
+        state, _ = follow(Running([]), "dag", "run", console, 1.0, seen.append)
         assert (state, seen) == ("success", [tasks(produce="running")] * 2)
 
 
-def test_it_is_waited_for_as_long_as_it_may_take(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_feed, "AGAIN_SECONDS", 0.0)
+def test_it_is_waited_for_as_long_as_it_may_take() -> None:
     seen = iter(range(10))
-    look: Callable[[], int] = lambda: next(seen)  # noqa: E731
-    assert demo_feed._until(look, lambda n: n == 3, 60) == 3
-    assert demo_feed._until(look, lambda n: False, 0) == 4
+
+    def look() -> int:
+        return next(seen)
+
+    assert demo_feed.until(look, lambda n: n == 3, 60, again=0) == 3
+    assert demo_feed.until(look, lambda n: False, 0, again=0) == 4

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from local.demo.hits import HitsDemo
 from local.demo.verdict import Counts, HitsFigures
+from local.progress import Board
+from local.stack import Stack
 from sluice.clients.table import Lake
 
 COUNTS = Counts("windows", results=20, lake=90, late=3, sinks={"jdbc a": 90, "kafka b": 90}, different=0)
@@ -57,14 +59,13 @@ def test_what_is_wrong_is_said_with_its_numbers(changes: dict[str, Any], says: s
 
 
 def test_before_the_first_load_of_all_the_hits_begin_now(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, stack: Callable[[str], Stack]
 ) -> None:
     """Not even the catalog has its tables on a stack that is new."""
     uri = f"sqlite:///{tmp_path / 'x.db'}"
     made = Lake({"type": "sql", "uri": uri, "init_catalog_tables": "false"})
-    monkeypatch.setattr(Lake, "open", lambda platform: made)
-    demo = HitsDemo()
+    demo = HitsDemo(lambda _: made)
     before = datetime.now(UTC).replace(microsecond=0)
-    demo.prepare(SimpleNamespace(platform=str), None)  # type: ignore[arg-type]
+    demo.prepare(stack("public"), Board())
     begin = datetime.strptime(demo.params()["begin"], "%Y-%m-%dT%H:%M:%S%z")
     assert before <= begin <= datetime.now(UTC)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from local.ending import end_with
 from local.errors import Problem
 
 
-def raising(error: BaseException) -> object:
+def raising(error: BaseException) -> Callable[[list[str]], int]:
     def main(arguments: list[str]) -> int:
         raise error
 
@@ -23,18 +25,18 @@ def test_an_exit_code_is_passed_on() -> None:
 
 def test_a_problem_is_one_line() -> None:
     with pytest.raises(SystemExit) as end:
-        end_with(raising(Problem("no such thing: make it")))  # type: ignore[arg-type]
+        end_with(raising(Problem("no such thing: make it")))
     assert end.value.code == "sluice: no such thing: make it"
 
 
 def test_an_interrupt_says_what_is_given_for_it(capsys: pytest.CaptureFixture[str]) -> None:
-    for interrupted, said in ((str, ""), (lambda: "goes on from here", "sluice: goes on from here\n")):
+    for interrupted, said in ((str, ""), ("goes on from here".strip, "sluice: goes on from here\n")):
         with pytest.raises(SystemExit) as end:
-            end_with(raising(KeyboardInterrupt()), interrupted)  # type: ignore[arg-type]
+            end_with(raising(KeyboardInterrupt()), interrupted)
         assert end.value.code == 130
         assert capsys.readouterr().err == said
 
 
 def test_a_bug_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
-        end_with(raising(ZeroDivisionError()))  # type: ignore[arg-type]
+        end_with(raising(ZeroDivisionError()))

@@ -10,6 +10,7 @@ import pytest
 
 from local import ports
 from local.errors import Problem
+from tests.support.raising import raises
 
 
 def test_defaults_kept_and_environment() -> None:
@@ -20,13 +21,43 @@ def test_defaults_kept_and_environment() -> None:
 
 @pytest.mark.parametrize("text", ["x", "80", "65536", "-1", "19000.5"])
 def test_no_port(text: str) -> None:
-    with pytest.raises(Problem, match=f"SLUICE_MINIO_PORT is '{text}': give a port"):
+    with raises(Problem, "SLUICE_MINIO_PORT", repr(text)):
         ports.choose({}, {"SLUICE_MINIO_PORT": text})
 
 
 def test_two_services_on_one_port() -> None:
-    with pytest.raises(Problem, match="port 19092 is given to both kafka and airflow"):
+    with raises(Problem, 19092, "kafka", "airflow"):
         ports.choose({}, {"SLUICE_AIRFLOW_PORT": "19092"})
+
+
+def test_free_ports_are_searched_where_a_process_is_told_to() -> None:
+    assert ports.free_range({}) == ports.free_range({"SLUICE_FREE_PORTS": ""}) == ports.FREE
+    assert ports.free_range({"SLUICE_FREE_PORTS": "20100-20199"}) == range(20100, 20200)
+
+
+@pytest.mark.parametrize("text", ["20100", "x-20199", "20100-", "20199-20100", "80-20199", "20100-20102"])
+def test_no_range_of_ports(text: str) -> None:
+    with raises(Problem, "SLUICE_FREE_PORTS"):
+        ports.free_range({"SLUICE_FREE_PORTS": text})
+
+
+@pytest.mark.usefixtures("socket_enabled")
+def test_free_ports_come_from_the_range_and_are_not_those_of_others() -> None:
+    narrow = {"SLUICE_FREE_PORTS": "19100-19119", "SLUICE_KAFKA_PORT": "19101"}
+    chosen = ports.choose({"minio": 19102}, narrow, free=True)
+    assert set(chosen.values()) <= set(ports.free_range(narrow))
+    assert len(set(chosen.values())) == len(ports.DEFAULTS)
+
+
+@pytest.mark.usefixtures("socket_enabled")
+def test_a_range_that_is_used_up_is_named() -> None:
+    with socket.socket() as holder:
+        holder.bind((ports.HOST, 0))
+        holder.listen()
+        first = holder.getsockname()[1]
+        last = first + len(ports.DEFAULTS) - 1
+        with raises(Problem, first, last, "SLUICE_FREE_PORTS"):
+            ports.choose({}, {"SLUICE_FREE_PORTS": f"{first}-{last}"}, free=True)
 
 
 def test_a_service_that_is_new_has_not_moved() -> None:

@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import httpx
 import pytest
+from rich.console import Console
 
 from local import health
+from local.home import Home
+from local.progress import Board
 from local.services import replay
 from local.services.context import Context
 from local.stack import Stack
-
-
-@pytest.fixture
-def stack(context: Context) -> Callable[[str], Stack]:
-    """Of a context; nothing of it runs."""
-
-    def make(feed: str) -> Stack:
-        made = Stack(context.home.root)
-        made.__dict__.update(
-            context=replace(context, feed=feed), ports=context.ports, secrets=context.secrets
-        )
-        return made
-
-    return make
+from local.supervisor import Supervisor
 
 
 def test_the_port_is_needed_only_where_the_server_is(stack: Callable[[str], Stack]) -> None:
-    assert replay.NAME in stack("replay")._served()
-    assert replay.NAME not in stack("public")._served()
-    assert {"postgres", "kafka", "airflow"} <= set(stack("public")._served())
+    assert replay.NAME in stack("replay").served()
+    assert replay.NAME not in stack("public").served()
+    assert {"postgres", "kafka", "airflow"} <= set(stack("public").served())
 
 
 def test_the_platform_files_follow(stack: Callable[[str], Stack]) -> None:
@@ -42,20 +33,17 @@ def test_the_platform_files_follow(stack: Callable[[str], Stack]) -> None:
     assert "feeds" not in stack("public").platform_documents()["producer"]
 
 
-def test_the_server_is_a_program_either_way(
-    stack: Callable[[str], Stack], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in ("postgres", "minio"):
-        monkeypatch.setattr(f"local.stack.{module}.program", lambda context: replay.program(context))
+def test_the_server_is_a_program_either_way(stack: Callable[[str], Stack]) -> None:
     for feed in ("public", "replay"):
-        assert replay.NAME in [program.name for program in stack(feed)._programs()]
+        assert replay.NAME in [program.name for program in stack(feed).programs()]
 
 
-class Daemon:
+class Daemon(Supervisor):
     """supervisord, as far as it is told something."""
 
-    def __init__(self, **states: str) -> None:
-        self.known = {name.replace("_of_", "-"): {"statename": state} for name, state in states.items()}
+    def __init__(self, home: Home, **states: str) -> None:
+        super().__init__(home, 0, "")
+        self.known = {name: {"statename": state} for name, state in states.items()}
         self.restarted: list[str] = []
 
     def states(self) -> dict[str, Any]:
@@ -69,27 +57,22 @@ class Daemon:
 def test_a_producer_that_runs_learns_of_another_feed(
     stack: Callable[[str], Stack], state: str, restarted: int
 ) -> None:
-    said: list[str] = []
-    daemon = Daemon()
-    daemon.known["stream-wiki_changes-producer"] = {"statename": state}
-    made = stack("replay")
-    made.__dict__["daemon"] = daemon
-    made._renew_producers(type("Board", (), {"say": lambda _, text: said.append(text)})())  # type: ignore[arg-type]
-    assert daemon.restarted == ["stream-wiki_changes-producer"] * restarted
-    assert len(said) == restarted
+    producer = "stream-wiki_changes-producer"
+    made, said = stack("replay"), io.StringIO()
+    made.daemon = daemon = Daemon(made.home, **{producer: state})
+    made.renew_producers(Board(Console(file=said, width=200)))
+    assert daemon.restarted == [producer] * restarted
+    assert said.getvalue().count(producer) == restarted
 
 
-def test_status_says_where_the_server_is_not_wanted(
-    context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def nobody(*_: object, **__: object) -> None:
+def test_status_says_where_the_server_is_not_wanted(context: Context) -> None:
+    def nobody(name: str, context: Context) -> str:
         raise httpx.ConnectError("nobody there")
 
-    monkeypatch.setattr(replay.httpx, "get", nobody)
     states = {replay.NAME: {"statename": "STOPPED"}}
-    [row] = health.rows(context, states)
+    [row] = health.rows(context, states, nobody)
     assert (row.fine, row.health) == (None, "not wanted: the feeds are the public ones")
-    [row] = health.rows(replace(context, feed="replay"), states)
+    [row] = health.rows(replace(context, feed="replay"), states, nobody)
     assert (row.fine, row.address) == (False, "http://127.0.0.1:18081")
-    [row] = health.rows(context, {replay.NAME: {"statename": "RUNNING"}})
+    [row] = health.rows(context, {replay.NAME: {"statename": "RUNNING"}}, nobody)
     assert row.fine is False, "it should not run, and does not answer either"

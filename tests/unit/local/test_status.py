@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,11 +17,15 @@ from local.status.parts import SeenPart
 from local.status.rows import ago, in_words, part_row, stream_row
 from local.status.streams import Past, Seen, Supervised, past, rate
 from sluice.clients.errors import ClientError, Unreachable
+from sluice.clients.history import History
+from sluice.clients.kafka import KafkaAdmin
 from sluice.clients.table import BatchFact
 from sluice.model import stream
-from sluice.model.health import Diagnosis, Facts, Verdict
+from sluice.model.health import Diagnosis, Verdict
 from sluice.model.process import ProcessState, ProcessStatus
 from sluice.model.tending import Beat, State
+from sluice.runtime.supervisor import SupervisorRuntime
+from tests.support.memory_s3 import MemoryS3
 
 SPEC = stream.load("nyc_taxi")
 NOW = 10_000.0
@@ -218,7 +223,7 @@ def test_a_part_that_cannot_be_looked_at() -> None:
     assert [cell.text for cell in row.cells].count("not seen") == 5
 
 
-class Kafka:
+class Kafka(KafkaAdmin):
     """Says one beat after the other, and the last one for good; None never came, an error is raised."""
 
     def __init__(self, *said: Beat | ClientError | None) -> None:
@@ -232,31 +237,24 @@ class Kafka:
         return found
 
 
-def looked(monkeypatch: pytest.MonkeyPatch, kafka: Kafka, process: ProcessStatus) -> Diagnosis:
-    class Runtime:
-        def status(self, program: str) -> ProcessStatus:
-            assert program == "stream-wiki_changes-producer"
-            return process
+class Runtime(SupervisorRuntime):
+    """supervisord, which knows one program."""
 
-    class History:
-        def facts(self, *_: object) -> Facts:
-            return Facts()
+    def __init__(self, process: ProcessStatus) -> None:
+        self.process = process
 
-    class Platform:
-        supervisor = kafka = None
+    def status(self, program: str) -> ProcessStatus:
+        assert program == "stream-wiki_changes-producer"
+        return self.process
 
-    Platform.supervisor = object()  # type: ignore[assignment]
-    monkeypatch.setattr(parts, "SupervisorRuntime", lambda *_, **__: Runtime())
-    monkeypatch.setattr(parts, "KafkaAdmin", lambda *_, **__: kafka)
-    monkeypatch.setattr(parts, "_history", lambda *_: History())
-    monkeypatch.setattr(parts, "LOOK_SECONDS", 0)
 
-    class Stack:
-        def platform(self, role: str) -> Platform:
-            assert role == "airflow"
-            return Platform()
+def history() -> History:
+    """Of nothing yet."""
+    return History(MemoryS3().as_client(), "s3://warehouse/ledger", "wiki_changes")
 
-    return parts.diagnose(Stack(), PARTS, PRODUCER)  # type: ignore[arg-type]
+
+def looked(kafka: Kafka, process: ProcessStatus) -> Diagnosis:
+    return parts.look_at(PARTS, PRODUCER, Runtime(process), kafka, history(), sleep=lambda _: None)
 
 
 def process(state: ProcessState, pid: int | None = 7) -> ProcessStatus:
@@ -267,31 +265,33 @@ def fresh(pid: int = 7, ago: float = 1.0, state: State = State.STREAMING) -> Bea
     return Beat(at=time.time() - ago, pid=pid, state=state, since=time.time() - 500)
 
 
-def test_a_part_is_looked_at_as_supervision_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_is_looked_at_as_supervision_does() -> None:
     running, ended = process(ProcessState.RUNNING), process(ProcessState.EXITED, None)
-    assert looked(monkeypatch, Kafka(fresh()), running).verdict is Verdict.HEALTHY
-    assert looked(monkeypatch, Kafka(fresh(ago=90)), running).verdict is Verdict.STALLED
-    assert looked(monkeypatch, Kafka(fresh(ago=90), fresh()), running).verdict is Verdict.HEALTHY
-    assert looked(monkeypatch, Kafka(fresh(ago=90)), ended).verdict is Verdict.DEAD
+    assert looked(Kafka(fresh()), running).verdict is Verdict.HEALTHY
+    assert looked(Kafka(fresh(ago=90)), running).verdict is Verdict.STALLED
+    assert looked(Kafka(fresh(ago=90), fresh()), running).verdict is Verdict.HEALTHY
+    assert looked(Kafka(fresh(ago=90)), ended).verdict is Verdict.DEAD
     other = Kafka(fresh(pid=9, ago=9), fresh(pid=9, ago=1))
-    assert looked(monkeypatch, other, ended).verdict is Verdict.SUPERSEDED
-    away = looked(monkeypatch, Kafka(Unreachable("Kafka sleeps")), running)
+    assert looked(other, ended).verdict is Verdict.SUPERSEDED
+    away = looked(Kafka(Unreachable("Kafka sleeps")), running)
     assert away.verdict is Verdict.UNOBSERVABLE
     assert "Kafka sleeps" in away.sentence
 
 
 def test_the_newest_event_of_any_kind() -> None:
-    class History:
-        def latest(self, kind: str) -> dict[str, Any] | None:
-            return {"verdict": {"at": "2026-01-01"}, "hold": {"at": "2026-01-02", "kind": kind}}.get(kind)
-
-        def since(self, kind: str, at: object) -> list[dict[str, Any]]:
-            return [{"asked": False}, {"asked": True}]
-
-    from datetime import UTC, datetime
-
-    found = past(History(), datetime.now(UTC))  # type: ignore[arg-type]
-    assert found.newest == {"at": "2026-01-02", "kind": "hold"}
+    now, kept = datetime.now(UTC), history()
+    for hours, kind, event in (
+        *(
+            (25, "restart", {"asked": True}),
+            (9, "restart", {"asked": False}),
+            (8, "restart", {"asked": True}),
+        ),
+        *((7, "hold", {"who": "ada"}), (20, "verdict", {"verdict": "dead"})),
+    ):
+        kept.record(kind, event, now - timedelta(hours=hours))
+    found = past(kept, now)
+    assert found.newest is not None
+    assert (found.newest["kind"], found.newest["who"]) == ("hold", "ada")
     assert found.restarts == [False, True]
 
 

@@ -1,0 +1,98 @@
+"""`make lint`, `check`, `test` and `test-all`: which stages they run, and what ends them."""
+
+from __future__ import annotations
+
+import pytest
+
+from local.checks import LINTERS, SLOW, UNIT, Stage, main, stages
+
+FAST = [name for name, _ in LINTERS] + ["unit tests"]
+WHOLE = [*FAST, "slow tests"]
+
+
+def names(verb: str) -> list[str]:
+    return [stage.name for stage in stages(verb, [])]
+
+
+def pytests(verb: str, *arguments: str) -> list[Stage]:
+    return [stage for stage in stages(verb, arguments) if stage.command[0] == "pytest"]
+
+
+class Runner:
+    """Takes note of what it is to run, and ends each stage with 0 or as it is told."""
+
+    def __init__(self, **codes: int) -> None:
+        self.codes = {name.replace("_", " "): code for name, code in codes.items()}
+        self.ran: list[Stage] = []
+
+    def __call__(self, stage: Stage) -> int:
+        self.ran.append(stage)
+        return self.codes.get(stage.name, 0)
+
+    @property
+    def names(self) -> list[str]:
+        return [stage.name for stage in self.ran]
+
+
+@pytest.mark.parametrize(
+    ("verb", "expected"),
+    [("lint", FAST[:-1]), ("check", FAST), ("test", WHOLE), ("test-all", WHOLE)],
+)
+def test_what_costs_least_comes_first(verb: str, expected: list[str]) -> None:
+    assert names(verb) == expected
+
+
+def test_a_check_starts_nothing_slow() -> None:
+    [unit] = pytests("check")
+    assert unit.command[1:3] == UNIT
+    assert not set(unit.command) & set(SLOW)
+
+
+@pytest.mark.parametrize(("verb", "left_out"), [("test", True), ("test-all", False)])
+def test_exhaustive_tests_run_in_all_of_them_only(verb: str, left_out: bool) -> None:
+    _, slow = pytests(verb)
+    assert set(slow.command) >= {"tests/integration", "tests/spark"}
+    assert ("not exhaustive" in slow.command) is left_out
+
+
+@pytest.mark.parametrize("verb", ["check", "test", "test-all"])
+def test_arguments_reach_every_pytest_and_may_choose_none(verb: str) -> None:
+    found = pytests(verb, "-k", "a name", "-x")
+    assert all(stage.command[-3:] == ("-k", "a name", "-x") for stage in found)
+    assert all(5 in stage.passed for stage in found)
+    assert not any(5 in stage.passed for stage in pytests(verb))
+
+
+@pytest.mark.parametrize("verb", ["check", "test"])
+def test_every_pytest_tells_its_durations_and_writes_a_report_of_its_own(verb: str) -> None:
+    reports = [option for stage in pytests(verb) for option in stage.command if "--junitxml" in option]
+    assert len(set(reports)) == len(pytests(verb))
+    assert all(any("--durations" in option for option in stage.command) for stage in pytests(verb))
+
+
+def test_a_stage_that_fails_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    runner = Runner(mypy=1)
+    assert main("test", run=runner) == 1
+    assert runner.names == ["ruff check", "ruff format", "mypy"]
+    results = {line.split(maxsplit=1)[1].partition(" (")[0]: line.split()[0] for line in rows(capsys)}
+    assert results == {"ruff check": "ok", "ruff format": "ok", "mypy": "FAILED"}
+
+
+def rows(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The table at the end, without the lines that tell what begins."""
+    return [line for line in capsys.readouterr().out.splitlines() if not line.startswith("──")]
+
+
+@pytest.mark.parametrize(("code", "end"), [(0, 0), (1, 1), (5, 1)])
+def test_the_last_stage_counts_too(code: int, end: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ARGS", raising=False)
+    runner = Runner(slow_tests=code)
+    assert main("test", run=runner) == end
+    assert runner.names == WHOLE
+
+
+def test_arguments_of_the_environment_come_before_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARGS", "-k 'a or b'")
+    runner = Runner(unit_tests=5)
+    assert main("check", ["-x"], run=runner) == 0, "nothing was chosen, as was asked for"
+    assert runner.ran[-1].command[-3:] == ("-k", "a or b", "-x")

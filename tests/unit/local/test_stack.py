@@ -1,0 +1,82 @@
+"""What a stack keeps between its starts, and what its programs get of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from local.home import Home
+from local.paths import REPO
+from local.services import airflow, kafka, streams
+from local.services.context import Context
+from local.stack import Stack
+from sluice.model.stream import OVERRIDES_VARIABLE
+
+QUICK = "-XX:TieredStopAtLevel=1 -Xss2m"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in (OVERRIDES_VARIABLE, "SLUICE_EXTERNAL", "SLUICE_FEED"):
+        monkeypatch.delenv(name, raising=False)
+    Home(tmp_path / "home").prepare()
+    return tmp_path / "home"
+
+
+def started(stack: Stack) -> None:
+    """What a start keeps."""
+    stack.home.remember(**stack.settings)
+
+
+def test_without_a_word_nothing_is_overridden(home: Path) -> None:
+    found = Stack(home).settings
+    assert (found["overrides"], found["java_options"]) == (None, "")
+    assert (found["external"], found["feed"], found["dags"]) == (None, "public", str(REPO / "dags"))
+
+
+def test_what_a_stack_was_made_with_is_kept_for_its_next_start(home: Path, tmp_path: Path) -> None:
+    made = Stack(home, dags=tmp_path, feed="replay", overrides=tmp_path / "short.toml", java_options=QUICK)
+    started(made)
+    assert Stack(home).settings == made.settings
+    assert made.settings["overrides"] == str(tmp_path / "short.toml")
+    assert made.settings["java_options"] == QUICK
+
+
+def test_the_environment_counts_before_what_was_kept_and_an_argument_before_both(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started(Stack(home, overrides=tmp_path / "kept.toml"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(OVERRIDES_VARIABLE, "given.toml")
+    assert Stack(home).settings["overrides"] == str(tmp_path / "given.toml"), "wherever it is read"
+    assert Stack(home, overrides=tmp_path / "a").settings["overrides"] == str(tmp_path / "a")
+    monkeypatch.setenv(OVERRIDES_VARIABLE, "")
+    assert Stack(home).settings["overrides"] is None, "said to be none"
+
+
+def test_all_jobs_learn_of_the_overrides(context: Context, tmp_path: Path) -> None:
+    assert OVERRIDES_VARIABLE not in context.job_environment()
+    with_them = replace(context, overrides=tmp_path / "short.toml")
+    for told in (
+        with_them.job_environment(),
+        airflow.environment(with_them),
+        *(program.environment for program in streams.programs(with_them)),
+    ):
+        assert told[OVERRIDES_VARIABLE] == str(tmp_path / "short.toml")
+
+
+def test_every_jvm_gets_the_options(context: Context) -> None:
+    with_them = replace(context, java_options=QUICK)
+    [line] = [
+        line
+        for line in streams.spark_defaults(with_them).splitlines()
+        if line.startswith("spark.driver.extraJavaOptions ")
+    ]
+    assert line.endswith(f" {QUICK}")
+    command = list(kafka.program(with_them).command)
+    at = command.index(QUICK.split()[0])
+    assert command[at : at + 2] == QUICK.split()
+    assert at < command.index("-cp")
+    assert not set(QUICK.split()) & set(kafka.program(context).command)
