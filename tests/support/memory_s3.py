@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 
 class MemoryS3:
-    """``refuse_puts`` and ``refuse_lists``: errors of the next requests; ``got`` and ``listed``: what was
-    asked. A list's answer holds ``page`` keys at most.
+    """``refuse_puts``, ``refuse_gets`` and ``refuse_lists``: errors of the next requests; ``got`` and
+    ``listed``: what was asked. A list's answer holds ``page`` keys at most.
     """
 
     def __init__(self, page: int = 1000) -> None:
         self.objects: dict[tuple[str, str], bytes] = {}
         self.refuse_puts: list[str] = []
+        self.refuse_gets: list[str] = []
         self.refuse_lists: list[ClientError] = []
         self.got: list[str] = []
         self.listed: list[dict[str, str]] = []
@@ -41,6 +42,8 @@ class MemoryS3:
     def get_object(self, **given: Any) -> dict[str, Any]:
         place = given["Bucket"], given["Key"]
         self.got.append(given["Key"])
+        if self.refuse_gets:
+            raise error(self.refuse_gets.pop(0), "GetObject")
         if place not in self.objects:
             raise error("NoSuchKey", "GetObject")
         return {"Body": io.BytesIO(self.objects[place])}

@@ -64,7 +64,7 @@ def read(kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SE
             f"topic {topic!r} does not exist on {kafka.bootstrap_servers}; run the load's "
             "provision_sinks step"
         ) from error
-    reading = _Reading(topic, keys, ends)
+    reading = Reading(topic, keys, ends)
     consumer = Consumer({**kafka.librdkafka(), **_SETTINGS}, error_cb=reading.note)
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
@@ -97,7 +97,7 @@ def last_batch(kafka: Kafka, stream: str, query: str, topic: str) -> int | None:
     return None if batch == NO_BATCH else batch
 
 
-class _Reading:
+class Reading:
     """A topic as far as it was read."""
 
     def __init__(self, topic: str, keys: Sequence[str], ends: Mapping[int, int]) -> None:

@@ -105,7 +105,7 @@ def counts(database: Database, table: str, query: Query) -> pa.Table:
             raise Refused(
                 f"table {table} in {database.where} lacks {', '.join(lacking)}; run provision_sinks again"
             )
-        families = {name: _family(there[name]) for name in names}
+        families = {name: family_of(there[name]) for name in names}
         unknown = [name for name in names if families[name] not in _ARROW]
         if unknown:
             are = ", ".join(f"{name} {families[name]}" for name in unknown)
@@ -151,12 +151,12 @@ def _asking(database: Database) -> Iterator[sa.Engine]:
         raise Missing(f"table {table} does not exist in {database.where}; run provision_sinks") from error
     except DBAPIError as error:
         cause = error.orig if error.orig is not None else error
-        raise _translated(database, cause) from cause
+        raise translated(database, cause) from cause
     finally:
         engine.dispose()
 
 
-def _translated(database: Database, error: BaseException) -> ClientError:
+def translated(database: Database, error: BaseException) -> ClientError:
     trouble = diagnose(database.kind, error)
     what = f"{database.where} {trouble} ({says(error)})"
     if trouble in PASSING:
@@ -247,7 +247,7 @@ def _differences(engine: sa.Engine, table: str, query: Query, types: Mapping[str
 
 def _holds(kind: sa.types.TypeEngine[Any], family: str) -> bool:
     """Whether a column of this type holds all that a family can have."""
-    there = _family(kind)
+    there = family_of(kind)
     if family == "integer":
         return there in ("integer", "bigint")
     if family == "text":
@@ -260,7 +260,7 @@ def _needed(family: str) -> str:
     return f"text of {TEXT_CHARACTERS} characters" if family == "text" else family
 
 
-def _family(kind: sa.types.TypeEngine[Any]) -> str:
+def family_of(kind: sa.types.TypeEngine[Any]) -> str:
     """The family of a column that is there; its own type's name where it is of none."""
     if isinstance(kind, sa.String) and not isinstance(kind, sa.Enum):
         return "text"

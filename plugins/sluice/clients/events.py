@@ -7,7 +7,7 @@ there more than once are then read again and compared as they are.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
@@ -25,6 +25,8 @@ from sluice.model.events import spans
 MINUTE = 60
 # A load of what came late has moments from everywhere; more ranges would only make the question longer.
 MOST_SPANS = 50
+Read = Callable[[Table, BooleanExpression, tuple[str, ...]], Iterable[pa.RecordBatch]]
+Hash = Callable[[pa.Array], Any]
 
 
 @dataclass(frozen=True)
@@ -37,34 +39,49 @@ class Census:
     twice: dict[str, int] = field(default_factory=dict)
 
 
-def census(table: Table, rows: BooleanExpression, column: str, partition_by: Sequence[str] = ()) -> Census:
+def census(
+    table: Table,
+    rows: BooleanExpression,
+    column: str,
+    partition_by: Sequence[str] = (),
+    read: Read = batches,
+    hashed: Hash | None = None,
+) -> Census:
     """Count the ids in ``column`` of the load's ``rows`` in the whole table.
 
     An event that came twice is the same in every column. So only those rows are read that have a date of the
     load's, where the table is partitioned by one, and a moment of its, where it has a column of moments: a
     day of a table that is not compacted yet has a file for every batch and partition. Of ``partition_by``
     only dates that are columns as they are count; a truncated one (``truncate(1, zipcode)``) is none.
+    ``read`` gives columns of rows, ``hashed`` the hash of each id that is not null.
     """
-    load = _Load(table, column, partition_by)
-    for batch in batches(table, rows, load.names):
+    hashed = hashed or _hashes
+    load = _Load(table, column, partition_by, hashed)
+    for batch in read(table, rows, load.names):
         load.add(batch)
     if not load.rows:
         return Census(0, 0)
     wanted = np.unique(np.concatenate(load.hashes))
     alike = load.alike()
-    seen = [_among(_hashes(batch.column(column)), wanted) for batch in batches(table, alike, (column,))]
+    seen = [_among(hashed(batch.column(column)), wanted) for batch in read(table, alike, (column,))]
     values, times = np.unique(np.concatenate(seen), return_counts=True)
     suspects = values[times > 1]
-    twice = _counted(table, alike, column, suspects) if len(suspects) else {}
-    return Census(load.rows, load.nameless, twice)
+    if not len(suspects):
+        return Census(load.rows, load.nameless)
+    # The ids with one of these hashes, as they are.
+    found: Counter[str] = Counter()
+    for batch in read(table, alike, (column,)):
+        present = batch.column(column).drop_null()
+        found.update(present.filter(pa.array(np.isin(hashed(present), suspects))).to_pylist())
+    return Census(load.rows, load.nameless, {name: times for name, times in found.items() if times > 1})
 
 
 class _Load:
     """What the load's rows have: their ids' hashes, their dates and their minutes."""
 
-    def __init__(self, table: Table, column: str, partition_by: Sequence[str]) -> None:
+    def __init__(self, table: Table, column: str, partition_by: Sequence[str], hashed: Hash) -> None:
         kinds = {field.name: field.field_type for field in table.schema().fields}
-        self.column = column
+        self.column, self.hashed = column, hashed
         self.date = next((name for name in partition_by if isinstance(kinds.get(name), DateType)), None)
         # Not Sluice's own: a record that came twice has two times at Kafka.
         self.moment = next(
@@ -83,7 +100,7 @@ class _Load:
     def add(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
         self.nameless += batch.column(self.column).null_count
-        self.hashes.append(_hashes(batch.column(self.column)))
+        self.hashes.append(self.hashed(batch.column(self.column)))
         if self.date:
             self.dates |= set(batch.column(self.date).unique().to_pylist())
         if self.moment:
@@ -106,20 +123,6 @@ class _Load:
 
 def _moment(minute: int) -> str:
     return datetime.fromtimestamp(minute * MINUTE, UTC).isoformat()
-
-
-def _counted(table: Table, rows: BooleanExpression, column: str, hashes: Any) -> dict[str, int]:
-    """The ids with one of these hashes that are there more than once."""
-    found: Counter[str] = Counter()
-    for batch in batches(table, rows, (column,)):
-        found.update(_chosen(batch.column(column), hashes))
-    return {name: times for name, times in found.items() if times > 1}
-
-
-def _chosen(ids: pa.Array, hashes: Any) -> Iterator[str]:
-    present = ids.drop_null()
-    picked = np.isin(_hashes(present), hashes)
-    yield from present.filter(pa.array(picked)).to_pylist()
 
 
 def _hashes(ids: pa.Array) -> Any:

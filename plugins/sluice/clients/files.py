@@ -127,14 +127,16 @@ def coordinates(table: Table, tasks: Iterable[FileScanTask], paths: Collection[s
     return {partition: np.concatenate(parts) for partition, parts in found.items()}
 
 
-def pairs(table: Table, tasks: Sequence[FileScanTask]) -> Iterator[tuple[Any, Any]]:
+def pairs(
+    table: Table, tasks: Sequence[FileScanTask], at_once: int = FILES_AT_ONCE
+) -> Iterator[tuple[Any, Any]]:
     """Batches of (partitions, offsets) of these files, both as arrays of NumPy."""
     schema = table.schema().select(PARTITION, OFFSET)
     with asking(f"{len(tasks)} files of table {_name(table)}"):
         scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
         # PyIceberg holds all files of one question in memory at once.
-        for start in range(0, len(tasks), FILES_AT_ONCE):
-            for batch in scan.to_record_batches(tasks[start : start + FILES_AT_ONCE]):
+        for start in range(0, len(tasks), at_once):
+            for batch in scan.to_record_batches(tasks[start : start + at_once]):
                 yield (
                     batch.column(PARTITION).to_numpy(zero_copy_only=False),
                     batch.column(OFFSET).to_numpy(zero_copy_only=False),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -25,12 +26,23 @@ if TYPE_CHECKING:
 RECENT = (timedelta(hours=1), timedelta(days=1), timedelta(days=30), None)
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 class History:
     """One stream's events. Moments are aware datetimes; errors are the ledger's (Refused, Unreachable)."""
 
-    def __init__(self, client: S3Client, ledger_uri: str, stream: str) -> None:
+    def __init__(
+        self,
+        client: S3Client,
+        ledger_uri: str,
+        stream: str,
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
         self.ledger = Ledger(client, ledger_uri, stream)
         self.stream = stream
+        self._clock = clock
 
     def record(self, kind: str, document: Document, at: datetime) -> Document:
         """Keep the event, with ``kind``, ``at`` (ISO 8601, UTC) and ``stream`` added; returns it as kept.
@@ -51,7 +63,7 @@ class History:
     def latest(self, kind: str) -> Document | None:
         """The newest event of a kind, None where there is none."""
         for back in RECENT:
-            newest = _newest(self._keys(kind, datetime.now(UTC) - back if back else None))
+            newest = _newest(self._keys(kind, self._clock() - back if back else None))
             if newest:
                 return self.ledger.get(newest[0])
         return None

@@ -101,7 +101,14 @@ class TopicIdentity:
 class KafkaAdmin:
     """One role's way in. Every request has ``timeout`` seconds; then it raises Unreachable."""
 
-    def __init__(self, kafka: Kafka, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        kafka: Kafka,
+        timeout: float = TIMEOUT_SECONDS,
+        admin: AdminClient | None = None,
+        consumer: Callable[..., Consumer] = Consumer,
+    ) -> None:
+        """``admin``, ``consumer``: in the place of librdkafka's own."""
         self.servers = kafka.bootstrap_servers
         self.timeout = timeout
         # librdkafka prints to stderr why it cannot connect; that is what a failing task's log needs.
@@ -113,7 +120,8 @@ class KafkaAdmin:
             "socket.timeout.ms": int(timeout * 1000),
             "reconnect.backoff.max.ms": 5000,
         }
-        self.admin = AdminClient(self._settings, error_cb=self._note)
+        self.admin = admin or AdminClient(self._settings, error_cb=self._note)
+        self._make_consumer = consumer
 
     def _note(self, error: KafkaError) -> None:
         if error.code() in _DENIED:
@@ -237,7 +245,7 @@ class KafkaAdmin:
 
     def _consumer(self, group: str) -> Consumer:
         settings = {"group.id": group, "enable.auto.commit": False}
-        return Consumer({**self._settings, **settings}, error_cb=self._note)
+        return self._make_consumer({**self._settings, **settings}, error_cb=self._note)
 
     def _offsets(self, topic: str, which: OffsetSpec, partitions: int | None) -> dict[int, int]:
         if partitions is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from botocore.exceptions import ClientError as S3Error
@@ -25,8 +26,11 @@ ATTEMPTS = 5
 class Ledger:
     """One stream's documents."""
 
-    def __init__(self, client: S3Client, uri: str, stream: str) -> None:
+    def __init__(
+        self, client: S3Client, uri: str, stream: str, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
         self.client = client
+        self._sleep = sleep
         self.bucket, prefix = split(uri)
         self.prefix = f"{prefix}/{stream}" if prefix else stream
 
@@ -56,7 +60,7 @@ class Ledger:
                 if winner is not None:
                     return winner
                 # The other put is not visible yet (S3's 409) or failed: ask again.
-                time.sleep(0.2 * 2**attempt)
+                self._sleep(0.2 * 2**attempt)
             else:
                 return document
         raise Unreachable(

@@ -16,14 +16,14 @@ GZIP_MAGIC = b"\x1f\x8b"
 LONGEST_LINE = 64 * 1024 * 1024
 
 
-def data_rows(chunks: Iterable[bytes], name: str) -> int:
+def data_rows(chunks: Iterable[bytes], name: str, longest: int = LONGEST_LINE) -> int:
     """Rows of an object; ``name`` stands for it in messages.
 
     Gzip is told by its first bytes, not by the name. Raises Refused when there is no header line (an object
     of no bytes, or a blank first line), when gzip data ends early or is damaged, or when a line is longer
-    than 64 MiB.
+    than ``longest`` bytes.
     """
-    lines = _lines(plain(chunks, name), name)
+    lines = _lines(plain(chunks, name), name, longest)
     if not next(lines, b"").strip():
         raise Refused(f"{name}: has no header line; upload the file with one, or leave it out")
     return sum(1 for line in lines if line.strip())
@@ -70,12 +70,12 @@ def _gunzip(head: bytes, stream: Iterator[bytes], name: str) -> Iterator[bytes]:
         raise Refused(f"{name}: truncated gzip data, it ends before its end mark; upload the file again")
 
 
-def _lines(chunks: Iterable[bytes], name: str) -> Iterator[bytes]:
+def _lines(chunks: Iterable[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[bytes]:
     rest = b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
         yield from whole
-        if len(rest) > LONGEST_LINE:
-            raise Refused(f"{name}: a line is longer than {LONGEST_LINE} bytes; it is no CSV")
+        if len(rest) > longest:
+            raise Refused(f"{name}: a line is longer than {longest} bytes; it is no CSV")
     if rest:
         yield rest

@@ -57,6 +57,18 @@ def test_columns_are_read_of_the_named_files_only(lake: Lake) -> None:
     assert {partition: list(offsets) for partition, offsets in found.items()} == {0: [10], 1: [8]}
 
 
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_many_files_are_read_a_few_at_a_time(lake: Lake, at_once: int) -> None:
+    table = lake.table(lakes.TABLE)
+    tasks = files.plan(table, files.overlapping(RangeSet.of({0: [(0, 99)], 1: [(0, 99)]})))
+    found = [
+        (int(partition), int(offset))
+        for partitions, offsets in files.pairs(table, tasks, at_once)
+        for partition, offset in zip(partitions, offsets, strict=True)
+    ]
+    assert sorted(found) == [(0, offset) for offset in range(11)] + [(1, offset) for offset in range(5, 9)]
+
+
 def test_rows_of_one_source(lake: Lake) -> None:
     assert sorted(files.source_rows(lake.table(lakes.TABLE), "b" * 16)) == [5, 6, 7]
 

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
-from sluice.clients import keys, ledger
+from sluice.clients import keys
 from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.ledger import Ledger
-from tests.support.memory_s3 import MemoryS3, error
+from tests.support.memory_s3 import MemoryS3
+from tests.support.raising import raises
 
 
-def make(client: MemoryS3) -> Ledger:
-    return Ledger(client, "s3://warehouse/ledger", "nyc_taxi")  # type: ignore[arg-type]
+def make(client: MemoryS3, slept: list[float] | None = None) -> Ledger:
+    sleep = (slept if slept is not None else []).append
+    return Ledger(client.as_client(), "s3://warehouse/ledger", "nyc_taxi", sleep)
 
 
 def test_the_loser_of_a_race_gets_the_winners_document() -> None:
@@ -21,27 +21,22 @@ def test_the_loser_of_a_race_gets_the_winners_document() -> None:
     assert list(client.objects) == [("warehouse", "ledger/nyc_taxi/k.json")]
 
 
-def test_a_put_that_another_was_ahead_of_but_that_is_not_visible_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(ledger.time, "sleep", lambda _: None)
-    client = MemoryS3()
+def test_a_put_that_another_was_ahead_of_but_that_is_not_visible_is_tried_again() -> None:
+    client, slept = MemoryS3(), list[float]()
     client.refuse_puts = ["ConditionalRequestConflict"] * 2
-    assert make(client).put("k.json", {"by": "me"}) == {"by": "me"}
+    assert make(client, slept).put("k.json", {"by": "me"}) == {"by": "me"}
+    assert len(slept) == 2
+    assert slept == sorted(slept)
     client.refuse_puts = ["ConditionalRequestConflict"] * 99
-    with pytest.raises(Unreachable, match=r"s3://warehouse/ledger/nyc_taxi/other\.json"):
+    with raises(Unreachable, "s3://warehouse/ledger/nyc_taxi/other.json"):
         make(client).put("other.json", {})
 
 
-def test_no_document_is_none_and_denial_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_document_is_none_and_denial_is_an_error() -> None:
     client = MemoryS3()
     assert make(client).get("k.json") is None
-
-    def deny(**_: object) -> None:
-        raise error("AccessDenied", "GetObject")
-
-    monkeypatch.setattr(client, "get_object", deny)
-    with pytest.raises(Refused, match="AccessDenied"):
+    client.refuse_gets = ["AccessDenied"]
+    with raises(Refused, "AccessDenied"):
         make(client).get("k.json")
 
 

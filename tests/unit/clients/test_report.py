@@ -80,7 +80,7 @@ def moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def write(lake: Lake, windows: dict[int, list[tuple[str, bool, int, int]]], **facts: object) -> None:
+def write(lake: Lake, windows: dict[int, list[tuple[str, bool, int, int]]], **facts: Any) -> None:
     """Put windows (number -> rows) in the place of those that are there, as the report's owner does."""
     rows = [
         (moment(START + 600 * number), moment(START + 600 * number + 600), *row)

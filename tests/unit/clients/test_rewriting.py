@@ -11,11 +11,12 @@ from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from sluice.clients import files, rewriting
+from sluice.clients import rewriting
 from sluice.clients.errors import Missing
 from sluice.clients.table import Lake
 from sluice.model.rewrites import Rewrite
 from tests.support import lake as lakes
+from tests.support.raising import raises
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def replacing(table: Table) -> Table:
     for snapshot in table.metadata.snapshots:
         assert snapshot.summary is not None
         if snapshot.summary.operation is Operation.OVERWRITE:
-            given = {"operation": Operation.REPLACE, **snapshot.summary.additional_properties}
+            given: dict[str, Any] = {"operation": Operation.REPLACE, **snapshot.summary.additional_properties}
             snapshot = snapshot.model_copy(update={"summary": type(snapshot.summary)(**given)})
         snapshots.append(snapshot)
     table.metadata = table.metadata.model_copy(update={"snapshots": snapshots})
@@ -126,13 +127,6 @@ def test_an_append_of_nobody_is_named(lake: Lake) -> None:
 
 
 def test_a_table_that_was_rolled_back_behind_it_is_an_error(lake: Lake) -> None:
-    with pytest.raises(Missing, match="snapshot 7 is no ancestor of main any more"):
+    with raises(Missing, "snapshot 7"):
         since(lake, 7)
     assert rewriting.since(lake.table(lakes.QUARANTINE), None) == []
-
-
-def test_many_files_are_read_a_few_at_a_time(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "FILES_AT_ONCE", 3)
-    before = head(lake)
-    rewrite(lake)
-    assert since(lake, before)[0].problems() == []
