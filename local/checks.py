@@ -55,7 +55,7 @@ def _pytest(
     name: str, folders: Sequence[str], options: Sequence[str], arguments: Sequence[str]
 ) -> list[Stage]:
     """One stage, or none where the arguments name paths and none of them is below ``folders``."""
-    paths = [text for text in arguments if (REPO / text.split("::")[0]).exists()]
+    paths = [text for text in arguments if text.startswith("tests/")]
     words = [text for text in arguments if text not in paths]
     below = [path for path in paths if path.startswith(tuple(folders))]
     if paths and not below:
