@@ -39,7 +39,7 @@ class Stage:
 
 
 def stages(verb: str, arguments: Sequence[str]) -> list[Stage]:
-    """What a command runs, in order. ``arguments`` go to every pytest; paths among them choose what it runs."""
+    """What a command runs, in order. ``arguments`` go to every pytest; paths among them say what it runs."""
     found = [Stage(name, command) for name, command in LINTERS]
     chosen = () if verb == "test-all" else ("-m", "not exhaustive")
     # Groups keep their order: by default xdist starts with the group of the most tests.
