@@ -39,14 +39,16 @@ class Group:
         stream: str,
         topic: str,
         clock: Callable[[], float] = time.monotonic,
+        offsets: GroupOffsets | None = None,
     ) -> None:
+        """``offsets``: in the place of the group's own."""
         self.name = f"sluice-{stream}"
         self._topic = topic
         self._clock = clock
         self._ends: dict[int, int] = {}
         self._next = 0.0
         self._failing = False
-        self._offsets = GroupOffsets(kafka, self.name)
+        self._offsets = offsets or GroupOffsets(kafka, self.name)
 
     @property
     def is_due(self) -> bool:
@@ -95,11 +97,11 @@ class GroupOffsets:
     Not by AdminClient: that ends the whole process (an assertion in rd_kafka_enq_once_del_source_return,
     librdkafka 4605) when a broker goes away while it looks for a group's coordinator.
 
-    A commit that waits for a broker is given up by librdkafka after _GIVE_UP_MS; so long, at most, the
+    A commit that waits for a broker is given up by librdkafka after ``give_up_ms``; so long, at most, the
     process may take to end.
     """
 
-    def __init__(self, kafka: Kafka, group: str) -> None:
+    def __init__(self, kafka: Kafka, group: str, give_up_ms: int = _GIVE_UP_MS) -> None:
         self._pending = False
         self._refused: KafkaError | None = None
         self._consumer = Consumer(
@@ -111,9 +113,9 @@ class GroupOffsets:
                 "enable.auto.commit": False,
                 "on_commit": self._answered,
                 # How long it looks for the group's coordinator, and waits for its answer.
-                "session.timeout.ms": _GIVE_UP_MS,
-                "heartbeat.interval.ms": _GIVE_UP_MS // 4,
-                "socket.timeout.ms": _GIVE_UP_MS,
+                "session.timeout.ms": give_up_ms,
+                "heartbeat.interval.ms": give_up_ms // 4,
+                "socket.timeout.ms": give_up_ms,
             }
         )
 

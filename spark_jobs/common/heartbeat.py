@@ -34,10 +34,11 @@ class Heartbeat:
         part: str,
         topic: str,
         clock: Callable[[], float] = time.time,
+        offsets: GroupOffsets | None = None,
     ) -> None:
-        """``clock``: seconds since 1970."""
+        """``clock``: seconds since 1970. ``offsets``: in the place of the group's own."""
         self.group = f"sluice-{stream}-{part}"
-        self._offsets = GroupOffsets(kafka, self.group)
+        self._offsets = offsets or GroupOffsets(kafka, self.group)
         self._topic = topic
         self._clock = clock
         self._state = ""

@@ -17,7 +17,7 @@ PATIENCE_SECONDS = 60.0
 
 
 class Pulse:
-    """Beats every BEAT_SECONDS what was said last, while the work says something or its marks change.
+    """Beats every ``seconds`` what was said last, while the work says something or its marks change.
 
     ``marks`` is asked with every beat for anything that changes when the work gets on. Before something is
     said there is no heartbeat.
@@ -28,9 +28,11 @@ class Pulse:
         heartbeat: Heartbeat,
         marks: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
+        seconds: float = BEAT_SECONDS,
     ) -> None:
         self._heartbeat = heartbeat
         self._clock = clock
+        self._seconds = seconds
         self.marks = marks
         self._lock = threading.Lock()
         self._said: tuple[dict[int, int], str, str] | None = None
@@ -73,5 +75,5 @@ class Pulse:
     def _run(self) -> None:
         while True:
             self.tick()
-            if self._stop.wait(BEAT_SECONDS):
+            if self._stop.wait(self._seconds):
                 return

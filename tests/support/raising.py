@@ -1,18 +1,20 @@
-"""What an error must tell: its type, and the names, numbers and keys in its text."""
+"""Errors by their kind and the data that they name, whatever their words are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import pytest
 
+E = TypeVar("E", bound=Exception)
+
 
 @contextmanager
-def raises(kind: type[BaseException], *data: object) -> Iterator[None]:
-    """Fails unless the body raises ``kind``, with each of ``data`` in its text, whatever the words around."""
+def raising(kind: type[E], *data: object) -> Iterator[pytest.ExceptionInfo[E]]:
+    """Expects an error of this kind that names each of ``data``, in whatever words: names, numbers, keys."""
     with pytest.raises(kind) as caught:
-        yield
-    text = str(caught.value)
-    missing = [str(datum) for datum in data if str(datum) not in text]
-    assert not missing, text
+        yield caught
+    missing = [str(datum) for datum in data if str(datum) not in str(caught.value)]
+    assert not missing, f"{caught.value!r} does not name {missing}"

@@ -34,30 +34,33 @@ class Frame:
 class _Bounded:
     """What EventSource asks of a response: tells of every piece of text, and ends where a frame does not."""
 
-    def __init__(self, response: httpx.Response, heard: Callable[[], None]) -> None:
+    def __init__(self, response: httpx.Response, heard: Callable[[], None], most: int) -> None:
         self.headers = response.headers
         self.since_frame = 0
         self._response = response
         self._heard = heard
+        self._most = most
 
     def iter_text(self) -> Iterator[str]:
         for text in self._response.iter_text():
             self._heard()
             self.since_frame += len(text)
-            if self.since_frame > MOST_CHARACTERS:
-                raise FeedError(f"a frame of more than {MOST_CHARACTERS} characters")
+            if self.since_frame > self._most:
+                raise FeedError(f"a frame of more than {self._most} characters")
             yield text
 
 
-def frames(response: httpx.Response, heard: Callable[[], None]) -> Iterator[Frame]:
+def frames(
+    response: httpx.Response, heard: Callable[[], None], most: int = MOST_CHARACTERS
+) -> Iterator[Frame]:
     """The frames of a response as they arrive; one that the response's end cuts off is none.
 
     ``heard`` is called for all that arrives, comments too. Raises httpx.HTTPError when the connection breaks
-    or the answer is no event stream, FeedError when a frame does not end.
+    or the answer is no event stream, FeedError when a frame has more than ``most`` characters.
     """
     # The format is UTF-8, whatever the answer's header says, and a byte order mark may precede it.
     response.encoding = "utf-8-sig"
-    bounded = _Bounded(response, heard)
+    bounded = _Bounded(response, heard, most)
     for sse in EventSource(cast(httpx.Response, bounded)).iter_sse():
         bounded.since_frame = 0
         if sse.data or sse.retry is not None:

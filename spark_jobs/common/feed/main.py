@@ -8,6 +8,7 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 
@@ -41,14 +42,14 @@ class Bounds:
         return self.events is not None or self.minutes is not None
 
 
-def run(name: str, source: Source) -> int:
-    """Produce for stream ``name`` as the command line says; returns the exit code.
+def run(name: str, source: Source, arguments: Sequence[str] | None = None) -> int:
+    """Produce for stream ``name`` as the ``arguments`` say (None: the command line); returns the exit code.
 
     Without options, until it is told to stop (SIGTERM, SIGINT). With ``--events`` or ``--minutes``, until the
     first of them is reached; then the last line of stdout is what came of it, as JSON. 0: ended as asked.
     76: another producer runs, or may run. 1: anything else; the last line of stderr says what.
     """
-    bounds = _bounds(name)
+    bounds = _bounds(name, arguments)
     # It logs every request; the client says more of each.
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
@@ -156,11 +157,11 @@ class _Run:
         return time.monotonic() - self._began
 
 
-def _bounds(name: str) -> Bounds:
+def _bounds(name: str, arguments: Sequence[str] | None) -> Bounds:
     parser = argparse.ArgumentParser(description=f"Read the feed of {name} into its topic.")
     parser.add_argument("--events", type=int, help="end after so many events")
     parser.add_argument("--minutes", type=float, help="end after so many minutes")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     for option in ("events", "minutes"):
         value = getattr(given, option)
         if value is not None and value <= 0:

@@ -41,9 +41,9 @@ class Tail:
     resume: str | None = None
 
 
-def place(headers: Iterable[tuple[str, bytes | None]]) -> Place | None:
+def place(headers: Iterable[tuple[str, str | bytes | None]]) -> Place | None:
     """What a record's headers say; None for a record that is not a feed's."""
-    said = {name: value for name, value in headers if value is not None}
+    said = {name: value for name, value in headers if isinstance(value, bytes)}
     try:
         seq, event_id = int(said[SEQ]), said[EVENT_ID].decode()
         resume, feed = (said[name].decode() if name in said else None for name in (RESUME, FEED))

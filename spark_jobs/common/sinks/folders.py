@@ -28,7 +28,7 @@ COUNTS_SCHEMA = "files long, rows long, hash decimal(20, 0)"
 _COUNTS = pyarrow.schema(
     [("files", pyarrow.int64()), ("rows", pyarrow.int64()), ("hash", pyarrow.decimal128(20, 0))]
 )
-_ROWS_PER_GROUP = 64 * 1024
+ROWS_PER_GROUP = 64 * 1024
 # A file is in memory to this size, and on the task's disk beyond.
 _SPOOL_BYTES = 8 * 1024 * 1024
 _THREADS = 8
@@ -62,7 +62,7 @@ class FolderWriter:
         waiting: deque[Future[None]] = deque()
         with ThreadPoolExecutor(_THREADS) as threads:
             for where, parts in itertools.groupby(_runs(self.by, batches), key=lambda run: run[0]):
-                file = _File(part for _, part in parts)
+                file = File(part for _, part in parts)
                 files, rows, total = files + 1, rows + file.rows, (total + file.hash) % 2**64
                 waiting.append(threads.submit(self._put, client, f"{self.prefix}{where}{self.name}", file))
                 if len(waiting) > _THREADS:
@@ -71,7 +71,7 @@ class FolderWriter:
                 upload.result()
         yield pyarrow.RecordBatch.from_pylist([{"files": files, "rows": rows, "hash": total}], _COUNTS)
 
-    def _put(self, client: Any, key: str, file: _File) -> None:
+    def _put(self, client: Any, key: str, file: File) -> None:
         said = {"sluice-rows": str(file.rows), "sluice-hash": str(file.hash)}
         with file.body as body:
             for attempt in itertools.count():
@@ -99,10 +99,10 @@ class FolderWriter:
             )
 
 
-class _File:
+class File:
     """A parquet file, written but not yet sent."""
 
-    def __init__(self, parts: Iterator[pyarrow.RecordBatch]) -> None:
+    def __init__(self, parts: Iterator[pyarrow.RecordBatch], rows_per_group: int = ROWS_PER_GROUP) -> None:
         self.rows, self.hash = 0, 0
         self.body: IO[bytes] = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115
         first = self._counted(next(parts))
@@ -111,7 +111,7 @@ class _File:
             for part in parts:
                 kept.append(self._counted(part))
                 size += part.num_rows
-                if size >= _ROWS_PER_GROUP:
+                if size >= rows_per_group:
                     writer.write_table(pyarrow.Table.from_batches(kept))
                     kept, size = [], 0
             if kept:

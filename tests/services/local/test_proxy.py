@@ -17,7 +17,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from local.drills.proxy import FaultProxy, Rule
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 DEADLINE = 60.0
 BIG = bytes(range(256)) * 8192  # 2 MB, in no encoding
@@ -171,7 +171,7 @@ def test_boto3_understands_a_fault(proxy: FaultProxy) -> None:
 
 @pytest.mark.parametrize("given", [{}, {"status": 500, "cut": "answer"}])
 def test_a_rule_that_says_nothing_or_two_things(given: dict[str, Any]) -> None:
-    with raises(ValueError, *given):
+    with raising(ValueError, *given):
         Rule(pattern="x", **given)
 
 

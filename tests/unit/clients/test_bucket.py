@@ -14,7 +14,7 @@ from botocore.stub import Stubber
 from sluice.clients.bucket import Bucket, Entry, ObjectVersion, count
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.counts import PrefixCount
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -63,19 +63,19 @@ def test_without_versions_the_etag_is_the_identity(s3: Any, version: str | None)
 def test_an_object_that_does_not_exist_is_named(s3: Any) -> None:
     client, stub = s3
     stub.add_client_error("head_object", "404", http_status_code=404)
-    with raises(Missing, "s3://b/k.csv"):
+    with raising(Missing, "s3://b/k.csv"):
         Bucket(client, "b").resolve("p/", ["k.csv"])
 
 
 def test_an_empty_prefix_is_named(s3: Any) -> None:
     client, stub = s3
     stub.add_response("list_objects_v2", {})
-    with raises(Missing, "s3://b/p/"):
+    with raising(Missing, "s3://b/p/"):
         Bucket(client, "b").resolve("p/")
 
 
 def test_another_suffix_is_refused_before_s3_is_asked(s3: Any) -> None:
-    with raises(Refused, "x.parquet", ".csv"):
+    with raising(Refused, "x.parquet", ".csv"):
         Bucket(s3[0], "b").resolve("p/", ["x.parquet"])
 
 
@@ -83,7 +83,7 @@ def test_another_suffix_is_refused_before_s3_is_asked(s3: Any) -> None:
 def test_other_answers_are_told_apart(s3: Any, code: str, kind: type[Exception]) -> None:
     client, stub = s3
     stub.add_client_error("list_object_versions", code, http_status_code=400)
-    with raises(kind, code):
+    with raising(kind, code):
         list(Bucket(client, "b").entries("p/"))
 
 

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message
 
 from sluice.clients.counts_topic import Reading, Result
 from sluice.clients.errors import Refused, Unreachable
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 GOOD = b'{"zipcode":"a","hits":1,"version":0}'
 
@@ -76,7 +76,7 @@ def test_the_end_of_what_is_committed_is_not_the_end() -> None:
     reading = Reading("counts", ["zipcode"], {0: 5})
     take(reading, hits(0, 0, "a", 1, 0), end(0, 1))
     assert reading.missing, "a transaction is open behind it"
-    with raises(Unreachable, "'counts'", "partition 0", "offset 1 of 5", "1.5 s", "transaction"):
+    with raising(Unreachable, "'counts'", "partition 0", "offset 1 of 5", "1.5 s", "transaction"):
         raise reading.unfinished(1.5)
     # The transaction's own mark, which is no record, or what was aborted.
     take(reading, end(0, 5))
@@ -86,9 +86,9 @@ def test_the_end_of_what_is_committed_is_not_the_end() -> None:
 def test_why_kafka_was_not_read_is_said() -> None:
     reading = Reading("counts", ["zipcode"], {0: 5})
     reading.note(KafkaError(KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down"))
-    with raises(Unreachable, "1/1 brokers are down"):
+    with raising(Unreachable, "1/1 brokers are down"):
         raise reading.unfinished(2)
-    with raises(Refused, "topic 'counts'"):
+    with raising(Refused, "topic 'counts'"):
         take(reading, Record(0, 0, None, None, KafkaError.TOPIC_AUTHORIZATION_FAILED))
 
 
@@ -120,7 +120,7 @@ def test_what_is_no_result_is_named_by_its_place_with_the_mend(
 ) -> None:
     reading = Reading("counts", ["zipcode"], {0: 9, 1: 9})
     take(reading, Record(1, 3, b"a", GOOD))
-    with raises(Refused, "'counts'", "partition 1", "offset 4", reason, "provision_sinks"):
+    with raising(Refused, "'counts'", "partition 1", "offset 4", reason, "provision_sinks"):
         take(reading, Record(1, 4, key, value))
 
 

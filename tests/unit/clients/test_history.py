@@ -15,7 +15,7 @@ from sluice.clients.keys import claim_key, history_key, moment, moment_of
 from sluice.model.health import Facts
 from sluice.model.stream import Supervision
 from tests.support.memory_s3 import MemoryS3, error
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 POLICY = Supervision(restart_window_seconds=600)
@@ -170,7 +170,7 @@ def test_a_history_that_does_not_answer_is_an_error_and_not_an_empty_one(
 ) -> None:
     client = MemoryS3()
     client.refuse_lists = [error(code, "ListObjectsV2")]
-    with raises(kind, "s3://warehouse/ledger/nyc_taxi/history/hold/", code):
+    with raising(kind, "s3://warehouse/ledger/nyc_taxi/history/hold/", code):
         make(client).facts(NOON, POLICY)
 
 

@@ -26,7 +26,7 @@ from sluice.model.stream import Topic
 from sluice.model.tending import Beat, State
 from spark_jobs.common.group import GroupOffsets
 from spark_jobs.common.heartbeat import Heartbeat
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 TOPIC = Topic("t", partitions=10, replication_factor=1)
 
@@ -37,12 +37,12 @@ def test_growing_and_staying_are_allowed(partitions: int) -> None:
 
 
 def test_shrinking_is_refused_with_topic_has_wants_and_mend() -> None:
-    with raises(Refused, "'t'", "12 partitions", "wants 10", "partitions = 12"):
+    with raising(Refused, "'t'", "12 partitions", "wants 10", "partitions = 12"):
         refuse_shrinking(TOPIC, TopicShape(12, 1))
 
 
 def test_other_copies_are_refused() -> None:
-    with raises(Refused, "'t'", "factor 3", "wants 1"):
+    with raising(Refused, "'t'", "factor 3", "wants 1"):
         refuse_shrinking(TOPIC, TopicShape(10, 3))
 
 
@@ -129,13 +129,13 @@ def test_a_topic_is_identified_in_one_request() -> None:
 def test_a_topic_that_is_not_there_is_missing_and_another_error_is_not() -> None:
     broker = Broker({})
     broker.error = KafkaError.UNKNOWN_TOPIC_OR_PART
-    with raises(Missing, "topic 't'", "k:9092", "provision_topic"):
+    with raising(Missing, "topic 't'", "k:9092", "provision_topic"):
         admin(broker).identify("t")
     broker.error = KafkaError.TOPIC_AUTHORIZATION_FAILED
-    with raises(Refused, "topic 't'", "[kafka]"):
+    with raising(Refused, "topic 't'", "[kafka]"):
         admin(broker).identify("t")
     broker.error = KafkaError._TRANSPORT
-    with raises(Unreachable, "topic 't'"):
+    with raising(Unreachable, "topic 't'"):
         admin(broker).identify("t")
 
 
@@ -221,12 +221,12 @@ def test_a_heartbeat_is_read_as_it_was_given(told: Told) -> None:
 @pytest.mark.parametrize("text", ["", "moved by hand", json.dumps({"at": 1})])
 def test_offsets_that_somebody_set_are_no_heartbeat(told: Told, text: str) -> None:
     told.metadata(text)
-    with raises(Unreachable, "heartbeat", "'sluice-s-producer'"):
+    with raising(Unreachable, "heartbeat", "'sluice-s-producer'"):
         told.reader.beat("s", "producer", "t")
 
 
 def test_a_topic_that_is_not_there_has_no_heartbeat(told: Told) -> None:
-    with raises(Missing, "topic 'u'"):
+    with raising(Missing, "topic 'u'"):
         told.reader.beat("s", "producer", "u")
 
 
@@ -257,6 +257,6 @@ def test_what_the_broker_will_not_show_is_no_missing_heartbeat(
             self.closed = True
 
     consumer = Refusing()
-    with raises(kind, "heartbeat", "'sluice-s-producer'"):
+    with raising(kind, "heartbeat", "'sluice-s-producer'"):
         admin(Broker({0: [], 1: []}), consumer).beat("s", "producer", "t")
     assert consumer.closed

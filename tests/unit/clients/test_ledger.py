@@ -6,7 +6,7 @@ from sluice.clients import keys
 from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.ledger import Ledger
 from tests.support.memory_s3 import MemoryS3
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 
 def make(client: MemoryS3, slept: list[float] | None = None) -> Ledger:
@@ -28,7 +28,7 @@ def test_a_put_that_another_was_ahead_of_but_that_is_not_visible_is_tried_again(
     assert len(slept) == 2
     assert slept == sorted(slept)
     client.refuse_puts = ["ConditionalRequestConflict"] * 99
-    with raises(Unreachable, "s3://warehouse/ledger/nyc_taxi/other.json"):
+    with raising(Unreachable, "s3://warehouse/ledger/nyc_taxi/other.json"):
         make(client).put("other.json", {})
 
 
@@ -36,7 +36,7 @@ def test_no_document_is_none_and_denial_is_an_error() -> None:
     client = MemoryS3()
     assert make(client).get("k.json") is None
     client.refuse_gets = ["AccessDenied"]
-    with raises(Refused, "AccessDenied"):
+    with raising(Refused, "AccessDenied"):
         make(client).get("k.json")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sluice.clients import lines
 from sluice.clients.errors import Refused
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 CSV = b"a,b\n1,2\n\n3,4\r\n   \n5,6"
 
@@ -41,25 +41,25 @@ def test_a_header_alone_is_no_row() -> None:
     "data", [b"", b"\n1,2\n", gzip.compress(b"")], ids=["no bytes", "a blank line", "gzip of nothing"]
 )
 def test_no_header_is_refused_by_name(data: bytes) -> None:
-    with raises(Refused, "s3://b/k", "header"):
+    with raising(Refused, "s3://b/k", "header"):
         lines.data_rows([data], "s3://b/k")
     assert not lines.has_header([data], "s3://b/k")
 
 
 def test_truncated_gzip_is_refused_by_name() -> None:
     data = gzip.compress(b"a,b\n" + b"1,2\n" * 10_000)
-    with raises(Refused, "s3://b/k", "truncated"):
+    with raising(Refused, "s3://b/k", "truncated"):
         lines.data_rows([data[:-9]], "s3://b/k")
 
 
 def test_damaged_gzip_is_refused_by_name() -> None:
     data = bytearray(gzip.compress(b"a,b\n" + b"1,2\n" * 10_000))
     data[30] ^= 0xFF
-    with raises(Refused, "s3://b/k", "gzip"):
+    with raising(Refused, "s3://b/k", "gzip"):
         lines.data_rows([bytes(data)], "s3://b/k")
 
 
 def test_a_line_without_end_is_refused() -> None:
-    with raises(Refused, "s3://b/k", "10 bytes"):
+    with raising(Refused, "s3://b/k", "10 bytes"):
         lines.data_rows([b"a\n", b"x" * 11], "s3://b/k", longest=10)
     assert lines.data_rows([b"a\n", b"x" * 10], "s3://b/k", longest=10) == 1

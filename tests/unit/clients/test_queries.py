@@ -18,7 +18,7 @@ from sluice.model.query import Query, Sink, Window
 from sluice.model.query_state import State, rule
 from sluice.model.ranges import RangeSet
 from tests.support import lake as lakes
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 HITS = pa.schema(
     [
@@ -150,7 +150,7 @@ def test_the_lake_is_counted_as_it_was_at_the_snapshot(lake: Lake) -> None:
     snapshot = put(lake, ("a", "10:02:00", "x"))
     put(lake, ("a", "10:02:00", "x"), first=1)
     assert queries.recount(lake.table("raw.hits"), snapshot, USERS, none(), None) == {"a": (1, 1)}
-    with raises(Unreachable, "snapshot 7", "raw.hits"):
+    with raising(Unreachable, "snapshot 7", "raw.hits"):
         queries.recount(lake.table("raw.hits"), 7, USERS, none(), None)
 
 

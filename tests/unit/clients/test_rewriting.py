@@ -16,7 +16,7 @@ from sluice.clients.errors import Missing
 from sluice.clients.table import Lake
 from sluice.model.rewrites import Rewrite
 from tests.support import lake as lakes
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 
 @pytest.fixture
@@ -127,6 +127,6 @@ def test_an_append_of_nobody_is_named(lake: Lake) -> None:
 
 
 def test_a_table_that_was_rolled_back_behind_it_is_an_error(lake: Lake) -> None:
-    with raises(Missing, "snapshot 7"):
+    with raising(Missing, "snapshot 7"):
         since(lake, 7)
     assert rewriting.since(lake.table(lakes.QUARANTINE), None) == []

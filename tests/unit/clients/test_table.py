@@ -13,13 +13,13 @@ from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.table import Lake
 from sluice.model.samples import Position
 from tests.support import lake as lakes
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 
 def test_before_the_consumers_first_start_there_is_nothing_published(tmp_path: Path) -> None:
     lake = lakes.empty(tmp_path)
     assert lake.published(lakes.TABLE) is None
-    with raises(Missing, lakes.TABLE, "consumer"):
+    with raising(Missing, lakes.TABLE, "consumer"):
         lake.table(lakes.TABLE)
 
 
@@ -29,7 +29,7 @@ def test_a_catalog_without_its_own_tables_holds_no_table(tmp_path: Path) -> None
 
 
 def test_a_catalog_that_does_not_answer_is_unreachable(tmp_path: Path) -> None:
-    with raises(Unreachable, "open database"):
+    with raising(Unreachable, "open database"):
         Lake({"type": "sql", "uri": f"sqlite:///{tmp_path / 'none' / 'x.db'}"}).location(lakes.TABLE)
 
 
@@ -142,7 +142,7 @@ def test_recent_batches_are_newest_first_with_records_and_durations(tmp_path: Pa
 
 
 def test_a_catalog_whose_connections_all_hang_is_unreachable() -> None:
-    with raises(Unreachable, "table x", "catalog"), tables.asking("table x"):
+    with raising(Unreachable, "table x", "catalog"), tables.asking("table x"):
         raise PoolTimeout("QueuePool limit of size 5 overflow 10 reached")
 
 

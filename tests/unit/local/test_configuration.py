@@ -23,7 +23,7 @@ from local.services import airflow, kafka, minio, replay, streams
 from local.services.context import Context
 from sluice.model import platform, stream
 from sluice.model.config import ConfigError
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 PRODUCER = REPO / "spark_jobs" / "wiki_changes" / "producer.py"
 
@@ -58,7 +58,7 @@ def test_supervisord_reads_back_the_command(context: Context) -> None:
 def test_a_value_that_supervisord_cannot_hold_is_refused(context: Context) -> None:
     value = "both \" and '"
     program = programs.Program("x", ["x"], {"A": value}, 1, Path("/"))
-    with raises(Problem, repr(value)):
+    with raising(Problem, repr(value)):
         programs.render([program], context.home.root, 1, "s")
 
 
@@ -113,7 +113,7 @@ def test_whose_feeds_are_read(given: str | None, kept: str | None, feed: str) ->
 
 
 def test_a_feed_that_there_is_not() -> None:
-    with raises(Problem, "SLUICE_FEED", "'wikimedia'", "public", "replay"):
+    with raising(Problem, "SLUICE_FEED", "'wikimedia'", "public", "replay"):
         replay.chosen("wikimedia", None)
 
 
@@ -140,7 +140,7 @@ def test_the_producer_and_airflow_know_where_a_feed_is_read(context: Context) ->
         "airflow": feeds,
     }
     wrong = platform_files.render({**made["producer"], "feeds": {"wiki_changes": "stream.example.com"}})
-    with raises(ConfigError, "p.toml", "wiki_changes", "'stream.example.com'"):
+    with raising(ConfigError, "p.toml", "wiki_changes", "'stream.example.com'"):
         platform.parse(wrong, "p.toml")
     platform_files.write(
         context.home.platform, platform_files.documents(context.home, context.ports, context.secrets)
@@ -247,7 +247,7 @@ def test_a_wrong_external_file_is_named(
     else:
         theirs(folder, "reader", text)
     ours = platform_files.documents(context.home, context.ports, context.secrets)
-    with raises(Problem, *said):
+    with raising(Problem, *said):
         platform_files.external(ours, folder)
 
 

@@ -29,7 +29,7 @@ from local.replay.feed import Feed
 from local.stack import Stack
 from sluice.model.report import Editor, Report, Window
 from tests.support import lake as lakes
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 GREEN = FeedFigures(
     state="success",
@@ -88,9 +88,9 @@ def test_every_demo_is_found_by_its_stream() -> None:
     hits = chosen("isp_hits")
     assert isinstance(hits, HitsDemo)
     assert hits.result == REPO / "build" / "demo-isp_hits.json"
-    with raises(Problem, "rides", *DEMOS):
+    with raising(Problem, "rides", *DEMOS):
         chosen("rides")
-    with raises(Problem, "nyc_taxi"):
+    with raising(Problem, "nyc_taxi"):
         FeedDemo("nyc_taxi")
 
 

@@ -13,7 +13,7 @@ from local.drills import catalogue, notices
 from local.drills.drill import POLL_SECONDS, Failed, Scene
 from local.errors import Problem
 from sluice.clients.errors import Unreachable
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 REPO = Path(__file__).resolve().parents[3]
 
@@ -42,7 +42,7 @@ def test_the_drills_that_are_chosen() -> None:
         "consumer_hung",
     ]
     assert [drill.name for drill in catalogue.chosen("")] == list(catalogue.DRILLS)
-    with raises(Problem, "DRILL=a,disk_full", "no drill a;", *catalogue.DRILLS):
+    with raising(Problem, "DRILL=a,disk_full", "no drill a;", *catalogue.DRILLS):
         catalogue.chosen("a,disk_full")
 
 
@@ -134,7 +134,7 @@ def test_waiting_ends_with_what_it_waited_for_and_why() -> None:
     def look() -> None:
         raise Unreachable("Kafka does not answer")
 
-    with raises(Failed, "a batch", "-1 s", "Kafka does not answer"):
+    with raising(Failed, "a batch", "-1 s", "Kafka does not answer"):
         scene().await_("a batch", look, -1)
     with pytest.raises(ZeroDivisionError):
         scene().await_("a bug", lambda: 1 // 0, 60)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from local.errors import Problem
 from local.home import Home, write_private
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 
 def test_secrets_are_made_once_and_differ(tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_the_cluster_id_is_a_uuid_for_kafka(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named_with_the_mend(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.secrets_file.write_text("{half")
-    with raises(Problem, home.secrets_file, "make wipe"):
+    with raising(Problem, home.secrets_file, "make wipe"):
         home.secrets()
 
 
@@ -52,5 +52,5 @@ def test_private_files_are_private_also_when_they_were_not(tmp_path: Path) -> No
 
 def test_two_at_once_on_one_home(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    with home.locked(), raises(Problem, tmp_path), home.locked():
+    with home.locked(), raising(Problem, tmp_path), home.locked():
         pass

@@ -10,7 +10,7 @@ import pytest
 
 from local import ports
 from local.errors import Problem
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 
 def test_defaults_kept_and_environment() -> None:
@@ -21,12 +21,12 @@ def test_defaults_kept_and_environment() -> None:
 
 @pytest.mark.parametrize("text", ["x", "80", "65536", "-1", "19000.5"])
 def test_no_port(text: str) -> None:
-    with raises(Problem, "SLUICE_MINIO_PORT", repr(text)):
+    with raising(Problem, "SLUICE_MINIO_PORT", repr(text)):
         ports.choose({}, {"SLUICE_MINIO_PORT": text})
 
 
 def test_two_services_on_one_port() -> None:
-    with raises(Problem, 19092, "kafka", "airflow"):
+    with raising(Problem, 19092, "kafka", "airflow"):
         ports.choose({}, {"SLUICE_AIRFLOW_PORT": "19092"})
 
 
@@ -37,7 +37,7 @@ def test_free_ports_are_searched_where_a_process_is_told_to() -> None:
 
 @pytest.mark.parametrize("text", ["20100", "x-20199", "20100-", "20199-20100", "80-20199", "20100-20102"])
 def test_no_range_of_ports(text: str) -> None:
-    with raises(Problem, "SLUICE_FREE_PORTS"):
+    with raising(Problem, "SLUICE_FREE_PORTS"):
         ports.free_range({"SLUICE_FREE_PORTS": text})
 
 
@@ -56,7 +56,7 @@ def test_a_range_that_is_used_up_is_named() -> None:
         holder.listen()
         first = holder.getsockname()[1]
         last = first + len(ports.DEFAULTS) - 1
-        with raises(Problem, first, last, "SLUICE_FREE_PORTS"):
+        with raising(Problem, first, last, "SLUICE_FREE_PORTS"):
             ports.choose({}, {"SLUICE_FREE_PORTS": f"{first}-{last}"}, free=True)
 
 

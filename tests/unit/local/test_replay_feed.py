@@ -17,7 +17,7 @@ from local.replay.frames import OTHER_TOPIC, BadPosition, after, frame, payload,
 from local.replay.names import HOSTILE, SERVERS
 from local.replay.place import Place
 from local.replay.state import Asked, Clock, State
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 START = 1_790_000_000.25
 FEED = Feed(start=START, pace=50, seed=1)
@@ -86,7 +86,7 @@ def test_hostile_names_come_where_they_are_wanted() -> None:
 
 @pytest.mark.parametrize("wrong", [{"servers": 0}, {"servers": 500}, {"pace": 0}, {"late_share": 2}])
 def test_a_feed_that_cannot_be(wrong: dict[str, Any]) -> None:
-    with raises(ValueError, *wrong):
+    with raising(ValueError, *wrong):
         Feed(start=START, **wrong)
 
 
@@ -190,7 +190,7 @@ def test_faults_are_changed_by_name_and_refused_by_name() -> None:
         *({"cut_evry": 1}, {"cut": "gently"}, {"cut_every": -1}, {"cut_every": "x"}, {"cut_every": None}),
         *({"odd": "broken,funny"}, {"odd": ""}, {"refuse_status": 200}, {"repeat": True}),
     ):
-        with raises(ValueError, *wrong):
+        with raising(ValueError, *wrong):
             NO_FAULTS.changed(wrong)
     assert "drop" in CUTS
 
@@ -221,7 +221,7 @@ def test_a_burst_is_faster_for_so_many_events_in_both_times() -> None:
     slow.burst(100, 500, 0.0)
     assert slow.feed.at(100) == 2.0, "ten times as fast as it was"
     for events, rate in ((0, 500), (5, 0)):
-        with raises(ValueError, events, rate):
+        with raising(ValueError, events, rate):
             state.burst(events, rate, 1_010.0)
     with pytest.raises(ValueError, match="burst"):
         State(Clock(born=0.0, rate=0), FEED, Faults()).burst(1, 1, 0.0)

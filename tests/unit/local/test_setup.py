@@ -18,7 +18,7 @@ from local.setup.jar_sets import differences
 from local.setup.lock import without_entry
 from local.setup.minio_build import go_version
 from local.setup.targets import environment, pinned_jars
-from tests.support.raising import raises
+from tests.support.raising import raising
 
 
 def test_pins_by_set(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_an_entry_is_dropped_with_its_hashes() -> None:
 def test_java_s_own_words() -> None:
     text = "Property settings:\n    java.home = /usr/lib/jvm/x y\n    java.specification.version = 17\n"
     assert parse(text) == ("17", "/usr/lib/jvm/x y")
-    with raises(Problem):
+    with raising(Problem):
         parse("command not found")
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from spark_jobs.common.feed import frames as module
-from spark_jobs.common.feed.frames import FeedError, Frame, can_be_asked_for, frames
+from spark_jobs.common.feed.frames import MOST_CHARACTERS, FeedError, Frame, can_be_asked_for, frames
+from tests.support.raising import raising
 
 HEADERS = {"Content-Type": "text/event-stream"}
 
@@ -26,8 +26,11 @@ class Wire(httpx.SyncByteStream):
             raise httpx.RemoteProtocolError("cut")
 
 
-def read(body: bytes, size: int = 1 << 20, headers: dict[str, str] = HEADERS) -> list[Frame]:
-    return list(frames(httpx.Response(200, headers=headers, stream=Wire(body, size)), lambda: None))
+def read(
+    body: bytes, size: int = 1 << 20, headers: dict[str, str] = HEADERS, most: int = MOST_CHARACTERS
+) -> list[Frame]:
+    response = httpx.Response(200, headers=headers, stream=Wire(body, size))
+    return list(frames(response, lambda: None, most))
 
 
 def message(data: str, position: str = "", event: str = "message", retry: float | None = None) -> Frame:
@@ -74,16 +77,15 @@ def test_it_is_utf8_whatever_the_header_says_with_or_without_a_mark() -> None:
 
 
 def test_other_answers_are_no_feed() -> None:
-    with pytest.raises(httpx.TransportError, match="text/html"):
+    with raising(httpx.TransportError, "text/html"):
         read(b"<html>", headers={"Content-Type": "text/html"})
 
 
-def test_a_frame_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_CHARACTERS", 1000)
+def test_a_frame_without_end_is_given_up() -> None:
     long = b"data: " + b"x" * 900 + b"\n\n"
-    assert len(read(long * 5, 100)) == 5
-    with pytest.raises(FeedError, match="more than 1000"):
-        read(b"data: x\n" * 200, 100)
+    assert len(read(long * 5, 100, most=1000)) == 5
+    with raising(FeedError, 1000):
+        read(b"data: x\n" * 200, 100, most=1000)
 
 
 def test_every_piece_is_a_sign_of_life() -> None:

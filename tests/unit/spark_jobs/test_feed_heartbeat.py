@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
+from collections.abc import Callable
 from typing import Any
 
-import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from sluice.model.platform import Kafka
 from sluice.model.tending import MOST_DETAIL
+from spark_jobs.common.group import GroupOffsets
 from spark_jobs.common.heartbeat import Heartbeat
+from tests.support.raising import raising
 
 
-class Broker:
+class Broker(GroupOffsets):
     """Answers as it is told; the last answer is repeated."""
 
     def __init__(self, *answers: int | None) -> None:
@@ -23,9 +24,10 @@ class Broker:
         self.offsets: dict[int, int] = {}
         self.texts: dict[int, str] = {}
 
-    def set(self, places: list[TopicPartition], seconds: float) -> KafkaError | None:
+    def set(self, offsets: list[TopicPartition], seconds: float) -> KafkaError | None:
+        places = offsets
         self.offsets = {place.partition: place.offset for place in places}
-        self.texts = {place.partition: place.metadata for place in places}
+        self.texts = {place.partition: place.metadata or "" for place in places}
         assert {place.topic for place in places} == {"t"}
         code = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return KafkaError(code) if code else None
@@ -36,9 +38,7 @@ class Broker:
 
 
 def made(broker: Broker, now: list[float]) -> Heartbeat:
-    heart = Heartbeat(Kafka("127.0.0.1:1"), "wiki", "producer", "t", lambda: now[0])
-    heart._offsets = broker  # type: ignore[assignment]
-    return heart
+    return Heartbeat(Kafka("127.0.0.1:1"), "wiki", "producer", "t", lambda: now[0], broker)
 
 
 def test_the_lowest_partition_carries_what_is_told() -> None:
@@ -79,13 +79,12 @@ def test_the_worst_detail_fits_into_what_a_broker_takes() -> None:
 
 
 def test_a_state_that_is_none_is_refused() -> None:
-    with pytest.raises(ValueError, match="sleeping"):
+    with raising(ValueError, "sleeping"):
         made(Broker(None), [0]).beat({0: 1}, "sleeping")
 
 
-def test_a_streak_of_failures_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
+def test_a_streak_of_failures_is_one_warning(levels: Callable[..., list[str]]) -> None:
     bad = KafkaError.GROUP_AUTHORIZATION_FAILED
     heartbeat = made(Broker(bad, bad, None, None, bad), [0])
     assert [heartbeat.beat({0: 1}, "idle") for _ in range(5)] == [False, False, True, True, False]
-    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO", "WARNING"]
+    assert levels("sluice-wiki-producer") == ["WARNING", "INFO", "WARNING"]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
-from types import SimpleNamespace
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from spark_jobs.common import process
+from local import platform_files
+from local.home import Home
+from local.ports import DEFAULTS
 from spark_jobs.common.feed import main
 from spark_jobs.common.feed.event import Event, Source
 from spark_jobs.common.feed.main import Result
@@ -37,22 +40,34 @@ def test_a_result_is_json_with_every_number() -> None:
 @pytest.mark.parametrize(
     "options", [["--events", "0"], ["--minutes", "-1"], ["--events", "many"], ["--hours", "1"]]
 )
-def test_bounds_that_are_none_are_refused(
-    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["producer.py", *options])
+def test_bounds_that_are_none_are_refused(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main.run("wiki_changes", SOURCE)
+        main.run("wiki_changes", SOURCE, options)
     assert ended.value.code == 2
     assert options[0] in capsys.readouterr().err
 
 
+@pytest.fixture
+def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer's platform file, as a stack writes it."""
+    home = Home(tmp_path)
+    platform_files.write(home.platform, platform_files.documents(home, DEFAULTS, home.secrets()))
+    monkeypatch.setenv("SLUICE_PLATFORM_DIR", str(home.platform))
+
+
+@pytest.fixture
+def _own_signals() -> Iterator[None]:
+    """What a process does with signals is its own, and not that of the tests."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("platform", "_own_signals")
 def test_a_stream_without_a_feed_is_said(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    capsys: pytest.CaptureFixture[str], levels: Callable[..., list[str]]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["producer.py", "--minutes", "1"])
-    monkeypatch.setattr(main.platforms, "load", lambda role: SimpleNamespace(feeds={}))
-    monkeypatch.setattr(process.signal, "signal", lambda *_: None)
-    assert main.run("nyc_taxi", SOURCE) == 1
-    assert "stream 'nyc_taxi' has no feed" in caplog.records[-1].getMessage()
+    assert main.run("nyc_taxi", SOURCE, ["--minutes", "1"]) == 1
+    assert levels("'nyc_taxi'", "feed")[-1] == "ERROR"
     assert capsys.readouterr().out == ""

@@ -7,21 +7,18 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from spark_jobs.common.sinks import folders
-from spark_jobs.common.sinks.folders import HASH
+from spark_jobs.common.sinks.folders import HASH, File
 
 
 @pytest.mark.parametrize("sizes", [[1], [999], [1_000], [400, 400, 400], [250] * 13, [2_500, 1]])
-def test_a_file_holds_its_rows_once_in_their_order_and_in_bounded_groups(
-    sizes: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(folders, "_ROWS_PER_GROUP", 1_000)
+def test_a_file_holds_its_rows_once_in_their_order_and_in_bounded_groups(sizes: list[int]) -> None:
     total = sum(sizes)
     # Hashes of both signs, whose sum is beyond 64 bits.
     hashes = numpy.arange(total, dtype=numpy.int64) * 3 - 2**62
     rows = pa.record_batch({"hit": pa.array(range(total)), HASH: pa.array(hashes)})
     begins = [sum(sizes[:number]) for number in range(len(sizes))]
-    made = folders._File(rows.slice(begin, size) for begin, size in zip(begins, sizes, strict=True))
+    parts = (rows.slice(begin, size) for begin, size in zip(begins, sizes, strict=True))
+    made = File(parts, rows_per_group=1_000)
     assert (made.rows, made.hash) == (total, sum(int(value) for value in hashes) % 2**64)
     with made.body as body:
         body.seek(0)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 import threading
+from collections.abc import Callable
 
 import pytest
 
 from spark_jobs.common.sinks.base import Unwritten
 from spark_jobs.common.sinks.patience import FIRST_SECONDS, MOST_SECONDS, STOP_SECONDS, Passing, Patience
+from tests.support.raising import raising
 
 REFUSED = "database d at h:1 does not answer (refused)"
+SINK, MEND, STANDS = "hits: sink jdbc counts", "mend it", "takes no records"
 
 
 class Stop(threading.Event):
@@ -38,7 +40,7 @@ def stop() -> Stop:
 
 
 def patience(stop: Stop, seconds: float = 60) -> Patience:
-    return Patience("hits: sink jdbc counts", "mend it", seconds, stop, lambda: stop.now)
+    return Patience(SINK, MEND, seconds, stop, lambda: stop.now)
 
 
 class Work:
@@ -71,16 +73,15 @@ def test_it_is_tried_until_it_is_done_and_each_wait_is_longer_up_to_a_bound(stop
 
 
 def test_after_its_seconds_it_gives_up_and_says_what_is_wrong_and_the_mend(stop: Stop) -> None:
-    with pytest.raises(Unwritten) as ended:
+    with raising(Unwritten, SINK, REFUSED, "30 s", MEND):
         patience(stop, 30).until_done(Work(*away(1000)))
-    assert str(ended.value) == f"hits: sink jdbc counts: {REFUSED}, for 30 s; mend it"
     assert stop.now == pytest.approx(1030), "the last try is at the end, not before and not long after"
     assert sum(stop.waits) == pytest.approx(30)
 
 
 def test_without_seconds_the_first_failure_is_the_end(stop: Stop) -> None:
     work = Work(*away(1))
-    with pytest.raises(Unwritten, match="for 0 s; mend it"):
+    with raising(Unwritten, SINK, "0 s", MEND):
         patience(stop, 0).until_done(work)
     assert (work.tries, stop.waits) == (1, [])
 
@@ -118,11 +119,8 @@ def test_what_does_not_pass_is_not_tried_again(stop: Stop) -> None:
 
 def test_a_stop_ends_the_waiting_between_tries(stop: Stop) -> None:
     stop.stops_at = 1003.0
-    with pytest.raises(Unwritten) as ended:
+    with raising(Unwritten, SINK, REFUSED, "stop", MEND):
         patience(stop, 1000).until_done(Work(*away(1000)))
-    assert str(ended.value) == (
-        f"hits: sink jdbc counts: {REFUSED}, and the process was asked to stop; mend it"
-    )
     assert stop.now < 1003 + MOST_SECONDS
 
 
@@ -130,10 +128,10 @@ def standing(waiting: Patience, stop: Stop, *seconds: float) -> None:
     """Work that waits by itself for so many seconds, one after the other."""
 
     def work() -> None:
-        waiting.standing("takes no records")
+        waiting.standing(STANDS)
         for number in seconds:
             stop.now += number
-            waiting.standing("takes no records")
+            waiting.standing(STANDS)
 
     waiting.until_done(work)
 
@@ -142,32 +140,29 @@ def test_work_that_waits_by_itself_is_not_made_to_wait_and_has_the_same_time(sto
     waiting = patience(stop)
     standing(waiting, stop, 30, 29)
     standing(waiting, stop, 59)
-    with pytest.raises(Unwritten) as ended:
+    with raising(Unwritten, SINK, STANDS, "60 s", MEND):
         standing(waiting, stop, 59, 1)
-    assert str(ended.value) == "hits: sink jdbc counts: takes no records, for 60 s; mend it"
     assert stop.waits == []
 
 
 def test_a_stop_ends_what_has_not_moved_for_a_while_and_nothing_before(stop: Stop) -> None:
     stop.stops_at = 0.0
     standing(patience(stop), stop, STOP_SECONDS - 0.1)
-    with pytest.raises(Unwritten, match="takes no records, and the process was asked to stop; mend it"):
+    with raising(Unwritten, SINK, STANDS, "stop", MEND):
         standing(patience(stop), stop, STOP_SECONDS - 0.1, 0.2)
 
 
 def test_one_line_as_long_as_the_same_is_wrong_and_one_when_it_is_over(
-    stop: Stop, caplog: pytest.LogCaptureFixture
+    stop: Stop, levels: Callable[..., list[str]]
 ) -> None:
-    caplog.set_level(logging.INFO)
     waiting = patience(stop)
     waiting.until_done(Work())
-    assert caplog.messages == [], "nothing was wrong"
+    assert levels() == [], "nothing was wrong"
     waiting.until_done(Work(*away(4), Passing("d has no room left", "has no room left"), *away(1)))
-    first, full, again, over = caplog.messages
-    assert first == f"hits: sink jdbc counts: {REFUSED}; trying again for up to 60 s"
-    assert full.startswith("hits: sink jdbc counts: d has no room left; trying again for up to 5")
-    assert again.startswith(f"hits: sink jdbc counts: {REFUSED}; trying again for up to 5")
-    assert over == f"hits: sink jdbc counts: works again after {stop.now - 1000:.1f} s"
+    assert levels(SINK) == ["WARNING", "WARNING", "WARNING", "INFO"]
+    assert levels(SINK, REFUSED) == ["WARNING"] * 2
+    assert levels(SINK, REFUSED, "60 s") == levels(SINK, "d has no room left") == ["WARNING"]
+    assert levels(SINK, f"{stop.now - 1000:.1f} s") == ["INFO"]
 
 
 def test_what_was_behind_it_is_kept(stop: Stop) -> None:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from collections.abc import Mapping
 
-from spark_jobs.common import pulse
+from spark_jobs.common.heartbeat import Heartbeat
 from spark_jobs.common.pulse import PATIENCE_SECONDS, Pulse
 
 
-class Heart:
+class Heart(Heartbeat):
     def __init__(self) -> None:
         self.beats: list[tuple[dict[int, int], str, str]] = []
         self.beaten = threading.Event()
 
-    def beat(self, ends: dict[int, int], state: str, detail: str) -> None:
-        self.beats.append((ends, state, detail))
+    def beat(self, ends: Mapping[int, int], state: str, detail: str = "", since: float | None = None) -> bool:
+        self.beats.append((dict(ends), state, detail))
         self.beaten.set()
+        return True
 
 
 class Clock:
@@ -27,7 +28,7 @@ class Clock:
 
 
 def test_it_beats_what_was_said_last() -> None:
-    heart: Any = Heart()
+    heart = Heart()
     made = Pulse(heart)
     assert not made.tick(), "nothing was said yet"
     made.say("idle", "waiting", {})
@@ -44,7 +45,7 @@ def test_it_beats_what_was_said_last() -> None:
 
 def test_who_says_nothing_for_too_long_is_silent() -> None:
     heart, clock = Heart(), Clock()
-    made = Pulse(heart, clock=clock)  # type: ignore[arg-type]
+    made = Pulse(heart, clock=clock)
     made.say("idle", "here", {})
     assert made.tick()
     clock.now += PATIENCE_SECONDS
@@ -58,7 +59,7 @@ def test_who_says_nothing_for_too_long_is_silent() -> None:
 
 def test_long_work_that_gets_on_is_alive() -> None:
     heart, clock, marks = Heart(), Clock(), [1]
-    made = Pulse(heart, lambda: list(marks), clock)  # type: ignore[arg-type]
+    made = Pulse(heart, lambda: list(marks), clock)
     made.say("working", "counting", {})
     for step in range(5):
         clock.now += PATIENCE_SECONDS + 1
@@ -68,15 +69,14 @@ def test_long_work_that_gets_on_is_alive() -> None:
     assert not made.tick()
 
 
-def test_it_beats_by_itself_until_it_is_stopped(monkeypatch: Any) -> None:
-    monkeypatch.setattr(pulse, "BEAT_SECONDS", 0.001)
-    heart: Any = Heart()
-    made = Pulse(heart)
+def test_it_beats_by_itself_until_it_is_stopped() -> None:
+    heart = Heart()
+    made = Pulse(heart, seconds=0.001)
     made.say("idle", "here", {})
     made.start()
     for _ in range(3):
-        assert heart.beaten.wait(10)
+        assert heart.beaten.wait(60)
         heart.beaten.clear()
     made.stop()
     assert len(heart.beats) >= 3
-    assert not made._thread.is_alive()
+    assert "pulse" not in [thread.name for thread in threading.enumerate()]

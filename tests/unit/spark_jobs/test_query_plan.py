@@ -11,6 +11,7 @@ from sluice.model.query import Query, Sink
 from sluice.model.query_state import State, rule
 from spark_jobs.common.queries.plan import Plan, parse
 from spark_jobs.common.queries.takeover import begun
+from tests.support.raising import raising
 
 ABOUT = json.dumps({"batchWatermarkMs": 600_000, "batchTimestampMs": 1, "conf": {}})
 OFFSET = {"version": 1, "snapshot_id": 77, "position": 2, "scan_all_files": False}
@@ -39,7 +40,7 @@ def test_before_the_first_snapshot_there_is_none() -> None:
     ],
 )
 def test_another_form_is_refused_by_name(lines: list[str]) -> None:
-    with pytest.raises(ValueError, match=r"offsets/3: .*; expected version v1"):
+    with raising(ValueError, "offsets/3", "v1"):
         parse(lines, "offsets/3")
 
 
@@ -77,8 +78,6 @@ def test_before_the_first_batch_no_sink_lacks_any(held: dict[str, int | None], b
 
 def test_rows_that_a_sink_lacks_are_nobodys_to_send_again() -> None:
     rows = Query([Sink("files", prefix="f/")], ["zipcode"], mode="append")
-    with pytest.raises(
-        LookupError, match="query hits stands at batch 15, a at 12: rows would be missing or twice"
-    ):
+    with raising(LookupError, "hits", "batch 15", "a at 12"):
         begun("hits", STATE, {"a": 12}, rows)
     assert begun("hits", STATE, {"a": 16}, rows) == 6

@@ -11,7 +11,6 @@ import pytest
 from pyarrow import parquet
 
 from sluice.model.platform import S3
-from spark_jobs.common import readback
 from spark_jobs.common.readback import ReadBack
 
 ROWS = 9_000
@@ -50,24 +49,20 @@ class Bucket:
         }
 
 
-def reading(bucket: Bucket) -> ReadBack:
-    made = ReadBack(S3("key", "secret", endpoint="http://127.0.0.1:1"))
-    made._client = bucket
-    return made
+def reading(bucket: Bucket, tail: int | None = None) -> ReadBack:
+    client: Any = bucket
+    return ReadBack(S3("key", "secret"), tail, client)
 
 
 @pytest.mark.parametrize(
     ("tail", "requests"),
     [(64, 3), (70_000, 1), (1024 * 1024, 1)],
 )
-def test_what_lies_in_the_tail_costs_no_further_request(
-    monkeypatch: pytest.MonkeyPatch, tail: int, requests: int
-) -> None:
-    monkeypatch.setattr(readback, "TAIL_BYTES", tail)
+def test_what_lies_in_the_tail_costs_no_further_request(tail: int, requests: int) -> None:
     offsets = list(range(100, 100 + ROWS))
     bucket = Bucket({"s3://b/a/k.parquet": file_of(offsets)})
     assert len(bucket.objects["s3://b/a/k.parquet"]) > 2 * 70_000
-    assert reading(bucket).coordinates(["s3://b/a/k.parquet"]) == {1: offsets}
+    assert reading(bucket, tail).coordinates(["s3://b/a/k.parquet"]) == {1: offsets}
     assert bucket.asked["a/k.parquet"] == requests
 
 

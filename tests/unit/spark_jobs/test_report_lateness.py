@@ -81,7 +81,10 @@ pieces = st.builds(
 def test_batches_may_be_counted_in_any_groups(batches: list[list[Found]], cuts: set[int]) -> None:
     whole = [replace(p, batch=number) for number, batch in enumerate(batches) for p in batch]
     at_once = judge(whole, len(batches), None, 10)
-    newest, late, rows, windows, begin = None, set(), 0, set(), 0
+    newest: int | None = None
+    late: set[tuple[int, int]] = set()
+    windows: set[int] = set()
+    rows = begin = 0
     for end in [*sorted(cut for cut in cuts if cut < len(batches)), len(batches)]:
         group = [replace(p, batch=n) for n, batch in enumerate(batches[begin:end]) for p in batch]
         judged = judge(group, end - begin, newest, 10)

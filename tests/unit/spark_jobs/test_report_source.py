@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import count
 
 from hypothesis import given
@@ -147,7 +148,7 @@ def test_history_is_read_only_as_far_as_needed() -> None:
         history.add(kind="takeover")
     read = []
 
-    def watched():  # type: ignore[no-untyped-def]
+    def watched() -> Iterator[Snapshot]:
         for snapshot in reversed(history.snapshots):
             read.append(snapshot.id)
             yield snapshot
@@ -178,7 +179,8 @@ def place(partition: int, offset: int, batches: list[Batch]) -> list[int]:
 )
 def test_every_offset_is_of_one_batch(sizes: list[dict[int, int]], start: int) -> None:
     ends = dict.fromkeys(range(3), start)
-    batches, expected = [], {}
+    batches: list[Batch] = []
+    expected: dict[tuple[int, int], int] = {}
     for number, counts in enumerate(sizes):
         ranges = {}
         for partition, size in counts.items():
