@@ -19,13 +19,12 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import httpx
 
-from bench.supervision import cpu_seconds
+from bench.supervision import cpu_seconds, cpu_seconds_since
 from local.drills.site import Site
 from local.services import replay
 from local.stack import Stack, wait_until
@@ -88,15 +87,14 @@ def measure(rate: int, minutes: float) -> dict[str, Any]:
                     **looks[-1]
                 )
             )
-        spent: Counter[str] = cpu_seconds(stack)
-        spent.subtract(before)
+        spent = cpu_seconds_since(before, stack)
         return report(looks, spent)
     finally:
         stack.wipe()
         shutil.rmtree(home, ignore_errors=True)
 
 
-def report(looks: list[dict[str, Any]], spent: Counter[str]) -> dict[str, Any]:
+def report(looks: list[dict[str, Any]], spent: dict[str, float]) -> dict[str, Any]:
     """The figures out of the looks, oldest first, and of CPU seconds by program."""
     first, last = looks[0], looks[-1]
     seconds, events = last["at"] - first["at"], last["replayed"] - first["replayed"]

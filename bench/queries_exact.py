@@ -21,13 +21,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from xmlrpc.client import Fault
 
-from bench.supervision import cpu_seconds
+from bench.supervision import cpu_seconds, cpu_seconds_since
 from local.drills.faults import family, signal_all
 from local.drills.site import Site
 from local.java import java_home
@@ -194,8 +193,7 @@ def measure(hits: int, rate: int, hours: int, seconds: float) -> dict[str, Any]:
         began, before = time.monotonic(), cpu_seconds(stack)
         with Heap(course, "queries") as heap:
             run, state, killed = course.load(seconds, hits=hits, per_second=rate, hours=hours)
-        spent: Counter[str] = cpu_seconds(stack)
-        spent.subtract(before)
+        spent = cpu_seconds_since(before, stack)
         tasks = {task["task_id"]: task["state"] for task in stack.airflow().tasks(LOAD, run)}
         print(tasks)
         checked = stack.airflow().xcom(LOAD, run, "check_sinks") if state == "success" else None

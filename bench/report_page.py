@@ -58,7 +58,11 @@ def _measure(services: Any, windows: int, users: int, batches: int, servers: int
 
     platform = services.stack.platform("consumer")
     spark = session.start("bench", platform, report.PARTITIONS, report.SMALL)
-    jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)
+    jvm = next(
+        child
+        for child in psutil.Process().children(recursive=True)
+        if "org.apache.spark.deploy.SparkSubmit" in child.cmdline()
+    )
     changes, chance = Changes(spark, services, "bench"), random.Random(1)  # noqa: S311
     changes.publish(_day(chance, windows, users, servers))
     owner, source = changes.counted(), changes.source()

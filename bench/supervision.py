@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -131,15 +131,20 @@ def _spend(stack: Any, intervals: int) -> dict[str, float]:
     """CPU seconds by program over so many intervals."""
     before = cpu_seconds(stack)
     time.sleep(intervals * INTERVAL_SECONDS)
+    return cpu_seconds_since(before, stack)
+
+
+def cpu_seconds_since(before: dict[str, float], stack: Any) -> dict[str, float]:
+    """What was used since then, by supervised program."""
     after = cpu_seconds(stack)
-    return {name: after[name] - before[name] for name in sorted(after)}
+    return {name: after[name] - before.get(name, 0.0) for name in sorted(after)}
 
 
-def cpu_seconds(stack: Any) -> Counter[str]:
+def cpu_seconds(stack: Any) -> dict[str, float]:
     """CPU seconds so far, by supervised program: itself, all below it, and those that it has waited for."""
     import psutil
 
-    found: Counter[str] = Counter()
+    found: dict[str, float] = defaultdict(float)
     for info in stack.supervisor().getAllProcessInfo():
         if not info["pid"]:
             continue

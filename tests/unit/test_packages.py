@@ -3,57 +3,80 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from tests.support import packages
+from tests.support.raising import raising
 
-INSTALL = ("apt-get", "install", "-y", "--no-install-recommends", "chromium")
-LINE = " ".join(INSTALL)
+NAME, PACKAGE = "sluice-has-none", "a-package"
+INSTALL = f"apt-get install -y --no-install-recommends {PACKAGE}"
+
+
+class Machine:
+    """One whose only programs are those in ``folder``; its `apt-get` takes note of what it is asked."""
+
+    def __init__(self, folder: Path) -> None:
+        self.program = folder / NAME
+        self._apt, self._asked = folder / "apt-get", folder / "asked"
+
+    def apt(self, then: str) -> None:
+        self._script(self._apt, f'echo "apt-get $*" >> "{self._asked}"\n{then}')
+
+    def install(self) -> None:
+        self._script(self.program, "")
+
+    def _script(self, path: Path, text: str) -> None:
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(0o755)
+
+    @property
+    def asked(self) -> list[str]:
+        return self._asked.read_text().splitlines() if self._asked.exists() else []
 
 
 @pytest.fixture
-def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """``found``: the program's path; ``ran``: the commands that were run; ``code``: how they end."""
-    made: dict[str, Any] = {"found": None, "ran": [], "code": 0, "user": 0}
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Machine]:
+    """Of a user with this number."""
 
-    def run(command: tuple[str, ...], **_: Any) -> subprocess.CompletedProcess[str]:
-        made["ran"].append(" ".join(command))
-        if command == INSTALL:
-            made["found"] = made.get("installs")
-        return subprocess.CompletedProcess(command, made["code"], "", "no such package")
+    def made(user: int) -> Machine:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setattr(os, "geteuid", lambda: user)
+        return Machine(tmp_path)
 
-    monkeypatch.setattr(packages.shutil, "which", lambda _, path: made["found"])
-    monkeypatch.setattr(packages.subprocess, "run", run)
-    monkeypatch.setattr(os, "geteuid", lambda: made["user"])
     return made
 
 
-def test_it_is_there(machine: dict[str, Any]) -> None:
-    machine["found"] = "/usr/bin/chromium"
-    assert packages.program("chromium", "chromium") == "/usr/bin/chromium"
-    assert machine["ran"] == []
+def test_it_is_there(machine: Callable[[int], Machine]) -> None:
+    here = machine(0)
+    here.apt("exit 1")
+    here.install()
+    assert packages.program(NAME, PACKAGE) == str(here.program)
+    assert here.asked == []
 
 
-def test_it_is_installed_by_root(machine: dict[str, Any]) -> None:
-    machine["installs"] = "/usr/bin/chromium"
-    assert packages.program("chromium", "chromium") == "/usr/bin/chromium"
-    assert machine["ran"] == ["apt-get update", LINE]
+def test_it_is_installed_by_root(machine: Callable[[int], Machine]) -> None:
+    here = machine(0)
+    here.apt(f'[ "$1" = install ] && : > "{here.program}" && /bin/chmod 755 "{here.program}"; exit 0')
+    assert packages.program(NAME, PACKAGE) == str(here.program)
+    assert here.asked == ["apt-get update", INSTALL]
 
 
-def test_who_may_not_install_it_is_told_the_line(machine: dict[str, Any]) -> None:
-    machine["user"] = 1000
-    with pytest.raises(RuntimeError, match=f"Run: sudo {LINE}"):
-        packages.program("chromium", "chromium")
-    assert machine["ran"] == []
+def test_who_may_not_install_it_is_told_the_line(machine: Callable[[int], Machine]) -> None:
+    here = machine(1000)
+    here.apt("exit 1")
+    with raising(RuntimeError, NAME, f"sudo {INSTALL}"):
+        packages.program(NAME, PACKAGE)
+    assert here.asked == []
 
 
-def test_an_installation_that_fails_says_why(machine: dict[str, Any]) -> None:
-    machine["code"] = 100
-    with pytest.raises(RuntimeError, match="ended with 100: no such package"):
-        packages.program("chromium", "chromium")
-    machine["code"] = 0
-    with pytest.raises(RuntimeError, match="still missing"):
-        packages.program("chromium", "chromium")
+def test_an_installation_that_fails_says_why(machine: Callable[[int], Machine]) -> None:
+    here = machine(0)
+    here.apt("echo no such package >&2; exit 100")
+    with raising(RuntimeError, "apt-get update", 100, "no such package"):
+        packages.program(NAME, PACKAGE)
+    here.apt("exit 0")
+    with raising(RuntimeError, NAME, INSTALL):
+        packages.program(NAME, PACKAGE)
