@@ -109,7 +109,7 @@ def report(looks: list[dict[str, Any]], spent: dict[str, float]) -> dict[str, An
         "lag_of_each_minute": [minutes[minute] for minute in sorted(minutes)],
         "lag_of_the_topic": max(look["replayed"] - look["topic"] for look in looks),
         "cpu_seconds_per_1000_events": {
-            name: round(1000 * value / events, 3) for name, value in spent.most_common()
+            name: round(1000 * value / events, 3) for name, value in spent.items()
         },
         "cores_busy": round(sum(spent.values()) / seconds, 2),
     }

@@ -206,7 +206,7 @@ def measure(hits: int, rate: int, hours: int, seconds: float) -> dict[str, Any]:
             "hits_per_second": round(hits / took),
             "heap_megabytes_at_most": round(heap.most),
             "checked": checked,
-            "cpu_seconds": {name: round(value, 1) for name, value in spent.most_common() if value >= 1},
+            "cpu_seconds": {name: round(value, 1) for name, value in spent.items() if value >= 1},
             "cores_busy": round(sum(spent.values()) / took, 2),
         }
     finally:

@@ -131,13 +131,14 @@ def _spend(stack: Any, intervals: int) -> dict[str, float]:
     """CPU seconds by program over so many intervals."""
     before = cpu_seconds(stack)
     time.sleep(intervals * INTERVAL_SECONDS)
-    return cpu_seconds_since(before, stack)
+    return dict(sorted(cpu_seconds_since(before, stack).items()))
 
 
 def cpu_seconds_since(before: dict[str, float], stack: Any) -> dict[str, float]:
-    """What was used since then, by supervised program."""
+    """What was used since then, by supervised program: first who used most."""
     after = cpu_seconds(stack)
-    return {name: after[name] - before.get(name, 0.0) for name in sorted(after)}
+    spent = {name: after[name] - before.get(name, 0.0) for name in after}
+    return dict(sorted(spent.items(), key=lambda item: -item[1]))
 
 
 def cpu_seconds(stack: Any) -> dict[str, float]:

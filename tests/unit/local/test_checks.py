@@ -63,6 +63,23 @@ def test_arguments_reach_every_pytest_and_may_choose_none(verb: str) -> None:
     assert not any(5 in stage.passed for stage in pytests(verb))
 
 
+@pytest.mark.parametrize(
+    ("verb", "paths", "expected"),
+    [
+        ("test", ["tests/unit/local"], ["unit tests"]),
+        ("test", ["tests/spark/test_feed.py::test_x"], ["slow tests"]),
+        ("test", ["tests/spark", "tests/dags"], ["unit tests", "slow tests"]),
+        ("check", ["tests/spark"], []),
+    ],
+)
+def test_paths_among_the_arguments_say_what_is_run(verb: str, paths: list[str], expected: list[str]) -> None:
+    found = pytests(verb, "-x", *paths)
+    assert [stage.name for stage in found] == expected
+    chosen = [part for stage in found for part in stage.command if part.startswith("tests/")]
+    assert sorted(chosen) == (sorted(paths) if expected else [])
+    assert all("-x" in stage.command for stage in found)
+
+
 @pytest.mark.parametrize("verb", ["check", "test"])
 def test_every_pytest_tells_its_durations_and_writes_a_report_of_its_own(verb: str) -> None:
     reports = [option for stage in pytests(verb) for option in stage.command if "--junitxml" in option]
