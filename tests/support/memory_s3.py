@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 
 class MemoryS3:
@@ -21,6 +24,10 @@ class MemoryS3:
         self.got: list[str] = []
         self.listed: list[dict[str, str]] = []
         self.page = page
+
+    def as_client(self) -> S3Client:
+        """Itself, where a client is wanted: it has the methods that Sluice calls."""
+        return cast("S3Client", self)
 
     def put_object(self, **given: Any) -> None:
         assert given["IfNoneMatch"] == "*"
