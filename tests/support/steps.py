@@ -19,7 +19,7 @@ E = TypeVar("E", bound=Exception)
 
 @contextmanager
 def raising(kind: type[E], *data: object) -> Iterator[pytest.ExceptionInfo[E]]:
-    """Expects an error of this kind that names each of ``data``, however it words it: names, numbers, keys."""
+    """Expects an error of this kind that names each of ``data``, in whatever words: names, numbers, keys."""
     with pytest.raises(kind) as caught:
         yield caught
     missing = [str(datum) for datum in data if str(datum) not in str(caught.value)]
