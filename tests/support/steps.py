@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import pytest
 
 from sluice.clients.ledger import Ledger
+from sluice.operators.validate import ValidateOperator
 from tests.support.memory_s3 import MemoryS3
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+    from pyiceberg.table import Table
 
 E = TypeVar("E", bound=Exception)
 
@@ -29,6 +31,13 @@ def raising(kind: type[E], *data: object) -> Iterator[pytest.ExceptionInfo[E]]:
 def given(**values: Any) -> Context:
     """A task's context, of which a step needs these."""
     return cast("Context", values)
+
+
+class ValidateRows(ValidateOperator):
+    """The validation of a table of which the tests make few columns."""
+
+    def wrong_columns(self, table: Table) -> list[str]:
+        return []
 
 
 def ledger(stream: str, memory: MemoryS3 | None = None) -> Ledger:
