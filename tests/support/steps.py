@@ -1,12 +1,8 @@
-"""Steps without a stack: what Airflow gives them, their ledger, and the errors that they end with."""
+"""Steps without a stack: what Airflow gives them, and their ledger."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar, cast
-
-import pytest
+from typing import TYPE_CHECKING, Any, cast
 
 from sluice.clients.ledger import Ledger
 from sluice.operators.validate import ValidateOperator
@@ -15,17 +11,6 @@ from tests.support.memory_s3 import MemoryS3
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from pyiceberg.table import Table
-
-E = TypeVar("E", bound=Exception)
-
-
-@contextmanager
-def raising(kind: type[E], *data: object) -> Iterator[pytest.ExceptionInfo[E]]:
-    """Expects an error of this kind that names each of ``data``, in whatever words: names, numbers, keys."""
-    with pytest.raises(kind) as caught:
-        yield caught
-    missing = [str(datum) for datum in data if str(datum) not in str(caught.value)]
-    assert not missing, f"{caught.value!r} does not name {missing}"
 
 
 def given(**values: Any) -> Context:

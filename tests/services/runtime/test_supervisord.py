@@ -20,7 +20,7 @@ from sluice.clients.errors import Unreachable
 from sluice.model.platform import Supervisor
 from sluice.model.process import ProcessState, ProcessStatus
 from sluice.runtime.supervisor import SupervisorRuntime
-from tests.support.steps import raising
+from tests.support.raising import raising
 
 # Each writes its pid (and its child's) to the file that it is given, then does as its name says.
 CHILDREN = {

@@ -20,7 +20,7 @@ from sluice.operators.ask import AskOperator
 from sluice.operators.carry_out import CarryOutOperator
 from sluice.operators.restart_stream import RestartStreamOperator
 from sluice.operators.stop_stream import StopStreamOperator
-from tests.support.steps import raising
+from tests.support.raising import raising
 from tests.support.supervision import SPEC, FakeRuntime, context, diagnosis, events, history
 
 DEAD = diagnosis(Verdict.DEAD)

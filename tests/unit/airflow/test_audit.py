@@ -18,7 +18,7 @@ from sluice.operators import audit
 from sluice.operators.audit import AuditOperator, metadata_files, unknown
 from sluice.operators.inventory import Inventory, folder, overwritten
 from tests.support import lake as lakes
-from tests.support.steps import raising
+from tests.support.raising import raising
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -8,7 +8,7 @@ import pytest
 
 from sluice.operators.avro_columns import iceberg_columns, iceberg_type
 from sluice.operators.table_columns import COORDINATES, differences
-from tests.support.steps import raising
+from tests.support.raising import raising
 
 SCHEMA = {
     "fields": [

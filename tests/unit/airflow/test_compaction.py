@@ -17,7 +17,8 @@ from sluice.model import stream
 from sluice.model.rewrites import Held, Rewrite
 from sluice.operators.check_compaction import CheckCompactionOperator
 from sluice.operators.compact import SCRIPT, CompactOperator, closed_before
-from tests.support.steps import given, ledger, raising
+from tests.support.raising import raising
+from tests.support.steps import given, ledger
 
 Step = TypeVar("Step", bound=CompactOperator | CheckCompactionOperator)
 AT = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)

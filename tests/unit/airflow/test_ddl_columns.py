@@ -7,7 +7,7 @@ import pytest
 from sluice.model import columns, stream
 from sluice.operators.ddl_columns import iceberg_columns, iceberg_type
 from sluice.operators.table_columns import COORDINATES, differences, schema_problems
-from tests.support.steps import raising
+from tests.support.raising import raising
 
 SPEC = stream.load("wiki_changes")
 

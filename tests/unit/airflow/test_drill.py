@@ -14,7 +14,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.operators.drill import DrillOperator
-from tests.support.steps import given, raising
+from tests.support.raising import raising
+from tests.support.steps import given
 
 # Stands for `python -m local.cli drill --here NAME --ticket TICKET`: says a line, and how it ended.
 PROGRAM = """\

@@ -14,7 +14,7 @@ from sluice.model.process import ProcessState as S
 from sluice.model.process import ProcessStatus
 from sluice.model.samples import Position
 from sluice.operators.ensure_stream import EnsureStreamOperator, Ownership, died, is_owned
-from tests.support.steps import raising
+from tests.support.raising import raising
 from tests.support.supervision import events, history
 
 CONTEXT: Any = {"run_id": "load-1"}

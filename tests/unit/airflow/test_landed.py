@@ -19,7 +19,8 @@ from sluice.model.ranges import RangeSet
 from sluice.sensors.landed import LandedSensor
 from sluice.triggers.base import QUESTION_SECONDS
 from sluice.triggers.landed import LandedTrigger, Watch, beyond_reach
-from tests.support.steps import given, ledger, raising
+from tests.support.raising import raising
+from tests.support.steps import given, ledger
 from tests.support.supervision import FakeRuntime
 
 EXPECTED = RangeSet.of({0: [(5, 10)], 1: [(0, 5)]})

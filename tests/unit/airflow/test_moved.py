@@ -17,7 +17,7 @@ from sluice.model.process import ProcessState as S
 from sluice.model.process import ProcessStatus
 from sluice.sensors.moved import MovedSensor
 from sluice.triggers.moved import MovedTrigger, progress
-from tests.support.steps import raising
+from tests.support.raising import raising
 from tests.support.supervision import SPEC, FakeRuntime, context, diagnosis, events, history, position, sample
 
 BEFORE = {0: 10}

@@ -7,7 +7,7 @@ import json
 from sluice.clients.errors import Missing
 from sluice.hooks.observation import Observation, seen, thin
 from sluice.model.samples import Sample
-from tests.support.steps import raising
+from tests.support.raising import raising
 from tests.support.supervision import context, diagnosis, sample
 
 

@@ -14,7 +14,7 @@ from sluice.hooks import plan as plans
 from sluice.model.config import ConfigError
 from tests.support import steps
 from tests.support.memory_s3 import MemoryS3
-from tests.support.steps import raising
+from tests.support.raising import raising
 
 
 class Source:

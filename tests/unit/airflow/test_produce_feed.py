@@ -19,7 +19,8 @@ from sluice.hooks import feed as feeds
 from sluice.hooks import plan as plans
 from sluice.model import stream
 from sluice.operators.produce_feed import ProduceFeedOperator
-from tests.support.steps import given, ledger, raising
+from tests.support.raising import raising
+from tests.support.steps import given, ledger
 
 COUNTS: dict[str, Any] = {
     "events": 6, "sent": 5, "known": 2, "canary": 1, "poison": 1, "adopted": False, "seconds": 1.5,

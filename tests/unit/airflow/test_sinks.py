@@ -29,7 +29,8 @@ from sluice.model.stream import Topic
 from sluice.operators.check_sinks import TRIES, CheckSinksOperator
 from sluice.operators.ensure_part import EnsurePartOperator
 from sluice.operators.provision_sinks import ProvisionSinksOperator
-from tests.support.steps import given, ledger, raising
+from tests.support.raising import raising
+from tests.support.steps import given, ledger
 
 CONNECTION = "AIRFLOW_CONN_SLUICE_COUNTS"
 SPEC = stream.load("isp_hits")

@@ -28,7 +28,7 @@ from sluice.sensors.stream_health import StreamHealthSensor, next_step, report
 from sluice.triggers import base
 from sluice.triggers.stream_health import KEPT, StreamHealthTrigger, observe_seconds
 from tests.support.memory_s3 import MemoryS3
-from tests.support.steps import raising
+from tests.support.raising import raising
 from tests.support.supervision import SPEC, context, diagnosis, events, sample
 
 NOW = 10_000.0

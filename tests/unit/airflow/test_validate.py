@@ -14,7 +14,8 @@ from sluice.clients.table import Lake
 from sluice.model.generated import Generated
 from sluice.operators.validate import ValidateOperator
 from tests.support import lake as lakes
-from tests.support.steps import ValidateRows, given, ledger, raising
+from tests.support.raising import raising
+from tests.support.steps import ValidateRows, given, ledger
 
 SOURCE = "a" * 16
 

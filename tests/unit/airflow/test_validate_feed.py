@@ -16,7 +16,8 @@ from sluice.clients.table import Lake
 from sluice.operators.announce import AnnounceOperator
 from sluice.operators.validate import ValidateOperator
 from tests.support import lake as lakes
-from tests.support.steps import ValidateRows, given, ledger, raising
+from tests.support.raising import raising
+from tests.support.steps import ValidateRows, given, ledger
 
 ROWS = pa.schema(
     [

@@ -15,7 +15,7 @@ from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.platform import Supervisor
 from sluice.model.process import ProcessState, ProcessStatus
 from sluice.runtime.supervisor import SupervisorRuntime, parse_info
-from tests.support.steps import raising
+from tests.support.raising import raising
 
 INFO = {
     "name": "stream-x",
