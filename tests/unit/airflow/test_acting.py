@@ -230,16 +230,6 @@ def test_what_was_asked_at_the_answer_counts_from_there() -> None:
     assert step.run(answered(Answer.RESTART, at=datetime.fromtimestamp(500, UTC)))["done"]
 
 
-def test_answers_reset_the_count() -> None:
-    step = Step(CarryOutOperator)
-    now = datetime.now(UTC)
-    for seconds in (3, 2, 1):
-        step.kept.record("restart", {"asked": False}, now - timedelta(seconds=seconds))
-    assert len(step.kept.facts(datetime.now(UTC), SPEC.supervision).restarts) == 3
-    step.run(answered(Answer.RESTART))
-    assert step.kept.facts(datetime.now(UTC), SPEC.supervision).restarts == []
-
-
 def test_keep_it_stopped_holds_it_and_ends_what_runs() -> None:
     step = Step(CarryOutOperator, S.RUNNING)
     left = step.skips(answered(Answer.HOLD))

@@ -92,7 +92,7 @@ def test_a_drill_that_was_killed_is_started_again_by_the_next_attempt(home: Path
 
 
 def test_a_second_attempt_finds_the_drill_that_the_first_has_started(home: Path) -> None:
-    program(home, row(True), seconds=1.0)
+    program(home, row(True), seconds=0.5)
     (home / "drills").mkdir()
     with (home / "drills" / "x.log").open("ab") as log:
         first = subprocess.Popen(

@@ -202,10 +202,7 @@ RED: dict[str, tuple[str, type[AirflowException], tuple[str, ...]]] = {
     "another producer": ("sys.exit(76)", AirflowException, (" 76: reading the feed",)),
     "a wrong declaration": ("print('failed: ConfigError: x', file=sys.stderr); sys.exit(1)",
         AirflowFailException, (" 1: ConfigError: x",)),
-    "no result": ("pass", AirflowFailException, ("'wiki_changes'", "no result")),
     "half a result": ("print('{\"begin\": {\"0\"')", AirflowFailException, ("""'{"begin": {"0"'""",)),
-    "a line behind the result": (f"print({json.dumps(RESULT)!r}); print('bye')", AirflowFailException,
-        ("'bye'",)),
 }  # fmt: skip
 
 
@@ -246,13 +243,6 @@ def test_offsets_that_the_topic_does_not_have_are_refused(world: World) -> None:
     with raising(plans.Refused, "partition 0", "at 9", "to 10"):
         world.run()
     assert world.settled() is None
-
-
-def test_a_topic_that_was_made_anew_is_refused(world: World) -> None:
-    world.after = {0: 3, 1: 2}
-    world.gives(begin={"0": 0, "1": 0}, ends={"0": 3, "1": 2})
-    with raising(plans.Refused, "at 3", "offset 5", "http://127.0.0.1:9/replay"):
-        world.run()
 
 
 def test_a_plan_for_another_topic_is_refused(world: World) -> None:
@@ -316,21 +306,15 @@ def test_a_killed_task_ends_its_producer_and_takes_no_part_for_the_whole(world: 
     assert world.run()["records"] == 6
 
 
-def test_a_producer_that_does_not_listen_is_killed(world: World) -> None:
-    world.does("signal.signal(signal.SIGTERM, signal.SIG_IGN)\nready()")
-    made = world.operator()
-    made.kill_seconds = 0.2
-    in_the_background(world, made)
-    assert not psutil.pid_exists(world.started[0][0])
-
-
 def test_killed_before_it_began(world: World) -> None:
     world.does("ready()")
     made = world.operator()
     made.kill_seconds = 20
     made.on_kill()
+    began = time.monotonic()
     with raising(AirflowException, "'wiki_changes'") as caught:
         world.run(made=made)
+    assert time.monotonic() - began < 30, "it was not waited for"
     assert type(caught.value) is AirflowException, "another attempt may go on"
     assert world.settled() is None
 

@@ -312,3 +312,4 @@ def test_a_sink_that_always_goes_on_is_not_taken_for_checked(checked: Checked) -
     checked.at["kafka"] = [6] * 100
     with raising(Unreachable, "zipcodes", TRIES):
         checked.run()
+    assert len(checked.at["kafka"]) == 100 - TRIES
