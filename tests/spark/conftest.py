@@ -17,7 +17,7 @@ from sluice.model import stream
 from spark_jobs.common.avro import Schemas
 from tests.support.counting import Counting
 from tests.support.databases import Maria, Postgres, Server, empty
-from tests.support.services import Services
+from tests.support.services import JAVA_OPTIONS, Services
 
 
 @pytest.fixture(scope="session")
@@ -31,8 +31,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
+        .config("spark.driver.extraJavaOptions", f"{JAVA_OPTIONS} -XX:+UseSerialGC")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
         .config("spark.task.maxFailures", "1")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
@@ -110,7 +111,6 @@ def owners(
     """Starts owners of a stream that keeps state, with the tokens 1, 2, …"""
     configure(
         {
-            "spark.sql.shuffle.partitions": "2",
             # So that versions are put together and tidied up in a short test too.
             "spark.sql.streaming.minBatchesToRetain": "2",
             "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",

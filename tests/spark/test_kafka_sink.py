@@ -89,14 +89,18 @@ class Place:
         settings = {"group.id": "sluice-test", "enable.partition.eof": True, "auto.offset.reset": "earliest"}
         consumer = Consumer({**self.services.kafka, **settings, "log_level": 0})
         consumer.assign([TopicPartition(self.topic, number, 0) for number in range(PARTITIONS)])
-        found, ends = [], 0
+        found, ends = list[tuple[int, str, dict[str, Any]]](), 0
         while ends < PARTITIONS:
             message = consumer.poll(10)
             assert message is not None
             if message.error():
                 ends += 1
                 continue
-            found.append((message.partition(), message.key().decode(), json.loads(message.value())))
+            partition, key, value = message.partition(), message.key(), message.value()
+            assert partition is not None
+            assert key is not None
+            assert value is not None
+            found.append((partition, key.decode(), json.loads(value)))
         consumer.close()
         return found
 
@@ -506,5 +510,5 @@ def test_update_and_complete_give_a_reader_the_same_counts(
     assert len(complete.records()) == 3 * len(totals)
     # Of eleven the 1st, 3rd, …, the 2nd, 4th, …, and the 3rd, 5th, …
     assert len(update.records()) == 6 + 5 + 5
-    for made in sinks:
-        made.close()
+    for written in sinks:
+        written.close()

@@ -94,10 +94,6 @@ class Stream:
     def make_the_topic_anew(self) -> None:
         self.services.make_topic(self.spec.topic.name, PARTITIONS)
 
-    def move_main(self) -> None:
-        """As maintenance does: a commit that is no owner's."""
-        IcebergTable(self.spark, self.spec.table).commit_empty(MAIN, {"who": "maintenance"})
-
     def coordinates(self) -> list[tuple[int, int]]:
         found = self.spark.table(f"{CATALOG}.{self.spec.table}").select("_kafka_partition", "_kafka_offset")
         return sorted((row[0], row[1]) for row in found.collect())

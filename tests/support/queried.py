@@ -90,7 +90,7 @@ class KeptSink:
         return list(self._kept()["batches"])
 
     def _kept(self) -> dict[str, Any]:
-        empty = {"token": 0, "batch": None, "batches": [], "results": {}}
+        empty: dict[str, Any] = {"token": 0, "batch": None, "batches": [], "results": {}}
         return json.loads(self._path.read_text()) if self._path.exists() else empty
 
     def _put(self, kept: dict[str, Any]) -> None:
@@ -147,7 +147,7 @@ class Queried:
         """A new owner's queries, started."""
         owner = QueriesOwner(self.spark, self.spec)
         owner.take_over()
-        started = []
+        started: list[Running] = []
         for name, sinks in self.sinks.items():
             checkpoint = takeover.checkpoint(self.spark, str(self.checkpoints), owner, name, sinks)
             made = Running(self.spark, self.spec, name, owner, checkpoint, sinks, Waiting(threading.Event()))
