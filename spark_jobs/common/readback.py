@@ -28,13 +28,15 @@ _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 class ReadBack:
     """Reads files as they are in the bucket. It keeps its connections."""
 
-    def __init__(self, s3: S3) -> None:
+    def __init__(self, s3: S3, tail_bytes: int | None = None) -> None:
+        """``tail_bytes``: what is read of a file at first, by default TAIL_BYTES."""
+        self._tail_bytes = tail_bytes
         self._client = boto3.client("s3", **cast("dict[str, Any]", s3.boto3()))
 
     def coordinates(self, uris: Iterable[str]) -> dict[int, list[int]]:
         """Partition -> every offset in these files (``s3://…``), each as often as it is there.
 
-        One GET for a file, more only where its coordinates and its footer take more than TAIL_BYTES. Raises
+        One GET for a file, more only where its coordinates and its footer take more than its tail. Raises
         botocore's errors and Arrow's where a file is not there, or cannot be read.
         """
         with ThreadPoolExecutor(THREADS) as threads:
@@ -46,16 +48,16 @@ class ReadBack:
 
     def _read(self, uri: str) -> pyarrow.Table:
         bucket, _, key = uri.removeprefix("s3://").partition("/")
-        with _Object(self._client, bucket, key) as file:
+        with _Object(self._client, bucket, key, self._tail_bytes or TAIL_BYTES) as file:
             return parquet.ParquetFile(file).read(columns=COLUMNS, use_threads=False)
 
 
 class _Object(io.RawIOBase):
     """An object of the bucket as a file. Its end comes with the first request, and is kept."""
 
-    def __init__(self, client: Any, bucket: str, key: str) -> None:
+    def __init__(self, client: Any, bucket: str, key: str, tail_bytes: int) -> None:
         self._client, self._bucket, self._key = client, bucket, key
-        answer = self._get(f"bytes=-{TAIL_BYTES}")
+        answer = self._get(f"bytes=-{tail_bytes}")
         self._tail: bytes = answer["Body"].read()
         found = _CONTENT_RANGE.fullmatch(answer.get("ContentRange", ""))
         # Without a range, as S3 may answer where it is longer than the object: it is all of it.
