@@ -33,6 +33,7 @@ from spark_jobs.common.iceberg import MAIN, IcebergTable
 from spark_jobs.common.tables import SchemaConflict
 from spark_jobs.isp_hits.generator import values
 from tests.support.hits import DECLARED, Hits
+from tests.support.raising import naming
 from tests.support.services import Services
 
 RATE, ROWS = 2_000, 8_000
@@ -197,11 +198,11 @@ def test_other_partitions_than_the_tables_are_refused(stream: Hits) -> None:
     assert table.partitions() == DECLARED.partition_by
     tables.ensure(stream.spark, stream.spec, stream.struct)
     for other in (["day", "truncate(2, zipcode)"], ["day", "zipcode"], ["truncate(1, zipcode)", "day"]):
-        with pytest.raises(SchemaConflict, match=r"is partitioned by day, truncate\(1, zipcode\), and"):
+        with pytest.raises(SchemaConflict, match=r"day, truncate\(1, zipcode\)"):
             tables.ensure(stream.spark, replace(stream.spec, partition_by=other), stream.struct)
     for wrong, words in (
-        ("truncate(1, nowhere)", r"partition_by 'truncate\(1, nowhere\)' is no column of schema.ddl"),
-        ("truncate(1, hittime)", r"hittime is a timestamp, and only texts and numbers can be truncated"),
+        ("truncate(1, nowhere)", "truncate(1, nowhere)"),
+        ("truncate(1, hittime)", "hittime is a timestamp"),
     ):
-        with pytest.raises(ConfigError, match=words):
+        with naming(ConfigError, words):
             tables.ensure(stream.spark, replace(stream.spec, partition_by=[wrong]), stream.struct)

@@ -105,10 +105,10 @@ def test_columns_may_come_in_any_order_and_case_and_new_ones_are_kept(
     [
         (
             HEADER_2018.replace("trip_distance,", ""),
-            "s3://source/x.csv: the header lacks column 'trip_distance'",
+            "s3://source/x.csv: .*'trip_distance'",
         ),
-        (HEADER_2018 + ",extra", "names column 'extra' twice"),
-        (HEADER_2018 + ",", "column 18 of the header has no name"),
+        (HEADER_2018 + ",extra", "'extra' twice"),
+        (HEADER_2018 + ",", "column 18"),
     ],
 )
 def test_a_header_that_cannot_be_right_is_refused(

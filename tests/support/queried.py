@@ -119,6 +119,7 @@ class Queried:
             for n, query in queries.items()
         }
         self.running: list[Running] = []
+        self.owners: list[QueriesOwner] = []
         self._offset = 0
 
     @property
@@ -147,6 +148,7 @@ class Queried:
         """A new owner's queries, started."""
         owner = QueriesOwner(self.spark, self.spec)
         owner.take_over()
+        self.owners.append(owner)
         started: list[Running] = []
         for name, sinks in self.sinks.items():
             checkpoint = takeover.checkpoint(self.spark, str(self.checkpoints), owner, name, sinks)
@@ -160,8 +162,8 @@ class Queried:
     @staticmethod
     def catch_up(running: Sequence[Running]) -> None:
         for query in running:
-            assert query._streaming is not None
-            query._streaming.processAllAvailable()
+            assert query.streaming is not None
+            query.streaming.processAllAvailable()
 
     def stop(self) -> None:
         for query in self.running:

@@ -54,7 +54,7 @@ class Wiki(Stream):
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
     def owner(
-        self, stateful: bool = False, decode: Decode | None = None, kind: Callable[..., Owner] = Owner
+        self, stateful: bool = False, kind: Callable[..., Owner] = Owner, decode: Decode | None = None
     ) -> Owner:
         """``decode``, ``kind``: in place of the stream's own."""
         topic = Topic(self.platform.kafka, self.spec.topic.name)
