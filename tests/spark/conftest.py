@@ -34,6 +34,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.extraJavaOptions", f"{JAVA_OPTIONS} -XX:+UseSerialGC")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
+        # What has nothing to do asks Kafka or the catalog again: not a hundred times a second.
+        .config("spark.sql.streaming.pollingDelay", "50ms")
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
         .config("spark.task.maxFailures", "1")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))

@@ -72,7 +72,7 @@ def assert_exactly_once(replay: Replay, records: list[Record], events: range) ->
 @pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.exhaustive)])
 def test_kills_at_random_moments(feed: Feed, services: Services, rounds: int) -> None:
     draw = random.Random(SEED)  # noqa: S311
-    total = 15_000 * rounds
+    total = 10_000 * rounds
     with Replay(rate=0, total=total, retry_ms=100) as replay:
 
         def sends_more(than: int) -> Callable[[], bool]:
@@ -86,7 +86,7 @@ def test_kills_at_random_moments(feed: Feed, services: Services, rounds: int) ->
                 time.sleep(draw.uniform(0.3, 2.5))
             else:
                 wait_for("events", sends_more(sent), pause=0.01)
-                time.sleep(draw.uniform(0, 0.3))
+                time.sleep(draw.uniform(0, 0.2))
             if moment == "kafka stands":
                 services.signal("kafka", signal.SIGSTOP)
                 time.sleep(draw.uniform(0.05, 0.3))
