@@ -22,9 +22,8 @@ from local.home import ROLES
 from local.programs import Program
 from local.services import kafka, minio, postgres
 from local.stack import Stack, wait_until
+from tests.support.class_archive import java_options
 
-# Short lives: what C2 would compile never pays.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
 START_SECONDS = 60
 STOP_SECONDS = 30
 
@@ -34,7 +33,7 @@ class Services:
 
     def __init__(self, folder: Path) -> None:
         # Never started: it knows where everything is, and under which names and passwords.
-        self.stack = Stack(folder, free_ports=True, java_options=JAVA_OPTIONS)
+        self.stack = Stack(folder, free_ports=True, java_options=java_options())
         self.stack.home.prepare()
         self.stack.home.remember(ports=self.stack.ports)
         documents = platform_files.documents(self.stack.home, self.stack.ports, self.stack.secrets)
