@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,7 +36,6 @@ SINK = Sink("jdbc", connection="sluice_counts", table=TABLE)
 QUERY = Query([SINK], ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10)
 TYPES = {"zipcode": "string", "window_start": "timestamp", "hits": "bigint", "version": "bigint"}
 NOON = datetime(2026, 3, 29, 12, 2, tzinfo=UTC)
-WAITS = "waits for a lock that another session holds"
 Open = Callable[..., JdbcSink]
 
 
@@ -310,27 +309,31 @@ def test_what_no_waiting_mends_is_said_at_once_and_without_the_password(
     assert not [line for line in argv if right.password.encode() in line]
 
 
-def test_a_lock_that_another_session_holds_is_waited_for(
-    server: Server, opened: Open, frame: Frame, caplog: pytest.LogCaptureFixture
-) -> None:
-    sink = opened(limits=Limits(lock=1))
+class Telling(threading.Event):
+    """The stop of a sink; ``waited`` is set when it waits to try again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited.set()
+        return super().wait(timeout)
+
+
+def test_a_lock_that_another_session_holds_is_waited_for(server: Server, opened: Open, frame: Frame) -> None:
+    stop = Telling()
+    sink = opened(stop=stop, limits=Limits(lock=1))
     sink.enter(1)
     assert sink.write(0, frame({"1": 1}))
     engine = sa.create_engine(**server.database.sqlalchemy())
-    with engine.connect() as other:
+    with engine.connect() as other, ThreadPoolExecutor(1) as pool:
         other.execute(sa.text(f"select * from {TABLE} where zipcode = '1' for update"))
-
-        def release() -> None:
-            while WAITS not in caplog.text:
-                time.sleep(0.05)
-            other.rollback()
-
-        thread = threading.Thread(target=release, daemon=True)
-        thread.start()
-        assert sink.write(1, frame({"1": 2}))
-        thread.join(10)
+        writing = pool.submit(sink.write, 1, frame({"1": 2}))
+        assert stop.waited.wait(30)
+        other.rollback()
+        assert writing.result(30)
     engine.dispose()
-    assert WAITS in caplog.text
     assert there(server) == {"1": (2, 1)}
 
 
