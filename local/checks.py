@@ -39,28 +39,31 @@ class Stage:
 
 
 def stages(verb: str, arguments: Sequence[str]) -> list[Stage]:
-    """What a command runs, in order; ``arguments`` go to every pytest."""
+    """What a command runs, in order. ``arguments`` go to every pytest; paths among them say what it runs."""
     found = [Stage(name, command) for name, command in LINTERS]
-    if verb == "lint":
-        return found
-    found.append(_pytest("unit tests", "unit", UNIT, ("-n", "2"), arguments))
-    if verb == "check":
-        return found
     chosen = () if verb == "test-all" else ("-m", "not exhaustive")
-    slow = tuple(folder for folder in SLOW if (REPO / folder).is_dir())
     # Groups keep their order: by default xdist starts with the group of the most tests.
     spread = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
-    found.append(_pytest("slow tests", "slow", slow, (*spread, *chosen), arguments))
+    if verb != "lint":
+        found += _pytest("unit", UNIT, ("-n", "2"), arguments)
+    if verb in ("test", "test-all"):
+        found += _pytest("slow", SLOW, (*spread, *chosen), arguments)
     return found
 
 
 def _pytest(
-    name: str, report: str, folders: Sequence[str], options: Sequence[str], arguments: Sequence[str]
-) -> Stage:
-    reports = ("--durations=25", "--durations-min=1", f"--junitxml={REPORTS / report}.xml")
-    # 5: no test was chosen, which `-k` may do to one of the stages.
+    name: str, folders: Sequence[str], options: Sequence[str], arguments: Sequence[str]
+) -> list[Stage]:
+    """One stage, or none where the arguments name paths and none of them is below ``folders``."""
+    paths = [text for text in arguments if text.startswith("tests/")]
+    words = [text for text in arguments if text not in paths]
+    below = [path for path in paths if path.startswith(tuple(folders))]
+    if paths and not below:
+        return []
+    reports = ("--durations=25", "--durations-min=1", f"--junitxml={REPORTS / name}.xml")
+    # 5: no test was selected, which arguments may do to one of the stages.
     passed = (0, 5) if arguments else (0,)
-    return Stage(name, ("pytest", *folders, *options, *reports, *arguments), passed)
+    return [Stage(f"{name} tests", ("pytest", *(below or folders), *options, *reports, *words), passed)]
 
 
 def main(verb: str, arguments: Sequence[str] = ()) -> int:

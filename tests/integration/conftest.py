@@ -1,4 +1,4 @@
-"""The whole stack, started once per process on free ports in a folder of its own, and ended with its tests."""
+"""The whole stack, started once on free ports in a folder of its own, and ended with its tests."""
 
 from __future__ import annotations
 

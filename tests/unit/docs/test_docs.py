@@ -34,14 +34,14 @@ from spark_jobs.common.feed import headers
 
 REPO = Path(__file__).resolve().parents[3]
 README = REPO / "README.md"
-ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS = (
+ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING = (
     REPO / "docs" / f"{name}.md"
-    for name in ("architecture", "operating", "adding-a-stream", "your-own-systems")
+    for name in ("architecture", "operating", "adding-a-stream", "your-own-systems", "testing")
 )
 BENCH = REPO / "bench" / "README.md"
-PAGES = [README, ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, BENCH]
+PAGES = [README, ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING, BENCH]
 EXAMPLE = REPO / "docs" / "platform.example.toml"
-VERB = re.compile(r"\bmake (?!it (?:writable|one of))([a-z]+)")
+VERB = re.compile(r"\bmake (?!it (?:writable|one of))([a-z][a-z-]*)")
 VARIABLE = re.compile(r"(?<![A-Z_])SLUICE_[A-Z_]*[A-Z]")
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
