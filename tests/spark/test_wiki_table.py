@@ -28,7 +28,7 @@ from tests.support.services import Services
 from tests.support.wiki import DECLARED, Wiki, events
 
 _numbers = count()
-SERVERS = 60
+SERVERS = 30
 KINDS = ("Versions", "DeleteMarkers")
 # Beside its files: what is read to plan and to commit, and what is written with a commit and a publishing.
 CALLS_OF_A_BATCH, VERSIONS_OF_A_BATCH = 20, 6
