@@ -281,6 +281,7 @@ def test_a_wrong_feed_report_or_partition_is_refused(change: tuple[str, str], wo
     [
         ("feed", "read_seconds"),
         ("feed", "most_in_flight"),
+        ("feed", "lock_seconds"),
         ("report", "window_minutes"),
         ("report", "watermark_minutes"),
         ("report", "trigger_seconds"),
