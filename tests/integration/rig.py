@@ -17,6 +17,7 @@ from local import evidence
 from local.drills.site import GOING, LAND_SECONDS, Site
 from local.drills.trickle import Trips
 from local.stack import Stack, wait_until
+from sluice.clients.errors import Missing
 from sluice.clients.kafka import KafkaAdmin
 from tests.integration import streams
 
@@ -179,9 +180,11 @@ class Rig(Site):
             self.delete_topic()
         catalog, s3 = self.stack.catalog("consumer"), self.stack.admin_s3()
         for name in (SPEC.table, SPEC.quarantine_table):
-            if not catalog.table_exists(name):
+            try:
+                location = self.lake.table(name).location()
+            except Missing:
                 continue
-            bucket, prefix = catalog.load_table(name).location().removeprefix("s3://").split("/", 1)
+            bucket, prefix = location.removeprefix("s3://").split("/", 1)
             catalog.drop_table(name)
             # Versions, not objects: deleting those would leave delete markers.
             for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=f"{prefix}/"):
