@@ -55,7 +55,7 @@ def s3() -> Iterator[Stubber]:
 
 @pytest.fixture
 def load(s3: Stubber) -> Load:
-    return Load(s3.client)
+    return Load(cast("S3Client", s3.client))
 
 
 def test_an_object_that_is_missing(load: Load, s3: Stubber) -> None:
