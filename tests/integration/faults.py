@@ -17,6 +17,7 @@ from sluice.clients.keys import run_key
 from tests.integration.rig import SPEC, Rig
 
 PRODUCER_SECONDS = 180
+LAUNCHER = "org.apache.spark.launcher.Main"
 CONSUMER_SECONDS = 90
 
 
@@ -73,7 +74,7 @@ class Producers:
             except psutil.NoSuchProcess:
                 continue
             # Not spark-submit's short-lived launcher, which is given the same words.
-            is_jvm = "org.apache.spark.deploy.SparkSubmit" in command
+            is_jvm = "org.apache.spark.deploy.SparkSubmit" in command and LAUNCHER not in command
             if is_jvm and process not in self.known and any(w.endswith(self.plan) for w in command):
                 self.known.append(process)
                 return True

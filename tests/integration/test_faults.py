@@ -77,9 +77,9 @@ def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: 
         signal_all(stale, signal.SIGCONT)
         wait_until("the stale writer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
         assert rig.process()["exitstatus"] == SUPERSEDED_STATUS
-        last = [line for line in rig.stream_log().splitlines() if f"owner {token + 1}" in line]
-        assert last, "it names who has taken over"
-        assert all(f"owner {token} " in line for line in last), last
+        both = (f"owner {token} ", f"owner {token + 1} ")
+        said = rig.stream_log().splitlines()
+        assert [line for line in said if all(name in line for name in both)], "it names who has taken over"
         assert sorted(rig.coordinates()) == sorted(before)
         rig.send({0: rig.trips(5)})
         rig.wait_for_everything()
