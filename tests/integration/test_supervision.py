@@ -28,6 +28,8 @@ from tests.integration.supervision import (
     wait_for_task,
 )
 
+MORE_RUNS = 4
+
 
 @pytest.fixture(autouse=True)
 def _supervised(rig: Rig) -> Iterator[None]:
@@ -59,12 +61,16 @@ def test_a_hung_stream_is_noticed_though_the_triggerer_is_killed_meanwhile(rig: 
     signal_all(hung, signal.SIGSTOP)
     rig.send({partition: rig.trips(5) for partition in range(SPEC.topic.partitions)})
     # A run that looks for long is wanted.
-    wait_until("a look that settles nothing", settles_nothing(rig), 60)
+    wait_until("a look that settles nothing", settles_nothing(rig), RUN_SECONDS)
     run_id = trigger(rig)
     wait_for_task(rig, run_id, "observe", "deferred")
     triggerer = rig.process("airflow-triggerer")["pid"]
     signal_all(family(triggerer), signal.SIGKILL)
     run = finish(rig, run_id)
+    for _ in range(MORE_RUNS):
+        # Where batches take long, its patience is longer than one run, and the next one goes on from there.
+        if run.verdict == "unobservable":
+            run = supervise(rig)
     assert rig.process("airflow-triggerer")["pid"] != triggerer
     assert (run.state, run.verdict) == ("success", "stalled"), run.log("observe")
     assert run.done == {"observe", "restart", "verify"}
