@@ -14,6 +14,7 @@ from local.drills.faults import family, signal_all
 from local.stack import wait_until
 from sluice.model.samples import Sample
 from sluice.model.view import View
+from sluice.triggers.stream_health import observe_seconds
 from tests.integration.rig import SPEC, Rig
 
 RUN_SECONDS = 300
@@ -103,21 +104,36 @@ def kill(rig: Rig) -> None:
     wait_until("the consumer's end", lambda: rig.process()["statename"] == "EXITED", 30, 0.1)
 
 
+def trigger_log(rig: Rig, run_id: str, task: str) -> str:
+    """What a task's trigger has said so far, in all triggerers."""
+    folder = rig.stack.home.logs / "airflow" / f"dag_id={rig.supervision}" / f"run_id={run_id}"
+    return "".join(log.read_text() for log in folder.glob(f"task_id={task}/*.trigger.*.log"))
+
+
 def settles_nothing(rig: Rig) -> Callable[[], bool]:
     """Whether one look is too little to say that the stream moves: it published some time ago."""
 
     def quiet() -> bool:
-        look = Sample(
-            at=time.time(),
-            process=None,
-            topic_id=None,
-            begins=None,
-            ends=None,
-            expiring=None,
-            published=rig.lake.position(SPEC.table),
-            trouble={},
-        )
-        view = View([look], SPEC.supervision, [])
+        view = _view(rig)
         return not view.is_recent(view.patience / 2)
 
     return quiet
+
+
+def is_patient_for_long(rig: Rig) -> bool:
+    """Whether it takes longer than one run looks until the stream counts as stalled."""
+    return _view(rig).patience > observe_seconds(SPEC.supervision)
+
+
+def _view(rig: Rig) -> View:
+    look = Sample(
+        at=time.time(),
+        process=None,
+        topic_id=None,
+        begins=None,
+        ends=None,
+        expiring=None,
+        published=rig.lake.position(SPEC.table),
+        trouble={},
+    )
+    return View([look], SPEC.supervision, [])
