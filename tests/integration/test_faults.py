@@ -23,7 +23,7 @@ from tests.integration.rig import DAG, LAND_SECONDS, SPEC, Rig
 from tests.integration.supervision import begin_afresh, supervise
 
 # So many that a producer is still sending when its first rows are seen.
-TIMES = 3
+TIMES = 2
 
 
 @pytest.fixture(autouse=True)
