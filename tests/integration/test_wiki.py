@@ -1,20 +1,15 @@
-"""The Wikipedia stream through Airflow: from the replayed feed to the page, its processes killed on the way.
-
-The tests go on from each other: a load first, then everything runs, then it is killed, then it is looked at.
-"""
+"""The Wikipedia stream through Airflow: from the replayed feed to the page, with its processes killed."""
 
 from __future__ import annotations
 
 import json
-import random
 import signal
-import time
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 
-import httpx
 import pytest
 from playwright.sync_api import expect
 
@@ -26,33 +21,44 @@ from local.services import airflow as service
 from local.services import replay
 from local.stack import Stack, wait_until
 from sluice.clients.report import ReportReader
-from tests.integration import streams
+from tests.integration import feeds, streams
 from tests.support import browser
+from tests.support.steps import step
+
+pytestmark = pytest.mark.xdist_group("feeds")
 
 SPEC = streams.load("wiki_changes")
+assert SPEC.report is not None
+REPORT = SPEC.report
 LOAD, STREAM, COMPACT = "wiki_changes_load", "wiki_changes_stream", "wiki_changes_compact"
+SAMPLE = replay.REPO / "samples/wiki_changes/recentchange.jsonl"
 RUN_SECONDS = 420
 EVENTS = 3000
-KILLS = 5
-DAY = 86_400
+# What is killed together, each time when all that came before is published. Supervision starts what ended;
+# only the producer is started at once, except after the last time: without it nothing would come.
+KILLED = (("producer",), ("producer", "report"), ("producer", "consumer"))
+# Changes of a closed date, sent before each kill.
+OLD_EVENTS, OLD_SERVERS = 12, 4
+
+# (window's start, user, whether a bot) -> edits
+Counts = dict[tuple[float, str, bool], int]
 
 
 class Wiki(Site):
     """The stream on the stack of the integration tests, fed by its replay server."""
 
     def run(self, dag: str, **conf: Any) -> str:
-        """A run of a DAG that ended well; its id. What failed is printed."""
+        """A run of a DAG that ended well; its id."""
         run_id = self.airflow.trigger(dag, conf)
-        state = self.airflow.wait(dag, run_id, RUN_SECONDS)
-        tasks = {task["task_id"]: task["state"] for task in self.airflow.tasks(dag, run_id)}
-        for task in (name for name, end in tasks.items() if end == "failed"):
-            print(f"{run_id} {task} failed:\n" + "\n".join(self.airflow.log(dag, run_id, task))[-4000:])
-        assert state == "success", tasks
+        feeds.assert_success(self, dag, run_id, self.airflow.wait(dag, run_id, RUN_SECONDS))
         return run_id
 
     def part(self, name: str) -> dict[str, Any]:
         """What supervisord knows of a part's process."""
         return self.process(SPEC.part(name).program)
+
+    def states(self) -> dict[str, str]:
+        return {name: self.part(name)["statename"] for name in SPEC.parts}
 
     def kill(self, name: str) -> None:
         """A part's process, and what it started."""
@@ -68,47 +74,63 @@ class Wiki(Site):
         """Returns when it has ended."""
         self.stack.supervisor().stopProcess(SPEC.part(name).program)
 
+    @property
     def replayed(self) -> dict[str, Any]:
         """What the replay server says of itself."""
-        found: dict[str, Any] = httpx.get(
-            f"{replay.url(self.stack.context)}/status", timeout=5, trust_env=False
-        ).json()
-        return found
+        return replay.status(self.stack.context)
+
+    def wait_for_news(self) -> None:
+        """Until all that is on the topic now, and something more, is published."""
+        ends = {partition: after for partition, (_, after) in self.bounds().items()}
+
+        def published() -> bool:
+            reached = self.ends()
+            return all(reached.get(p, 0) >= end for p, end in ends.items()) and sum(reached.values()) > sum(
+                ends.values()
+            )
+
+        wait_until(f"more than {ends} published", published, LAND_SECONDS)
 
     def rows(self, *columns: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self.table().scan(selected_fields=columns).to_arrow().to_pylist()
         return found
 
-    def event_ids(self) -> Counter[str]:
-        return Counter(row["event_id"] for row in self.rows("event_id"))
+    def files(self, day: str) -> int:
+        """How many hold the changes of a day (ISO 8601)."""
+        paths = [task.file.file_path for task in self.table().scan().plan_files()]
+        return len([path for path in paths if f"/change_timestamp_date={day}/" in path])
 
-    def assert_exact(self) -> None:
-        """Every offset of the topic once, every event once, and none of the replayed ones left out."""
+    def assert_exact(self) -> tuple[int, int]:
+        """Every offset of the topic once, every event once, and none of the replayed ones left out from the
+        first to the last of them, whose numbers it gives."""
         found = evidence.exactness(self.stack, SPEC)
         assert found.is_exact, found.sentence()
-        ids = self.event_ids()
+        ids = Counter(row["event_id"] for row in self.rows("event_id"))
         assert [event for event, times in ids.items() if times > 1] == []
-        feed = Feed(seed=self.replayed()["feed"]["seed"], start=0, pace=1)
-        there = [n for n in range(self.replayed()["n"] + 1) if feed.event_id(n) in ids]
+        replayed = self.replayed
+        feed = Feed(seed=replayed["feed"]["seed"], start=0, pace=1)
+        there = [n for n in range(replayed["n"] + 1) if feed.event_id(n) in ids]
         # The feed was live before somebody listened.
         left_out = set(range(there[0], there[-1])) - set(there)
         assert left_out == set(), f"{len(left_out)} of the events from {there[0]} to {there[-1]} are missing"
         assert len(there) >= EVENTS
+        return there[0], there[-1]
 
-    def counted(self) -> dict[tuple[float, str, bool], int]:
-        """Edits by (window, user, bot) as the report has them, late ones with them."""
-        assert SPEC.report is not None
-        report = ReportReader(self.lake, SPEC.report.table).read(0)
+    @cached_property
+    def report(self) -> ReportReader:
+        return ReportReader(self.lake, REPORT.table)
+
+    def counted(self) -> Counts:
+        """Edits as the report has them, late ones with them."""
         return {
             (window.start, editor.user, editor.bot): editor.edits + editor.late
-            for window in report.windows
+            for window in self.report.read(0).windows
             for editor in window.editors
         }
 
-    def in_the_lake(self) -> dict[tuple[float, str, bool], int]:
+    def in_the_lake(self) -> Counts:
         """The same from the table's rows."""
-        assert SPEC.report is not None
-        width = SPEC.report.window_minutes * 60
+        width = REPORT.window_minutes * 60
         found: Counter[tuple[float, str, bool]] = Counter()
         for row in self.rows("change_timestamp", "user", "bot", "type"):
             if row["type"] in ("edit", "new"):
@@ -116,29 +138,67 @@ class Wiki(Site):
                 found[start, row["user"], row["bot"]] += 1
         return dict(found)
 
+    def send_old(self, batch: int, at: datetime) -> None:
+        """Changes of a time long ago, past the stream's producer."""
+        sample = json.loads(SAMPLE.read_text().splitlines()[0])
+        producer = self.producer()
+        for number in range(OLD_EVENTS):
+            name = f"{number % OLD_SERVERS}.example.org"
+            event = sample | {"timestamp": int(at.timestamp()) + number, "server_name": name}
+            event["meta"] = sample["meta"] | {"id": f"old-{batch}-{number}"}
+            producer.produce(SPEC.topic.name, json.dumps(event).encode(), key=name.encode())
+        assert producer.flush(30) == 0
 
-@pytest.fixture(scope="module")
+
+@pytest.fixture
 def wiki(stack: Stack) -> Iterator[Wiki]:
     made = Wiki(stack, SPEC)
-    for dag in (LOAD, STREAM, COMPACT):
-        made.airflow.wait_for_dag(dag)
-        made.airflow.unpause(dag)
-    yield made
-    made.run(STREAM, action="stop", why="the end of this stream's tests")
-    for dag in (LOAD, STREAM, COMPACT):
-        made.airflow.pause(dag)
+    with feeds.running(made, (LOAD, STREAM, COMPACT)):
+        yield made
 
 
-@pytest.fixture(autouse=True)
-def _logs(wiki: Wiki) -> Iterator[None]:
-    yield
-    for part in SPEC.parts.values():
-        log = wiki.stack.home.logs / f"{part.program}.log"
-        if log.exists():
-            print(f"{part.name}:\n{log.read_text(errors='replace')[-3000:]}")
+def test_every_event_is_there_once_whatever_is_killed_up_to_the_page(wiki: Wiki) -> None:
+    old = datetime.now(UTC) - timedelta(days=2)
+    with step("a bounded load is verified event by event"):
+        first = check_a_bounded_load(wiki)
+    with step("supervision starts the producer and the report"):
+        check_supervision_starts_what_is_down(wiki)
+    with step("each process is killed, and supervision starts it again"):
+        kill_each(wiki, old)
+        check_supervision_starts_what_is_down(wiki)
+    with step("a load counts what the stream's own producer sends"):
+        run_id = wiki.run(LOAD, events=200, minutes=2)
+        assert wiki.airflow.xcom(LOAD, run_id, "validate")["status"] == "exact"
+    with step("every event is in the lake once"):
+        check_every_event(wiki, first)
+    with step("the report has the lake's counts"):
+        lake = wiki.in_the_lake()
+        wait_until("the report of it all", lambda: wiki.counted() == lake, LAND_SECONDS)
+        assert sum(lake.values()) > EVENTS / 2
+    with step("an operator finds the report in Airflow's navigation"):
+        check_the_page(wiki)
+    with step("closed dates are compacted, and hold the same rows"):
+        check_compaction(wiki, old.date().isoformat())
 
 
-def test_a_bounded_load_is_proved_event_by_event(wiki: Wiki) -> None:
+@pytest.mark.exhaustive
+def test_an_order_stops_every_part_until_another_starts_it(wiki: Wiki) -> None:
+    wiki.run(LOAD, events=50, minutes=2)
+    with step("supervision starts what is down"):
+        check_supervision_starts_what_is_down(wiki)
+    with step("an order stops all parts"):
+        wiki.run(STREAM, action="stop", why="a test")
+        assert "RUNNING" not in wiki.states().values()
+    with step("supervision leaves them stopped"):
+        wiki.run(STREAM)
+        assert "RUNNING" not in wiki.states().values()
+    with step("another order starts them"):
+        wiki.run(STREAM, action="start", why="a test")
+        assert set(wiki.states().values()) == {"RUNNING"}
+
+
+def check_a_bounded_load(wiki: Wiki) -> int:
+    """Gives the number of the first event."""
     replay.burst(wiki.stack.context, EVENTS, 1000)
     run_id = wiki.run(LOAD, events=EVENTS, minutes=4)
     made = wiki.airflow.xcom(LOAD, run_id, "produce")
@@ -146,93 +206,71 @@ def test_a_bounded_load_is_proved_event_by_event(wiki: Wiki) -> None:
     assert made["records"] == EVENTS
     assert (proof["status"], proof["published"] + proof["quarantined"]) == ("exact", EVENTS)
     assert wiki.airflow.xcom(LOAD, run_id, "announce")["asset"] == "wiki_changes"
-    wiki.assert_exact()
+    first, _ = wiki.assert_exact()
     paths = {task.file.file_path for task in wiki.table().scan().plan_files()}
     assert all("/change_timestamp_date=" in path and "/server_name=" in path for path in paths)
     # One producer at a time: the load's own has ended with it.
-    assert wiki.part("producer")["statename"] in ("STOPPED", "EXITED")
+    assert wiki.states()["producer"] in ("STOPPED", "EXITED")
+    return first
 
 
-def test_supervision_starts_the_producer_and_the_report(wiki: Wiki) -> None:
-    wiki.run(STREAM)
-    assert {wiki.part(name)["statename"] for name in SPEC.parts} == {"RUNNING"}
-    before = len(wiki.event_ids())
-    wait_until("more events in the lake", lambda: len(wiki.event_ids()) > before, LAND_SECONDS, 2)
+def check_supervision_starts_what_is_down(wiki: Wiki) -> None:
+    """Producer and report, and the consumer where it does not run."""
     run_id = wiki.run(STREAM)
+    assert set(wiki.states().values()) == {"RUNNING"}
     for part in ("producer", "report"):
-        seen = wiki.airflow.xcom(STREAM, run_id, f"tend_{part}")["diagnosis"]
-        assert seen["verdict"] in ("healthy", "idle"), seen
+        tended = wiki.airflow.xcom(STREAM, run_id, f"tend_{part}")
+        assert tended["act"]["done"], tended
+        assert tended["diagnosis"]["verdict"] in ("healthy", "idle"), tended
+    wiki.wait_for_news()
 
 
-def test_each_process_is_killed_and_every_event_is_there_once(wiki: Wiki) -> None:
-    chance = random.Random(5)  # noqa: S311
-    replay.burst(wiki.stack.context, 20_000, 500)
-    for number in range(KILLS):
-        time.sleep(chance.uniform(1, 4))
-        wiki.kill("producer")
-        if number == 1:
-            wiki.kill("report")
-        if number == 2:
-            wiki.kill("consumer")
-        if number < KILLS - 1:
+def kill_each(wiki: Wiki, old: datetime) -> None:
+    """While events come fast, and changes of the time ``old`` among them."""
+    replay.burst(wiki.stack.context, 10_000, 500)
+    for number, names in enumerate(KILLED):
+        wiki.send_old(number, old)
+        wiki.wait_for_news()
+        for name in names:
+            wiki.kill(name)
+        if number < len(KILLED) - 1:
             wiki.start("producer")
-    # Who starts them again in earnest.
-    run_id = wiki.run(STREAM)
-    acts = [wiki.airflow.xcom(STREAM, run_id, f"tend_{part}")["act"] for part in ("producer", "report")]
-    assert all(act["done"] for act in acts), acts
-    last = wiki.replayed()["n"]
-    feed = Feed(seed=wiki.replayed()["feed"]["seed"], start=0, pace=1)
-    wait_until(f"event {last} in the lake", lambda: feed.event_id(last) in wiki.event_ids(), RUN_SECONDS, 3)
-    # The feed goes on; what is compared has to stand still.
+
+
+def check_every_event(wiki: Wiki, first: int) -> None:
+    """From ``first`` to the newest that the feed has. Afterwards nothing comes: the producer is stopped."""
+    newest = wiki.replayed["n"]
+    records = newest + 1 - first + len(KILLED) * OLD_EVENTS
+    wait_until(
+        f"{records} records", lambda: sum(e for _, e in wiki.bounds().values()) >= records, LAND_SECONDS
+    )
     wiki.stop("producer")
     wiki.wait_for_everything()
-    wiki.assert_exact()
-    wiki.start("producer")
+    _, last = wiki.assert_exact()
+    assert last >= newest
 
 
-def test_the_report_says_what_the_lake_holds(wiki: Wiki) -> None:
-    # The load that asks the stream's own producer for its events, and then that one is stopped.
-    run_id = wiki.run(LOAD, events=200, minutes=2)
-    assert wiki.airflow.xcom(LOAD, run_id, "validate")["status"] == "exact"
-    wiki.stop("producer")
-    wiki.wait_for_everything()
-    wait_until("the report of it all", lambda: wiki.counted() == wiki.in_the_lake(), LAND_SECONDS, 2)
-    assert sum(wiki.counted().values()) > EVENTS / 2
-
-
-def test_the_page_shows_it_behind_airflows_login(wiki: Wiki) -> None:
-    assert SPEC.report is not None
-    url = service.url(wiki.stack.context)
-    api = f"{url}/sluice/api/reports/{SPEC.name}"
-    assert httpx.get(api, timeout=20, trust_env=False).status_code == 401
-    assert SPEC.report is not None
-    report = ReportReader(wiki.lake, SPEC.report.table).read(0)
+def check_the_page(wiki: Wiki) -> None:
+    """Of a real report; tests/browser proves that it takes a login, and the rest of it over a made-up one."""
     with browser.launch() as chromium:
         page = chromium.new_page(viewport=browser.DESKTOP)
-        browser.log_in(page, url, service.USER, wiki.stack.secrets["airflow_operator"])
-        frame = browser.open_report(page, SPEC.report.title)
+        url, password = service.url(wiki.stack.context), wiki.stack.secrets["airflow_operator"]
+        browser.log_in(page, url, service.USER, password)
+        frame = browser.open_report(page, REPORT.title)
         expect(frame.get_by_role("row").nth(10)).to_be_visible(timeout=30_000)
-        busiest = max(report.windows[0].editors, key=lambda editor: editor.edits)
+        newest = wiki.report.read(0).windows[0]
+        busiest = max(newest.editors, key=lambda editor: editor.edits)
         expect(frame.get_by_role("table")).to_contain_text(busiest.user)
         browser.screenshot(page, "wiki-changes-page")
 
 
-def test_closed_dates_are_compacted_and_proved(wiki: Wiki) -> None:
-    """Changes of the day before yesterday, in several batches."""
-    at = int((datetime.now(UTC) - timedelta(days=2)).timestamp())
-    sample = json.loads((replay.REPO / "samples/wiki_changes/recentchange.jsonl").read_text().splitlines()[0])
-    producer = wiki.producer()
-    for batch in range(3):
-        for number in range(12):
-            name = f"{number % 4}.example.org"
-            event = sample | {"timestamp": at + number, "server_name": name}
-            event["meta"] = sample["meta"] | {"id": f"old-{batch}-{number}"}
-            producer.produce(SPEC.topic.name, json.dumps(event).encode(), key=name.encode())
-        assert producer.flush(30) == 0
-        wiki.wait_for_everything()
-    before = wiki.in_the_lake()
+def check_compaction(wiki: Wiki, day: str) -> None:
+    """Of ``day``, of which several batches made files."""
+    before, files = wiki.in_the_lake(), wiki.files(day)
+    assert files >= len(KILLED) * OLD_SERVERS
     run_id = wiki.run(COMPACT)
     found = wiki.airflow.xcom(COMPACT, run_id, "check")
-    assert (found["files_before"], found["files_after"]) == (12, 4)
+    assert (found["files_before"], found["files_after"]) == (files, OLD_SERVERS)
+    assert wiki.files(day) == OLD_SERVERS
     assert wiki.in_the_lake() == before
     assert evidence.exactness(wiki.stack, SPEC).is_exact
