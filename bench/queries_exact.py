@@ -37,8 +37,7 @@ from sluice.clients.errors import ClientError
 from sluice.model import stream
 
 LOAD, STREAM = "isp_hits_load", "isp_hits_stream"
-# The first when something is published, each other when the counts have moved since the one before; those
-# together at the same moment.
+# Each when the counts have moved since the one before; those together at the same moment.
 KILLED = (("consumer",), ("queries",), ("postgres",), ("kafka",))
 BACK_SECONDS = 240.0
 
@@ -67,13 +66,6 @@ class Course(Site):
             self._start(program)
         wait_until(f"the start of {name}", lambda: self.process(program)["statename"] == "RUNNING", 60, 0.2)
 
-    def published(self) -> int:
-        """Up to which offset the lake reaches, of all partitions together; 0 where that cannot be seen."""
-        try:
-            return sum(self.ends().values())
-        except ClientError:
-            return 0
-
     def counted(self) -> int:
         """How many offsets of the topic every query has counted; 0 where that cannot be seen just now."""
         try:
@@ -87,9 +79,10 @@ class Course(Site):
         """Kill, round by round, as soon as the counts have moved since the one before; what was killed."""
         killed: list[str] = []
         for names in rounds:
-            place = self.counted if killed else self.published
-            before, deadline = place(), time.monotonic() + BACK_SECONDS
-            while (reached := place()) <= before and time.monotonic() < deadline and not until.is_set():
+            before, deadline = self.counted(), time.monotonic() + BACK_SECONDS
+            while (
+                (reached := self.counted()) <= before and time.monotonic() < deadline and not until.is_set()
+            ):
                 time.sleep(0.5)
             if until.is_set():
                 break
