@@ -56,12 +56,13 @@ class Course(Site):
         return self.spec.parts[name].program if name in self.spec.parts else name
 
     def kill(self, name: str) -> None:
-        """-9, to the process and all below it; a part of the stream is started again past Airflow, a service
-        starts by itself."""
+        """-9, to the process and all below it, if it has not ended already; a part of the stream is started
+        again past Airflow, a service starts by itself."""
         program = self.program(name)
         pid = int(self.process(program)["pid"])
-        signal_all(family(pid), signal.SIGKILL)
-        wait_until(f"the end of {name}", lambda: int(self.process(program)["pid"]) != pid, 60, 0.1)
+        if pid:
+            signal_all(family(pid), signal.SIGKILL)
+            wait_until(f"the end of {name}", lambda: int(self.process(program)["pid"]) != pid, 60, 0.1)
         if name in self.spec.parts:
             self._start(program)
         wait_until(f"the start of {name}", lambda: self.process(program)["statename"] == "RUNNING", 60, 0.2)
