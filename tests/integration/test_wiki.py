@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -81,17 +81,20 @@ class Wiki(Site):
         """What the replay server says of itself."""
         return replay.status(self.stack.context)
 
+    def records(self) -> dict[int, int]:
+        """Partition -> how many are on the topic."""
+        return {partition: after for partition, (_, after) in self.bounds().items()}
+
     def wait_for_news(self) -> None:
-        """Until all that is on the topic now, and something more, is published."""
-        ends = {partition: after for partition, (_, after) in self.bounds().items()}
+        """Until more is published than the topic holds now."""
+        total = sum(self.records().values())
+        wait_until("news published", lambda: sum(self.ends().values()) > total, LAND_SECONDS)
 
-        def published() -> bool:
-            reached = self.ends()
-            return all(reached.get(p, 0) >= end for p, end in ends.items()) and sum(reached.values()) > sum(
-                ends.values()
-            )
-
-        wait_until(f"more than {ends} published", published, LAND_SECONDS)
+    def wait_for_all_and_news(self) -> None:
+        """Until all that the topic holds now is published, and the topic holds more."""
+        now = self.records()
+        wait_until(f"{now} published", lambda: covers(self.ends(), now), LAND_SECONDS)
+        wait_until("news", lambda: sum(self.records().values()) > sum(now.values()), LAND_SECONDS)
 
     def rows(self, day: str | None = None) -> list[dict[str, Any]]:
         """Of one day (ISO 8601), or all, with the columns COLUMNS."""
@@ -143,6 +146,10 @@ class Wiki(Site):
             event["meta"] = sample["meta"] | {"id": f"old-{batch}-{number}"}
             producer.produce(SPEC.topic.name, json.dumps(event).encode(), key=name.encode())
         assert producer.flush(30) == 0
+
+
+def covers(reached: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
+    return all(reached.get(partition, 0) >= end for partition, end in wanted.items())
 
 
 def count(rows: list[dict[str, Any]]) -> Counts:
@@ -238,7 +245,7 @@ def kill_each(wiki: Wiki, old: datetime) -> None:
     replay.burst(wiki.stack.context, 10_000, 500)
     for number, names in enumerate(KILLED):
         wiki.send_old(number, old)
-        wiki.wait_for_news()
+        wiki.wait_for_all_and_news()
         for name in names:
             wiki.kill(name)
         if number < len(KILLED) - 1:
@@ -250,9 +257,7 @@ def check_every_event(wiki: Wiki, first: int) -> list[dict[str, Any]]:
     producer is stopped."""
     newest = wiki.replayed["n"]
     records = newest + 1 - first + len(KILLED) * OLD_EVENTS
-    wait_until(
-        f"{records} records", lambda: sum(e for _, e in wiki.bounds().values()) >= records, LAND_SECONDS
-    )
+    wait_until(f"{records} records", lambda: sum(wiki.records().values()) >= records, LAND_SECONDS)
     wiki.stop("producer")
     wiki.wait_for_everything()
     rows = wiki.rows()
