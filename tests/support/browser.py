@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, FrameLocator, Page, expect, sync_playwright
+from playwright.sync_api import Browser, FrameLocator, Page, ViewportSize, expect, sync_playwright
 
 from tests.support import packages
 
 SCREENSHOTS = Path(__file__).resolve().parents[2] / "build"
-DESKTOP = {"width": 1280, "height": 900}
-PHONE = {"width": 375, "height": 812}
+DESKTOP: ViewportSize = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 375, "height": 812}
 
 
 @contextmanager
