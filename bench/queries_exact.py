@@ -28,7 +28,7 @@ from xmlrpc.client import Fault
 
 from bench.supervision import cpu_seconds, cpu_seconds_since
 from local.drills.faults import family, signal_all
-from local.drills.site import Site
+from local.drills.site import GOING, Site
 from local.java import java_home
 from local.stack import Stack, wait_until
 from sluice.clients import queries
@@ -36,18 +36,13 @@ from sluice.clients.errors import ClientError
 from sluice.model import stream
 
 LOAD, STREAM = "isp_hits_load", "isp_hits_stream"
-SPEC = stream.load("isp_hits")
-# The first when something is published, each other when the counts have moved since the one before; those
-# together at the same moment.
+# Each when the counts have moved since the one before; those together at the same moment.
 KILLED = (("consumer",), ("queries",), ("postgres",), ("kafka",))
 BACK_SECONDS = 240.0
 
 
 class Course(Site):
-    """The ISP stream on a stack."""
-
-    def __init__(self, stack: Stack) -> None:
-        super().__init__(stack, SPEC)
+    """The ISP stream on a stack; ``spec`` is its declaration as the stack runs it."""
 
     def begin(self) -> None:
         api = self.stack.airflow()
@@ -57,31 +52,25 @@ class Course(Site):
 
     def program(self, name: str) -> str:
         """supervisord's, of a part of the stream or of a service."""
-        return SPEC.parts[name].program if name in SPEC.parts else name
+        return self.spec.parts[name].program if name in self.spec.parts else name
 
     def kill(self, name: str) -> None:
-        """-9, to the process and all below it; a part of the stream is started again past Airflow, a service
-        starts by itself."""
+        """-9, to the process and all below it, if it has not ended already; a part of the stream is started
+        again past Airflow, a service starts by itself."""
         program = self.program(name)
         pid = int(self.process(program)["pid"])
-        signal_all(family(pid), signal.SIGKILL)
-        wait_until(f"the end of {name}", lambda: int(self.process(program)["pid"]) != pid, 60, 0.1)
-        if name in SPEC.parts and self.process(program)["statename"] not in ("STARTING", "RUNNING"):
-            self.stack.supervisor().startProcess(program)
+        if pid:
+            signal_all(family(pid), signal.SIGKILL)
+            wait_until(f"the end of {name}", lambda: int(self.process(program)["pid"]) != pid, 60, 0.1)
+        if name in self.spec.parts:
+            self._start(program)
         wait_until(f"the start of {name}", lambda: self.process(program)["statename"] == "RUNNING", 60, 0.2)
-
-    def published(self) -> int:
-        """Up to which offset the lake reaches, of all partitions together; 0 where that cannot be seen."""
-        try:
-            return sum(self.ends().values())
-        except ClientError:
-            return 0
 
     def counted(self) -> int:
         """How many offsets of the topic every query has counted; 0 where that cannot be seen just now."""
         try:
-            table = self.lake.table(SPEC.queries_table)
-            standing = queries.standing(table, SPEC.queries)
+            table = self.lake.table(self.spec.queries_table)
+            standing = queries.standing(table, self.spec.queries)
         except ClientError:
             return 0
         return 0 if standing is None else sum(standing.ends.values())
@@ -90,9 +79,10 @@ class Course(Site):
         """Kill, round by round, as soon as the counts have moved since the one before; what was killed."""
         killed: list[str] = []
         for names in rounds:
-            place = self.counted if killed else self.published
-            before, deadline = place(), time.monotonic() + BACK_SECONDS
-            while (reached := place()) <= before and time.monotonic() < deadline and not until.is_set():
+            before, deadline = self.counted(), time.monotonic() + BACK_SECONDS
+            while (
+                (reached := self.counted()) <= before and time.monotonic() < deadline and not until.is_set()
+            ):
                 time.sleep(0.5)
             if until.is_set():
                 break
@@ -131,19 +121,24 @@ class Course(Site):
             self._start_again()
             if state in ("success", "failed"):
                 return state
-            time.sleep(5)
+            time.sleep(1)
         return state
 
     def _start_again(self) -> None:
         """As supervision does, which looks every two minutes: with the database, the lake's catalog is away,
         and whoever asks it ends."""
-        for part in SPEC.parts.values():
+        for part in self.spec.parts.values():
             if self.process(part.program)["statename"] in ("EXITED", "FATAL"):
                 print(f"{part.name} had ended; starting it again", flush=True)
-                try:
-                    self.stack.supervisor().startProcess(part.program)
-                except Fault as error:  # somebody else was faster
-                    print(f"{part.name}: {error.faultString}", flush=True)
+                self._start(part.program)
+
+    def _start(self, program: str) -> None:
+        if self.process(program)["statename"] in GOING:
+            return
+        try:
+            self.stack.supervisor().startProcess(program)
+        except Fault as error:  # somebody else was faster
+            print(f"{program}: {error.faultString}", flush=True)
 
 
 class Heap:
@@ -188,7 +183,7 @@ def measure(hits: int, rate: int, hours: int, seconds: float) -> dict[str, Any]:
     stack = Stack(home / "stack", free_ports=True)
     try:
         stack.up()
-        course = Course(stack)
+        course = Course(stack, stream.load("isp_hits"))
         course.begin()
         began, before = time.monotonic(), cpu_seconds(stack)
         with Heap(course, "queries") as heap:

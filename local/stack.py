@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
@@ -48,7 +48,7 @@ class Stack:
     `dags`: another DAGs folder than the repository's (tests). `feed`: whose feeds its producers read
     (`public`, `replay`); without it what SLUICE_FEED says, or what was kept. `overrides`: a file with other
     values for the streams; without it what SLUICE_STREAM_OVERRIDES names, or what was kept. `java_options`:
-    for the stack's JVMs (tests).
+    for the stack's JVMs, `airflow_settings`: other ones of Airflow's, as in `SECTION__KEY` (tests).
     """
 
     def __init__(
@@ -59,6 +59,7 @@ class Stack:
         feed: str | None = None,
         overrides: Path | None = None,
         java_options: str = "",
+        airflow_settings: Mapping[str, str] | None = None,
     ) -> None:
         self.home = Home((home or default_home()).resolve())
         self._free_ports = free_ports
@@ -66,6 +67,7 @@ class Stack:
         self._feed = feed
         self._overrides = overrides
         self._java_options = java_options
+        self._airflow_settings = airflow_settings
 
     # What it is made of.
 
@@ -94,6 +96,7 @@ class Stack:
                 self._overrides or os.environ.get(OVERRIDES_VARIABLE, kept.get("overrides"))
             ),
             "java_options": self._java_options or kept.get("java_options", ""),
+            "airflow_settings": self._airflow_settings or kept.get("airflow_settings", {}),
         }
 
     @cached_property
@@ -122,6 +125,7 @@ class Stack:
             feed=settings["feed"],
             overrides=Path(settings["overrides"]) if settings["overrides"] else None,
             java_options=settings["java_options"],
+            airflow_settings=settings["airflow_settings"],
         )
 
     @cached_property

@@ -15,6 +15,7 @@ from pyiceberg.table import Table
 
 from local.airflow_client import Airflow
 from local.stack import Stack, wait_until
+from sluice.clients.errors import Missing
 from sluice.clients.history import History
 from sluice.clients.s3 import connect
 from sluice.clients.table import Lake, facts_of, lineage
@@ -123,7 +124,10 @@ class Site:
 
     def token(self) -> int:
         """The newest owner's number, of main and of the branches; 0 before the first."""
-        metadata = self.table().metadata
+        try:
+            metadata = self.table().metadata
+        except Missing:
+            return 0
         tokens = [int(facts_of(s).get("token", 0)) for s in metadata.snapshots]
         branches = [int(name[1:]) for name in metadata.refs if name[0] == "w" and name[1:].isdecimal()]
         return max([0, *tokens, *branches])
@@ -200,7 +204,9 @@ class Site:
         wait_until("the stream's take-over", lambda: self.token() > before, LAND_SECONDS)
 
     def stream_log(self) -> str:
-        return (self.stack.home.logs / f"{self.spec.program}.log").read_text(errors="replace")
+        """Empty before the stream's first start."""
+        log = self.stack.home.logs / f"{self.spec.program}.log"
+        return log.read_text(errors="replace") if log.exists() else ""
 
     # What supervision says.
 

@@ -70,6 +70,7 @@ def environment(context: Context) -> dict[str, str]:
         "LOGGING__BASE_LOG_FOLDER": str(context.home.logs / "airflow"),
         "LOGGING__COLORED_CONSOLE_LOG": "False",
         "USAGE_DATA_COLLECTION__ENABLED": "False",
+        **context.airflow_settings,
     }
     return {
         **context.job_environment(),

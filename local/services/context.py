@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from local.home import Home
@@ -27,6 +27,7 @@ class Context:
 
     `feed`: whose feeds its producers read, as local.services.replay says. `overrides`: a file with other
     values for the streams, as sluice.model.stream reads it. `java_options`: for every JVM of the stack.
+    `airflow_settings`: other ones of Airflow's, as in `SECTION__KEY`.
     """
 
     home: Home
@@ -42,6 +43,7 @@ class Context:
     feed: str = "public"
     overrides: Path | None = None
     java_options: str = ""
+    airflow_settings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def python(self) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from local.home import write_private
 from local.paths import REPO
 from local.programs import STREAM_OPTIONS, Program
@@ -39,8 +41,13 @@ def result_topics() -> list[str]:
 
 def spark_defaults(context: Context) -> str:
     """Spark's configuration for producers and consumers; no secret in it."""
+    jars = f"{context.spark_jars}/*"
+    if "SharedArchiveFile" in context.java_options:
+        # The JVM takes an archive of classes for jars alone: all of them before the configuration's folder.
+        (own,) = Path(context.python).parents[1].glob("lib/python*/site-packages/pyspark/jars")
+        jars += f":{own}/*"
     settings = {
-        "spark.driver.extraClassPath": f"{context.spark_jars}/*",
+        "spark.driver.extraClassPath": jars,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",

@@ -55,15 +55,18 @@ def main() -> int:
     return 0
 
 
-def compact(spark: SparkSession, spec: StreamSpec, before: date) -> bool:
+def compact(
+    spark: SparkSession, spec: StreamSpec, before: date, rehearsed: type[Rehearsal] = Rehearsal
+) -> bool:
     """Rewrite the files of the dates before that, as far as there are fewer of them then. Returns whether
     ``main`` has other files now; False: there was nothing to do.
 
     Raises OtherRows when the rewritten files do not hold the same rows, each once, and Outdated when ``main``
     was changed such that they do not fit any more; either way nothing of it is visible. ConfigError for a
-    stream that is not partitioned by a date first; LookupError where it has no table yet.
+    stream that is not partitioned by a date first; LookupError where it has no table yet. ``rehearsed``: by
+    what it is rewritten.
     """
-    with Rehearsal(spark, spec.table, _date_column(spark, spec)) as rehearsal:
+    with rehearsed(spark, spec.table, _date_column(spark, spec)) as rehearsal:
         smaller = [group for group in rehearsal.groups(before) if group.expected < group.files]
         dates = sorted({group.date for group in smaller})
         if not dates or rehearsal.base is None:

@@ -53,14 +53,17 @@ Put = Callable[[str, bytes], None]
 
 
 @contextmanager
-def attach(spark: SparkSession, platform: Platform, stream: str) -> Iterator[None]:
-    """While the block runs, all queries of the session ``spark`` are kept as those of ``stream``.
+def attach(
+    spark: SparkSession, platform: Platform, stream: str, write_seconds: float = WRITE_SECONDS
+) -> Iterator[None]:
+    """While the block runs, all queries of the session ``spark`` are kept as those of ``stream``, every
+    ``write_seconds``.
 
     What goes wrong with it is logged, and stops nothing. Leaving the block writes what is left, and takes
     CLOSE_SECONDS and END_SECONDS at most.
     """
     listener = Listener()
-    writer = Writer(listener, stream, _to_bucket(platform), time.time())
+    writer = Writer(listener, stream, to_bucket(platform), time.time(), write_seconds)
     spark.streams.addListener(listener)
     writer.start()
     try:
@@ -86,8 +89,9 @@ class _Run:
 class Listener(StreamingQueryListener):
     """Collects lines until they are taken. Spark calls it from one thread, :class:`Writer` from another."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most_lines: int = MOST_LINES) -> None:
+        """``most_lines``: kept of a query; the oldest go first."""
+        self._clock, self._most_lines = clock, most_lines
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
         self._lines: dict[str, deque[str]] = {}
@@ -148,19 +152,27 @@ class Listener(StreamingQueryListener):
         """What could not be written, before what came since."""
         with self._lock:
             both = [*lines, *self._lines.get(query, ())]
-            self.dropped += max(len(both) - MOST_LINES, 0)
-            self._lines[query] = deque(both, MOST_LINES)
+            self.dropped += max(len(both) - self._most_lines, 0)
+            self._lines[query] = deque(both, self._most_lines)
 
     def _keep(self, entry: Entry) -> None:
-        lines = self._lines.setdefault(entry.query, deque(maxlen=MOST_LINES))
-        self.dropped += len(lines) == MOST_LINES
+        lines = self._lines.setdefault(entry.query, deque(maxlen=self._most_lines))
+        self.dropped += len(lines) == self._most_lines
         lines.append(to_line(entry))
 
 
 class Writer:
-    """Writes a listener's lines from a thread of its own: every WRITE_SECONDS, and when it is stopped."""
+    """Writes a listener's lines from a thread of its own: every ``write_seconds``, and when it is stopped."""
 
-    def __init__(self, listener: Listener, stream: str, put: Put, start: float) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        stream: str,
+        put: Put,
+        start: float,
+        write_seconds: float = WRITE_SECONDS,
+    ) -> None:
+        self._write_seconds = write_seconds
         self._listener, self._stream, self._put, self._start = listener, stream, put, start
         self._fails = False
         self._stop = threading.Event()
@@ -206,11 +218,11 @@ class Writer:
     def _run(self) -> None:
         ended = False
         while not ended:
-            ended = self._stop.wait(WRITE_SECONDS)
+            ended = self._stop.wait(self._write_seconds)
             self.write()
 
 
-def _to_bucket(platform: Platform) -> Put:
+def to_bucket(platform: Platform) -> Put:
     options = cast("dict[str, Any]", platform.s3.boto3())
     client = boto3.client("s3", **{**options, "config": options["config"].merge(IMPATIENT)})
     bucket, _, prefix = platform.lake.ledger.partition("://")[2].partition("/")

@@ -16,22 +16,24 @@ ID_SECONDS = 30
 class Topic:
     """A topic by name, over connections that are kept: a stream asks for the id with every batch."""
 
-    def __init__(self, kafka: Kafka, name: str) -> None:
+    def __init__(self, kafka: Kafka, name: str, id_seconds: float = ID_SECONDS) -> None:
+        """``id_seconds``: so long its id is asked for."""
         self.name = name
         self._kafka = kafka
+        self._id_seconds = id_seconds
         self.admin = AdminClient({**kafka.librdkafka()})
 
     def id(self) -> str:
         """The id that Kafka gave the topic when it was made; one that is made anew gets another.
 
         One metadata request. Raises LookupError when the topic does not exist, TimeoutError when no broker
-        says it within ID_SECONDS, KafkaException when it is refused. (A broker that was cut off may know an
-        old id for a few seconds; those that serve the topic's records do not.)
+        says it in time, KafkaException when it is refused. (A broker that was cut off may know an old id for
+        a few seconds; those that serve the topic's records do not.)
         """
         request = TopicCollection([self.name])
-        (future,) = self.admin.describe_topics(request, request_timeout=ID_SECONDS).values()
+        (future,) = self.admin.describe_topics(request, request_timeout=self._id_seconds).values()
         try:
-            return str(future.result(timeout=ID_SECONDS + 1).topic_id)
+            return str(future.result(timeout=self._id_seconds + 1).topic_id)
         except FutureTimeout as error:
             raise self._unanswered(error) from error
         except KafkaException as error:
@@ -44,8 +46,8 @@ class Topic:
 
     def _unanswered(self, reason: Exception) -> TimeoutError:
         return TimeoutError(
-            f"topic {self.name!r}: no broker said within {ID_SECONDS} s which id it has, so nothing is "
-            f"published ({reason}); start the stream again when Kafka answers"
+            f"topic {self.name!r}: no broker said within {self._id_seconds:g} s which id it has, so nothing "
+            f"is published ({reason}); start the stream again when Kafka answers"
         )
 
     def watermarks(self) -> dict[int, tuple[int, int]]:

@@ -1,23 +1,21 @@
-"""The page where it is at home: in Airflow's frame, behind its login, reached by its navigation."""
+"""The pages where they are at home: in Airflow's frame, behind its login, reached by its navigation."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.browser.conftest import Airflow
 from tests.support import browser as browsers
+from tests.support.airflow_server import Airflow
+from tests.support.browser import OpenPage
 from tests.support.pages import HOSTILE
 
 TITLE = "Wikipedia: busiest editors"
 
 
-def test_by_login_and_navigation(airflow: Airflow, open_page: Callable[..., Page]) -> None:
-    page = open_page(viewport=browsers.DESKTOP)
-    dialogs: list[str] = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+def test_by_login_and_navigation(airflow: Airflow, open_page: OpenPage) -> None:
+    page = open_page()
     browsers.log_in(page, airflow.address, "viewer", airflow.passwords["viewer"])
     frame = browsers.open_report(page, TITLE)
     expect(frame.locator("#rows tr")).to_have_count(10)
@@ -27,7 +25,7 @@ def test_by_login_and_navigation(airflow: Airflow, open_page: Callable[..., Page
     expect(frame.locator("#supervision")).to_have_text(re.compile("Airflow knows no DAG"))
     browsers.screenshot(page, "page-in-airflow-light")
 
-    # Its reader chooses dark, as in Airflow's menu: the page follows without being loaded anew.
+    # Its reader chooses dark, as in Airflow's menu: the page follows without being loaded again.
     page.evaluate(
         """() => {
             localStorage.setItem("theme", "dark");
@@ -41,4 +39,7 @@ def test_by_login_and_navigation(airflow: Airflow, open_page: Callable[..., Page
     # The address that the frame leaves in Airflow's own can be loaded again.
     page.reload()
     expect(page.frame_locator("iframe").locator("#rows tr")).to_have_count(10)
-    assert dialogs == []
+
+    page.get_by_role("link", name="Running queries").click()
+    frame = page.frame_locator("iframe[title='Running queries']")
+    expect(frame.get_by_role("heading", level=1)).to_have_text(re.compile("^Running queries of "))

@@ -1,4 +1,7 @@
-"""The whole stack, started once on free ports in a folder of its own, and ended with its tests."""
+"""The whole stack, started once on free ports in a folder of its own, and ended with its tests.
+
+Its tests run in any order, and each alone: what they need of the stream they make themselves (`Rig`).
+"""
 
 from __future__ import annotations
 
@@ -8,25 +11,42 @@ from pathlib import Path
 
 import pytest
 
+from local.drills.faults import wake_all
+from local.processes import of_stack
 from local.stack import Stack
-from tests.integration.rig import Rig
+from tests.integration.rig import SPEC, Rig
 from tests.integration.streams import OVERRIDES
 
-FEWER_PARTITIONS = 4
 DAGS = Path(__file__).resolve().parents[2] / "dags"
-SCHEDULE = re.compile(r"schedule=(timedelta\(.*\)|\".*\")")
+# What the tests' copies of the DAGs say otherwise, so that only a test triggers supervision or compaction and
+# none waits longer than it must: each is in `nyc_taxi.py`.
+REWRITTEN = {
+    re.compile(r"schedule=(timedelta\(.*\)|\".*\")"): "schedule=None",
+    re.compile(r"\"retry_delay\": timedelta\(.*\)"): '"retry_delay": timedelta(seconds=1)',
+    re.compile(
+        r"StreamHealthSensor\(task_id=\"observe\","
+    ): 'StreamHealthSensor(task_id="observe", look_seconds=2,',
+}
 # The tests' data is small: compiling it further costs more than it brings.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
+AIRFLOW_SETTINGS = {
+    "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+    # A killed triggerer's waits go to the next one after this, instead of after 30 s.
+    "TRIGGERER__JOB_HEARTBEAT_SEC": "2",
+    "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",
+}
 
 
 @pytest.fixture(scope="session")
 def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The DAGs without their schedules: only a test triggers supervision or compaction."""
+    """The DAGs as REWRITTEN says."""
     folder = tmp_path_factory.mktemp("dags")
     for file in DAGS.glob("*.py"):
         text = file.read_text()
-        (folder / file.name).write_text(SCHEDULE.sub("schedule=None", text))
-    assert SCHEDULE.search((DAGS / "nyc_taxi.py").read_text())
+        for pattern, words in REWRITTEN.items():
+            assert file.stem != SPEC.name or pattern.search(text), f"{file} has no {pattern.pattern}"
+            text = pattern.sub(words, text)
+        (folder / file.name).write_text(text)
     return folder
 
 
@@ -39,19 +59,30 @@ def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stac
         feed="replay",
         overrides=OVERRIDES,
         java_options=JAVA_OPTIONS,
+        airflow_settings=AIRFLOW_SETTINGS,
     )
     try:
         made.up()
         yield made
+        made.down()
+        assert of_stack(made.home.id) == [], "make down has left processes"
     finally:
         made.wipe()
 
 
 @pytest.fixture(scope="session")
-def rig(stack: Stack) -> Rig:
-    """The stack with the topic that somebody made before, with fewer partitions than declared."""
+def _dags_run(stack: Stack) -> None:
+    airflow = stack.airflow()
+    for dag in (f"{SPEC.name}_load", f"{SPEC.name}_stream"):
+        airflow.wait_for_dag(dag)
+        airflow.unpause(dag)
+
+
+@pytest.fixture
+def rig(stack: Stack, _dags_run: None) -> Iterator[Rig]:
+    """The taxi stream of the stack. A new one per test: a test may have killed what the last one asked."""
     made = Rig(stack)
-    made.create_topic(FEWER_PARTITIONS)
-    stack.airflow().wait_for_dag("nyc_taxi_load")
-    stack.airflow().unpause("nyc_taxi_load")
-    return made
+    yield made
+    # Where a test failed half-way, for the next one.
+    wake_all(made)
+    print(made.stream_log()[-4000:])

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 
@@ -11,6 +15,10 @@ from local.processes import of_stack
 from local.stack import wait_until
 from sluice.clients.keys import run_key
 from tests.integration.rig import SPEC, Rig
+
+PRODUCER_SECONDS = 180
+LAUNCHER = "org.apache.spark.launcher.Main"
+CONSUMER_SECONDS = 90
 
 
 def catch_between_append_and_publish(rig: Rig) -> list[psutil.Process]:
@@ -23,34 +31,79 @@ def catch_between_append_and_publish(rig: Rig) -> list[psutil.Process]:
     )
 
 
-def producer_jvm(rig: Rig, run_id: str) -> psutil.Process | None:
-    """The spark-submit JVM of a run's produce task."""
-    plan = run_key(run_id, "plan")
-    for process in of_stack(rig.stack.home.id):
+@contextmanager
+def second_consumer(rig: Rig) -> Iterator[subprocess.Popen[bytes]]:
+    """A consumer of the stream that supervisord does not know; ends well when it is told to."""
+    process = subprocess.Popen([sys.executable, SPEC.consumer_script], env=rig.stack.environment())
+    try:
+        yield process
+    finally:
+        process.terminate()
+        code = process.wait(CONSUMER_SECONDS)
+    assert code == 0
+
+
+class Producers:
+    """The producers of one load's plan: the spark-submit JVM of its produce task, and others by hand."""
+
+    def __init__(self, rig: Rig, run_id: str, rows: int) -> None:
+        self.rig = rig
+        self.plan = run_key(run_id, "plan")
+        self.rows = rows
+        self.before = self.total()
+        self.known: list[psutil.Process] = []
+
+    def total(self) -> int:
+        """How many records there are on the topic."""
+        return sum(after for _, after in self.rig.bounds().values())
+
+    def suspend_half_way(self) -> psutil.Process:
+        """Wait for a producer that is not known yet, and suspend it as soon as some of its rows are sent."""
+        wait_until("the producer to start", self._find, PRODUCER_SECONDS, 0.1)
+        found, before = self.known[-1], self.total()
+        wait_until("its first rows", lambda: self.total() > before, PRODUCER_SECONDS, 0.01)
+        found.suspend()
+        sent = self.total() - self.before
+        assert 0 < sent < self.rows, f"not half-way: {sent} of {self.rows}"
+        return found
+
+    def _find(self) -> bool:
+        for process in of_stack(self.rig.stack.home.id):
+            try:
+                command = process.cmdline()
+            except psutil.NoSuchProcess:
+                continue
+            # Not spark-submit's short-lived launcher, which is given the same words.
+            is_jvm = "org.apache.spark.deploy.SparkSubmit" in command and LAUNCHER not in command
+            if is_jvm and process not in self.known and any(w.endswith(self.plan) for w in command):
+                self.known.append(process)
+                return True
+        return False
+
+    @contextmanager
+    def another(self) -> Iterator[subprocess.Popen[bytes]]:
+        """The same job again, as a person would start it."""
+        words = self.known[-1].cmdline()
+        command = [
+            str(Path(sys.executable).parent / "spark-submit"),
+            *("--master", "local[2]", str(SPEC.producer_script)),
+            *("--plan", words[words.index("--plan") + 1]),
+        ]
+        process = subprocess.Popen(command, env=self.rig.stack.environment())
         try:
-            command = process.cmdline()
-        except psutil.NoSuchProcess:
-            continue
-        # Not spark-submit's short-lived launcher, which is given the same words.
-        if "org.apache.spark.deploy.SparkSubmit" in command and any(word.endswith(plan) for word in command):
-            return process
-    return None
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
 
 
-def wait_half_way(rig: Rig, run_id: str, rows: int, then: Callable[[psutil.Process], None]) -> int:
-    """Do ``then`` to a run's producer as soon as some of its rows are on the topic; returns how many were."""
-    before = sum(after for _, after in rig.bounds().values())
-    found: list[psutil.Process] = []
+def wait_for_produce(rig: Rig, run_id: str, dag: str) -> None:
+    """Until a load's produce task has ended well."""
 
-    def started() -> bool:
-        process = producer_jvm(rig, run_id)
-        if process:
-            found.append(process)
-        return bool(found)
+    def produced() -> bool:
+        states = {task["task_id"]: task["state"] for task in rig.airflow.tasks(dag, run_id)}
+        assert states["produce"] not in ("failed", "upstream_failed"), states
+        return bool(states["produce"] == "success")
 
-    wait_until("the producer to start", started, 180, 0.1)
-    wait_until("its first rows", lambda: sum(a for _, a in rig.bounds().values()) > before, 180, 0.01)
-    then(found[-1])
-    sent = sum(after for _, after in rig.bounds().values()) - before
-    assert 0 < sent < rows, f"not half-way: {sent} of {rows}"
-    return sent
+    wait_until("the rows to be produced", produced, PRODUCER_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import shutil
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,8 @@ from local import evidence
 from local.drills.site import GOING, LAND_SECONDS, Site
 from local.drills.trickle import Trips
 from local.stack import Stack, wait_until
+from sluice.clients.errors import Missing
+from sluice.clients.kafka import KafkaAdmin
 from tests.integration import streams
 
 DAG = "nyc_taxi_load"
@@ -66,19 +69,17 @@ class Rig(Site):
         return key
 
     def create_topic(self, partitions: int) -> None:
-        admin = AdminClient(self.stack.kafka("admin"))
+        admin = AdminClient({**self.stack.kafka("admin")})
         admin.create_topics([NewTopic(SPEC.topic.name, partitions, 1)])[SPEC.topic.name].result(30)
+        wait_until("the topic", self.has_topic, 60, 0.1)
 
-    def remake_topic(self, partitions: int) -> None:
-        """Delete the topic, and make it anew: its name is the same, and its id another."""
-        admin = AdminClient(self.stack.kafka("admin"))
+    def delete_topic(self) -> None:
+        admin = AdminClient({**self.stack.kafka("admin")})
         admin.delete_topics([SPEC.topic.name])[SPEC.topic.name].result(30)
-        wait_until(
-            "the topic's end",
-            lambda: SPEC.topic.name not in self._consumer.list_topics(timeout=20).topics,
-            60,
-        )
-        self.create_topic(partitions)
+        wait_until("the topic's end", lambda: not self.has_topic(), 60, 0.1)
+
+    def has_topic(self) -> bool:
+        return SPEC.topic.name in self._consumer.list_topics(timeout=20).topics
 
     def trips(self, count: int) -> list[bytes | None]:
         """Avro bodies of good trips, made with another Avro library."""
@@ -125,6 +126,10 @@ class Rig(Site):
         rows: list[dict[str, Any]] = self.named(SPEC.quarantine_table).scan().to_arrow().to_pylist()
         return rows
 
+    def set_aside(self, source_id: str) -> dict[int, dict[str, Any]]:
+        """The rows of a source in quarantine, by number."""
+        return {row["_source_row"]: row for row in self.quarantine() if row["_source_id"] == source_id}
+
     def quarantined_coordinates(self) -> list[tuple[int, int]]:
         return [
             (r["_kafka_partition"], r["_kafka_offset"]) for r in self.quarantine() if r["stage"] == "topic"
@@ -134,6 +139,13 @@ class Rig(Site):
         """The published row numbers of a source, sorted, each as often as it is there."""
         scan = self.named().scan(row_filter=f"_source_id = '{source_id}'", selected_fields=("_source_row",))
         return sorted(scan.to_arrow().column(0).to_pylist())
+
+    def places(self, source_id: str) -> dict[int, tuple[int, int]]:
+        """The published row numbers of a source -> partition and offset."""
+        names = ("_source_row", "_kafka_partition", "_kafka_offset")
+        found = self.named().scan(row_filter=f"_source_id = '{source_id}'", selected_fields=names).to_arrow()
+        columns = (found.column(name).to_pylist() for name in names)
+        return {row: (partition, offset) for row, partition, offset in zip(*columns, strict=True)}
 
     def wait_for_everything(self, seconds: float = LAND_SECONDS) -> None:
         """Until all that is on the topic is in the table's rows or in the quarantine's."""
@@ -153,14 +165,32 @@ class Rig(Site):
     # The stream's process.
 
     def ensure_stream(self) -> None:
-        """So that a test can run alone: a load starts the stream and makes its tables."""
-        if self.process()["statename"] != "RUNNING":
-            assert self.load(objects=[self.put("first-of-all.csv", self.slice(0, 100))]).state == "success"
+        """So that a test can run alone, whatever came before: the stream runs, on a topic as declared."""
+        KafkaAdmin(self.stack.platform("airflow").kafka).provision(SPEC.topic)
+        if not self.token() or self.process()["statename"] not in GOING:
+            self.start_stream()
+            # Its first batch publishes what came meanwhile; before the first of all there is no position.
+            self.send({0: self.trips(1)})
+            self.wait_for_everything()
 
-    def revive(self) -> None:
-        """Wait for the end of the stream's process, and start it: supervision is paused here."""
-        wait_until("the consumer's end", lambda: self.process()["statename"] not in GOING, LAND_SECONDS)
-        self.start_stream()
+    def reset(self) -> None:
+        """The stream as on a stack that was never used: no process, no topic, no table, no checkpoint."""
+        self.stop_stream()
+        if self.has_topic():
+            self.delete_topic()
+        catalog, s3 = self.stack.catalog("consumer"), self.stack.admin_s3()
+        for name in (SPEC.table, SPEC.quarantine_table):
+            try:
+                location = self.lake.table(name).location()
+            except Missing:
+                continue
+            bucket, prefix = location.removeprefix("s3://").split("/", 1)
+            catalog.drop_table(name)
+            # Versions, not objects: deleting those would leave delete markers.
+            for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket, Prefix=f"{prefix}/"):
+                for found in page.get("Versions", []):
+                    s3.delete_object(Bucket=bucket, Key=found["Key"], VersionId=found["VersionId"])
+        shutil.rmtree(self.stack.home.checkpoints / SPEC.name, ignore_errors=True)
 
     def slice(self, first: int, count: int) -> list[str]:
         return list(islice(self.sample[1:], first, first + count))

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from local.java import java_home
-from local.setup import targets
 from sluice.model import stream
 from spark_jobs.common.avro import Schemas
+from tests.support.class_archive import class_path, java_options
 from tests.support.counting import Counting
 from tests.support.databases import Maria, Postgres, Server, empty
 from tests.support.services import Services
@@ -27,12 +27,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = (
         SparkSession.builder.master("local[2]")
         .appName("sluice tests")
-        .config("spark.driver.extraClassPath", f"{targets.jars('spark').path}/*")
+        .config("spark.driver.extraClassPath", class_path())
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
+        .config("spark.driver.extraJavaOptions", f"{java_options()} -XX:+UseSerialGC")
         .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.shuffle.partitions", "2")
+        # What has nothing to do asks Kafka or the catalog again: not a hundred times a second.
+        .config("spark.sql.streaming.pollingDelay", "50ms")
         .config("spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions")
         .config("spark.task.maxFailures", "1")
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
@@ -110,7 +113,6 @@ def owners(
     """Starts owners of a stream that keeps state, with the tokens 1, 2, …"""
     configure(
         {
-            "spark.sql.shuffle.partitions": "2",
             # So that versions are put together and tidied up in a short test too.
             "spark.sql.streaming.minBatchesToRetain": "2",
             "spark.sql.streaming.stateStore.minDeltasForSnapshot": "2",

@@ -61,7 +61,8 @@ def test_another_librarys_body_is_read_and_spark_writes_the_same_bytes(
     assert row.reason is None
     assert (row.record.VendorID, row.record.trip_distance, row.record.passenger_count) == (1, 1.5, None)
     frame = spark.createDataFrame([row.record], schemas.current.struct(spark))
-    assert bytes(frame.select(encode(F.struct("*"), schemas.current)).first()[0]) == written
+    (encoded,) = frame.select(encode(F.struct("*"), schemas.current)).collect()
+    assert bytes(encoded[0]) == written
 
 
 def test_what_is_no_record_is_named(spark: SparkSession, schemas: Schemas) -> None:

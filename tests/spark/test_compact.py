@@ -7,14 +7,13 @@ import signal
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import date
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -30,7 +29,6 @@ from sluice.hooks.failures import is_hopeless, last_reason
 from sluice.model.config import ConfigError
 from sluice.model.platform import CATALOG
 from sluice.model.stream import STREAMS
-from spark_jobs.common import compact as compaction
 from spark_jobs.common import tables
 from spark_jobs.common.compact import compact
 from spark_jobs.common.iceberg import MAIN, IcebergTable, Snapshot
@@ -40,6 +38,7 @@ from spark_jobs.common.rehearsal import Outdated, Rehearsal, Rewritten
 from spark_jobs.common.same_rows import OtherRows, compare
 from tests.support.changes import Change, Changes
 from tests.support.lakehouse import Stream
+from tests.support.raising import raising
 from tests.support.services import Services
 
 SCRIPT = STREAMS / "common" / "compact.py"
@@ -95,22 +94,32 @@ def bucket(services: Services) -> tuple[set[tuple[str, str]], int]:
     return found, markers
 
 
-def while_proving(monkeypatch: pytest.MonkeyPatch, do: Callable[[], None]) -> None:
-    """Once, between the rewriting and its publishing."""
+def meanwhile(do: Callable[[], None]) -> type[Rehearsal]:
+    """A rehearsal that does something between its rewriting and its publishing."""
 
-    def compared(before: DataFrame, after: DataFrame) -> Any:
-        monkeypatch.setattr(compaction, "compare", compare)
-        do()
-        return compare(before, after)
+    class Meanwhile(Rehearsal):
+        def publish(self, properties: Mapping[str, str]) -> None:
+            do()
+            super().publish(properties)
 
-    monkeypatch.setattr(compaction, "compare", compared)
+    return Meanwhile
+
+
+class Losing(Rehearsal):
+    """Leaves a file that was written out of what would be published."""
+
+    def rewrite(self, dates: Sequence[date]) -> Rewritten | None:
+        done = super().rewrite(dates)
+        assert done is not None
+        added = self._stage.currentSnapshot().addedDataFiles(self._stage.io())
+        self._stage.newDelete().deleteFile(next(iter(added))).commit()
+        return replace(done, snapshot_id=int(self._stage.currentSnapshot().snapshotId()))
 
 
 def test_closed_dates_get_one_file_a_partition_with_the_same_rows(
-    changes: Changes, services: Services, caplog: pytest.LogCaptureFixture
+    changes: Changes, services: Services
 ) -> None:
     """Also to whoever looks without Spark, and a second time there is nothing to do."""
-    caplog.set_level("INFO")
     publish_three(changes)
     before, base, objects = rows(changes), newest(changes).id, bucket(services)[0]
     alone = files(changes.spark, changes.table)[FIRST, "c"]
@@ -126,19 +135,15 @@ def test_closed_dates_get_one_file_a_partition_with_the_same_rows(
     snapshot = newest(changes)
     assert snapshot.operation == "replace"
     assert snapshot.summary["maintenance"] == "compaction of the dates before 2026-03-02"
-    assert "1 dates, 2026-03-01 to 2026-03-01, have 2 partitions with 6 small files" in caplog.text
-    assert "6 files became 2: 7 rows, the same, each once" in caplog.text
     (rewrite,) = rewriting.since(Lake.open(changes.platform).table(changes.spec.table), base)
     assert (rewrite.problems(), rewrite.removed.files, rewrite.added.files) == ([], 6, 2)
     after, markers = bucket(services)
     assert objects < after
     assert markers == 0
 
-    caplog.clear()
     assert not compact(changes.spark, changes.spec, SECOND)
     assert newest(changes).id == snapshot.id
     assert bucket(services)[0] == after
-    assert "nothing to do" in caplog.text
 
 
 def test_a_table_without_rows_has_nothing_to_do(changes: Changes) -> None:
@@ -146,9 +151,8 @@ def test_a_table_without_rows_has_nothing_to_do(changes: Changes) -> None:
     assert changes.source().head(MAIN) is None
 
 
-def test_files_that_would_not_be_fewer_stay(changes: Changes, caplog: pytest.LogCaptureFixture) -> None:
+def test_files_that_would_not_be_fewer_stay(changes: Changes) -> None:
     """They are small as they are compressed, and would not be."""
-    caplog.set_level("INFO")
     for begin in (0, 4000):
         changes.publish([Change(0, f"{number:0300d}") for number in range(begin, begin + 4000)])
     changes.spark.sql(
@@ -158,9 +162,9 @@ def test_files_that_would_not_be_fewer_stay(changes: Changes, caplog: pytest.Log
     base = newest(changes).id
     assert not compact(changes.spark, changes.spec, SECOND)
     assert newest(changes).id == base
-    assert "would not be fewer" in caplog.text
 
 
+@pytest.mark.exhaustive
 def test_a_report_has_no_news_of_it_and_goes_on_behind_it(changes: Changes) -> None:
     publish_three(changes)
     report = changes.counted()
@@ -180,45 +184,27 @@ def test_rows_that_were_there_twice_before_are_named_and_nothing_is_published(ch
     doubled = changes.spark.table(changes.table).where("server_name = 'b' AND title = '2'")
     changes.append(doubled)
     base = newest(changes).id
-    with pytest.raises(
-        OtherRows,
-        match=r"1 coordinates .*: partition 1 offset \d+ was there 2 times and would be 2 times; nothing was",
-    ):
+    with raising(OtherRows, "1 coordinates", "partition 1 offset", "was there 2 times"):
         compact(changes.spark, changes.spec, SECOND)
     assert newest(changes).id == base
 
 
-def test_rows_that_are_lost_by_rewriting_are_never_seen(
-    changes: Changes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A file that was written is left out of what would be published."""
+def test_rows_that_are_lost_by_rewriting_are_never_seen(changes: Changes) -> None:
     publish_three(changes)
     before, base = rows(changes), newest(changes).id
-    rewrite = Rehearsal.rewrite
-
-    def losing(rehearsal: Any, dates: list[date]) -> Rewritten:
-        done = rewrite(rehearsal, dates)
-        assert done is not None
-        stage = rehearsal._stage
-        added = stage.currentSnapshot().addedDataFiles(stage.io())
-        stage.newDelete().deleteFile(next(iter(added))).commit()
-        return replace(done, snapshot_id=int(stage.currentSnapshot().snapshotId()))
-
-    monkeypatch.setattr(Rehearsal, "rewrite", losing)
-    with pytest.raises(OtherRows, match=r"[34] coordinates .* was there 1 times and would be 0 times"):
-        compact(changes.spark, changes.spec, SECOND)
+    with raising(OtherRows, "was there 1 times", "would be 0 times"):
+        compact(changes.spark, changes.spec, SECOND, Losing)
     assert (newest(changes).id, rows(changes)) == (base, before)
-    monkeypatch.undo()
     assert compact(changes.spark, changes.spec, SECOND)
     assert rows(changes) == before
 
 
-def test_of_two_at_once_one_is_refused(changes: Changes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_at_once_one_is_refused(changes: Changes) -> None:
     publish_three(changes)
-    before, inner = rows(changes), []
-    while_proving(monkeypatch, lambda: inner.append(compact(changes.spark, changes.spec, SECOND)))
-    with pytest.raises(Outdated, match=r"main was changed while its files were rewritten .* try again"):
-        compact(changes.spark, changes.spec, SECOND)
+    before, inner = rows(changes), list[bool]()
+    other = meanwhile(lambda: inner.append(compact(changes.spark, changes.spec, SECOND)))
+    with pytest.raises(Outdated):
+        compact(changes.spark, changes.spec, SECOND, other)
     assert inner == [True]
     assert rows(changes) == before
     assert counts(changes.spark, changes.table)[FIRST, "a"] == 1
@@ -235,8 +221,8 @@ class Days(Stream):
         record = StructType([StructField("day", DateType()), StructField("server", StringType())])
         tables.ensure(spark, self.spec, record)
 
-    def owner(self, stateful: bool = False) -> Owner:
-        owner = super().owner(stateful)
+    def owner(self, stateful: bool = False, kind: Callable[..., Owner] = Owner) -> Owner:
+        owner = super().owner(stateful, kind)
         owner.decode = _day_and_server
         return owner
 
@@ -269,11 +255,9 @@ def days(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Da
     made.stop()
 
 
-def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(
-    days: Days, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(days: Days) -> None:
     """Rows of the closed date come while its files are rewritten, and go in beside them."""
-    owner, stop, takeovers = days.owner(), threading.Event(), []
+    owner, stop, takeovers = days.owner(), threading.Event(), list[dict[int, int]]()
     before: Counter[Partition] = Counter()
     after: Counter[Partition] = Counter()
 
@@ -293,8 +277,7 @@ def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(
             for number in range(3):
                 days.send_days("2026-03-01 a", "2026-03-02 b")
                 days.await_each(2 * number + 2)
-            while_proving(monkeypatch, late)
-            assert compact(days.spark, days.spec, SECOND)
+            assert compact(days.spark, days.spec, SECOND, meanwhile(late))
             days.assert_exact(8)
             assert before[FIRST, "a"] >= 3
             assert after[FIRST, "late"] >= 1  # a send may come in two batches
@@ -319,15 +302,11 @@ def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(
 @pytest.mark.parametrize(
     ("partition_by", "error", "words"),
     [
-        ([], ConfigError, "declares no partition_by, so its table has no dates that are closed"),
-        (["server"], ConfigError, r"is partitioned by server_name, day, and stream.toml .* \['server'\]"),
-        (["server_name", "day"], ConfigError, "first partition column server_name is a string"),
-        (
-            ["truncate(1, server_name)", "day"],
-            ConfigError,
-            r"partitions its table by truncate\(1, server_name\) first; only those that begin with a date",
-        ),
-        (None, LookupError, "table raw.nowhere does not exist yet"),
+        ([], ConfigError, "partition_by"),
+        (["server"], ConfigError, "['server']"),
+        (["server_name", "day"], ConfigError, "server_name is a string"),
+        (["truncate(1, server_name)", "day"], ConfigError, "truncate(1, server_name)"),
+        (None, LookupError, "raw.nowhere"),
     ],
 )
 def test_what_has_no_closed_dates_is_refused(
@@ -342,7 +321,7 @@ def test_what_has_no_closed_dates_is_refused(
     spec = replace(changes.spec, table=table, partition_by=partition_by or [])
     if partition_by is None:
         spec = replace(spec, partition_by=["day"])
-    with pytest.raises(error, match=words):
+    with raising(error, words):
         compact(changes.spark, spec, SECOND)
 
 
@@ -416,31 +395,36 @@ def holding_the_catalog(services: Services) -> Iterator[Callable[[], list[int]]]
         connection.close()
 
 
-def test_the_job_dies_in_its_commit_and_is_run_again(
+@pytest.mark.exhaustive
+def test_a_job_that_has_nothing_to_compact_ends_with_a_reason_that_no_retry_mends(
+    services: Services, submit: Callable[..., subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    services.minio, services.postgres  # noqa: B018
+    assert submit("--stream", "nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == 1
+    reason = last_reason((tmp_path / "log").read_text().splitlines())
+    assert is_hopeless(reason)
+    assert "'nyc_taxi'" in reason
+
+
+def test_a_job_that_dies_in_its_commit_changes_nothing_and_can_be_run_again(
     spark: SparkSession, services: Services, submit: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     services.minio, services.postgres  # noqa: B018
     changes = Changes(spark, services, "wiki_changes")
-    before_second = ["--stream", "wiki_changes", "--before", "2026-03-02"]
     try:
         publish_three(changes)
         before, base = rows(changes), newest(changes).id
         with holding_the_catalog(services) as waiting:
-            process = submit(*before_second)
+            process = submit("--stream", "wiki_changes", "--before", "2026-03-02")
             wait_until("its commit", lambda: bool(waiting()) or process.poll() is not None, SECONDS, 0.2)
             assert process.poll() is None, (tmp_path / "log").read_text()
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         assert (newest(changes).id, rows(changes)) == (base, before)
 
-        assert submit(*before_second).wait(SECONDS) == 0, (tmp_path / "log").read_text()
-        assert "6 files became 2: 7 rows, the same, each once" in (tmp_path / "log").read_text()
+        # By the job itself: tests/integration/test_1_wiki.py.
+        assert compact(spark, changes.spec, SECOND)
         assert rows(changes) == before
         assert counts(spark, changes.table)[FIRST, "a"] == 1
-
-        assert submit("--stream", "nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == 1
-        reason = last_reason((tmp_path / "log").read_text().splitlines())
-        assert is_hopeless(reason)
-        assert "'nyc_taxi' declares no partition_by" in reason
     finally:
         changes.drop()

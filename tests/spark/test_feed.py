@@ -2,38 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from local.replay import Replay
 from local.replay.faults import POISON
+from sluice.model.process import SUPERSEDED_STATUS
 from spark_jobs.common.feed.activity import Activity
 from spark_jobs.common.feed.client import Client
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.frames import Frame
 from spark_jobs.common.feed.headers import Headers
+from spark_jobs.common.feed.lock import Lost
 from spark_jobs.common.feed.sender import Sender
 from spark_jobs.common.feed.window import Window
 from spark_jobs.wiki_changes.events import rewind
-from tests.support.feeding import PARTITIONS, SPEC, TOPIC, Feeding, Record, wait_for
+from tests.support.feeding import FEED, PARTITIONS, SPEC, TOPIC, Feeding, Record, wait_for
 from tests.support.services import Services
 
-KILLS = 10
 SEED = 20261121
+Feed = Callable[..., Feeding]
 
 
 @pytest.fixture
-def feed(services: Services, tmp_path: Path) -> Iterator[Callable[[str], Feeding]]:
+def feed(services: Services, tmp_path: Path) -> Iterator[Feed]:
     made: list[Feeding] = []
 
-    def make(url: str) -> Feeding:
-        made.append(Feeding(services, tmp_path, url))
+    def make(url: str, **declared: int) -> Feeding:
+        made.append(Feeding(services, tmp_path, url, declared))
         return made[-1]
 
     yield make
@@ -65,37 +69,41 @@ def assert_exactly_once(replay: Replay, records: list[Record], events: range) ->
             newest[record.key] = (record.partition, n)
 
 
-def test_ten_kills_at_random_moments(feed: Callable[[str], Feeding], services: Services) -> None:
+@pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.exhaustive)])
+def test_kills_at_random_moments(feed: Feed, services: Services, rounds: int) -> None:
     draw = random.Random(SEED)  # noqa: S311
-    total = 60_000
+    total = 10_000 * rounds
     with Replay(rate=0, total=total, retry_ms=100) as replay:
-        replay.break_it(cut_every=3_000, cut="half", odd_every=97)
+
+        def sends_more(than: int) -> Callable[[], bool]:
+            return lambda: bool(replay.status()["frames"] > than)
+
+        replay.break_it(cut_every=1_000, cut="half", odd_every=97)
         feeding = feed(replay.url)
-        for _ in range(KILLS):
+        for moment in ("whenever", "sending", "kafka stands") * rounds:
             producer, sent = feeding.start(), replay.status()["frames"]
-            moment = draw.choice(["whenever", "sending", "sending", "kafka stands", "kafka stands"])
             if moment == "whenever":
                 time.sleep(draw.uniform(0.3, 2.5))
             else:
-                wait_for("events", lambda sent=sent: replay.status()["frames"] > sent, pause=0.01)
-                time.sleep(draw.uniform(0, 0.5))
+                wait_for("events", sends_more(sent), pause=0.01)
+                time.sleep(draw.uniform(0, 0.2))
             if moment == "kafka stands":
                 services.signal("kafka", signal.SIGSTOP)
-                time.sleep(draw.uniform(0.05, 0.7))
+                time.sleep(draw.uniform(0.05, 0.3))
             producer.kill()
             if moment == "kafka stands":
-                time.sleep(draw.uniform(0, 0.6))
+                time.sleep(draw.uniform(0, 0.3))
                 services.signal("kafka", signal.SIGCONT)
         assert feeding.count() < total, "all was sent before the last kill"
         replay.heal()
         producer = feeding.start()
-        wait_for("the whole stream", lambda: feeding.count() >= total, 120, 0.5)
+        wait_for("the whole stream", lambda: feeding.count() >= total, 120)
         producer.send(signal.SIGTERM)
         assert producer.ends() == 0, producer.log
         assert_exactly_once(replay, feeding.records(), range(total))
 
 
-def test_whatever_a_connection_does_and_whatever_comes(feed: Callable[[str], Feeding]) -> None:
+def test_whatever_a_connection_does_and_whatever_comes(feed: Feed) -> None:
     with Replay(rate=0, total=5_000, retry_ms=50) as replay:
         replay.break_it(odd_every=7, canary_every=50, cut_every=400, cut="end", repeat=30)
         feeding = feed(replay.url)
@@ -104,14 +112,17 @@ def test_whatever_a_connection_does_and_whatever_comes(feed: Callable[[str], Fee
         for cut in ("end", "drop", "half", "half_end", "reset"):
             answered = len(replay.asked)
             replay.break_it(cut=cut, cut_every=150)
-            wait_for(f"two cuts: {cut}", lambda answered=answered: len(replay.asked) > answered + 1)
+            wait_for(f"two cuts: {cut}", partial(lambda before: len(replay.asked) > before + 1, answered))
         replay.break_it(cut_every=0, bytes_per_second=200_000)
-        time.sleep(0.5)
+        sent = replay.status()["frames"]
+        wait_for("slow events", lambda: replay.status()["frames"] > sent + 20, pause=0.01)
         replay.break_it(cut_every=10, cut_times=1, refuse=3, retry_after=1, bytes_per_second=0)
         wait_for("three refusals", lambda: [a.status for a in replay.asked].count(503) == 3)
         assert producer.ends(60) == 0, producer.log
         records = feeding.records()
         assert_exactly_once(replay, records, range(5_000))
+        keyed = [record for record in records if record.key is not None]
+        assert [record.partition for record in keyed] == [murmur2(r.key or b"") % PARTITIONS for r in keyed]
         result = producer.result
         assert result["begin"] == dict.fromkeys(map(str, range(PARTITIONS)), 0)
         assert sum(result["ends"].values()) == result["events"] == result["sent"] == wanted == len(records)
@@ -119,7 +130,7 @@ def test_whatever_a_connection_does_and_whatever_comes(feed: Callable[[str], Fee
         assert result["known"] > 0
         assert result["canary"] >= 5_000 // 50
         assert result["adopted"] is False
-        assert {asked.user_agent for asked in replay.asked} == {SPEC.feed.user_agent}  # type: ignore[union-attr]
+        assert {asked.user_agent for asked in replay.asked} == {FEED.user_agent}
 
 
 class Read:
@@ -147,7 +158,7 @@ class Read:
 @pytest.mark.parametrize("fault", [{"silence_seconds": 1000.0}, {"cut": "hang", "cut_every": 100}])
 def test_a_silent_connection_is_given_up_and_one_that_lives_is_not(fault: dict[str, object]) -> None:
     with Replay(rate=200, retry_ms=50, keep_alive_seconds=0.2, from_start=True) as replay:
-        read = Read(replay.url, read_seconds=1)
+        read = Read(replay.url, read_seconds=0.5)
         wait_for("events", lambda: len(read.frames) > 10)
         replay.break_it(**fault)
         wait_for("another connection", lambda: len(replay.asked) >= 2)
@@ -156,9 +167,9 @@ def test_a_silent_connection_is_given_up_and_one_that_lives_is_not(fault: dict[s
         # More than one connection brings before it hangs: what hung when it was healed is given up by then.
         got = len(read.frames)
         wait_for("more events", lambda: len(read.frames) > got + 150)
-        asked = len(replay.asked)
+        asked, began = len(replay.asked), time.monotonic()
         replay.break_it(bytes_per_second=2_000)
-        time.sleep(3)
+        wait_for("what takes longer than a silence may", lambda: time.monotonic() - began > 3 * 0.5)
         assert len(replay.asked) == asked, "slow is not silent"
         read.end()
         positions = [frame.position for frame in read.frames]
@@ -172,81 +183,71 @@ def test_who_waits_for_a_silent_feed_is_woken_by_a_stop() -> None:
         read.end()
 
 
-def test_one_producer_at_a_time(feed: Callable[[str], Feeding]) -> None:
+def test_one_producer_at_a_time_and_a_bounded_run_goes_on_where_it_ends(feed: Feed) -> None:
     with Replay(rate=300, from_start=True) as replay:
-        feeding = feed(replay.url)
+        feeding = feed(replay.url, lock_seconds=1)
         first = feeding.start()
         wait_for("records", feeding.count)
-        bounded = feeding.start("--events", "300")
+
+        # What the one that runs sends, a bounded run takes for its own; another without end gives up.
+        bounded, second = feeding.start("--events", "300"), feeding.start()
         assert bounded.ends() == 0, bounded.log
         result = bounded.result
         assert (result["adopted"], result["sent"]) == (True, 0)
         assert 300 <= sum(result["ends"].values()) - sum(result["begin"].values()) == result["events"]
+        assert second.ends() == SUPERSEDED_STATUS, second.log
+        assert f"another producer of {SPEC.name} holds the lock" in second.log
+
+        # One that stands still holds the lock all the same, and goes on when it wakes up.
         first.send(signal.SIGSTOP)
-        second = feeding.start()
-        timed = feeding.start("--minutes", "0.05")
+        timed = feeding.start("--minutes", "0.03")
         assert timed.ends() == 0, timed.log
         assert timed.result["adopted"] is True
-        assert second.ends() == 76, second.log
-        assert "another producer of wiki_changes holds the lock" in second.log
         count = feeding.count()
         first.send(signal.SIGCONT)
         wait_for("more records", lambda: feeding.count() > count + 300)
-        first.send(signal.SIGTERM)
-        assert first.ends() == 0, first.log
-        records = feeding.records()
-        assert_exactly_once(replay, records, range(len(records)))
 
-
-def test_a_bounded_run_goes_on_where_the_other_producer_ends(feed: Callable[[str], Feeding]) -> None:
-    with Replay(rate=500, from_start=True) as replay:
-        feeding = feed(replay.url)
-        other = feeding.start()
-        wait_for("records", feeding.count)
-        bounded = feeding.start("--events", "4000", "--minutes", "2")
+        # A bounded run that the other one leaves alone sends the rest itself.
+        bounded = feeding.start("--events", "1000", "--minutes", "2")
         wait_for("adoption", lambda: "another producer" in bounded.log)
         count = feeding.count()
-        wait_for("records of the other", lambda: feeding.count() > count + 500)
-        other.kill()
+        wait_for("records of the other", lambda: feeding.count() > count + 200)
+        first.kill()
         assert bounded.ends() == 0, bounded.log
         result = bounded.result
         assert result["adopted"] is True
-        assert 0 < result["sent"] < 4_000 <= result["events"] < 5_000
+        assert 0 < result["sent"] < 1_000 <= result["events"] < 2_000
         records = feeding.records()
         assert_exactly_once(replay, records, range(len(records)))
 
 
-def test_who_loses_the_lock_ends_and_sends_nothing_more(
-    feed: Callable[[str], Feeding], services: Services
-) -> None:
+def test_who_loses_the_lock_ends_and_sends_nothing_more(feed: Feed, services: Services) -> None:
     with Replay(rate=500, from_start=True) as replay:
         feeding = feed(replay.url)
-        producer = feeding.start()
+        producer = feeding.start_thread()
         wait_for("records", feeding.count)
         connection = services.postgres()
         with connection, connection.cursor() as cursor:
             cursor.execute(
                 "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s",
-                ("sluice producer of wiki_changes",),
+                (f"sluice producer of {SPEC.name}",),
             )
             assert cursor.fetchall() == [(True,)]
         connection.close()
-        assert producer.ends(20) == 76, producer.log
-        assert "superseded" in producer.log
+        assert isinstance(producer.ends(), Lost)
         # What it had handed over was not waited for; the next one sends what lacks.
         count = feeding.count()
-        successor = feeding.start()
+        successor = feeding.start_thread()
         wait_for("more records", lambda: feeding.count() > count + 500)
-        successor.send(signal.SIGTERM)
-        assert successor.ends() == 0, successor.log
+        successor.end()
         records = feeding.records()
         assert_exactly_once(replay, records, range(len(records)))
 
 
-def test_it_beats_while_its_source_is_away(feed: Callable[[str], Feeding]) -> None:
+def test_it_beats_while_its_source_is_away(feed: Feed) -> None:
     with Replay(rate=100, from_start=True, seed=7) as replay:
         feeding, port, start = feed(replay.url), replay.port, replay.feed.start
-        producer = feeding.start()
+        producer = feeding.start_thread()
 
         def beat_in(state: str) -> Callable[[], bool]:
             def look() -> bool:
@@ -265,70 +266,65 @@ def test_it_beats_while_its_source_is_away(feed: Callable[[str], Feeding]) -> No
     assert second is not None
     (earlier, _), (later, ends) = first, second
     assert later["at"] > earlier["at"]
-    assert later["pid"] == producer.process.pid
+    assert later["pid"] == os.getpid()
     assert gone - 5 < later["since"] / 1000 <= gone + 1
     assert "refused" in later["detail"]
     assert sum(ends.values()) == feeding.count() > 0
     with Replay(rate=100, from_start=True, seed=7, port=port, start=start) as replay:
         wait_for("a beat", beat_in("streaming"), 90)
-        producer.send(signal.SIGTERM)
-        assert producer.ends() == 0, producer.log
+        producer.end()
         records = feeding.records()
         assert_exactly_once(replay, records, range(len(records)))
 
 
-def test_it_waits_while_kafka_stands_still(feed: Callable[[str], Feeding], services: Services) -> None:
-    total = 30_000
+def test_it_waits_while_kafka_stands_still_and_while_it_is_down(feed: Feed, services: Services) -> None:
+    total = 20_000
     with Replay(rate=0, total=total, retry_ms=100) as replay:
-        feeding = feed(replay.url)
+        feeding = feed(replay.url, most_in_flight=500)
         producer = feeding.start("--events", str(total))
-        wait_for("records", feeding.count)
+        wait_for("records", feeding.count, pause=0.02)
         services.signal("kafka", signal.SIGSTOP)
-        before = replay.status()["sent"]
-        time.sleep(12)
-        after = replay.status()["sent"]
+        before = looked = replay.status()["sent"]
+
+        def stands() -> bool:
+            nonlocal looked
+            earlier, looked = looked, replay.status()["sent"]
+            return bool(looked == earlier)
+
+        wait_for("an end of what is read ahead", stands, pause=1)
         services.signal("kafka", signal.SIGCONT)
-        assert producer.ends(90) == 0, producer.log
         # What is read ahead is bounded; what the network holds is the server's.
-        assert after - before < total // 2
-        assert_exactly_once(replay, feeding.records(), range(total))
-
-
-def test_a_broker_that_crashes_is_waited_for(feed: Callable[[str], Feeding], services: Services) -> None:
-    total = 30_000
-    with Replay(rate=1_000, total=total, from_start=True) as replay:
-        feeding = feed(replay.url)
-        producer = feeding.start("--events", str(total))
-        wait_for("a beat", feeding.beat)
-        for _ in range(2):
-            services.crash("kafka", seconds=6)
-            time.sleep(6)
+        assert looked - before < total // 2
+        count = feeding.count()
+        assert count < total // 2
+        wait_for("more records", lambda: feeding.count() > count, pause=0.02)
+        replay.break_it(bytes_per_second=2_000_000)
+        services.crash("kafka", seconds=0.5)
+        assert feeding.count() < total, "all was sent before it crashed"
         assert producer.ends(120) == 0, producer.log
         assert_exactly_once(replay, feeding.records(), range(total))
 
 
-def test_minutes_end_a_run_on_a_feed_that_says_nothing(feed: Callable[[str], Feeding]) -> None:
+def test_minutes_end_a_run_on_a_feed_that_says_nothing(feed: Feed) -> None:
     with Replay(rate=0, total=0) as replay:
         feeding = feed(replay.url)
-        producer = feeding.start("--events", "10", "--minutes", "0.05")
+        producer = feeding.start("--events", "10", "--minutes", "0.02")
         assert producer.ends() == 0, producer.log
         assert producer.result["events"] == 0
         assert producer.result["begin"] == producer.result["ends"]
 
 
-def test_a_topic_that_is_not_there_is_said(feed: Callable[[str], Feeding]) -> None:
+def test_a_topic_that_is_not_there_is_said(feed: Feed) -> None:
     feeding = feed("http://127.0.0.1:9/v2/stream/recentchange")
     admin = feeding.admin()
     admin.delete_topics([TOPIC])[TOPIC].result(20)
     wait_for("the topic's end", lambda: TOPIC not in admin.list_topics(timeout=10).topics)
-    producer = feeding.start("--minutes", "0.1")
+    producer = feeding.start("--minutes", "0.02")
     assert producer.ends() == 1
     assert "run the load's provision_topic step" in producer.log.splitlines()[-1]
 
 
-def test_what_is_too_long_for_the_topic_is_cut_and_says_so(
-    feed: Callable[[str], Feeding], services: Services
-) -> None:
+def test_what_is_too_long_for_the_topic_is_cut_and_says_so(feed: Feed, services: Services) -> None:
     feeding = feed("http://127.0.0.1:9/v2/stream/recentchange")
     window = Window(10, "m")
     # The topic of the test has the broker's limit, as a topic without a config of its own.
@@ -342,15 +338,6 @@ def test_what_is_too_long_for_the_topic_is_cut_and_says_so(
     assert [record.value for record in records] == [text.encode()[: sender.most_bytes] for text in texts]
     assert [record.headers.get("event-bytes") for record in records] == [b"2097152", None, None]
     assert sum(sender.ends.values()) == 3
-
-
-def test_a_partition_is_chosen_as_java_does(feed: Callable[[str], Feeding], services: Services) -> None:
-    with Replay(rate=0, total=500) as replay:
-        feeding = feed(replay.url)
-        producer = feeding.start("--events", "500")
-        assert producer.ends() == 0, producer.log
-        for record in feeding.records():
-            assert record.partition == murmur2(record.key or b"") % PARTITIONS
 
 
 def murmur2(data: bytes) -> int:

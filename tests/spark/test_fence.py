@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from local.stack import wait_until
 from spark_jobs.common.fence import Fence, Limits, Superseded
 from tests.support.databases import Server, run
+from tests.support.raising import raising
 
 STREAM = "counts"
 Connect = Callable[[], sa.Engine]
@@ -98,7 +99,7 @@ def test_an_earlier_owner_writes_nothing_and_does_not_come_back(connect: Connect
     zombie = Fence(connect(), STREAM)
     zombie.enter(1)
     Fence(connect(), STREAM).enter(2)
-    with pytest.raises(Superseded, match="counts: owner 1 may not write: owner 2 has taken over"):
+    with raising(Superseded, STREAM, "owner 1", "owner 2"):
         write(zombie, "zombie", 0)
     with pytest.raises(Superseded):
         zombie.enter(1)
@@ -106,7 +107,7 @@ def test_an_earlier_owner_writes_nothing_and_does_not_come_back(connect: Connect
 
 
 def test_two_owners_race_and_none_writes_after_its_successor(server: Server, connect: Connect) -> None:
-    for race in range(6):
+    for race in range(3):
         run(server, "delete from written", "drop table if exists sluice_fence")
         reached, ended = threading.Event(), threading.Event()
 
@@ -136,7 +137,7 @@ def test_two_owners_race_and_none_writes_after_its_successor(server: Server, con
 
 
 def test_two_who_enter_at_once_where_there_is_no_table_yet(server: Server, connect: Connect) -> None:
-    for _ in range(6):
+    for _ in range(3):
         run(server, "drop table if exists sluice_fence")
         start = threading.Barrier(4)
         ends: list[int] = []
@@ -187,11 +188,9 @@ def test_a_zombie_that_sleeps_in_its_transaction_is_ended_and_its_successor_goes
             successor.start()
             successor.join(30)
 
-    with pytest.raises(
-        sa.exc.DBAPIError,
-        match=r"idle-in-transaction timeout|closed the connection|Lost connection|gone away",
-    ):
+    with pytest.raises(sa.exc.DBAPIError) as ended:
         sleep_in_it()
+    assert ended.value.connection_invalidated
     assert entered == [0]
     assert written(connect) == [("zombie", 0), ("successor", 1)]
 
@@ -230,18 +229,19 @@ def test_a_zombie_that_wakes_up_before_it_is_ended_is_whole_and_its_successor_co
 
 
 def test_an_engine_that_commits_by_itself_is_refused(server: Server) -> None:
-    with pytest.raises(ValueError, match="take AUTOCOMMIT off its engine"):
+    with raising(ValueError, "AUTOCOMMIT"):
         Fence(server.engine(), STREAM).enter(1)
 
 
 def test_who_has_not_entered_does_not_write(server: Server, connect: Connect) -> None:
     fence = Fence(connect(), STREAM)
-    with pytest.raises(LookupError, match="nobody has entered"):
+    with pytest.raises(LookupError):
         write(fence, "a", 0)
     fence.enter(4)
     run(server, "delete from sluice_fence")
-    with pytest.raises(LookupError, match="its row is gone"):
+    with raising(LookupError, STREAM):
         write(fence, "a", 0)
+    assert written(connect) == []
 
 
 def test_a_database_that_was_put_back_is_not_written_into_as_if_nothing_were_lost(
@@ -251,9 +251,7 @@ def test_a_database_that_was_put_back_is_not_written_into_as_if_nothing_were_los
     fence.enter(1)
     assert [write(fence, "a", batch) for batch in (0, 1, 2)] == [True, True, True]
     run(server, "update sluice_fence set batch = 1")
-    with pytest.raises(
-        LookupError, match=r"holds batch 1 of owner 1, and owner 1 left it at 2: the database was"
-    ):
+    with raising(LookupError, "batch 1", "owner 1", "at 2"):
         write(fence, "a", 3)
     assert fence.enter(1) == 1
     assert write(fence, "a", 2)

@@ -1,18 +1,15 @@
-"""Generated hits on real services: sent once by a producer that is killed, and taken into the lake."""
+"""Generated hits on real services: sent once by a producer that resumes, and taken into the lake."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -20,7 +17,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from local.services import streams as stream_programs
-from local.stack import wait_until
 from sluice.clients.kafka import KafkaAdmin
 from sluice.clients.keys import run_key
 from sluice.clients.ledger import Ledger
@@ -30,9 +26,11 @@ from sluice.model.generated import Generated, seqs
 from sluice.model.platform import CATALOG
 from spark_jobs.common import tables
 from spark_jobs.common.iceberg import MAIN, IcebergTable
+from spark_jobs.common.owner import Owner
 from spark_jobs.common.tables import SchemaConflict
 from spark_jobs.isp_hits.generator import values
 from tests.support.hits import DECLARED, Hits
+from tests.support.raising import raising
 from tests.support.services import Services
 
 RATE, ROWS = 2_000, 8_000
@@ -50,40 +48,20 @@ def stream(
     made.stop()
 
 
-@pytest.fixture(scope="module")
-def submit(
-    services: Services, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Callable[[str], tuple[subprocess.Popen[str], Path]]]:
-    """Starts the producer as Airflow does, in a process group of its own. Gives it and its log."""
-    context, folder = services.stack.context, tmp_path_factory.mktemp("producer")
-    stream_programs.prepare(context)
-    started: list[subprocess.Popen[str]] = []
+@dataclass(frozen=True)
+class Sent:
+    """A plan's rows on the topic: its parameters, how many rows were there before its producer was started,
+    and what that said."""
 
-    def submit(plan: str) -> tuple[subprocess.Popen[str], Path]:
-        log = folder / f"{len(started)}.log"
-        script = str(DECLARED.producer_script)
-        command = [str(Path(context.python).parent / "spark-submit"), script, "--plan", plan]
-        environment = context.job_environment()
-        with log.open("w") as out:
-            started.append(
-                subprocess.Popen(
-                    command, env=environment, stderr=out, stdout=out, text=True, start_new_session=True
-                )
-            )
-        return started[-1], log
-
-    yield submit
-    for process in started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    parameters: Generated
+    prefix: int
+    said: str
 
 
 @pytest.fixture(scope="module")
-def sent(stream: Hits, services: Services, submit: Callable[..., Any]) -> tuple[Generated, int, str]:
-    """A plan's rows, sent in two attempts: the parameters, how many rows the killed first one had sent, and
-    what the second said."""
-    platform = services.stack.platform("airflow")
+def sent(stream: Hits, services: Services) -> Sent:
+    """As after an attempt that was killed on its way: whole slices, a part of one, and some of the last."""
+    context, platform = services.stack.context, services.stack.platform("airflow")
     ledger = Ledger(services.minio, platform.lake.ledger, "isp_hits")
     plan = plans.pin_generated(
         ledger,
@@ -94,17 +72,33 @@ def sent(stream: Hits, services: Services, submit: Callable[..., Any]) -> tuple[
         params=PARAMS,
         moment=MOMENT,
     )
-    first, log = submit(ledger.uri(run_key("r1", "plan")))
-    wait_until("a slice", lambda: stream.records() >= RATE or first.poll() is not None, 90, 0.05)
-    os.killpg(first.pid, signal.SIGKILL)
-    assert first.wait() == -signal.SIGKILL, log.read_text()[-3000:]
     parameters = plans.parameters_of(plan["sources"][0])
-    # However the kill fell, a part of the last slice is there too.
+    put(stream, parameters, range(2 * RATE + 700))
     put(stream, parameters, range(ROWS - 100, ROWS, 3))
     prefix = stream.records()
-    second, log = submit(ledger.uri(run_key("r1", "plan")))
-    assert second.wait(120) == 0, log.read_text()[-3000:]
-    return parameters, prefix, log.read_text()
+    stream_programs.prepare(context)
+    # As Airflow starts it.
+    command = [str(Path(context.python).parent / "spark-submit"), str(DECLARED.producer_script)]
+    done = subprocess.run(
+        [*command, "--plan", ledger.uri(run_key("r1", "plan"))],
+        env=context.job_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stdout[-3000:]
+    return Sent(parameters, prefix, done.stdout)
+
+
+@pytest.fixture(scope="module")
+def published(sent: Sent, stream: Hits) -> Owner:
+    """Of all that was sent; its owner."""
+    began = time.monotonic()
+    owner = stream.owner()
+    stream.run(owner)
+    print(f"{ROWS} hits published in {time.monotonic() - began:.1f} s")
+    return owner
 
 
 def put(stream: Hits, parameters: Generated, rows: range) -> None:
@@ -118,12 +112,11 @@ def put(stream: Hits, parameters: Generated, rows: range) -> None:
     assert producer.flush(30) == 0
 
 
-def test_a_killed_producer_is_resumed_and_every_row_is_sent_once_as_it_is(
-    sent: tuple[Generated, int, str], stream: Hits, services: Services
+def test_an_attempt_that_ended_on_its_way_is_resumed_and_every_row_is_sent_once_as_it_is(
+    sent: Sent, stream: Hits, services: Services
 ) -> None:
-    parameters, prefix, said = sent
-    assert RATE <= prefix < ROWS, "the first attempt was killed on its way"
-    assert f"{prefix} rows of source {parameters.source_id} are on the topic already" in said
+    parameters = sent.parameters
+    assert f"{sent.prefix} rows of source {parameters.source_id}" in sent.said
     records = (
         stream.spark.read.format("kafka")
         .options(**services.spark_kafka(), subscribe=DECLARED.topic.name)
@@ -138,22 +131,18 @@ def test_a_killed_producer_is_resumed_and_every_row_is_sent_once_as_it_is(
     }
 
 
-def test_it_keeps_its_rate_over_what_is_left(sent: tuple[Generated, int, str]) -> None:
-    _, prefix, said = sent
-    (done, seconds) = re.search(r"(\d+) rows sent in ([0-9.]+) s", said).groups()  # type: ignore[union-attr]
+def test_it_keeps_its_rate_over_what_is_left(sent: Sent) -> None:
+    found = re.search(r"(\d+) rows sent in ([0-9.]+) s", sent.said)
+    assert found is not None
+    done, seconds = int(found[1]), float(found[2])
     # Whole slices that were there take no time; the last slice is not waited for.
-    assert ROWS - prefix <= int(done) < ROWS
-    assert float(seconds) >= (int(done) - RATE) / RATE
+    assert ROWS - sent.prefix <= done < ROWS
+    assert seconds >= (done - RATE) / RATE
 
 
 def test_batches_make_a_file_per_day_and_first_digit_and_are_readable_at_once(
-    sent: tuple[Generated, int, str], stream: Hits
+    sent: Sent, published: Owner, stream: Hits
 ) -> None:
-    parameters, _, _ = sent
-    began = time.monotonic()
-    owner = stream.owner()
-    stream.run(owner)
-    print(f"{ROWS} hits published in {time.monotonic() - began:.1f} s")
     table = stream.spark.table(f"{CATALOG}.{stream.spec.table}")
     aside = stream.spark.table(f"{CATALOG}.{stream.spec.quarantine_table}")
     rows = Counter([row[0] for frame in (table, aside) for row in frame.select("_source_row").collect()])
@@ -169,11 +158,11 @@ def test_batches_make_a_file_per_day_and_first_digit_and_are_readable_at_once(
     for snapshot in lake.snapshots(MAIN):
         assert len(lake.added_files(snapshot.id)) <= 10 * days
     # One run a lane, though malformed rows lie between the good ones.
-    assert owner.state.claims[parameters.source_id] == seqs(0, ROWS, DECLARED.topic.partitions)
+    assert published.state.claims[sent.parameters.source_id] == seqs(0, ROWS, DECLARED.topic.partitions)
 
 
 def test_files_are_sorted_so_that_a_zipcode_is_found_without_reading_them(
-    sent: tuple[Generated, int, str], stream: Hits
+    published: Owner, stream: Hits
 ) -> None:
     paths = stream.spark.sql(f"SELECT file_path FROM {CATALOG}.{stream.spec.table}.files").collect()
     assert paths
@@ -197,11 +186,11 @@ def test_other_partitions_than_the_tables_are_refused(stream: Hits) -> None:
     assert table.partitions() == DECLARED.partition_by
     tables.ensure(stream.spark, stream.spec, stream.struct)
     for other in (["day", "truncate(2, zipcode)"], ["day", "zipcode"], ["truncate(1, zipcode)", "day"]):
-        with pytest.raises(SchemaConflict, match=r"is partitioned by day, truncate\(1, zipcode\), and"):
+        with pytest.raises(SchemaConflict, match=r"day, truncate\(1, zipcode\)"):
             tables.ensure(stream.spark, replace(stream.spec, partition_by=other), stream.struct)
     for wrong, words in (
-        ("truncate(1, nowhere)", r"partition_by 'truncate\(1, nowhere\)' is no column of schema.ddl"),
-        ("truncate(1, hittime)", r"hittime is a timestamp, and only texts and numbers can be truncated"),
+        ("truncate(1, nowhere)", "truncate(1, nowhere)"),
+        ("truncate(1, hittime)", "hittime is a timestamp"),
     ):
-        with pytest.raises(ConfigError, match=words):
+        with raising(ConfigError, words):
             tables.ensure(stream.spark, replace(stream.spec, partition_by=[wrong]), stream.struct)

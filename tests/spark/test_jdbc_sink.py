@@ -8,8 +8,8 @@ import shutil
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,10 +25,10 @@ from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.database import Database, from_connection
 from sluice.model.query import Query, Sink, Window
 from spark_jobs.common.fence import Limits, Superseded
-from spark_jobs.common.sinks import jdbc
 from spark_jobs.common.sinks.base import Unwritten
-from spark_jobs.common.sinks.jdbc import JdbcSink
+from spark_jobs.common.sinks.jdbc import CHUNK_ROWS, JdbcSink
 from tests.support.databases import Postgres, Server, kill_within, run, while_dead
+from tests.support.raising import raising
 from tests.support.services import Services
 
 TABLE = "hits"
@@ -36,7 +36,6 @@ SINK = Sink("jdbc", connection="sluice_counts", table=TABLE)
 QUERY = Query([SINK], ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10)
 TYPES = {"zipcode": "string", "window_start": "timestamp", "hits": "bigint", "version": "bigint"}
 NOON = datetime(2026, 3, 29, 12, 2, tzinfo=UTC)
-WAITS = "waits for a lock that another session holds"
 Open = Callable[..., JdbcSink]
 
 
@@ -46,9 +45,15 @@ def opened(server: Server) -> Iterator[Open]:
     databases.provision(server.database, TABLE, QUERY, TYPES)
     made: list[JdbcSink] = []
 
-    def one(database: Database | None = None, **options: Any) -> JdbcSink:
-        given = {"stop": threading.Event(), "patience": 10.0} | options
-        made.append(JdbcSink("isp", "windows", QUERY, SINK, TYPES, database or server.database, **given))
+    def one(
+        database: Database | None = None,
+        stop: threading.Event | None = None,
+        patience: float = 10.0,
+        kind: type[JdbcSink] = JdbcSink,
+        **options: Any,
+    ) -> JdbcSink:
+        given = "isp", "windows", QUERY, SINK, TYPES, database or server.database, stop or threading.Event()
+        made.append(kind(*given, patience, **options))
         return made[-1]
 
     yield one
@@ -97,7 +102,13 @@ def at_upsert(sink: JdbcSink, number: int, act: Callable[[], None]) -> None:
             if len(seen) == number:
                 act()
 
-    sa.event.listen(sink._engine, "before_cursor_execute", before)
+    sa.event.listen(sink.engine, "before_cursor_execute", before)
+
+
+# Where one database proves our code, and the other its errors once more.
+POSTGRESQL_FIRST = pytest.mark.parametrize(
+    "server", ["postgresql", pytest.param("mariadb", marks=pytest.mark.exhaustive)], indirect=True
+)
 
 
 class Never(threading.Event):
@@ -158,7 +169,7 @@ def test_an_owner_that_was_superseded_writes_nothing(server: Server, opened: Ope
     zombie.enter(1)
     assert zombie.write(0, frame({"1": 1}))
     assert successor.enter(2) == 0
-    with pytest.raises(Superseded, match="isp/windows: owner 1 may not write: owner 2 has taken over"):
+    with raising(Superseded, "isp/windows", "owner 1", "owner 2"):
         zombie.write(1, frame({"1": 66}))
     with pytest.raises(Superseded):
         zombie.enter(1)
@@ -166,25 +177,18 @@ def test_an_owner_that_was_superseded_writes_nothing(server: Server, opened: Ope
     assert there(server) == {"1": (2, 1)}
 
 
+@POSTGRESQL_FIRST
 def test_a_database_that_is_killed_between_batches_and_within_one_loses_and_doubles_nothing(
-    server: Server,
-    opened: Open,
-    frame: Frame,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
+    server: Server, opened: Open, frame: Frame, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(jdbc, "CHUNK_ROWS", 10)
-    sink = opened(patience=30.0)
+    sink = opened(patience=30.0, chunk_rows=10)
     sink.enter(1)
     assert sink.write(0, frame({f"{n:02}": 1 for n in range(40)}))
-    with caplog.at_level(logging.INFO, "spark_jobs.common.sinks.patience"):
-        rows = frame({f"{n:02}": 2 for n in range(40)})
-        assert while_dead(server, 1.0, lambda: sink.write(1, rows))
-    told = [record.message for record in caplog.records if record.levelname == "WARNING"]
-    assert len(told) == 1, "one line as long as the same is wrong"
-    where = f"database counts at 127.0.0.1:{server.database.port}"
-    assert told[0].startswith(f"jdbc hits: {where} does not answer (")
-    assert "works again after" in caplog.records[-1].message
+    rows = frame({f"{n:02}": 2 for n in range(40)})
+    with caplog.at_level(logging.WARNING, "spark_jobs.common.sinks.patience"):
+        assert while_dead(server, 0.5, lambda: sink.write(1, rows))
+    (told,) = caplog.messages  # one line as long as the same is wrong
+    assert f"counts at 127.0.0.1:{server.database.port}" in told
 
     def write(kill: Callable[[], None]) -> bool:
         at_upsert(sink, 3, kill)
@@ -194,12 +198,13 @@ def test_a_database_that_is_killed_between_batches_and_within_one_loses_and_doub
     assert there(server) == {f"{n:02}": (3, 2) for n in range(40)}
 
 
+@POSTGRESQL_FIRST
 def test_a_commit_whose_answer_was_lost_counts_once(
     server: Server, opened: Open, frame: Frame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = opened()
     sink.enter(1)
-    commit = sink._engine.dialect.do_commit
+    commit = sink.engine.dialect.do_commit
     lost: list[Any] = []
 
     def losing(connection: Any) -> None:
@@ -208,13 +213,13 @@ def test_a_commit_whose_answer_was_lost_counts_once(
         if writing and not lost:
             lost.append(connection)
             connection.close()
-            raise sink._engine.dialect.loaded_dbapi.OperationalError(*answer)
+            raise sink.engine.dialect.loaded_dbapi.OperationalError(*answer)
 
     words = "server closed the connection unexpectedly"
     answer = (words,) if server.database.kind == "postgresql" else (2013, words)
     writing: list[bool] = []
     at_upsert(sink, 1, lambda: writing.append(True))
-    monkeypatch.setattr(sink._engine.dialect, "do_commit", losing)
+    monkeypatch.setattr(sink.engine.dialect, "do_commit", losing)
     assert sink.write(0, frame({"1": 1})), "it was this call that wrote it"
     assert lost
     assert there(server) == {"1": (1, 0)}
@@ -226,14 +231,11 @@ def test_a_closed_port_is_waited_for_no_longer_than_patience_and_stop_ends_the_w
     server: Server, opened: Open
 ) -> None:
     closed = replace(server.database, port=1)
-    with pytest.raises(
-        Unwritten,
-        match=r"jdbc hits: database counts at 127\.0\.0\.1:1 does not answer \(.*, for [01] s; mend it",
-    ):
+    with raising(Unwritten, "jdbc hits", "counts at 127.0.0.1:1"):
         opened(closed, patience=0.3).enter(1)
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
-    with pytest.raises(Unwritten, match="and the process was asked to stop"):
+    with raising(Unwritten, "asked to stop"):
         opened(closed, patience=1000.0, stop=stop).enter(1)
 
 
@@ -244,20 +246,15 @@ def test_a_table_that_is_missing_or_dropped_is_said_at_once(
     sink.enter(1)
     assert sink.write(0, frame({"1": 1}))
     run(server, f"drop table {TABLE}")
-    missing = (
-        f"jdbc hits: table hits is missing in database counts at 127.0.0.1:{server.database.port}; "
-        "run the DAG's provision_sinks step"
-    )
-    with pytest.raises(Unwritten) as caught:
+    missing = ("jdbc hits", "table hits", f"counts at 127.0.0.1:{server.database.port}", "provision_sinks")
+    with raising(Unwritten, *missing):
         sink.write(1, frame({"1": 2}))
-    assert str(caught.value) == missing
-    with pytest.raises(Unwritten) as caught:
+    with raising(Unwritten, *missing):
         opened(stop=Never()).enter(2)
-    assert str(caught.value) == missing
     databases.provision(server.database, TABLE, QUERY, TYPES)
     assert sink.write(1, frame({"1": 2})), "nothing of it was there"
     run(server, "drop table sluice_fence")
-    with pytest.raises(Unwritten, match="table sluice_fence is missing"):
+    with raising(Unwritten, "sluice_fence"):
         sink.write(2, frame({"1": 3}))
 
 
@@ -267,12 +264,10 @@ def test_a_table_without_its_key_or_a_column_is_refused(server: Server, opened: 
     run(server, f"drop table {TABLE}", f"create table {TABLE} ({columns}, version bigint)")
     if server.database.kind == "postgresql":
         run(server, f"grant all on {TABLE} to counts")
-    with pytest.raises(
-        Unwritten, match=r"table hits in .* has the key \(\); it must have zipcode, .*provision_sinks"
-    ):
+    with raising(Unwritten, "table hits", "key ()", "zipcode", "provision_sinks"):
         sink.enter(1)
     run(server, f"alter table {TABLE} drop column hits")
-    with pytest.raises(Unwritten, match=r"table hits in .* lacks hits; it must have"):
+    with raising(Unwritten, "table hits", "lacks hits"):
         sink.enter(1)
 
 
@@ -283,16 +278,13 @@ def test_what_no_waiting_mends_is_said_at_once_and_without_the_password(
     wrong = replace(right, password="hunter2-secret")
     said: list[str] = []
 
-    def refused(sink: JdbcSink, words: str) -> None:
-        with pytest.raises(Unwritten, match=words) as caught:
+    def refused(sink: JdbcSink, *data: str) -> None:
+        with raising(Unwritten, *data) as caught:
             sink.enter(1)
-        said.extend([str(caught.value), repr(caught.value.__cause__), repr(sink), repr(sink._engine)])
+        said.extend([str(caught.value), repr(caught.value.__cause__), repr(sink), repr(sink.engine)])
 
-    refused(
-        opened(wrong, stop=Never()),
-        "refuses the login .*login and password of the Airflow connection sluice_counts",
-    )
-    refused(opened(replace(right, database="nowhere"), stop=Never()), "(does not exist|denies a right) ")
+    refused(opened(wrong, stop=Never()), "login", "sluice_counts")
+    refused(opened(replace(right, database="nowhere"), stop=Never()), "nowhere")
     sink = opened(stop=Never())
     sink.enter(1)
     # MariaDB looks at a session's rights on a database when it begins.
@@ -303,7 +295,7 @@ def test_what_no_waiting_mends_is_said_at_once_and_without_the_password(
     try:
         if right.kind == "postgresql":
             run(server, owner, "revoke all on hits from counts")
-        with pytest.raises(Unwritten, match=r"denies a right .*give the user of the Airflow connection"):
+        with raising(Unwritten, "right", "sluice_counts"):
             sink.write(0, frame({"1": 1}))
     finally:
         if right.kind == "postgresql":
@@ -317,30 +309,35 @@ def test_what_no_waiting_mends_is_said_at_once_and_without_the_password(
     assert not [line for line in argv if right.password.encode() in line]
 
 
-def test_a_lock_that_another_session_holds_is_waited_for(
-    server: Server, opened: Open, frame: Frame, caplog: pytest.LogCaptureFixture
-) -> None:
-    sink = opened(limits=Limits(lock=1))
+class Telling(threading.Event):
+    """The stop of a sink; ``waited`` is set when it waits to try again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.waited.set()
+        return super().wait(timeout)
+
+
+def test_a_lock_that_another_session_holds_is_waited_for(server: Server, opened: Open, frame: Frame) -> None:
+    stop = Telling()
+    sink = opened(stop=stop, limits=Limits(lock=1))
     sink.enter(1)
     assert sink.write(0, frame({"1": 1}))
     engine = sa.create_engine(**server.database.sqlalchemy())
-    with engine.connect() as other:
+    with engine.connect() as other, ThreadPoolExecutor(1) as pool:
         other.execute(sa.text(f"select * from {TABLE} where zipcode = '1' for update"))
-
-        def release() -> None:
-            while WAITS not in caplog.text:
-                time.sleep(0.05)
-            other.rollback()
-
-        thread = threading.Thread(target=release, daemon=True)
-        thread.start()
-        assert sink.write(1, frame({"1": 2}))
-        thread.join(10)
+        writing = pool.submit(sink.write, 1, frame({"1": 2}))
+        assert stop.waited.wait(30)
+        other.rollback()
+        assert writing.result(30)
     engine.dispose()
-    assert WAITS in caplog.text
     assert there(server) == {"1": (2, 1)}
 
 
+@POSTGRESQL_FIRST
 def test_a_full_disk_is_waited_for_and_nothing_of_the_batch_is_there_before(
     spark: SparkSession, server: Server, opened: Open
 ) -> None:
@@ -350,7 +347,7 @@ def test_a_full_disk_is_waited_for_and_nothing_of_the_batch_is_there_before(
         rows = spark.range(30_000).selectExpr(
             "rpad(cast(id as string), 200, 'x') zipcode", "timestamp_seconds(0) window_start", "id hits"
         )
-        with pytest.raises(Unwritten, match=r"jdbc hits: .* has no room left .*, for \d+ s; mend it"):
+        with raising(Unwritten, "jdbc hits", "no room"):
             sink.write(0, rows)
         assert databases.counts(server.database, TABLE, QUERY).num_rows == 0
         assert databases.last_batch(server.database, "isp", "windows") is None
@@ -400,9 +397,11 @@ class disk:  # noqa: N801
                 f"create table {TABLE}{ddl % 'datetime(6)'} engine=InnoDB data directory='{folder}' "
                 "character set utf8mb4 collate utf8mb4_nopad_bin",
             )
-        return lambda: (
-            subprocess.run(["mount", "-o", "remount,size=200m", str(self.folder)], check=True) and None
-        )
+
+        def larger() -> None:
+            subprocess.run(["mount", "-o", "remount,size=200m", str(self.folder)], check=True)
+
+        return larger
 
     def __exit__(self, *_: object) -> None:
         run(self.server, f"drop table {TABLE}")
@@ -417,37 +416,42 @@ def test_values_that_do_not_fit_are_refused_and_not_cut_off(
 ) -> None:
     sink = opened(stop=Never())
     sink.enter(1)
-    with pytest.raises(Unwritten, match=r"jdbc hits: .* refuses a value \("):
+    with raising(Unwritten, "jdbc hits", "value"):
         sink.write(0, frame({"x" * 256: 1}))
     nothing = spark.sql("select string(null) zipcode, timestamp_seconds(0) window_start, 1l hits")
-    with pytest.raises(Unwritten, match="a result has no zipcode, which is a part of its key"):
+    with raising(Unwritten, "zipcode", "key"):
         sink.write(0, nothing)
     if server.database.kind == "postgresql":
-        with pytest.raises(Unwritten, match=r"jdbc hits: .*NUL"):
+        with raising(Unwritten, "jdbc hits", "NUL"):
             sink.write(0, frame({"a\0b": 1}))
     assert there(server) == {}
     assert sink.write(0, frame({"1": 1}))
 
 
+class Chunked(JdbcSink):
+    """Remembers what it writes in one statement."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.chunks: list[list[tuple[Any, ...]]] = []
+
+    def _chunks(self, rows: DataFrame) -> Iterator[list[tuple[Any, ...]]]:
+        for chunk in super()._chunks(rows):
+            self.chunks.append(chunk)
+            yield chunk
+
+
 def test_many_rows_take_few_statements_and_bounded_memory(
-    spark: SparkSession, server: Server, opened: Open, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, server: Server, opened: Open
 ) -> None:
     rows = spark.range(12_000).selectExpr(
         "cast(id as string) zipcode", "timestamp_seconds(0) window_start", "id hits"
     )
-    sizes: list[int] = []
-    sink = opened()
-    write = sink._upsert
-
-    def watched(connection: sa.Connection, chunk: Any) -> None:
-        sizes.append(len(chunk))
-        assert chunk == sorted(chunk), "one order of locks"
-        write(connection, chunk)
-
-    monkeypatch.setattr(sink, "_upsert", watched)
+    sink = opened(kind=Chunked)
+    assert isinstance(sink, Chunked)
     sink.enter(1)
     sent: list[bool] = []
-    sa.event.listen(sink._engine, "before_cursor_execute", lambda *given: sent.append(given[5]))
+    sa.event.listen(sink.engine, "before_cursor_execute", lambda *given: sent.append(given[5]))
     before = inserts(server)
     assert sink.write(0, rows)
     # Row by row it takes four times as long.
@@ -455,7 +459,9 @@ def test_many_rows_take_few_statements_and_bounded_memory(
         assert not any(sent), "the driver's lists are row by row"
     else:
         assert 0 < inserts(server) - before < 100
-    assert max(sizes) <= jdbc.CHUNK_ROWS
+    assert all(chunk == sorted(chunk) for chunk in sink.chunks), "one order of locks"
+    sizes = [len(chunk) for chunk in sink.chunks]
+    assert max(sizes) <= CHUNK_ROWS
     assert sum(sizes) == databases.counts(server.database, TABLE, QUERY).num_rows == 12_000
 
 
@@ -472,18 +478,19 @@ def test_one_connection_at_most(server: Server, opened: Open, frame: Frame) -> N
     sink = opened()
     sink.enter(1)
     sink.write(0, frame({"1": 1}))
-    engine = sink._engine
-    assert (engine.pool.size(), engine.pool._max_overflow) == (1, 0)  # type: ignore[attr-defined]
-    with engine.connect() as connection:
+    pool = sink.engine.pool
+    assert isinstance(pool, sa.QueuePool)
+    assert (pool.size(), server.database.sqlalchemy()["max_overflow"]) == (1, 0)
+    with sink.engine.connect() as connection:
         asked = "show timezone" if server.database.kind == "postgresql" else "select @@session.time_zone"
         assert connection.execute(sa.text(asked)).scalar_one() in ("UTC", "+00:00")
 
 
 def test_provisioning_is_repeatable_and_refuses_what_differs(server: Server) -> None:
     database = server.database
-    with pytest.raises(Missing, match="sluice_fence"):
+    with raising(Missing, "sluice_fence"):
         databases.last_batch(database, "isp", "windows")
-    with pytest.raises(Missing, match="table hits does not exist in database counts at"):
+    with raising(Missing, "table hits", "database counts"):
         databases.counts(database, TABLE, QUERY)
     ends: list[str] = []
 
@@ -498,11 +505,9 @@ def test_provisioning_is_repeatable_and_refuses_what_differs(server: Server) -> 
     assert len(ends) == 3, "two at once do no harm"
     assert databases.provision(database, TABLE, QUERY, TYPES).made == ()
     run(server, f"alter table {TABLE} add column who int", f"alter table {TABLE} drop column version")
-    with pytest.raises(
-        Refused, match=r"lacks column version \(bigint\); has column who, which the query does not"
-    ):
+    with raising(Refused, "column version (bigint)", "column who"):
         databases.provision(database, TABLE, QUERY, TYPES)
-    with pytest.raises(Refused, match="lacks version"):
+    with raising(Refused, "version"):
         databases.counts(database, TABLE, QUERY)
     moment = "timestamptz" if database.kind == "postgresql" else "datetime(6)"
     exact = "" if database.kind == "postgresql" else " character set utf8mb4 collate utf8mb4_nopad_bin"
@@ -516,22 +521,22 @@ def test_provisioning_is_repeatable_and_refuses_what_differs(server: Server) -> 
         )
 
     key = "primary key (zipcode, window_start)"
-    differences = [
+    differences: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
         (
             ("varchar(255)" + exact, "primary key (zipcode)"),
-            r"primary key is \(zipcode\) where \(zipcode, window_start\)",
+            ("(zipcode)", "(zipcode, window_start)"),
         ),
-        (("varchar(5)" + exact, key), r"column zipcode is VARCHAR\(5\).* where text of 255 characters"),
-        (("varchar(255)" + exact, key, "int"), "column hits is INT.* where bigint is needed"),
-        (("varchar(255)" + exact, f"{key}, unique (hits)"), r"has another unique key \(hits\)"),
+        (("varchar(5)" + exact, key), ("zipcode", "VARCHAR(5)", "255")),
+        (("varchar(255)" + exact, key, "int"), ("hits", "INT", "bigint")),
+        (("varchar(255)" + exact, f"{key}, unique (hits)"), ("unique", "(hits)")),
     ]
     if database.kind == "mysql":
         differences += [
             (
                 ("varchar(255) character set utf8mb4", key),
-                "has the collation utf8mb4_general_ci, in which two texts",
+                ("utf8mb4_general_ci",),
             ),
-            (("varchar(255)" + exact, f"{key}) engine=Aria comment=('x'"), "its engine Aria knows no"),
+            (("varchar(255)" + exact, f"{key}) engine=Aria comment=('x'"), ("Aria",)),
         ]
     for made, words in differences:
         if "Aria" in made[1]:
@@ -539,16 +544,16 @@ def test_provisioning_is_repeatable_and_refuses_what_differs(server: Server) -> 
             run(server, f"alter table {TABLE} engine=Aria")
         else:
             anew(*made)
-        with pytest.raises(Refused, match=words):
+        with raising(Refused, *words):
             databases.provision(database, TABLE, QUERY, TYPES)
-    with pytest.raises(Refused, match="column zipcode of type double cannot be a key"):
+    with raising(Refused, "zipcode", "double"):
         databases.provision(database, TABLE, QUERY, TYPES | {"zipcode": "double"})
 
 
 def test_questions_to_a_database_that_does_not_answer_or_refuses(server: Server) -> None:
-    with pytest.raises(Unreachable, match=r"database counts at 127\.0\.0\.1:1 does not answer"):
+    with raising(Unreachable, "counts at 127.0.0.1:1"):
         databases.last_batch(replace(server.database, port=1), "isp", "windows")
-    with pytest.raises(Refused, match=r"refuses the login .*check the Airflow connection") as caught:
+    with raising(Refused, "login", "connection") as caught:
         databases.provision(replace(server.database, password="hunter2"), TABLE, QUERY, TYPES)
     assert "hunter2" not in str(caught.value)
 

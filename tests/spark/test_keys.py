@@ -123,5 +123,5 @@ def test_one_part_is_not_escaped_and_null_stays_null(spark: SparkSession) -> Non
 )
 def test_what_spark_and_python_write_differently_is_no_key(spark: SparkSession, kind: str) -> None:
     schema = spark.sql(f"select cast(null as {kind}) odd").schema
-    with pytest.raises(TypeError, match=r"column 'odd' is .*, and a key cannot be: .*group by text, whole"):
+    with pytest.raises(TypeError, match="'odd'"):
         key_text(schema, ["odd"])

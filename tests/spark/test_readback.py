@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -33,21 +35,23 @@ def send(stream: Stream, each: int) -> None:
     stream.services.send(stream.spec.topic.name, dict.fromkeys(range(PARTITIONS), values))
 
 
-def appended(owner: Owner, change: Callable[[DataFrame], DataFrame]) -> list[list[AddedFile]]:
-    """The owner appends other rows than it should; the files of each append are kept."""
-    append, files = owner._append, []
+class Wrong(Owner):
+    """Appends other rows than it should; of each append the files are ``kept``."""
 
-    def wrong(rows: DataFrame, summary: dict[str, str]) -> list[AddedFile]:
-        files.append(append(change(rows), summary))
-        return files[-1]
+    def __init__(
+        self, change: Callable[[DataFrame], DataFrame], kept: list[list[AddedFile]], *given: Any, **named: Any
+    ) -> None:
+        super().__init__(*given, **named)
+        self._change, self._kept = change, kept
 
-    owner._append = wrong  # type: ignore[method-assign,assignment]
-    return files
+    def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
+        self._kept.append(super()._append(self._change(rows), summary))
+        return self._kept[-1]
 
 
 def test_a_batch_has_one_file_a_value_and_is_proved_from_what_they_hold(stream: Stream) -> None:
-    owner = stream.owner()
-    files = appended(owner, lambda rows: rows)
+    files: list[list[AddedFile]] = []
+    owner = stream.owner(kind=partial(Wrong, lambda rows: rows, files))
     send(stream, 30)
     running = stream.run(owner)
     send(stream, 9)
@@ -81,8 +85,7 @@ def test_a_batch_has_one_file_a_value_and_is_proved_from_what_they_hold(stream: 
 def test_what_the_files_do_not_hold_once_is_not_published(
     stream: Stream, change: Callable[[DataFrame], DataFrame], said: str
 ) -> None:
-    owner = stream.owner()
-    appended(owner, change)
+    owner = stream.owner(kind=partial(Wrong, change, []))
     send(stream, 12)
     with pytest.raises(Unproved, match=said):
         stream.await_end(stream.consume(owner, owner.take_over()))

@@ -105,10 +105,10 @@ def test_columns_may_come_in_any_order_and_case_and_new_ones_are_kept(
     [
         (
             HEADER_2018.replace("trip_distance,", ""),
-            "s3://source/x.csv: the header lacks column 'trip_distance'",
+            "s3://source/x.csv: .*'trip_distance'",
         ),
-        (HEADER_2018 + ",extra", "names column 'extra' twice"),
-        (HEADER_2018 + ",", "column 18 of the header has no name"),
+        (HEADER_2018 + ",extra", "'extra' twice"),
+        (HEADER_2018 + ",", "column 18"),
     ],
 )
 def test_a_header_that_cannot_be_right_is_refused(
@@ -120,7 +120,7 @@ def test_a_header_that_cannot_be_right_is_refused(
 
 def test_a_line_that_is_no_utf8_is_refused(spark: SparkSession, schemas: Schemas) -> None:
     frame = trips(spark, lines(spark, [GOOD], undecodable=True), HEADER_2018, schemas.current, "x")
-    assert frame.first().reason == "the line is not UTF-8"
+    assert [row.reason for row in frame.collect()] == ["the line is not UTF-8"]
 
 
 def test_every_row_of_the_sample_is_good(spark: SparkSession, schemas: Schemas, sample: Path) -> None:

@@ -180,5 +180,5 @@ class Changes:
 
 def _rows(frame: DataFrame) -> list[Row]:
     columns = ("unix_seconds(window_start)", "unix_seconds(window_end)", "user", "bot", "edits", "late")
-    found = [tuple(row) for row in frame.selectExpr(*columns).collect()]
-    return sorted((moment(a - BEGIN), moment(b - BEGIN), *rest) for a, b, *rest in found)  # type: ignore[misc]
+    found = frame.selectExpr(*columns).collect()
+    return sorted((moment(a - BEGIN), moment(b - BEGIN), *rest) for a, b, *rest in found)

@@ -37,8 +37,7 @@ class Postgres:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        # Started where it does not run yet.
-        assert services.postgres
+        services.postgres  # noqa: B018 - started where it does not run yet
         stack = services.stack
         self._port, self._admin = stack.ports["postgres"], stack.secrets["postgres_admin"]
         self.database = Database(

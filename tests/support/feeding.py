@@ -1,4 +1,5 @@
-"""The real producer of wiki_changes as a subprocess, on a real Kafka and PostgreSQL, and what it left."""
+"""The real producer of wiki_changes, on a real Kafka and PostgreSQL, as a process or in a thread, and what it
+left."""
 
 from __future__ import annotations
 
@@ -7,8 +8,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +22,23 @@ from confluent_kafka.admin import AdminClient
 
 from local.paths import REPO
 from sluice.model import stream
+from spark_jobs.common.feed.event import Source
+from spark_jobs.common.feed.headers import feed_name
+from spark_jobs.common.feed.lock import Lock
+from spark_jobs.common.feed.production import TAIL_FACTOR, Production
+from spark_jobs.common.feed.records import Records
+from spark_jobs.common.feed.resume import read_tail
+from spark_jobs.wiki_changes.events import read, rewind
 from tests.support.services import Services
 
 NAME = "wiki_changes"
 SPEC = stream.load(NAME)
+assert SPEC.feed is not None
+FEED = SPEC.feed
 TOPIC = SPEC.topic.name
 PARTITIONS = SPEC.topic.partitions
+# What tests need not wait for.
+BEAT_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -84,12 +98,52 @@ class Running:
         self.process.send_signal(number)
 
 
-class Feeding:
-    """Producers of one topic, reading the feed at ``url``; :meth:`close` ends those that still run."""
+class Thread:
+    """A producer in a thread of this process, which beats often. :meth:`end` stops it."""
 
-    def __init__(self, services: Services, folder: Path, url: str) -> None:
+    def __init__(self, services: Services, url: str) -> None:
+        self.failure: BaseException | None = None
+        self._platform, self._url = services.stack.platform("producer"), url
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            with closing(Lock(self._platform.lake, NAME)) as lock:
+                assert lock.take(10)
+                self._produce(lock)
+        except BaseException as error:
+            self.failure = error
+
+    def _produce(self, lock: Lock) -> None:
+        with Records(self._platform.kafka, TOPIC) as records:
+            tail = read_tail(records, feed_name(self._url), TAIL_FACTOR * FEED.most_in_flight)
+        source, kafka = Source(read, rewind), self._platform.kafka
+        made = Production(SPEC, FEED, self._url, kafka, source, tail, lock, None, beat_seconds=BEAT_SECONDS)
+        made.until(self._stop, None)
+
+    def ends(self, seconds: float = 20) -> BaseException | None:
+        """What it failed by, once it has ended by itself."""
+        self._thread.join(seconds)
+        assert not self._thread.is_alive(), f"it has not ended in {seconds:g} s"
+        return self.failure
+
+    def end(self) -> None:
+        """Stop it; raises what it failed by."""
+        self._stop.set()
+        failure = self.ends()
+        if failure is not None:
+            raise failure
+
+
+class Feeding:
+    """Producers of one topic, reading the feed at ``url``, with other values of ``[feed]`` as ``declared``;
+    :meth:`close` ends those that still run."""
+
+    def __init__(self, services: Services, folder: Path, url: str, declared: dict[str, int]) -> None:
         self.services = services
-        self._folder = folder
+        self._folder, self._url = folder, url
         services.make_topic(TOPIC, PARTITIONS)
         wait_for("leaders of its partitions", self._has_leaders)
         services.postgres()
@@ -97,12 +151,17 @@ class Feeding:
         own = folder / "producer.toml"
         own.touch(mode=0o600)
         own.write_text(f'{platform.read_text()}\n[feeds]\n{NAME} = "{url}"\n')
+        overrides = folder / "overrides.toml"
+        values = "".join(f"{key} = {value}\n" for key, value in declared.items())
+        overrides.write_text(f"[{NAME}.feed]\n{values}")
         self._environment = os.environ | {
+            stream.OVERRIDES_VARIABLE: str(overrides),
             "SLUICE_PLATFORM_DIR": str(folder),
             "PYTHONPATH": f"{REPO}:{REPO / 'plugins'}",
             "PYTHONFAULTHANDLER": "1",
         }
         self._started: list[Running] = []
+        self._threads: list[Thread] = []
 
     def start(self, *options: str) -> Running:
         command = [sys.executable, str(SPEC.part("producer").script), *options]
@@ -110,10 +169,17 @@ class Feeding:
         self._started.append(running)
         return running
 
+    def start_thread(self) -> Thread:
+        self._threads.append(Thread(self.services, self._url))
+        return self._threads[-1]
+
     def close(self) -> None:
         for running in self._started:
             if running.process.poll() is None:
                 running.kill()
+        for thread in self._threads:
+            if thread.failure is None:
+                thread.end()
 
     def admin(self) -> AdminClient:
         return AdminClient({**self.services.kafka, "log_level": 0})
@@ -146,10 +212,16 @@ class Feeding:
             assert time.monotonic() < deadline, f"read {len(found)} of {ends}"
             for message in consumer.consume(1000, timeout=0.2):
                 assert message.error() is None, message.error()
-                headers = dict(message.headers() or ())
-                found.append(
-                    Record(message.partition(), message.offset(), message.key(), message.value(), headers)
-                )
+                partition, offset, value = message.partition(), message.offset(), message.value()
+                assert partition is not None
+                assert offset is not None
+                assert value is not None
+                headers = {
+                    name: text
+                    for name, text in dict(message.headers() or ()).items()
+                    if isinstance(text, bytes)
+                }
+                found.append(Record(partition, offset, message.key(), value, headers))
         consumer.close()
         return sorted(found, key=lambda record: (record.partition, record.offset))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -52,11 +53,11 @@ class Stream:
         # Kept: one that nobody holds is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
-    def owner(self, stateful: bool = False) -> Owner:
+    def owner(self, stateful: bool = False, kind: Callable[..., Owner] = Owner) -> Owner:
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         # Silent: it outlives brokers that tests end.
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
-        return Owner(self.spark, self.platform, self.spec, _decode, topic, stateful=stateful)
+        return kind(self.spark, self.platform, self.spec, _decode, topic, stateful=stateful)
 
     def consume(self, owner: Owner, positions: dict[int, int], keep: Keep | None = None) -> Consumption:
         """The query of an owner, through ``keep`` where it is to keep state; :meth:`stop` ends it where the
@@ -93,10 +94,6 @@ class Stream:
 
     def make_the_topic_anew(self) -> None:
         self.services.make_topic(self.spec.topic.name, PARTITIONS)
-
-    def move_main(self) -> None:
-        """As maintenance does: a commit that is no owner's."""
-        IcebergTable(self.spark, self.spec.table).commit_empty(MAIN, {"who": "maintenance"})
 
     def coordinates(self) -> list[tuple[int, int]]:
         found = self.spark.table(f"{CATALOG}.{self.spec.table}").select("_kafka_partition", "_kafka_offset")

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
+# One process after the other: apt refuses two.
+LOCK = Path(tempfile.gettempdir()) / "sluice-tests-apt.lock"
 # Debian puts servers where a user's PATH does not lead.
 SERVERS = "/usr/sbin"
 
@@ -24,10 +29,15 @@ def program(name: str, package: str) -> str:
     if os.geteuid() != 0:
         raise RuntimeError(f"{name} is missing, and tests need it. Run: sudo {line}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (("apt-get", "update"), install):
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        if done.returncode != 0:
-            raise RuntimeError(f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr[-500:]}")
+    with LOCK.open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Another may have installed it while this one waited.
+        for command in () if _found(name) else (("apt-get", "update"), install):
+            done = subprocess.run(command, capture_output=True, text=True, env=environment)
+            if done.returncode != 0:
+                raise RuntimeError(
+                    f"`{' '.join(command)}` ended with {done.returncode}: {done.stderr[-500:]}"
+                )
     found = _found(name)
     if not found:
         raise RuntimeError(f"{name} is still missing after: {line}")

@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import Receive, Scope, Send
 
 from sluice.clients.keys import Document
 from sluice.clients.progress import Past, StreamPast
@@ -26,6 +28,7 @@ from sluice.ui.supervised import Supervised, supervised
 
 STREAM = "wiki_changes"
 WINDOW_SECONDS = 600
+START_SECONDS = 60
 TOML = """
 name = "wiki_changes"
 schema = "schema.ddl"
@@ -90,21 +93,23 @@ def make_report(
     )
 
 
-@dataclass
 class FakeReports:
     """A report that a test may change, or make fail, while a page looks at it."""
 
-    report: Report | None = None
-    error: Exception | None = None
-    reads: int = 0
-    before: Callable[[], None] = lambda: None
+    def __init__(self, report: Report | None = None) -> None:
+        self.error: Exception | None = None
+        self.reads = 0
+        if report is not None:
+            self.report = report
+
+    @cached_property
+    def report(self) -> Report:
+        return make_report(time.time())
 
     def read(self, since: float) -> Report:
         self.reads += 1
-        self.before()
         if self.error:
             raise self.error
-        assert self.report is not None
         return self.report
 
 
@@ -199,13 +204,16 @@ def make_past(now: float) -> StreamPast:
     )
 
 
-@dataclass
 class FakeProgress:
     """Queries that a test may change, or make fail, while a page looks at them."""
 
-    past: StreamPast = field(default_factory=lambda: make_past(time.time()))
-    error: Exception | None = None
-    reads: int = 0
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.reads = 0
+
+    @cached_property
+    def past(self) -> StreamPast:
+        return make_past(time.time())
 
     def read(self, since: float, now: float) -> StreamPast:
         self.reads += 1
@@ -239,10 +247,10 @@ class Made:
         self.app.dependency_overrides[sources] = lambda: made
 
 
-def make_app(refresh_seconds: float = 10.0, users: int = 500) -> Made:
+def make_app(report: Report | None = None) -> Made:
     """Everybody is logged in, and Airflow's database is not asked."""
     now = time.time()
-    reports = FakeReports(make_report(now, users=users))
+    reports = FakeReports(report)
     events = FakeEvents(
         {
             STREAM: verdict("healthy", "120 records wait, 52/s arrive and 54/s are published", now - 4000),
@@ -251,7 +259,7 @@ def make_app(refresh_seconds: float = 10.0, users: int = 500) -> Made:
         }
     )
     looks: dict[str, Any] = {"dag": f"{STREAM}_stream", "paused": False, "at": now - 41, "passed": True}
-    app = create([spec()], refresh_seconds)
+    app = create([spec()])
     app.dependency_overrides[may_look] = lambda: None
     app.dependency_overrides[supervised] = lambda: Supervised(**looks)
     made = Made(app, reports, events, looks)
@@ -259,22 +267,36 @@ def make_app(refresh_seconds: float = 10.0, users: int = 500) -> Made:
     return made
 
 
+@dataclass
+class Server:
+    """An address at which a test's ``app`` answers."""
+
+    address: str = ""
+    app: FastAPI | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert self.app is not None, "no test has set its app"
+        await self.app(scope, receive, send)
+
+
 @contextmanager
-def serve(app: FastAPI, path: str = "/sluice", port: int = 0) -> Iterator[str]:
-    """The app below ``path`` on a port of loopback (0: a free one); yields its address."""
+def serve(path: str = "/sluice") -> Iterator[Server]:
+    """Apps below ``path`` on a free port of loopback."""
+    served = Server()
     root = FastAPI(openapi_url=None)
-    root.mount(path, app)
-    server = uvicorn.Server(uvicorn.Config(root, host="127.0.0.1", port=port, log_level="warning"))
+    root.mount(path, served)
+    server = uvicorn.Server(uvicorn.Config(root, host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + START_SECONDS
     while not server.started:
         assert thread.is_alive(), "the server did not start"
-        assert time.monotonic() < deadline, "the server did not start within 30 s"
+        assert time.monotonic() < deadline, f"the server did not start within {START_SECONDS} s"
         time.sleep(0.02)
     port = server.servers[0].sockets[0].getsockname()[1]
+    served.address = f"http://127.0.0.1:{port}{path}"
     try:
-        yield f"http://127.0.0.1:{port}{path}"
+        yield served
     finally:
         server.should_exit = True
         thread.join(10)

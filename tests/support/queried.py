@@ -90,7 +90,7 @@ class KeptSink:
         return list(self._kept()["batches"])
 
     def _kept(self) -> dict[str, Any]:
-        empty = {"token": 0, "batch": None, "batches": [], "results": {}}
+        empty: dict[str, Any] = {"token": 0, "batch": None, "batches": [], "results": {}}
         return json.loads(self._path.read_text()) if self._path.exists() else empty
 
     def _put(self, kept: dict[str, Any]) -> None:
@@ -119,6 +119,7 @@ class Queried:
             for n, query in queries.items()
         }
         self.running: list[Running] = []
+        self.owners: list[QueriesOwner] = []
         self._offset = 0
 
     @property
@@ -147,7 +148,8 @@ class Queried:
         """A new owner's queries, started."""
         owner = QueriesOwner(self.spark, self.spec)
         owner.take_over()
-        started = []
+        self.owners.append(owner)
+        started: list[Running] = []
         for name, sinks in self.sinks.items():
             checkpoint = takeover.checkpoint(self.spark, str(self.checkpoints), owner, name, sinks)
             made = Running(self.spark, self.spec, name, owner, checkpoint, sinks, Waiting(threading.Event()))
@@ -160,8 +162,8 @@ class Queried:
     @staticmethod
     def catch_up(running: Sequence[Running]) -> None:
         for query in running:
-            assert query._streaming is not None
-            query._streaming.processAllAvailable()
+            assert query.streaming is not None
+            query.streaming.processAllAvailable()
 
     def stop(self) -> None:
         for query in self.running:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import pytest
 
-E = TypeVar("E", bound=Exception)
+E = TypeVar("E", bound=BaseException)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from local.home import ROLES
 from local.programs import Program
 from local.services import kafka, minio, postgres
 from local.stack import Stack, wait_until
+from tests.support.class_archive import java_options
 
 START_SECONDS = 60
 STOP_SECONDS = 30
@@ -32,7 +33,7 @@ class Services:
 
     def __init__(self, folder: Path) -> None:
         # Never started: it knows where everything is, and under which names and passwords.
-        self.stack = Stack(folder, free_ports=True)
+        self.stack = Stack(folder, free_ports=True, java_options=java_options())
         self.stack.home.prepare()
         self.stack.home.remember(ports=self.stack.ports)
         documents = platform_files.documents(self.stack.home, self.stack.ports, self.stack.secrets)

@@ -61,7 +61,7 @@ class FakeRuntime(Runtime):
 
 
 def history() -> History:
-    return History(MemoryS3(), "s3://warehouse/ledger", SPEC.name)  # type: ignore[arg-type]
+    return History(MemoryS3().as_client(), "s3://warehouse/ledger", SPEC.name)
 
 
 def events(kept: History, *kinds: str) -> list[dict[str, Any]]:

@@ -25,7 +25,6 @@ STREAM = "watched"
 
 
 def main(topic: str, seconds: str) -> int:
-    progress.WRITE_SECONDS = float(seconds)
     platform = platforms.load("consumer")
 
     def work(stop: threading.Event) -> None:
@@ -45,7 +44,8 @@ def main(topic: str, seconds: str) -> int:
             .groupBy(F.window("at", "10 minutes"))
             .count()
         )
-        with progress.attach(spark, platform, STREAM), tempfile.TemporaryDirectory() as checkpoint:
+        kept = progress.attach(spark, platform, STREAM, float(seconds))
+        with kept, tempfile.TemporaryDirectory() as checkpoint:
             query = (
                 counts.writeStream.queryName(NAME)
                 .outputMode("update")

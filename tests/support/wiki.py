@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,12 +53,14 @@ class Wiki(Stream):
         self.started: list[Consumption] = []
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
-    def owner(self, stateful: bool = False, decode: Decode | None = None) -> Owner:
-        """``decode``: in place of the stream's own."""
+    def owner(
+        self, stateful: bool = False, kind: Callable[..., Owner] = Owner, decode: Decode | None = None
+    ) -> Owner:
+        """``decode``, ``kind``: in place of the stream's own."""
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
         usual: Decode = lambda rows: changes(rows, self.struct)  # noqa: E731
-        return Owner(self.spark, self.platform, self.spec, decode or usual, topic, stateful=stateful)
+        return kind(self.spark, self.platform, self.spec, decode or usual, topic, stateful=stateful)
 
     def put(self, bodies: list[tuple[str, bytes]]) -> None:
         """Records with the wiki as their key, as the stream's producer sends them."""

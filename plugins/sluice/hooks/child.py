@@ -41,8 +41,15 @@ class Child:
     The environment is inherited: what is secret does not stand in ``command``.
     """
 
-    def __init__(self, command: Sequence[str], folder: Path, say: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        say: Callable[[str], None],
+        drain_seconds: float = DRAIN_SECONDS,
+    ) -> None:
         self.say = say
+        self.drain_seconds = drain_seconds
         self._errors: deque[str] = deque(maxlen=KEPT_LINES)
         self._result: str | None = None
         self._process = subprocess.Popen(
@@ -72,7 +79,7 @@ class Child:
             status = self._process.wait(timeout=seconds)
         except subprocess.TimeoutExpired:
             return None
-        until = time.monotonic() + DRAIN_SECONDS
+        until = time.monotonic() + self.drain_seconds
         for reader in self._readers:
             reader.join(max(until - time.monotonic(), 0.0))
         return Ended(status, self._result, list(self._errors))

@@ -16,8 +16,8 @@ from sluice.clients.keys import Document, run_key
 from sluice.hooks.plan import FEED, now, settle
 
 if TYPE_CHECKING:
-    from sluice.clients.kafka import KafkaAdmin
     from sluice.clients.ledger import Ledger
+    from sluice.hooks.plan import EndOffsets
     from sluice.model.feeding import Fed
 
 
@@ -28,7 +28,7 @@ def source_id(run_id: str) -> str:
 
 def pin(
     ledger: Ledger,
-    kafka: KafkaAdmin,
+    kafka: EndOffsets,
     *,
     run_id: str,
     stream: str,

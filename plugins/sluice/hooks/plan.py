@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.keys import Document, begin_key, produced_key, run_key
@@ -21,18 +21,31 @@ from sluice.model.generated import Generated
 from sluice.model.ranges import RangeSet
 
 if TYPE_CHECKING:
-    from sluice.clients.bucket import Bucket, ObjectVersion
-    from sluice.clients.kafka import KafkaAdmin
+    from sluice.clients.bucket import ObjectVersion
     from sluice.clients.ledger import Ledger
 
 # A source's kind; one without is an object's version.
 FEED, GENERATED = "feed", "generated"
 
 
+class EndOffsets(Protocol):
+    """What a plan asks of Kafka."""
+
+    def ends(self, topic: str) -> dict[int, int]: ...
+
+
+class Objects(Protocol):
+    """What a plan asks of the source bucket."""
+
+    def resolve(self, prefix: str, keys: Sequence[str]) -> list[ObjectVersion]: ...
+
+    def has_header(self, source: ObjectVersion) -> bool: ...
+
+
 def pin(
     ledger: Ledger,
-    bucket: Bucket,
-    kafka: KafkaAdmin,
+    bucket: Objects,
+    kafka: EndOffsets,
     *,
     run_id: str,
     stream: str,
@@ -56,7 +69,7 @@ def pin(
 
 def pin_generated(
     ledger: Ledger,
-    kafka: KafkaAdmin,
+    kafka: EndOffsets,
     *,
     run_id: str,
     stream: str,
@@ -91,7 +104,7 @@ def pin_generated(
 
 def _put(
     ledger: Ledger,
-    kafka: KafkaAdmin,
+    kafka: EndOffsets,
     sources: Sequence[Document],
     *,
     run_id: str,

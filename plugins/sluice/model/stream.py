@@ -91,7 +91,8 @@ class Feed:
 
     ``url`` is the default, a platform file may name another. ``user_agent`` says who asks and how to reach
     them. ``event_id`` is the table's column that is unique per event. After ``read_seconds`` without a byte
-    the connection counts as dead. At most ``most_in_flight`` events are sent and not yet acknowledged.
+    the connection counts as dead. At most ``most_in_flight`` events are sent and not yet acknowledged. One that
+    starts waits up to ``lock_seconds`` for the end of its predecessor.
     """
 
     url: str
@@ -99,6 +100,7 @@ class Feed:
     event_id: str
     read_seconds: int = 30
     most_in_flight: int = 5_000
+    lock_seconds: int = 30
 
 
 @dataclass(frozen=True)

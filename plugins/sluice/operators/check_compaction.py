@@ -27,14 +27,11 @@ class CheckCompactionOperator(StreamOperator):
     """
 
     def work(self, context: Context) -> dict[str, Any]:
-        from sluice.clients import rewriting
-
         key = run_key(context["run_id"], "compaction")
         pinned = self.ledger.get(key)
         if pinned is None:
             raise Missing(f"no document {self.ledger.uri(key)}; clear the compact task")
-        table = self.platform_hook.lake.table(self.spec.table)
-        rewrites = rewriting.since(table, pinned["snapshot_id"])
+        rewrites = self.rewrites_since(pinned["snapshot_id"])
         self.log.info("%s", report(rewrites))
         problems = [problem for rewrite in rewrites for problem in rewrite.problems()]
         for problem in problems:
@@ -51,6 +48,12 @@ class CheckCompactionOperator(StreamOperator):
             "files_after": sum(rewrite.added.files for rewrite in rewrites),
             "rows": sum(rewrite.added.records for rewrite in rewrites),
         }
+
+    def rewrites_since(self, snapshot_id: int | None) -> list[Rewrite]:
+        """What happened to the table behind that snapshot, of the batches nothing."""
+        from sluice.clients import rewriting
+
+        return rewriting.since(self.platform_hook.lake.table(self.spec.table), snapshot_id)
 
 
 def report(rewrites: list[Rewrite]) -> str:

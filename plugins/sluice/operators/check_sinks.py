@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
@@ -20,16 +21,18 @@ from sluice.operators.provision_sinks import connection
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import pyarrow as pa
     from airflow.sdk import Context
 
     from sluice.clients.queries import Results, Standing
+    from sluice.hooks.platform import PlatformHook
     from sluice.model.agreement import Agreement
     from sluice.model.query import Query, Sink
     from sluice.model.ranges import RangeSet
+    from sluice.model.stream import StreamSpec
 
 # A busy query has a batch every few seconds, and a sink must be read between two of them.
 TRIES = 12
-PAUSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,63 @@ class Checked:
     sinks: list[Agreement]
 
 
+class Readings:
+    """What is compared: the lake's rows, counted anew at a snapshot, and what a sink holds by key."""
+
+    def __init__(self, spec: StreamSpec, hook: PlatformHook) -> None:
+        self.spec = spec
+        self.hook = hook
+
+    def standing(self) -> Standing | None:
+        """How far every query is; None where nobody has owned them yet."""
+        from sluice.clients import queries
+
+        return queries.standing(self.hook.lake.table(self.spec.queries_table), self.spec.queries)
+
+    def late(self, standing: Standing, name: str) -> pa.Table:
+        """The rows that came too late for the query's windows."""
+        from sluice.clients import queries
+
+        return queries.late(self.hook.lake.table(self.spec.queries_table), standing, name)
+
+    def touched(self, query: Query, snapshot_id: int, expected: RangeSet) -> tuple[int, int] | None:
+        """The windows that those offsets are in; None of a query without windows."""
+        from sluice.clients import queries
+
+        return queries.touched(self.hook.lake.table(self.spec.table), snapshot_id, query, expected)
+
+    def recount(
+        self, query: Query, snapshot_id: int, late: pa.Table, windows: tuple[int, int] | None
+    ) -> Results:
+        from sluice.clients import queries
+
+        return queries.recount(self.hook.lake.table(self.spec.table), snapshot_id, query, late, windows)
+
+    def sink(self, name: str, sink: Sink) -> tuple[Callable[[], int | None], Callable[[], Results]] | None:
+        """Which batch a sink is at, and what it holds; None for one that holds no results by key."""
+        from sluice.clients import counts_topic, queries
+        from sluice.clients import database as databases
+
+        query, stream, kafka = self.spec.queries[name], self.spec.name, self.hook.platform.kafka
+        match Kind(sink.kind):
+            case Kind.JDBC:
+                where = connection(sink.connection)
+                return (
+                    lambda: databases.last_batch(where, stream, name),
+                    lambda: queries.texts(databases.counts(where, sink.table, query), query),
+                )
+            case Kind.KAFKA:
+                return (
+                    lambda: counts_topic.last_batch(kafka, stream, name, sink.topic),
+                    lambda: {
+                        key: tuple(result.measures[measure] for measure in query.measures)
+                        for key, result in counts_topic.read(kafka, sink.topic, query.keys).items()
+                    },
+                )
+            case _:
+                return None
+
+
 class CheckSinksOperator(StreamOperator):
     """Count the lake's rows anew, without Spark, and compare with every database's and topic's results; red
     naming the keys that differ.
@@ -52,6 +112,12 @@ class CheckSinksOperator(StreamOperator):
     query's newest batch counted, and each sink while it is at that very batch, so the stream may go on. What
     goes into the ledger as ``sinks.json`` is, shortened, the return value.
     """
+
+    pause_seconds = 2.0
+
+    @cached_property
+    def readings(self) -> Readings:
+        return Readings(self.spec, self.platform_hook)
 
     def work(self, context: Context) -> dict[str, Any]:
         _, documents = plans.produced(self.ledger, context["run_id"])
@@ -79,16 +145,14 @@ class CheckSinksOperator(StreamOperator):
             checked = self._compared(name, standing, expected)
             if checked is not None:
                 return checked
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(self.pause_seconds)
         raise Unreachable(
             f"query {name} went on {TRIES} times while its sinks were read; try again when less comes in, or "
             "raise its trigger_seconds"
         )
 
     def _standing(self) -> Standing:
-        from sluice.clients import queries
-
-        standing = queries.standing(self.platform_hook.lake.table(self.spec.queries_table), self.spec.queries)
+        standing = self.readings.standing()
         if standing is None:
             raise AirflowFailException(
                 f"nobody has owned the queries of {self.stream} yet; clear ensure_queries"
@@ -100,7 +164,8 @@ class CheckSinksOperator(StreamOperator):
         from sluice.clients import queries
 
         query, state = self.spec.queries[name], standing.states[name]
-        readers = [(sink, reader) for sink in query.sinks if (reader := self._reader(name, query, sink))]
+        readings = self.readings
+        readers = [(sink, reader) for sink in query.sinks if (reader := readings.sink(name, sink))]
         if state.source is None:
             raise AirflowFailException(f"query {name} of {self.stream} has counted nothing yet")
         held: dict[str, Results] = {}
@@ -110,14 +175,12 @@ class CheckSinksOperator(StreamOperator):
             held[sink.name] = read()
             if last_batch() != state.number:
                 return None
-        lake = self.platform_hook.lake
-        late = queries.late(lake.table(self.spec.queries_table), standing, name)
-        table = lake.table(self.spec.table)
-        windows = queries.touched(table, state.source, query, expected)
+        late = readings.late(standing, name)
+        windows = readings.touched(query, state.source, expected)
         if query.window and windows is None:
             # All of the load went to quarantine.
             return Checked(name, state.number, state.source, late.num_rows, [])
-        counted = queries.recount(table, state.source, query, late, windows)
+        counted = readings.recount(query, state.source, late, windows)
         return Checked(
             name,
             state.number,
@@ -128,32 +191,6 @@ class CheckSinksOperator(StreamOperator):
                 for sink, results in held.items()
             ],
         )
-
-    def _reader(
-        self, name: str, query: Query, sink: Sink
-    ) -> tuple[Callable[[], int | None], Callable[[], Results]] | None:
-        """Which batch a sink is at, and what it holds; None for one that holds no results by key."""
-        from sluice.clients import counts_topic, queries
-        from sluice.clients import database as databases
-
-        kafka = self.platform_hook.platform.kafka
-        match Kind(sink.kind):
-            case Kind.JDBC:
-                where = connection(sink.connection)
-                return (
-                    lambda: databases.last_batch(where, self.stream, name),
-                    lambda: queries.texts(databases.counts(where, sink.table, query), query),
-                )
-            case Kind.KAFKA:
-                return (
-                    lambda: counts_topic.last_batch(kafka, self.stream, name, sink.topic),
-                    lambda: {
-                        key: tuple(result.measures[measure] for measure in query.measures)
-                        for key, result in counts_topic.read(kafka, sink.topic, query.keys).items()
-                    },
-                )
-            case _:
-                return None
 
 
 def report(found: list[Checked]) -> str:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 HOME_VARIABLE = "SLUICE_HOME"
-POLL_SECONDS = 1.0
 # The state of a drill whose result was this task's once.
 TOLD = "told"
 
@@ -33,6 +32,9 @@ class DrillOperator(BaseOperator):
     """
 
     template_fields: Sequence[str] = ("at_once",)
+    poll_seconds = 1.0
+    # What runs the command line of the stack.
+    python = sys.executable
 
     def __init__(self, *, drill: str, at_once: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -61,7 +63,7 @@ class DrillOperator(BaseOperator):
             process = self._start(log, ticket)
         while process is not None and _is_alive(process):
             position = self._show(log, position)
-            time.sleep(POLL_SECONDS)
+            time.sleep(self.poll_seconds)
         if process is not None:
             process.wait()
         self._show(log, position)
@@ -71,7 +73,7 @@ class DrillOperator(BaseOperator):
         return self._result(state, log)
 
     def _start(self, log: Path, ticket: str) -> psutil.Popen:
-        command = [sys.executable, "-m", "local.cli", "drill", "--here", self.drill, "--ticket", ticket]
+        command = [self.python, "-m", "local.cli", "drill", "--here", self.drill, "--ticket", ticket]
         with log.open("ab") as out:
             started = psutil.Popen(
                 command,

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 DEADLINE_SECONDS = 180
-POLL_SECONDS = 1.0
 # Two clocks: the runtime's says when the process started, the driver's when the snapshot was made.
 CLOCK_SLACK_SECONDS = 2.0
 
@@ -59,6 +58,8 @@ class EnsureStreamOperator(StartingOperator):
     and when ``deadline`` seconds pass. A second start is never made: two runs at once find one process.
     """
 
+    poll_seconds = 1.0
+
     def __init__(self, *, deadline: float = DEADLINE_SECONDS, **kwargs: Any) -> None:
         super().__init__(part="consumer", **kwargs)
         self.deadline = deadline
@@ -88,7 +89,7 @@ class EnsureStreamOperator(StartingOperator):
                         process, f"does not own the stream after {self.deadline:g} s (token {seen.token})"
                     )
                 )
-            time.sleep(POLL_SECONDS)
+            time.sleep(self.poll_seconds)
             process = runtime.status(self.program)
         self.log.info("%s owns the stream with token %d", process.sentence(), seen.token)
         return {

@@ -24,12 +24,8 @@ if TYPE_CHECKING:
     from sluice.hooks.child import Ended
     from sluice.model.feeding import Fed
 
-# What a run may take beyond its minutes: to begin, to wait for another producer's end, to send the rest.
-BEYOND_SECONDS = 120.0
 END_SECONDS = 20.0
 COLLECT_SECONDS = 5.0
-# Airflow kills a task 5 s after it has told it to end; the producer has to be gone by then.
-KILL_SECONDS = 3.0
 
 
 class ProduceFeedOperator(StreamOperator):
@@ -41,6 +37,11 @@ class ProduceFeedOperator(StreamOperator):
     producer is not started again. The producer itself sees to it that one sends at a time: where the stream's
     own is at work, this run counts what that sends. Red when nothing came at all.
     """
+
+    # What a run may take beyond its minutes: to begin, to wait for another producer's end, to send the rest.
+    beyond_seconds = 120.0
+    # Airflow kills a task 5 s after it has told it to end; the producer has to be gone by then.
+    kill_seconds = 3.0
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -92,14 +93,14 @@ class ProduceFeedOperator(StreamOperator):
 
     def _run(self, arguments: list[str], limit: timedelta) -> Ended:
         command = [sys.executable, str(self.spec.producer_script), *arguments]
-        seconds = limit.total_seconds() + BEYOND_SECONDS
+        seconds = limit.total_seconds() + self.beyond_seconds
         until = time.monotonic() + seconds
         self.log.info("starting %s", " ".join(command))
         child = self._child = Child(command, STREAMS.parent, lambda line: self.log.info("%s", line))
         try:
             if self._killed:
                 # Airflow said so before there was a process to end.
-                child.end(KILL_SECONDS)
+                child.end(self.kill_seconds)
             ended = child.wait(max(until - time.monotonic(), 0.0))
         finally:
             # Whatever ended the waiting, the task's timeout say: it does not outlive the task.
@@ -136,4 +137,4 @@ class ProduceFeedOperator(StreamOperator):
         # It ends well when it is told to end, with a part of what was wanted: that is no result of this run.
         self._killed = True
         if self._child is not None:
-            self._child.end(KILL_SECONDS)
+            self._child.end(self.kill_seconds)

@@ -15,10 +15,12 @@ from sluice.model.stream import Topic
 from sluice.operators.base import StreamOperator
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from airflow.sdk import Context
 
     from sluice.model.database import Database
-    from sluice.model.query import Sink
+    from sluice.model.query import Query, Sink
 
 # A reader needs the newest record of each key, for as long as the stream lives.
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.2"}
@@ -47,11 +49,9 @@ class ProvisionSinksOperator(StreamOperator):
         query = self.spec.queries[name]
         match Kind(sink.kind):
             case Kind.JDBC:
-                from sluice.clients import database as client
-
                 where = connection(sink.connection)
                 types, key = self.spec.result_types(name), fence_key(self.stream, name)
-                made = client.provision(where, sink.table, query, types, key)
+                made = self.provision_table(where, sink.table, query, types, key)
                 changed = (
                     " (its connection is another than before)" if hand_over(sink.connection, where) else ""
                 )
@@ -61,6 +61,14 @@ class ProvisionSinksOperator(StreamOperator):
                 return f"{sink.name}: {self.platform_hook.kafka.provision(topic).sentence()}"
             case _:
                 return f"{sink.name}: needs nothing"
+
+    def provision_table(
+        self, where: Database, table: str, query: Query, types: Mapping[str, str], key: str
+    ) -> object:
+        """Make a query's table where it is missing; says what was done."""
+        from sluice.clients import database as client
+
+        return client.provision(where, table, query, types, key)
 
 
 def connection(name: str) -> Database:

@@ -40,11 +40,15 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         self.application = str(script)
         self.application_args = list(arguments)
         try:
-            super().execute(context)
+            self.run_job(context)
         except AirflowException as error:
             reason = last_reason(str(error).splitlines())
             kind = AirflowFailException if is_hopeless(reason) else AirflowException
             raise kind(f"the {self.job} of stream {self.stream!r} failed: {reason}") from error
+
+    def run_job(self, context: Context) -> None:
+        """Give it to Spark, and wait for its end. Raises AirflowException with its output where it failed."""
+        super().execute(context)
 
     def _check_connection(self) -> None:
         """The provider takes an unknown connection for a YARN cluster; here it is an error."""

@@ -99,7 +99,7 @@ class ValidateOperator(StreamOperator):
                 (source, self._source(table, quarantine, source, plans.offsets_of(document), found))
                 for source, document in zip(plan["sources"], documents, strict=True)
             ],
-            schema=self._schema(table),
+            schema=self.wrong_columns(table),
             limit=float(context["params"].get("max_quarantined_percent", 0)),
         )
         self.log.info("%s", report(findings))
@@ -122,7 +122,8 @@ class ValidateOperator(StreamOperator):
             return source_rows.check(table, quarantine, source, plans.parameters_of(source).hits)
         return object_rows.check(self.platform_hook, table, quarantine, source)
 
-    def _schema(self, table: Table) -> list[str]:
+    def wrong_columns(self, table: Table) -> list[str]:
+        """How the table's columns differ from the schema's, a line each."""
         from sluice.clients.table import columns
 
         return schema_problems(self.spec, columns(table))

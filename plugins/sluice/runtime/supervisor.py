@@ -40,16 +40,25 @@ class _Transport(Transport):
 
 
 class SupervisorRuntime(Runtime):
-    """supervisord at ``config.url``; each request has ``timeout`` seconds."""
+    """supervisord at ``config.url``; each request has ``timeout`` seconds. ``rpc`` answers in its place."""
 
-    def __init__(self, config: Supervisor, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(
+        self,
+        config: Supervisor,
+        timeout: float = TIMEOUT_SECONDS,
+        *,
+        rpc: object | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
         self.url = config.url
+        self._clock, self._sleep = clock, sleep
         login = base64.b64encode(f"{config.username}:{config.password}".encode()).decode()
         transport = _Transport(
             timeout, urlsplit(config.url).scheme == "https", [("Authorization", f"Basic {login}")]
         )
         # Any: a ServerProxy's methods are made up as they are called.
-        self._rpc: Any = ServerProxy(config.url, transport=transport).supervisor
+        self._rpc: Any = rpc or ServerProxy(config.url, transport=transport).supervisor
 
     def status(self, program: str) -> ProcessStatus:
         return parse_info(self._ask(program, lambda: self._rpc.getProcessInfo(program)))
@@ -70,7 +79,7 @@ class SupervisorRuntime(Runtime):
         return True
 
     def stop(self, program: str, grace: float) -> ProcessStatus:
-        began = time.monotonic()
+        began = self._clock()
         status = self.status(program)
         # supervisord starts a program anew that ends while it is STARTING; its own stop does not let it.
         if grace > 0 and status.state is ProcessState.RUNNING:
@@ -82,19 +91,19 @@ class SupervisorRuntime(Runtime):
             status = self._wait(program, HARD_SECONDS, ENDED)
         if status.state not in ENDED:
             raise Unreachable(
-                f"{status.sentence()}, {time.monotonic() - began:.0f} s after it was told to stop; "
+                f"{status.sentence()}, {self._clock() - began:.0f} s after it was told to stop; "
                 f"look at the process, and at supervisord's log"
             )
         return status
 
     def _wait(self, program: str, seconds: float, states: Collection[ProcessState]) -> ProcessStatus:
         """The program's status once it is in one of ``states``, or as it is after ``seconds``."""
-        until = time.monotonic() + seconds
+        until = self._clock() + seconds
         while True:
             status = self.status(program)
-            if status.state in states or time.monotonic() >= until:
+            if status.state in states or self._clock() >= until:
                 return status
-            time.sleep(POLL_SECONDS)
+            self._sleep(POLL_SECONDS)
 
     def _unless_gone(self, program: str, request: Callable[[], object]) -> None:
         """Ask for what is needless once the program does not run."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -36,6 +36,9 @@ class StreamTrigger(BaseTrigger):
         super().__init__()
         self.stream = stream
         self.role = role
+        self.clock: Callable[[], float] = time.time
+        self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self.question_seconds = QUESTION_SECONDS
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         path = f"{type(self).__module__}.{type(self).__qualname__}"
@@ -53,13 +56,13 @@ class StreamTrigger(BaseTrigger):
     async def ask(self, question: Callable[[], T]) -> T:
         """Ask in a thread: the clients block, and the triggerer's loop belongs to every trigger."""
         try:
-            return await asyncio.wait_for(asyncio.to_thread(question), QUESTION_SECONDS)
+            return await asyncio.wait_for(asyncio.to_thread(question), self.question_seconds)
         except TimeoutError as error:
-            raise Unreachable(f"no answer within {QUESTION_SECONDS:g} s") from error
+            raise Unreachable(f"no answer within {self.question_seconds:g} s") from error
 
     async def look(self) -> Sample:
         """One look at the stream; where even that is not possible, the sample says so. Raises ConfigError."""
-        now = time.time()
+        now = self.clock()
         try:
             return await self.ask(lambda: self.hook.observer(self.spec).look(now))
         except ClientError as error:

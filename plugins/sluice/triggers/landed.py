@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -123,7 +121,7 @@ class LandedTrigger(StreamTrigger):
                 return Outcome.HOPELESS, str(error)
             try:
                 process = await self.ask(lambda: self.hook.runtime.status(part.program))
-                verdict = watch.verdict(process, time.time())
+                verdict = watch.verdict(process, self.clock())
                 if verdict:
                     return Outcome.HOPELESS, f"{verdict}; {progress}"
             except ClientError as error:
@@ -134,9 +132,9 @@ class LandedTrigger(StreamTrigger):
             if now_tells != told:
                 self.log.info("%s", now_tells)
                 told = now_tells
-            if time.time() >= self.deadline:
+            if self.clock() >= self.deadline:
                 return Outcome.TIMED_OUT, told
-            await asyncio.sleep(self.poll_interval)
+            await self.sleep(self.poll_interval)
 
     def _reached(self, part: str) -> Published | None:
         """What ``part`` has reached of the topic."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,13 @@ from sluice.hooks.platform import PlatformHook
 log = logging.getLogger(__name__)
 
 
-async def missed(*, stream: str, context: dict[str, Any], role: str = "airflow") -> str:
+async def missed(
+    *,
+    stream: str,
+    context: dict[str, Any],
+    role: str = "airflow",
+    connect: Callable[[str], PlatformHook] = PlatformHook,
+) -> str:
     """Record that a run of the stream's supervision missed its deadline; the callback of its DeadlineAlert.
 
     Airflow calls it in the triggerer with ``context``: the run (as REST shows it) and the deadline. It calls
@@ -23,7 +30,7 @@ async def missed(*, stream: str, context: dict[str, Any], role: str = "airflow")
     name = f"{run['dag_id']} {run['dag_run_id']}"
     if run["end_date"] and _moment(run["end_date"]) <= deadline:
         return f"{name} ended in time, {run['state']}"
-    return await asyncio.to_thread(_record, PlatformHook(role), stream, run, name, deadline)
+    return await asyncio.to_thread(_record, connect(role), stream, run, name, deadline)
 
 
 def _record(hook: PlatformHook, stream: str, run: dict[str, Any], name: str, deadline: datetime) -> str:

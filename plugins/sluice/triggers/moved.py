@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
 from enum import StrEnum
 
@@ -68,7 +66,7 @@ class MovedTrigger(StreamTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         outcome, reason = await self._wait()
-        yield TriggerEvent({"outcome": outcome.value, "reason": reason, "at": time.time()})
+        yield TriggerEvent({"outcome": outcome.value, "reason": reason, "at": self.clock()})
 
     async def _wait(self) -> tuple[Outcome, str]:
         published, told = {int(p): end for p, end in self.published.items()}, ""
@@ -85,6 +83,6 @@ class MovedTrigger(StreamTrigger):
             if now_tells != told:
                 self.log.info("%s", now_tells)
                 told = now_tells
-            if time.time() >= self.deadline:
+            if self.clock() >= self.deadline:
                 return Outcome.TIMED_OUT, told
-            await asyncio.sleep(self.poll_interval)
+            await self.sleep(self.poll_interval)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -18,7 +17,7 @@ from sluice.hooks.observation import Observation, record_verdict, thin
 from sluice.model.config import ConfigError
 from sluice.model.health import Diagnosis, Facts, Verdict, judge
 from sluice.model.orders import Action
-from sluice.triggers.base import QUESTION_SECONDS, StreamTrigger
+from sluice.triggers.base import StreamTrigger
 
 if TYPE_CHECKING:
     from sluice.clients.history import History
@@ -64,6 +63,7 @@ class StreamHealthTrigger(StreamTrigger):
     def __init__(self, *, stream: str, role: str, look_seconds: float = LOOK_SECONDS) -> None:
         super().__init__(stream=stream, role=role)
         self.look_seconds = look_seconds
+        self.judge: Callable[[Sequence[Sample], Supervision, Facts], Diagnosis] = judge
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         try:
@@ -82,7 +82,7 @@ class StreamHealthTrigger(StreamTrigger):
         policy = self.spec.supervision
         samples = await self._earlier()
         # A person's order is done in any case: one look is enough for it.
-        until, least = (time.time(), 1) if self._is_ordered() else (self._until(policy), LOOKS)
+        until, least = (self.clock(), 1) if self._is_ordered() else (self._until(policy), LOOKS)
         facts: Facts | None = None
         looks, told = 0, ""
         while True:
@@ -91,26 +91,26 @@ class StreamHealthTrigger(StreamTrigger):
             try:
                 if facts is None:
                     facts = await self.ask(lambda: self.history.facts(datetime.now(UTC), policy))
-                diagnosis = judge(samples, policy, facts)
+                diagnosis = self.judge(samples, policy, facts)
             except ClientError as error:
-                diagnosis = _blind(judge(samples, policy, Facts()), error)
+                diagnosis = _blind(self.judge(samples, policy, Facts()), error)
             says = f"{diagnosis.verdict.value}: {diagnosis.sentence}"
             if says != told:
                 self.log.info("%s", says)
                 told = says
-            if diagnosis.conclusive or (looks >= least and time.time() >= until):
+            if diagnosis.conclusive or (looks >= least and self.clock() >= until):
                 break
-            await asyncio.sleep(self.look_seconds)
+            await self.sleep(self.look_seconds)
         patience = float(diagnosis.evidence.get("patience_seconds", 0))
         reach = max(policy.behind_seconds, patience, policy.stall_seconds) + policy.interval_seconds
         return Observation(diagnosis, thin(samples, reach, KEPT))
 
     def _until(self, policy: Supervision) -> float:
         """When the time is up, in seconds since 1970; as late as a last question leaves room for."""
-        until = time.time() + observe_seconds(policy)
+        until = self.clock() + observe_seconds(policy)
         if self.timeout_after is None:
             return until
-        return min(until, self.timeout_after.timestamp() - QUESTION_SECONDS)
+        return min(until, self.timeout_after.timestamp() - self.question_seconds)
 
     def _is_ordered(self) -> bool:
         """Whether a person triggered the run with an action."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -25,9 +26,10 @@ def files() -> dict[str, Path]:
     return own | {PLOTLY: Path(package.origin).parent / "package_data" / PLOTLY}
 
 
-def find(name: str) -> tuple[Path, str]:
-    """The file and its media type. Raises Missing for a name that is not to be had."""
-    path = files().get(name)
+def find(name: str, known: Mapping[str, Path] | None = None) -> tuple[Path, str]:
+    """The file, of those of ``known`` (None: all), and its media type. Raises Missing for a name that is not
+    to be had."""
+    path = (files() if known is None else known).get(name)
     if path is None or not path.is_file():
         raise Missing(f"there is no static file {name!r}")
     return path, TYPES[path.suffix]

@@ -132,10 +132,11 @@ def _once(make: Callable[[], T]) -> Callable[[], T]:
 @cache
 def sources() -> Sources:
     """The sources of the platform file of role ``airflow``. Nothing is read or connected yet."""
-    return Sources(_report_reader, _history, _progress_reader)
+    return Sources(open_report, open_history, open_progress)
 
 
-def _report_reader(spec: StreamSpec) -> ReportSource:
+def open_report(spec: StreamSpec) -> ReportSource:
+    """The table of a stream's report in the lake of the platform file of role ``airflow``."""
     # Here and not at the top: PyIceberg takes a second to import, and the API server should not wait for it.
     from sluice.clients.report import ReportReader
     from sluice.clients.table import Lake
@@ -145,7 +146,8 @@ def _report_reader(spec: StreamSpec) -> ReportSource:
     return ReportReader(Lake.open(platforms.load("airflow")), spec.report.table)
 
 
-def _history(name: str) -> EventSource:
+def open_history(name: str) -> EventSource:
+    """The history ``name`` in the ledger of the platform file of role ``airflow``."""
     from sluice.clients.history import History
     from sluice.clients.s3 import connect
 
@@ -153,7 +155,8 @@ def _history(name: str) -> EventSource:
     return History(connect(platform.s3), platform.lake.ledger, name)
 
 
-def _progress_reader(stream: str) -> ProgressSource:
+def open_progress(stream: str) -> ProgressSource:
+    """The queries of a stream in the same ledger."""
     from sluice.clients.s3 import connect
 
     platform = platforms.load("airflow")

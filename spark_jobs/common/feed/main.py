@@ -27,8 +27,6 @@ from spark_jobs.common.process import live
 
 log = logging.getLogger(__name__)
 
-LOCK_SECONDS = 30.0
-
 
 @dataclass(frozen=True)
 class Bounds:
@@ -103,13 +101,14 @@ class _Run:
         """Under the lock; None when it was told to stop before it got that. Raises Superseded, Lost, and what
         a database, a broker or the reading raises."""
         with closing(Lock(self._platform.lake, self._spec.name)) as lock:
-            if lock.take(0 if self._bounds.are_there else LOCK_SECONDS, self._stop.is_set):
+            if lock.take(0 if self._bounds.are_there else self._feed.lock_seconds, self._stop.is_set):
                 return self._send(lock, None)
             if self._stop.is_set():
                 return None
             if not self._bounds.are_there:
                 raise Superseded(
-                    f"another producer of {self._spec.name} holds the lock; waited {LOCK_SECONDS:g} s for it"
+                    f"another producer of {self._spec.name} holds the lock; waited "
+                    f"{self._feed.lock_seconds} s for it"
                 )
             return self._adopt(lock)
 

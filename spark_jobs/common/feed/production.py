@@ -50,8 +50,10 @@ class Production:
         tail: Tail,
         lock: Lock,
         most: int | None,
+        beat_seconds: float = BEAT_SECONDS,
     ) -> None:
-        """``tail``: of the topic, read under the lock. ``most``: how many events to send, None for no end."""
+        """``tail``: of the topic, read under the lock. ``most``: how many events to send, None for no end.
+        ``beat_seconds``: between two heartbeats, each of which asks for the lock."""
         self._name = spec.name
         self._lock = lock
         self._halt = threading.Event()
@@ -70,6 +72,7 @@ class Production:
             self._halt,
             most,
         )
+        self._beat_seconds = beat_seconds
         self._next_beat = 0.0
         self._next_tell = time.monotonic() + TELL_SECONDS
         self._told = Counts()
@@ -122,7 +125,7 @@ class Production:
             raise Undelivered(f"Kafka has not acknowledged a record for {waits:.0f} s")
         now = time.monotonic()
         if now >= self._next_beat:
-            self._next_beat = now + BEAT_SECONDS
+            self._next_beat = now + self._beat_seconds
             self._lock.check()
             self._beat()
         if now >= self._next_tell:

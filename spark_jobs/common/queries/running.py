@@ -62,20 +62,20 @@ class Running:
         self._source = IcebergTable(spark, spec.table)
         self._batch_in_flight = threading.Lock()
         self._stopping = False
-        self._streaming: StreamingQuery | None = None
+        self.streaming: StreamingQuery | None = None
 
     @property
     def is_active(self) -> bool:
-        return self._streaming is not None and self._streaming.isActive
+        return self.streaming is not None and self.streaming.isActive
 
     @property
     def is_resting(self) -> bool:
         """Whether it waits for its next trigger, or has not begun."""
-        return self._streaming is None or not self._streaming.status["isTriggerActive"]
+        return self.streaming is None or not self.streaming.status["isTriggerActive"]
 
     def mark(self) -> object:
         """Something that changes as a batch gets on: steps of ours, tasks of Spark's, waiting for a sink."""
-        tasks = session.tasks(self._spark, str(self._streaming.runId)) if self._streaming is not None else []
+        tasks = session.tasks(self._spark, str(self.streaming.runId)) if self.streaming is not None else []
         return self._steps, self._waiting.waits, tasks
 
     def _do(self, what: str) -> None:
@@ -84,7 +84,7 @@ class Running:
 
     def start(self) -> None:
         rows = self._spark.readStream.format("iceberg").load(f"{CATALOG}.{self._spec.table}")
-        self._streaming = (
+        self.streaming = (
             results.results(rows, self._query)
             .writeStream.queryName(self.label)
             .outputMode(self._query.mode)
@@ -98,12 +98,12 @@ class Running:
         """End it behind the batch in flight; one that begins after that writes nothing."""
         with self._batch_in_flight:
             self._stopping = True
-        if self._streaming is not None:
-            self._streaming.stop()
+        if self.streaming is not None:
+            self.streaming.stop()
 
     def error(self) -> Exception | None:
         """What it ended by, if anything."""
-        return self.failure or (self._streaming.exception() if self._streaming is not None else None)
+        return self.failure or (self.streaming.exception() if self.streaming is not None else None)
 
     def _guarded(self, rows: DataFrame, batch: int) -> None:
         with self._batch_in_flight:

@@ -51,7 +51,7 @@ class JdbcSink:
 
     ``types``: result column -> Spark's DDL type. ``patience``: seconds for which a database that is down,
     slow, full or locked is tried again, from its first failure on; ``stop`` ends that waiting. ``limits``:
-    what its server sees to.
+    what its server sees to. ``chunk_rows``: in one statement at most.
     """
 
     def __init__(
@@ -65,15 +65,16 @@ class JdbcSink:
         stop: threading.Event,
         patience: float = PATIENCE_SECONDS,
         limits: Limits | None = None,
+        chunk_rows: int = CHUNK_ROWS,
     ) -> None:
         self.name = sink.name
         self._table, self._connection_id = sink.table, sink.connection
         self._keys = list(query.keys)
         self._columns = [*query.keys, *query.measures]
-        self._types = types
+        self._types, self._chunk_rows = types, chunk_rows
         self._database = database
-        self._engine = sa.create_engine(**database.sqlalchemy())
-        self._fence = Fence(self._engine, fence_key(stream, query_name), limits)
+        self.engine = sa.create_engine(**database.sqlalchemy())
+        self._fence = Fence(self.engine, fence_key(stream, query_name), limits)
         self._patience = Patience(self.name, MEND, patience, stop)
         columns = {column: types[column] for column in self._columns} | {VERSION: "bigint"}
         self._upsert = upsert(database.kind, sink.table, self._keys, columns)
@@ -121,7 +122,7 @@ class JdbcSink:
 
     def close(self) -> None:
         """Close its connection."""
-        self._engine.dispose()
+        self.engine.dispose()
 
     def _try(self, attempt: Callable[[], Done]) -> Done:
         def translated() -> Done:
@@ -132,7 +133,7 @@ class JdbcSink:
 
     def _check_table(self) -> None:
         """Without its key an upsert would, in MariaDB, insert every row anew."""
-        with self._engine.connect() as connection:
+        with self.engine.connect() as connection:
             seen = sa.inspect(connection)
             columns = {column["name"] for column in seen.get_columns(self._table)}
             key = seen.get_pk_constraint(self._table)["constrained_columns"]
@@ -158,7 +159,7 @@ class JdbcSink:
         epoch = _EPOCH if self._database.kind == POSTGRESQL else _EPOCH.replace(tzinfo=None)
         keys = len(self._keys)
         found = iter(selected.toLocalIterator())
-        while chunk := list(islice(found, CHUNK_ROWS)):
+        while chunk := list(islice(found, self._chunk_rows)):
             made = [
                 tuple(
                     epoch + timedelta(microseconds=value) if moment and value is not None else value

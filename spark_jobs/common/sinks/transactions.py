@@ -89,8 +89,11 @@ class Transactions:
         stop: threading.Event,
         version_of: Callable[[bytes], int],
         patience: float = 120.0,
+        ask_seconds: float = ASK_SECONDS,
     ) -> None:
-        """``version_of`` tells the batch that gave a record, from its value; it raises ValueError."""
+        """``version_of`` tells the batch that gave a record, from its value; it raises ValueError.
+        ``ask_seconds``: for one question to Kafka."""
+        self._ask_seconds = ask_seconds
         self.topic, self.partitions = topic, partitions
         self.name = f"{stream} {query}: sink kafka {topic}"
         self.token = 0
@@ -258,7 +261,7 @@ class Transactions:
         """Ask again as long as the answer is that it was not done yet, and can be asked again as it is."""
         while True:
             try:
-                return question(ASK_SECONDS)
+                return question(self._ask_seconds)
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise
@@ -301,7 +304,7 @@ class Transactions:
     def _refuse_missing(self) -> None:
         """All topics are asked for: asking for one by name may create it (auto.create.topics.enable)."""
         with self._consumer() as consumer:
-            found = consumer.list_topics(timeout=ASK_SECONDS).topics.get(self.topic)
+            found = consumer.list_topics(timeout=self._ask_seconds).topics.get(self.topic)
         has = len(found.partitions) if found is not None else 0
         if has < self.partitions:
             problem = f"has {has} partitions, and {self.partitions} are declared" if has else "does not exist"
@@ -322,7 +325,7 @@ class Transactions:
         spark_jobs.common.group)."""
         wanted = [TopicPartition(self.topic, marks.PARTITION)]
         with self._consumer(isolation) as consumer:
-            (found,) = consumer.committed(wanted, timeout=ASK_SECONDS)
+            (found,) = consumer.committed(wanted, timeout=self._ask_seconds)
         if found.error is not None:
             raise KafkaException(found.error)
         if found.offset < 0:
@@ -339,7 +342,7 @@ class Transactions:
         """Of a topic without a mark: it is new, or the group's offset expired while nobody wrote."""
         with self._consumer() as consumer:
             found = max(
-                newest(consumer, self.topic, number, self._version_of, ASK_SECONDS)
+                newest(consumer, self.topic, number, self._version_of, self._ask_seconds)
                 for number in range(self.partitions)
             )
         if found != NO_BATCH:

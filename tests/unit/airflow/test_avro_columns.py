@@ -8,6 +8,7 @@ import pytest
 
 from sluice.operators.avro_columns import iceberg_columns, iceberg_type
 from sluice.operators.table_columns import COORDINATES, differences
+from tests.support.raising import raising
 
 SCHEMA = {
     "fields": [
@@ -56,5 +57,5 @@ def test_types(avro: Any, iceberg: str) -> None:
 
 @pytest.mark.parametrize("avro", ["null", ["null", "int", "string"], "duration"])
 def test_what_has_no_column_is_refused(avro: Any) -> None:
-    with pytest.raises(ValueError, match="has no Iceberg type here"):
+    with raising(ValueError, avro[-1] if isinstance(avro, list) else avro):
         iceberg_type(avro)

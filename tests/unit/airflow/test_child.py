@@ -6,25 +6,38 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 import psutil
 import pytest
 
-from sluice.hooks import child as module
-from sluice.hooks.child import Child, Ended
+from sluice.hooks.child import DRAIN_SECONDS, KEPT_LINES, Child, Ended
 
 
 class Said(list[str]):
     """The lines that came, and waiting for one."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.came = threading.Condition()
+
+    def append(self, line: str) -> None:
+        with self.came:
+            super().append(line)
+            self.came.notify_all()
+
     def await_line(self, line: str) -> None:
-        deadline = time.monotonic() + 20
-        while line not in self:
-            assert time.monotonic() < deadline, f"never said: {line}; but {self}"
-            time.sleep(0.01)
+        with self.came:
+            assert self.came.wait_for(lambda: line in self, 20), f"never said: {line}; but {self}"
+
+    def await_any(self) -> str:
+        with self.came:
+            assert self.came.wait_for(lambda: self, 20), "nothing was said"
+            return self[0]
 
 
 @pytest.fixture
@@ -32,13 +45,24 @@ def said() -> Said:
     return Said()
 
 
+class Start(Protocol):
+    def __call__(self, program: str, drain_seconds: float = ...) -> Child: ...
+
+
+def ended(child: Child, seconds: float = 20) -> Ended:
+    """How it ended, which it must."""
+    found = child.wait(seconds)
+    assert found is not None
+    return found
+
+
 @pytest.fixture
-def start(said: Said, tmp_path: Path) -> Iterator[object]:
+def start(said: Said, tmp_path: Path) -> Iterator[Start]:
     """Starts a Python program; what is left of it at the end is killed."""
     made: list[Child] = []
 
-    def begin(program: str, folder: Path = tmp_path) -> Child:
-        made.append(Child([sys.executable, "-u", "-c", program], folder, said.append))
+    def begin(program: str, drain_seconds: float = DRAIN_SECONDS) -> Child:
+        made.append(Child([sys.executable, "-u", "-c", program], tmp_path, said.append, drain_seconds))
         return made[-1]
 
     yield begin
@@ -47,25 +71,26 @@ def start(said: Said, tmp_path: Path) -> Iterator[object]:
         assert child.wait(10) is not None
 
 
-def test_the_last_line_is_its_result_and_the_others_are_said(start, said: Said, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    ended = start("import os; print('one'); print(os.getcwd()); print(' {} \\n')").wait(20)
-    assert ended == Ended(0, "{}", [])
+def test_the_last_line_is_its_result_and_the_others_are_said(
+    start: Start, said: Said, tmp_path: Path
+) -> None:
+    found = ended(start("import os; print('one'); print(os.getcwd()); print(' {} \\n')"))
+    assert found == Ended(0, "{}", [])
     assert said == ["one", str(tmp_path)]
 
 
-def test_stderr_comes_as_it_is_written(start, said: Said) -> None:  # type: ignore[no-untyped-def]
+def test_stderr_comes_as_it_is_written(start: Start, said: Said) -> None:
     child = start("import sys, time; print('connecting', file=sys.stderr); time.sleep(60)")
     said.await_line("connecting")
     assert child.wait(0) is None, "it still runs"
 
 
-def test_both_pipes_are_emptied_however_much_comes(start, said: Said) -> None:  # type: ignore[no-untyped-def]
-    lots = 3 * module.KEPT_LINES
-    ended = start(
-        f"import sys\nfor n in range({lots}):\n    print('x' * 999)\n    print(n, file=sys.stderr)"
-    ).wait(30)
-    assert (ended.status, ended.result) == (0, "x" * 999)
-    assert ended.errors == [str(n) for n in range(lots - module.KEPT_LINES, lots)]
+def test_both_pipes_are_emptied_however_much_comes(start: Start, said: Said) -> None:
+    lots = 3 * KEPT_LINES
+    program = f"import sys\nfor n in range({lots}):\n    print('x' * 999)\n    print(n, file=sys.stderr)"
+    found = ended(start(program), 30)
+    assert (found.status, found.result) == (0, "x" * 999)
+    assert found.errors == [str(n) for n in range(lots - KEPT_LINES, lots)]
     assert len(said) == 2 * lots - 1
 
 
@@ -77,17 +102,16 @@ def test_both_pipes_are_emptied_however_much_comes(start, said: Said) -> None:  
         ("import os; os.write(1, b'half \\xff'); raise SystemExit(1)", 1, "half \ufffd"),
     ],
 )  # fmt: skip
-def test_how_it_ended(start, program: str, status: int, result: str | None) -> None:  # type: ignore[no-untyped-def]
-    ended = start(program).wait(20)
-    assert (ended.status, ended.result) == (status, result)
+def test_how_it_ended(start: Start, program: str, status: int, result: str | None) -> None:
+    found = ended(start(program))
+    assert (found.status, found.result) == (status, result)
 
 
-def test_its_environment_is_inherited_and_its_command_is_as_given(  # type: ignore[no-untyped-def]
-    start, said: Said, monkeypatch: pytest.MonkeyPatch
+def test_its_environment_is_inherited_and_its_command_is_as_given(
+    start: Start, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLUICE_PLATFORM_DIR", "/there")
-    ended = start("import os; print(os.environ['SLUICE_PLATFORM_DIR'])").wait(20)
-    assert ended.result == "/there"
+    assert ended(start("import os; print(os.environ['SLUICE_PLATFORM_DIR'])")).result == "/there"
 
 
 GENTLE = """
@@ -104,41 +128,39 @@ time.sleep(60)
 """
 
 
-def test_it_is_told_to_end_first(start, said: Said) -> None:  # type: ignore[no-untyped-def]
+def test_it_is_told_to_end_first(start: Start, said: Said) -> None:
     child = start(GENTLE)
     said.await_line("up")
     child.end(20)
-    assert child.wait(5).status == 0
+    assert ended(child).status == 0
 
 
-def test_what_does_not_listen_is_killed_with_all_it_started(start, said: Said) -> None:  # type: ignore[no-untyped-def]
+def test_what_does_not_listen_is_killed_with_all_it_started(start: Start, said: Said) -> None:
     child = start(DEAF)
-    while not said:
-        time.sleep(0.01)
-    grandchild = psutil.Process(int(said[0]))
+    grandchild = psutil.Process(int(said.await_any()))
     began = time.monotonic()
     child.end(0.3)
     assert time.monotonic() - began >= 0.3
-    assert child.wait(5).status == -9
+    assert ended(child).status == -9
     _, alive = psutil.wait_procs([grandchild], timeout=5)
     assert not alive
 
 
-def test_ending_what_has_ended_touches_nobody(start) -> None:  # type: ignore[no-untyped-def]
+def test_ending_what_has_ended_touches_nobody(start: Start) -> None:
     child = start("pass")
     child.wait(20)
     child.end(5)
     child.end(0)
 
 
-def test_a_pipe_that_a_grandchild_keeps_open_is_not_waited_for(  # type: ignore[no-untyped-def]
-    start, monkeypatch: pytest.MonkeyPatch
+def test_a_pipe_that_a_grandchild_keeps_open_is_not_waited_for(
+    start: Start,
 ) -> None:
-    monkeypatch.setattr(module, "DRAIN_SECONDS", 0.2)
-    child = start("import subprocess; print(subprocess.Popen(['sleep', '60']).pid)")
-    ended = child.wait(20)
-    assert ended.status == 0
-    assert psutil.Process(int(ended.result)).status() == psutil.STATUS_SLEEPING, "it was waited for"
+    child = start("import subprocess; print(subprocess.Popen(['sleep', '60']).pid)", drain_seconds=0.2)
+    found = ended(child)
+    assert found.status == 0
+    assert found.result is not None
+    assert psutil.Process(int(found.result)).status() == psutil.STATUS_SLEEPING, "it was waited for"
     # It is of the child's group, which bears its id as long as one of it lives.
     os.killpg(child.pid, signal.SIGKILL)
 

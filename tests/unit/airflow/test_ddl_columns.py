@@ -7,6 +7,7 @@ import pytest
 from sluice.model import columns, stream
 from sluice.operators.ddl_columns import iceberg_columns, iceberg_type
 from sluice.operators.table_columns import COORDINATES, differences, schema_problems
+from tests.support.raising import raising
 
 SPEC = stream.load("wiki_changes")
 
@@ -22,7 +23,7 @@ def test_every_type_that_may_be_declared_has_one() -> None:
 
 @pytest.mark.parametrize("kind", ["INT", "tinyint", "map<string,string>", "decimal", ""])
 def test_another_is_refused(kind: str) -> None:
-    with pytest.raises(ValueError, match="has no Iceberg type here"):
+    with raising(ValueError, repr(kind)):
         iceberg_type(kind)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,8 +12,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.model.process import ProcessState as S
 from sluice.model.process import ProcessStatus
-from sluice.operators import ensure_stream as module
+from sluice.model.samples import Position
 from sluice.operators.ensure_stream import EnsureStreamOperator, Ownership, died, is_owned
+from tests.support.raising import raising
 from tests.support.supervision import events, history
 
 CONTEXT: Any = {"run_id": "load-1"}
@@ -61,34 +64,47 @@ def test_died(case: Any) -> None:
 
 
 class Runtime:
+    """A process's states in turn; ``is_asked``: somebody else starts it first."""
+
     def __init__(self, states: list[ProcessStatus]) -> None:
         self.states = states
         self.starts = 0
+        self.is_asked = False
 
     def status(self, program: str) -> ProcessStatus:
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
     def start(self, program: str) -> bool:
         self.starts += 1
-        return True
+        return not self.is_asked
 
     def tail(self, program: str) -> list[str]:
         return ["Traceback", "LookupError: topic 't' has no partition", "done"]
 
 
-def operator(monkeypatch: pytest.MonkeyPatch, states: list[ProcessStatus], owners: list[Ownership]) -> Any:
+class Lake:
+    """What ``main`` says of its owner, in turn."""
+
+    def __init__(self, owners: list[Ownership]) -> None:
+        self.owners = owners
+
+    def position(self, table: str) -> Position | None:
+        assert table == "raw.nyc_taxi"
+        owner = self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]
+        return Position(owner.token, 0.0, owner.since, {}, {}) if owner.token else None
+
+
+def operator(states: list[ProcessStatus], owners: list[Ownership]) -> tuple[EnsureStreamOperator, Runtime]:
     made = EnsureStreamOperator(task_id="ensure_stream", stream="nyc_taxi", deadline=5)
+    made.poll_seconds = 0.0
     runtime = Runtime(states)
-    made.__dict__ |= {"platform_hook": type("Hook", (), {"runtime": runtime})(), "history": history()}
-    monkeypatch.setattr(module.time, "sleep", lambda _: None)
-    monkeypatch.setattr(
-        EnsureStreamOperator, "_ownership", lambda _: owners.pop(0) if len(owners) > 1 else owners[0]
-    )
+    hook = SimpleNamespace(runtime=runtime, lake=Lake(owners))
+    made.__dict__ |= {"platform_hook": hook, "history": history()}
     return made, runtime
 
 
-def test_a_running_owner_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, runtime = operator(monkeypatch, [process(S.RUNNING)], [OWNED])
+def test_a_running_owner_is_left_alone() -> None:
+    made, runtime = operator([process(S.RUNNING)], [OWNED])
     assert made.work(CONTEXT) == {
         "program": "stream-nyc_taxi", "state": "running", "pid": 42, "token": 3, "started": False
     }  # fmt: skip
@@ -96,9 +112,9 @@ def test_a_running_owner_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert events(made.history, "start") == []
 
 
-def test_a_stopped_consumer_is_started_once_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_consumer_is_started_once_and_waited_for() -> None:
     states = [process(S.STOPPED, None, None), process(S.STARTING), process(S.RUNNING), process(S.RUNNING)]
-    made, runtime = operator(monkeypatch, states, [NONE, NONE, NONE, NONE, OWNED])
+    made, runtime = operator(states, [NONE, NONE, NONE, NONE, OWNED])
     assert made.work(CONTEXT)["started"]
     assert runtime.starts == 1
     (event,) = events(made.history, "start")
@@ -106,37 +122,33 @@ def test_a_stopped_consumer_is_started_once_and_waited_for(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("end", [S.BACKOFF, S.EXITED, S.FATAL])
-def test_a_consumer_that_dies_is_red_with_its_last_words(monkeypatch: pytest.MonkeyPatch, end: S) -> None:
+def test_a_consumer_that_dies_is_red_with_its_last_words(end: S) -> None:
     states = [process(S.STOPPED, None, None), process(S.STARTING), process(end, None)]
-    made, runtime = operator(monkeypatch, states, [NONE])
-    with pytest.raises(AirflowException, match=rf"{end.name}.*died.*LookupError: topic 't' has no partition"):
+    made, runtime = operator(states, [NONE])
+    with raising(AirflowException, end.name, "died", "LookupError: topic 't' has no partition"):
         made.work(CONTEXT)
     assert runtime.starts == 1
 
 
-def test_a_consumer_that_never_owns_is_red_at_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, _ = operator(monkeypatch, [process(S.RUNNING, since=2000.0)], [OWNED])
+def test_a_consumer_that_never_owns_is_red_at_the_deadline() -> None:
+    made, _ = operator([process(S.RUNNING, since=time.time() + 1000)], [OWNED])
     made.deadline = 0
-    monkeypatch.setattr(module.time, "time", lambda: 1999.0)
-    with pytest.raises(AirflowException, match=r"does not own the stream after 0 s \(token 3\)"):
+    with raising(AirflowException, "stream-x", "0 s", "token 3"):
         made.work(CONTEXT)
 
 
-def test_a_held_stream_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    made, runtime = operator(monkeypatch, [process(S.STOPPED, None, None)], [NONE])
+def test_a_held_stream_is_not_started() -> None:
+    made, runtime = operator([process(S.STOPPED, None, None)], [NONE])
     made.history.record("hold", {"who": "ada", "why": "new table"}, datetime(2026, 1, 1, tzinfo=UTC))
-    with pytest.raises(
-        AirflowFailException,
-        match=r"^the consumer of nyc_taxi is on hold by ada since 2026-01-01T00:00:00\+00:00: new table; "
-        r"release it: trigger nyc_taxi_stream with action start$",
-    ):
+    said = ("nyc_taxi", "by ada since 2026-01-01T00:00:00+00:00: new table", "nyc_taxi_stream")
+    with raising(AirflowFailException, *said):
         made.work(CONTEXT)
     assert runtime.starts == 0
 
 
-def test_who_comes_second_has_started_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_comes_second_has_started_nothing() -> None:
     states = [process(S.STOPPED, None, None), process(S.RUNNING)]
-    made, runtime = operator(monkeypatch, states, [NONE, OWNED])
-    monkeypatch.setattr(runtime, "start", lambda program: False)
+    made, runtime = operator(states, [NONE, OWNED])
+    runtime.is_asked = True
     assert not made.work(CONTEXT)["started"]
     assert events(made.history, "start") == []

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from sluice.clients.errors import Unreachable
+from sluice.clients.keys import run_key
 from sluice.clients.table import Published
 from sluice.model.process import ProcessState as S
 from sluice.model.process import ProcessStatus
 from sluice.model.ranges import RangeSet
 from sluice.sensors.landed import LandedSensor
-from sluice.triggers import base
+from sluice.triggers.base import QUESTION_SECONDS
 from sluice.triggers.landed import LandedTrigger, Watch, beyond_reach
+from tests.support.raising import raising
+from tests.support.steps import given, ledger
 from tests.support.supervision import FakeRuntime
 
 EXPECTED = RangeSet.of({0: [(5, 10)], 1: [(0, 5)]})
@@ -56,12 +61,13 @@ def test_offsets_before_the_streams_first_are_beyond_reach() -> None:
 
 
 class Hook:
-    """Answers what it is given, in turn; an exception is raised."""
+    """Answers what it is given, in turn; an exception is raised, a function is called."""
 
     def __init__(self, states: list[Any], processes: list[Any]) -> None:
         self.lake = self.runtime = self
         self.states, self.processes = states, processes
         self.closed = False
+        self.fired = threading.Event()
 
     def published(self, table: str) -> Published | None:
         return self._next(self.states)
@@ -74,25 +80,26 @@ class Hook:
         answer = answers.pop(0) if len(answers) > 1 else answers[0]
         if isinstance(answer, Exception):
             raise answer
-        return answer
+        return answer(self) if callable(answer) else answer
 
     def close(self) -> None:
         self.closed = True
 
 
-def fire(hook: Hook, **overrides: Any) -> dict[str, Any]:
+def fire(hook: Hook, question_seconds: float = QUESTION_SECONDS, **overrides: Any) -> dict[str, Any]:
     values = {
         "stream": "nyc_taxi", "role": "airflow", "expected": EXPECTED.to_json(), "deadline": 1e12,
         "poll_interval": 0.0, "grace": 0.0, **overrides,
     }  # fmt: skip
     trigger = LandedTrigger(**values)
     trigger.__dict__["hook"] = hook
+    trigger.question_seconds = question_seconds
 
     async def first() -> dict[str, Any]:
-        async for event in trigger.run():
-            payload: dict[str, Any] = event.payload
-            return payload
-        raise AssertionError("the trigger fired nothing")
+        event = await anext(trigger.run())
+        hook.fired.set()
+        payload: dict[str, Any] = event.payload
+        return payload
 
     found = asyncio.run(first())
     asyncio.run(trigger.cleanup())
@@ -135,11 +142,9 @@ def test_at_the_deadline_it_names_what_lacks_and_what_could_not_be_seen() -> Non
     assert event == {"outcome": "timed out", "reason": "nothing was observed yet; catalog: refused"}
 
 
-def test_a_question_that_hangs_does_not_hold_the_trigger(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "QUESTION_SECONDS", 0.01)
-    hook = Hook([None], [process(S.RUNNING)])
-    monkeypatch.setattr(hook, "published", lambda _: base.time.sleep(0.2))
-    assert "no answer within 0.01 s" in fire(hook, deadline=0.0)["reason"]
+def test_a_question_that_hangs_does_not_hold_the_trigger() -> None:
+    hook = Hook([lambda hanging: hanging.fired.wait(20)], [process(S.RUNNING)])
+    assert "0.01 s" in fire(hook, question_seconds=0.01, deadline=0.0)["reason"]
 
 
 def test_a_trigger_goes_on_elsewhere_and_holds_no_secret() -> None:
@@ -155,22 +160,27 @@ def test_a_trigger_goes_on_elsewhere_and_holds_no_secret() -> None:
 def test_the_sensor_returns_or_fails_without_retries() -> None:
     sensor = LandedSensor(task_id="landed", stream="nyc_taxi")
     event = {"outcome": "landed", "reason": "10 of 10"}
-    assert sensor.resume({}, event) == event
-    with pytest.raises(AirflowFailException, match="not landed, timed out: 3 of 10"):
-        sensor.resume({}, {"outcome": "timed out", "reason": "3 of 10"})
+    assert sensor.resume(given(), event) == event
+    with raising(AirflowFailException, "timed out", "3 of 10"):
+        sensor.resume(given(), {"outcome": "timed out", "reason": "3 of 10"})
 
 
-def test_the_consumer_may_be_down_until_its_supervision_had_two_looks() -> None:
-    assert LandedSensor(task_id="landed", stream="nyc_taxi")._grace() == 300
-    assert LandedSensor(task_id="landed", stream="nyc_taxi", grace=7)._grace() == 7
+@pytest.mark.parametrize(("grace", "expected"), [(None, 300), (7.0, 7)])
+def test_the_consumer_may_be_down_until_its_supervision_had_two_looks(
+    grace: float | None, expected: float
+) -> None:
+    sensor, kept = LandedSensor(task_id="landed", stream="nyc_taxi", grace=grace), ledger("nyc_taxi")
+    sensor.__dict__["ledger"] = kept
+    kept.put(run_key("r", "plan"), {"sources": []})
+    with pytest.raises(TaskDeferred) as deferred:
+        sensor.execute(given(run_id="r", params={}))
+    assert isinstance(deferred.value.trigger, LandedTrigger)
+    assert deferred.value.trigger.grace == expected
 
 
 def test_what_is_hopeless_names_the_reason_and_who_mends_it() -> None:
     sensor = LandedSensor(task_id="landed", stream="nyc_taxi")
-    sensor.__dict__["platform_hook"] = type("Hook", (), {"runtime": FakeRuntime()})()
-    with pytest.raises(
-        AirflowFailException,
-        match=r"^not landed, hopeless: it is down; its log ends: LookupError: topic 't' has no partition; "
-        r"look at nyc_taxi_stream, and unpause it; or clear the step that starts it$",
-    ):
-        sensor.resume({}, {"outcome": "hopeless", "reason": "it is down"})
+    sensor.__dict__["platform_hook"] = SimpleNamespace(runtime=FakeRuntime())
+    said = ("hopeless", "it is down", "LookupError: topic 't' has no partition", "nyc_taxi_stream")
+    with raising(AirflowFailException, *said):
+        sensor.resume(given(), {"outcome": "hopeless", "reason": "it is down"})

@@ -12,7 +12,9 @@ from sluice.clients.errors import Missing, Refused
 from sluice.clients.ledger import Ledger
 from sluice.hooks import plan as plans
 from sluice.model.config import ConfigError
+from tests.support import steps
 from tests.support.memory_s3 import MemoryS3
+from tests.support.raising import raising
 
 
 class Source:
@@ -36,23 +38,26 @@ class Kafka:
 
 
 @pytest.fixture
-def ledger() -> Ledger:
-    return Ledger(MemoryS3(), "s3://warehouse/ledger", "s")  # type: ignore[arg-type]
+def memory() -> MemoryS3:
+    return MemoryS3()
+
+
+@pytest.fixture
+def ledger(memory: MemoryS3) -> Ledger:
+    return steps.ledger("s", memory)
 
 
 def pin(ledger: Ledger, source: Source, kafka: Kafka, run: str = "r1", topic: str = "t") -> plans.Document:
-    return plans.pin(
-        ledger, source, kafka, run_id=run, stream="s", topic=topic, params={"objects": []}  # type: ignore[arg-type]
-    )  # fmt: skip
+    return plans.pin(ledger, source, kafka, run_id=run, stream="s", topic=topic, params={"objects": []})
 
 
-def test_a_retry_means_the_same_versions_and_offsets(ledger: Ledger) -> None:
+def test_a_retry_means_the_same_versions_and_offsets(ledger: Ledger, memory: MemoryS3) -> None:
     first = pin(ledger, Source("v1"), Kafka(p0=5, p1=0))
     assert first["sources"][0]["begin"] == {"0": 5, "1": 0}
     assert first["sources"][0]["lanes"] == 2
-    written = dict(ledger.client.objects)  # type: ignore[attr-defined]
+    written = dict(memory.objects)
     assert pin(ledger, Source("v2"), Kafka(p0=99, p1=99, p2=0)) == first
-    assert ledger.client.objects == written  # type: ignore[attr-defined]
+    assert memory.objects == written
 
 
 def test_a_second_run_over_the_same_version_begins_where_the_first_did(ledger: Ledger) -> None:
@@ -68,7 +73,7 @@ def test_what_was_sent_is_not_pending_and_the_first_settlement_counts(ledger: Le
     plans.settle(ledger, one, {0: 8}, "r1")
     assert plans.settle(ledger, one, {0: 50}, "r2")["ranges"] == {"0": [5, 8]}
     assert plans.pending(ledger, plan) == [two]
-    with pytest.raises(Missing, match=r"v2\.csv is not produced yet; clear the produce task"):
+    with raising(Missing, "v2.csv", "produce task"):
         plans.produced(ledger, "r1")
     plans.settle(ledger, two, {0: 20, 1: 4}, "r1")
     _, documents = plans.produced(ledger, "r1")
@@ -78,22 +83,22 @@ def test_what_was_sent_is_not_pending_and_the_first_settlement_counts(ledger: Le
 
 def test_a_topic_that_was_made_anew_is_named(ledger: Ledger) -> None:
     (source,) = pin(ledger, Source("v1"), Kafka(p0=5))["sources"]
-    with pytest.raises(Refused, match=r"'t' partition 0 ends at 3, before offset 5 .*v1\.csv.*made anew"):
+    with raising(Refused, "'t'", "partition 0", "at 3", "offset 5", "v1.csv"):
         plans.settle(ledger, source, {0: 3}, "r1")
 
 
 def test_another_topic_is_named(ledger: Ledger) -> None:
     pin(ledger, Source("v1"), Kafka(p0=5))
-    with pytest.raises(Refused, match=r"v1\.csv was planned for topic 't' and the stream's is 'u' now"):
+    with raising(Refused, "v1.csv", "'t'", "'u'"):
         pin(ledger, Source("v1"), Kafka(p0=5), run="r2", topic="u")
 
 
-def test_an_object_without_a_header_pins_nothing(ledger: Ledger) -> None:
+def test_an_object_without_a_header_pins_nothing(ledger: Ledger, memory: MemoryS3) -> None:
     source = Source("v1", "v2")
     source.headless = {"v2.csv"}
-    with pytest.raises(Refused, match=r"s3://source/v2\.csv: has no header line"):
+    with raising(Refused, "s3://source/v2.csv"):
         pin(ledger, source, Kafka(p0=5))
-    assert ledger.client.objects == {}  # type: ignore[attr-defined]
+    assert memory.objects == {}
 
 
 NOON = datetime(2026, 11, 21, 12, 34, tzinfo=UTC)
@@ -101,8 +106,8 @@ NOON = datetime(2026, 11, 21, 12, 34, tzinfo=UTC)
 
 def generate(ledger: Ledger, kafka: Kafka, run: str = "r1", moment: datetime = NOON, **params: Any) -> Any:
     return plans.pin_generated(
-        ledger, kafka, run_id=run, stream="s", topic="t", params={"hits": 10, **params}, moment=moment  # type: ignore[arg-type]
-    )  # fmt: skip
+        ledger, kafka, run_id=run, stream="s", topic="t", params={"hits": 10, **params}, moment=moment
+    )
 
 
 def test_what_a_form_leaves_empty_is_pinned(ledger: Ledger) -> None:
@@ -132,7 +137,7 @@ def test_a_source_is_called_what_it_is(ledger: Ledger) -> None:
     (source,) = generate(ledger, Kafka(p0=5), seed=7)["sources"]
     assert plans.name_of(source) == "10 generated hits of seed 7 from 2026-11-21T12:00:00Z, 1 h"
     assert plans.identity_of(source) == {"generated": source["parameters"]}
-    with pytest.raises(Refused, match=r"was planned: the topic was made anew; trigger .* with another seed"):
+    with raising(Refused, "seed 7", "at 3", "offset 5"):
         plans.settle(ledger, source, {0: 3}, "r1")
     (file,) = pin(ledger, Source("v1"), Kafka(p0=5), run="r3")["sources"]
     assert plans.identity_of(file) == {"object": "s3://source/v1.csv", "version_id": "v1"}
@@ -140,18 +145,20 @@ def test_a_source_is_called_what_it_is(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "words"),
+    ("params", "data"),
     [
-        ({"hits": 0}, "params of run 'r1': hits is 0"),
-        ({"begin": "2999-01-01T00:00:00Z"}, "params of run 'r1': 1 hours from 2999-01-01T00:00:00Z end more"),
+        ({"hits": 0}, ("'r1'", "hits is 0")),
+        ({"begin": "2999-01-01T00:00:00Z"}, ("'r1'", "1 hours", "2999-01-01T00:00:00Z")),
     ],
 )
-def test_wrong_values_pin_nothing(ledger: Ledger, params: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=words):
+def test_wrong_values_pin_nothing(
+    ledger: Ledger, memory: MemoryS3, params: dict[str, Any], data: tuple[str, ...]
+) -> None:
+    with raising(ConfigError, *data):
         generate(ledger, Kafka(p0=5), **params)
-    assert ledger.client.objects == {}  # type: ignore[attr-defined]
+    assert memory.objects == {}
 
 
 def test_without_a_plan_the_produce_task_is_named(ledger: Ledger) -> None:
-    with pytest.raises(Missing, match=r"'r9' has no plan .*clear its produce task"):
+    with raising(Missing, "'r9'", "produce task"):
         plans.produced(ledger, "r9")

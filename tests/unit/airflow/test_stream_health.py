@@ -1,251 +1,22 @@
-"""Observing: when it ends, what it takes along, what it records, and which branch follows."""
+"""The sensor over an observation: which branch follows, and what it says."""
 
 from __future__ import annotations
 
-import asyncio
-from datetime import UTC, datetime
-from types import SimpleNamespace
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowFailException, DownstreamTasksSkipped
 
-from sluice.clients.errors import Unreachable
 from sluice.hooks.observation import Observation
-from sluice.model.config import ConfigError
 from sluice.model.health import WELL, Diagnosis, Verdict
 from sluice.model.orders import Action, Step
 from sluice.model.stream import Supervision
-from sluice.sensors import stream_health as sensors
 from sluice.sensors.stream_health import StreamHealthSensor, next_step, report
 from sluice.triggers import base
-from sluice.triggers import stream_health as module
 from sluice.triggers.stream_health import StreamHealthTrigger, observe_seconds
-from tests.support.supervision import SPEC, context, diagnosis, events, history, sample
-
-NOW = 10_000.0
-UNCLEAR = diagnosis(Verdict.UNOBSERVABLE)
-WELL_NOW = diagnosis(Verdict.HEALTHY)
-CERTAIN = diagnosis(Verdict.DEAD, conclusive=True)
-
-
-def test_the_time_to_observe_is_more_than_a_stall_and_less_than_an_interval() -> None:
-    assert observe_seconds(Supervision()) == 75
-    assert observe_seconds(Supervision(stall_seconds=600)) == 90
-    assert observe_seconds(Supervision(stall_seconds=600, interval_seconds=1200)) == 615
-
-
-class Task:
-    """The task instance as a triggerer has it for a trigger that the scheduler made."""
-
-    task = None
-    task_id = "observe"
-
-    def __init__(self, earlier: Any = None, action: str = "supervise") -> None:
-        self.earlier = earlier
-        self.action = action
-        self.pulled: list[dict[str, Any]] = []
-
-    def get_template_context(self) -> dict[str, Any]:
-        return {"params": {"action": self.action}}
-
-    async def axcom_pull(self, **given: Any) -> Any:
-        self.pulled.append(given)
-        if isinstance(self.earlier, Exception):
-            raise self.earlier
-        return self.earlier
-
-
-class World:
-    """A clock that moves by sleeping, diagnoses in turn. ``judged``: each time the moments of the samples."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, says: list[Diagnosis]) -> None:
-        self.now = NOW
-        self.says = says
-        self.judged: list[list[float]] = []
-        self.facts: list[Any] = []
-        self.kept = history()
-        self.looking: Any = lambda now: sample(now)
-        monkeypatch.setattr(base.time, "time", lambda: self.now)
-        monkeypatch.setattr(module.asyncio, "sleep", self.sleep)
-        monkeypatch.setattr(module, "judge", self.judge)
-
-    async def sleep(self, seconds: float) -> None:
-        self.now += seconds
-
-    def judge(self, samples: Any, policy: Any, facts: Any) -> Diagnosis:
-        self.judged.append([s.at for s in samples])
-        self.facts.append(facts)
-        return self.says.pop(0) if len(self.says) > 1 else self.says[0]
-
-    def observer(self, spec: Any) -> Any:
-        assert spec == SPEC
-        return SimpleNamespace(look=self.looking)
-
-    def history(self, stream: str) -> Any:
-        return self.kept
-
-    def fire(self, task: Any = None, timeout_after: float | None = None) -> dict[str, Any]:
-        trigger = StreamHealthTrigger(stream="nyc_taxi", role="airflow")
-        trigger.__dict__["hook"] = self
-        trigger.task_instance = task
-        if timeout_after is not None:
-            trigger.timeout_after = datetime.fromtimestamp(timeout_after, UTC)
-
-        async def first() -> dict[str, Any]:
-            async for event in trigger.run():
-                payload: dict[str, Any] = event.payload
-                return payload
-            raise AssertionError("the trigger fired nothing")
-
-        return asyncio.run(first())
-
-
-def test_it_ends_with_the_first_look_that_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, [CERTAIN])
-    observation = Observation.from_json(world.fire(Task()))
-    assert (observation.diagnosis, [s.at for s in observation.samples]) == (CERTAIN, [NOW])
-
-
-def test_what_is_well_only_so_far_is_looked_at_until_that_is_certain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records wait and nothing moves, but for no longer than it may: a moment later it is stalled."""
-    world = World(monkeypatch, [WELL_NOW, WELL_NOW, WELL_NOW, CERTAIN])
-    assert Observation.from_json(world.fire(Task())).diagnosis == CERTAIN
-    assert world.now == NOW + 15
-
-
-def test_what_stays_unclear_is_looked_at_until_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, [UNCLEAR])
-    observation = Observation.from_json(world.fire(Task()))
-    assert (world.now, observation.diagnosis.verdict) == (NOW + 75, Verdict.UNOBSERVABLE)
-    assert len(observation.samples) <= module.KEPT
-
-
-def test_another_triggerer_takes_the_whole_time_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = World(monkeypatch, [UNCLEAR])
-    # Made 40 s ago, and given up in 200 s.
-    world.fire(Task(), timeout_after=NOW + 200)
-    assert world.now == NOW + 75
-
-
-def test_it_ends_before_airflow_gives_it_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, [UNCLEAR])
-    world.fire(Task(), timeout_after=NOW + 120)
-    assert world.now == NOW + 30
-
-
-def test_after_the_time_two_looks_are_taken_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, [UNCLEAR])
-    world.fire(Task(), timeout_after=NOW + 60)
-    assert world.judged == [[NOW], [NOW, NOW + 5]]
-
-
-@pytest.mark.parametrize("action", ["stop", "start", "restart"])
-def test_an_order_does_not_wait(monkeypatch: pytest.MonkeyPatch, action: str) -> None:
-    world = World(monkeypatch, [WELL_NOW])
-    world.fire(Task(action=action))
-    assert world.judged == [[NOW]]
-
-
-def test_what_earlier_runs_saw_is_taken_along(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, [CERTAIN])
-    task = Task(Observation(WELL_NOW, [sample(NOW - 600), sample(NOW - 120)]).to_json())
-    observation = Observation.from_json(world.fire(task))
-    assert world.judged == [[NOW - 600, NOW - 120, NOW]]
-    assert [s.at for s in observation.samples] == [NOW - 120, NOW]
-    assert task.pulled == [{"task_ids": "observe", "map_indexes": -1, "include_prior_dates": True}]
-
-
-@pytest.mark.parametrize(
-    "broken",
-    [
-        {"diagnosis": diagnosis().to_json()},
-        {"samples": [{"at": 1}], "diagnosis": diagnosis().to_json()},
-        AirflowRuntimeError(SimpleNamespace(error=SimpleNamespace(value="API"), detail={"why": "no"})),  # type: ignore[arg-type]
-        TimeoutError(),
-    ],
-    ids=["of an older version", "of a shorter sample", "refused", "late"],
-)
-def test_without_them_it_observes_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, broken: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    world = World(monkeypatch, [CERTAIN])
-    assert Observation.from_json(world.fire(Task(broken))).diagnosis == CERTAIN
-    assert world.judged == [[NOW]]
-    assert "what earlier runs saw cannot be read" in capsys.readouterr().out
-
-
-def test_the_history_tells_of_restarts_and_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, [CERTAIN])
-    world.kept.record("hold", {"who": "ada", "why": "new schema"}, datetime(2026, 1, 1, tzinfo=UTC))
-    world.fire(Task())
-    assert world.facts[0].held == "by ada since 2026-01-01T00:00:00+00:00: new schema"
-
-
-def test_without_the_history_nothing_can_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, [CERTAIN])
-    facts = world.kept.facts
-    answers: list[Any] = [Unreachable("S3 is away"), Unreachable("S3 is away")]
-
-    def ask(*given: Any) -> Any:
-        if answers:
-            raise answers.pop()
-        return facts(*given)
-
-    world.kept.facts = ask  # type: ignore[method-assign]
-    assert Observation.from_json(world.fire(Task())).diagnosis == CERTAIN
-    assert world.now == NOW + 10
-
-    world.kept.facts = lambda *_: (_ for _ in ()).throw(Unreachable("S3 is away"))  # type: ignore[method-assign]
-    seen = Observation.from_json(world.fire(Task())).diagnosis
-    assert (seen.verdict, seen.sentence) == (Verdict.UNOBSERVABLE, "the stream's history: S3 is away")
-
-
-def test_a_verdict_is_recorded_when_it_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    dead = diagnosis(Verdict.DEAD, conclusive=True, evidence={"still_seconds": 3})
-    world = World(monkeypatch, [CERTAIN])
-    for says in (dead, dead, WELL_NOW):
-        world.says = [says]
-        world.fire(Task())
-    first, second = events(world.kept, "verdict")
-    assert (first["verdict"], first["before"], first["evidence"]) == ("dead", None, {"still_seconds": 3})
-    assert (second["verdict"], second["before"], second["sentence"]) == ("healthy", "dead", "so it is")
-
-
-def test_a_verdict_that_cannot_be_recorded_is_one_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    world = World(monkeypatch, [CERTAIN])
-    world.kept.record = lambda *_: (_ for _ in ()).throw(Unreachable("S3 is away"))  # type: ignore[method-assign]
-    assert Observation.from_json(world.fire(Task())).diagnosis == CERTAIN
-    assert "the verdict is not in the stream's history: S3 is away" in capsys.readouterr().out
-
-
-def test_a_wrong_declaration_ends_it_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, [CERTAIN])
-
-    def look(now: float) -> Any:
-        raise ConfigError("platform/airflow.toml: no [supervisor]")
-
-    world.looking = look
-    event = world.fire(Task())
-    assert event == {"error": "platform/airflow.toml: no [supervisor]"}
-    with pytest.raises(AirflowFailException, match=r"^platform/airflow.toml: no \[supervisor\]$"):
-        sensor().resume(context(), event)
-
-
-def test_a_look_that_hangs_is_a_look_that_saw_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(monkeypatch, [CERTAIN])
-    monkeypatch.setattr(base, "QUESTION_SECONDS", 0.01)
-    real_sleep = __import__("time").sleep
-    world.looking = lambda now: real_sleep(0.1)
-    (seen,) = Observation.from_json(world.fire(Task())).samples
-    assert (seen.process, seen.trouble) == (None, {"observer": "no answer within 0.01 s"})
-
-
-# The sensor.
+from tests.support.raising import raising
+from tests.support.supervision import context, diagnosis, sample
 
 
 def sensor() -> StreamHealthSensor:
@@ -256,6 +27,9 @@ def test_the_scheduler_can_make_its_trigger() -> None:
     made = sensor()
     arguments = made.start_trigger_args
     assert made.start_from_trigger
+    assert arguments is not None
+    assert arguments.trigger_kwargs is not None
+    assert isinstance(arguments.timeout, timedelta)
     trigger = StreamHealthTrigger(**arguments.trigger_kwargs)
     assert trigger.serialize() == (arguments.trigger_cls, arguments.trigger_kwargs)
     assert arguments.next_method == "resume"
@@ -289,6 +63,7 @@ def test_each_verdict_has_its_step_and_an_order_goes_before(verdict: Verdict) ->
     assert next_step(verdict, Action.STOP) is Step.STOP
     assert next_step(verdict, Action.START) is Step.RESTART
     assert next_step(verdict, Action.RESTART) is Step.RESTART
+    assert all(next_step(verdict, action) for action in Action if action is not Action.SUPERVISE)
 
 
 def test_nothing_is_green_that_is_not_well() -> None:
@@ -319,10 +94,15 @@ def test_it_skips_all_branches_but_one_and_keeps_its_return_value() -> None:
     assert resume(diagnosis(Verdict.UNOBSERVABLE), action="stop")[1] == ["alarm", "ask", "quiet", "restart"]
 
 
+def test_a_wrong_declaration_is_red_with_its_line() -> None:
+    with raising(AirflowFailException, "platform/airflow.toml: no [supervisor]"):
+        sensor().resume(context(), {"error": "platform/airflow.toml: no [supervisor]"})
+
+
 def test_what_could_not_be_observed_is_red_in_one_line() -> None:
     blind = diagnosis(Verdict.UNOBSERVABLE, sentence="kafka: away")
     given = context()
-    with pytest.raises(AirflowFailException, match=r"^nyc_taxi is unobservable: kafka: away$"):
+    with raising(AirflowFailException, "nyc_taxi", "kafka: away"):
         sensor().resume(given, Observation(blind, [sample()]).to_json())
     assert "return_value" in given["ti"].pushed
 
@@ -345,7 +125,3 @@ def test_the_log_shows_partitions_and_evidence() -> None:
 
 def test_a_look_that_saw_nothing_can_be_shown() -> None:
     assert report(diagnosis(), sample(begins=None, ends=None))[0].count("\n") == 2
-
-
-def test_every_step_is_in_the_sensors_reach() -> None:
-    assert {*sensors._ORDERS} == {*Action} - {Action.SUPERVISE}

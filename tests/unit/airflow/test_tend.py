@@ -41,7 +41,9 @@ class World(Runtime):
         self.began = self.now = datetime.now(UTC).timestamp()
         self.process = ProcessStatus(PROGRAM, state, 7 if state is S.RUNNING else None, self.now - 500, 0)
         self.heard: Beat | None = self.beat(2)
-        self.kept = History(MemoryS3(), "s3://w/ledger", history_name("wiki_changes", "producer"))  # type: ignore[arg-type]
+        self.memory = MemoryS3()
+        name = history_name("wiki_changes", "producer")
+        self.kept = History(self.memory.as_client(), "s3://w/ledger", name)
         self.did: list[Any] = []
         self.looks = 0
         self.away: dict[str, ClientError] = {}
@@ -162,7 +164,7 @@ def test_what_is_well_costs_one_look(world: World) -> None:
 
 def test_the_history_is_the_parts_own(world: World) -> None:
     world.tend()
-    (key,) = [key for _, key in world.kept.ledger.client.objects]  # type: ignore[attr-defined]
+    (key,) = [key for _, key in world.memory.objects]
     assert key.startswith("ledger/wiki_changes.producer/history/verdict/")
     assert history_name("wiki_changes", "consumer") == "wiki_changes"
 
@@ -277,7 +279,7 @@ def test_what_could_not_be_looked_at_is_red_and_left_alone(
     world = World(monkeypatch, state)
     world.away[system] = Unreachable(f"{system} is away")
     if system == "history":
-        world.kept.ledger.client.refuse_lists = [DENIED] * 9  # type: ignore[attr-defined]
+        world.memory.refuse_lists = [DENIED] * 9
     world.red(f"is unobservable: {system}: .*")
     assert world.did == []
 
@@ -288,14 +290,14 @@ def test_a_topic_that_is_missing_is_red_with_its_mend(world: World) -> None:
 
 
 def test_a_restart_that_cannot_be_recorded_is_not_done(ended: World) -> None:
-    ended.kept.ledger.client.refuse_puts = ["ServiceUnavailable"] * 9  # type: ignore[attr-defined]
+    ended.memory.refuse_puts = ["ServiceUnavailable"] * 9
     with pytest.raises(Unreachable):
         ended.tend()
     assert ended.did == []
 
 
 def test_a_verdict_that_cannot_be_recorded_is_one_all_the_same(world: World) -> None:
-    world.kept.ledger.client.refuse_puts = ["ServiceUnavailable"]  # type: ignore[attr-defined]
+    world.memory.refuse_puts = ["ServiceUnavailable"]
     assert world.tend()["diagnosis"]["verdict"] == "healthy"
     assert world.happened == []
 

@@ -12,12 +12,12 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients import keys
-from sluice.clients.ledger import Ledger
 from sluice.clients.table import Lake
 from sluice.operators.announce import AnnounceOperator
 from sluice.operators.validate import ValidateOperator
 from tests.support import lake as lakes
-from tests.support.memory_s3 import MemoryS3
+from tests.support.raising import raising
+from tests.support.steps import ValidateRows, given, ledger
 
 ROWS = pa.schema(
     [
@@ -50,7 +50,7 @@ class Load:
             update.add_identity("change_timestamp_date")
             update.add_identity("server_name")
         self.lake.catalog.create_table("raw.wiki_changes_quarantine", lakes.BAD_ROWS)
-        self.ledger = Ledger(MemoryS3(), "s3://w/ledger", "wiki_changes")  # type: ignore[arg-type]
+        self.ledger = ledger("wiki_changes")
         self.ledger.put(keys.run_key("r", "plan"), {"sources": [SOURCE]})
         self.ledger.put(keys.produced_key("feed-1"), {"ranges": {"0": [0, 10], "1": [5, 10]}})
 
@@ -77,12 +77,10 @@ class Load:
         ]
         table.append(pa.Table.from_pylist(rows, schema=lakes.BAD_ROWS))
 
-    def validate(self, limit: float = 50.0) -> dict[str, Any]:
-        operator = ValidateOperator(task_id="validate", stream="wiki_changes")
+    def validate(self, limit: float = 50.0, run: str = "r") -> dict[str, Any]:
+        operator = ValidateRows(task_id="validate", stream="wiki_changes")
         operator.__dict__ |= {"platform_hook": SimpleNamespace(lake=self.lake), "ledger": self.ledger}
-        operator._schema = lambda table: []  # type: ignore[method-assign]
-        found: dict[str, Any] = operator.work({"run_id": "r", "params": {"max_quarantined_percent": limit}})
-        return found
+        return operator.work(given(run_id=run, params={"max_quarantined_percent": limit}))
 
 
 @pytest.fixture
@@ -118,7 +116,7 @@ def test_poison_is_accounted_for(load: Load) -> None:
     load.quarantine(*ALL[:2], (0, 99), ALL[0])
     found = load.validate()
     assert (found["published"], found["quarantined"]) == (13, 2)
-    with pytest.raises(AirflowFailException, match=r"quarantine: 2 of 15 rows, 13.33 %, the limit is 5"):
+    with raising(AirflowFailException, "2 of 15 rows", "13.33 %", "5 %"):
         load.validate(limit=5)
 
 
@@ -130,46 +128,49 @@ def test_a_load_of_nothing_but_poison(load: Load) -> None:
 def test_an_empty_range_is_exact(load: Load) -> None:
     load.ledger.put(keys.run_key("e", "plan"), {"sources": [{**SOURCE, "source_id": "feed-2"}]})
     load.ledger.put(keys.produced_key("feed-2"), {"ranges": {"0": [3, 3]}})
-    operator = ValidateOperator(task_id="validate", stream="wiki_changes")
-    operator.__dict__ |= {"platform_hook": SimpleNamespace(lake=load.lake), "ledger": load.ledger}
-    operator._schema = lambda table: []  # type: ignore[method-assign]
-    assert operator.work({"run_id": "e", "params": {}})["source_rows"] == 0  # type: ignore[typeddict-item]
+    assert load.validate(run="e")["source_rows"] == 0
 
 
-RED = {
-    "a gap": (lambda load: load.batch(*ALL[1:]),
-        r"1 gaps \(partition 0: \[0, 1\)\).*feed http.*: not exact: 1 missing"),
-    "an offset twice": (lambda load: (load.batch(*ALL), load.batch(ALL[4])),
-        r"1 duplicates .*1 rows more than offsets, 1 event ids more than once \(0/4 2 times\)"),
-    "published and in quarantine": (lambda load: (load.batch(*ALL), load.quarantine(ALL[4])),
-        "1 duplicates .*1 rows more than offsets"),
-    "an event under two offsets": (lambda load: (load.batch(*ALL[:-1]), load.batch(ALL[-1], ids="0/3")),
-        r"1 event ids more than once \(0/3 2 times\)"),
-    "an event that another load has too": (lambda load: (load.batch((1, 1), ids="0/3"), load.batch(*ALL)),
-        r"1 event ids more than once \(0/3 2 times\)"),
+Batches = list[tuple[list[tuple[int, int]], dict[str, Any]]]
+# Batches of the table, what is in quarantine, and what the failure names.
+RED: dict[str, tuple[Batches, list[tuple[int, int]], tuple[str, ...]]] = {
+    "a gap": ([(ALL[1:], {})], [], ("1 gaps (partition 0: [0, 1))", URL, "1 missing")),
+    "an offset twice": ([(ALL, {}), ([ALL[4]], {})], [],
+        ("1 duplicates", "1 rows more", "1 event ids", "(0/4 2 times)")),
+    "published and in quarantine": ([(ALL, {})], [ALL[4]], ("1 duplicates", "1 rows more")),
+    "an event under two offsets": ([(ALL[:-1], {}), (ALL[-1:], {"ids": "0/3"})], [],
+        ("1 event ids", "(0/3 2 times)")),
+    "an event that another load has too": ([([(1, 1)], {"ids": "0/3"}), (ALL, {})], [],
+        ("1 event ids", "(0/3 2 times)")),
     "an event on another server": (
-        lambda load: (load.batch((1, 1), ids="0/3", server="z.wikipedia.org"), load.batch(*ALL)),
-        "1 event ids more than once"),
-    "a row without an id": (lambda load: (load.batch(*ALL[1:]), load.batch(ALL[0], event_id=None)),
-        "1 rows without an event id"),
-    "nothing": (lambda load: None, "15 gaps"),
+        [([(1, 1)], {"ids": "0/3", "server": "z.wikipedia.org"}), (ALL, {})], [], ("1 event ids",)),
+    "a row without an id": ([(ALL[1:], {}), (ALL[:1], {"event_id": None})], [], ("1 rows without",)),
+    "nothing": ([], [], ("15 gaps",)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", RED.values(), ids=RED.keys())
-def test_what_is_not_exact_is_red_and_leaves_no_proof(load: Load, case: Any) -> None:
-    make, words = case
-    make(load)
-    with pytest.raises(AirflowFailException, match=f"the load is not proved: .*{words}"):
+@pytest.mark.parametrize(("batches", "quarantined", "data"), RED.values(), ids=RED.keys())
+def test_what_is_not_exact_is_red_and_leaves_no_proof(
+    load: Load, batches: Batches, quarantined: list[tuple[int, int]], data: tuple[str, ...]
+) -> None:
+    for places, values in batches:
+        load.batch(*places, **values)
+    if quarantined:
+        load.quarantine(*quarantined)
+    with raising(AirflowFailException, *data):
         load.validate()
     assert load.ledger.get(keys.run_key("r", "proof")) is None
 
 
 def test_the_real_schema_is_compared(load: Load) -> None:
     operator = ValidateOperator(task_id="validate", stream="wiki_changes")
-    problems = operator._schema(load.lake.table("raw.wiki_changes"))
-    assert any("has no column title (string)" in problem for problem in problems)
+    problems = operator.wrong_columns(load.lake.table("raw.wiki_changes"))
+    assert any("title (string)" in problem for problem in problems)
     assert not any("event_id" in problem or "change_timestamp_date" in problem for problem in problems)
+
+
+class Event:
+    extra: dict[str, Any] | None = None
 
 
 def test_what_is_announced_is_that_proof(load: Load) -> None:
@@ -180,6 +181,7 @@ def test_what_is_announced_is_that_proof(load: Load) -> None:
     asset = Asset(name="wiki_changes", uri="sluice://lake/raw/wiki_changes")
     made = AnnounceOperator(task_id="announce", stream="wiki_changes", asset=asset)
     made.__dict__["ledger"] = load.ledger
-    event = SimpleNamespace(extra=None)
-    made.work({"run_id": "r", "outlet_events": {asset: event}})  # type: ignore[typeddict-item]
+    event = Event()
+    made.work(given(run_id="r", outlet_events={asset: event}))
+    assert event.extra is not None
     assert (event.extra["status"], event.extra["sources"][0]["feed"]) == ("exact", URL)

@@ -50,6 +50,19 @@ def test_supervisord_reads_back_the_environment(context: Context) -> None:
     assert json.loads(read["AIRFLOW_CONN_SLUICE_SPARK"]) == {"conn_type": "spark", "host": "local[2]"}
 
 
+def test_airflow_takes_other_settings_than_the_stack_s(context: Context) -> None:
+    others = {"TRIGGERER__JOB_HEARTBEAT_SEC": "2", "CORE__PARALLELISM": "8"}
+    read = airflow.environment(replace(context, airflow_settings=others))
+    assert read["AIRFLOW__TRIGGERER__JOB_HEARTBEAT_SEC"] == "2"
+    assert (
+        airflow.environment(context)["AIRFLOW__CORE__PARALLELISM"],
+        read["AIRFLOW__CORE__PARALLELISM"],
+    ) == (
+        "4",
+        "8",
+    )
+
+
 def test_supervisord_reads_back_the_command(context: Context) -> None:
     command = expand(sections(context)["program:minio"]["command"], {}, "command")
     assert shlex.split(command) == list(minio.program(context).command)

@@ -5,6 +5,7 @@ import pytest
 from sluice.model import stream
 from sluice.model.columns import TYPES, parse_ddl
 from sluice.model.config import ConfigError
+from tests.support.raising import raising
 
 
 def test_columns_are_read_in_their_order() -> None:
@@ -49,7 +50,7 @@ def test_a_wrong_declaration_is_named_with_its_line(text: str, words: str) -> No
 
 
 def test_a_message_names_the_file() -> None:
-    with pytest.raises(ConfigError, match=r"^rides/schema\.ddl line 1: "):
+    with raising(ConfigError, "rides/schema.ddl", "line 1"):
         parse_ddl("a X", "rides/schema.ddl")
 
 

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from sluice.model import platform, stream
 from sluice.model.config import ConfigError
+from tests.support.raising import raising
 
 PLATFORM = """
 role = "consumer"
@@ -75,13 +76,13 @@ def test_a_platform_file_that_others_may_read_is_refused(tmp_path: Path) -> None
     path = tmp_path / "consumer.toml"
     path.write_text(PLATFORM)
     path.chmod(0o644)
-    with pytest.raises(ConfigError, match="chmod 600"):
+    with raising(ConfigError, path, "600"):
         platform.load("consumer", {"SLUICE_PLATFORM_DIR": str(tmp_path)})
     path.chmod(0o600)
     assert platform.load("consumer", {"SLUICE_PLATFORM_DIR": str(tmp_path)}).role == "consumer"
-    with pytest.raises(ConfigError, match="needs this file"):
+    with raising(ConfigError, tmp_path / "producer.toml"):
         platform.load("producer", {"SLUICE_PLATFORM_DIR": str(tmp_path)})
-    with pytest.raises(ConfigError, match="SLUICE_PLATFORM_DIR is not set"):
+    with raising(ConfigError, "SLUICE_PLATFORM_DIR"):
         platform.load("producer", {})
 
 
@@ -95,21 +96,21 @@ def test_every_stream_of_the_repository_is_well_declared() -> None:
 
 
 def test_an_unknown_stream_is_named_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"stream 'taxi' is unknown; streams are .*nyc_taxi"):
+    with raising(ConfigError, "'taxi'", *stream.names()):
         stream.load("taxi")
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "data"),
     [
-        (("partitions = 10", "partitions = 0"), "topic partitions is 0; it must be at least 1"),
-        (('table = "raw.nyc_taxi"', 'table = "nyc_taxi"'), "write it as namespace.table"),
-        (("partitions = 10", "partition = 10"), "unknown key 'partition'"),
+        (("partitions = 10", "partitions = 0"), "topic partitions is 0"),
+        (('table = "raw.nyc_taxi"', 'table = "nyc_taxi"'), "table 'nyc_taxi'"),
+        (("partitions = 10", "partition = 10"), "key 'partition'"),
     ],
 )
-def test_a_wrong_stream_is_refused(change: tuple[str, str], words: str) -> None:
+def test_a_wrong_stream_is_refused(change: tuple[str, str], data: str) -> None:
     text = (stream.STREAMS / "nyc_taxi" / "stream.toml").read_text()
-    with pytest.raises(ConfigError, match=words):
+    with raising(ConfigError, "stream.toml", data):
         stream.parse(text.replace(*change), "stream.toml")
 
 
@@ -123,6 +124,60 @@ SUPERVISION = {
     "restart_window_seconds": 1_800,
     "stop_seconds": 20,
 }
+
+
+def overriding(folder: Path, text: str) -> dict[str, str]:
+    """The environment of an installation with these overrides."""
+    file = folder / "overrides.toml"
+    file.write_text(text)
+    return {stream.OVERRIDES_VARIABLE: str(file)}
+
+
+def test_overrides_replace_a_streams_values_key_by_key(tmp_path: Path) -> None:
+    declared = stream.load("wiki_changes", {})
+    environ = overriding(
+        tmp_path,
+        "[wiki_changes.supervision]\nstall_seconds = 15\nmost_restarts = 1\n"
+        "[wiki_changes.feed]\nread_seconds = 7\n",
+    )
+    assert declared.feed is not None
+    assert stream.load("wiki_changes", environ) == replace(
+        declared,
+        supervision=replace(declared.supervision, stall_seconds=15, most_restarts=1),
+        feed=replace(declared.feed, read_seconds=7),
+    )
+    assert stream.load("nyc_taxi", environ) == stream.load("nyc_taxi", {}), "another stream is as declared"
+
+
+def test_without_overrides_a_stream_is_as_declared(tmp_path: Path) -> None:
+    declared = stream.load("nyc_taxi", {})
+    assert stream.load("nyc_taxi", {stream.OVERRIDES_VARIABLE: ""}) == declared
+    assert stream.load("nyc_taxi", overriding(tmp_path, "")) == declared
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("[taxi.supervision]\nstall_seconds = 15\n", ("'taxi'", "nyc_taxi", "wiki_changes")),
+        ("nyc_taxi = 15\n", ("'nyc_taxi'",)),
+        ("[nyc_taxi.supervision]\nstall_minutes = 15\n", ("nyc_taxi/stream.toml", "'stall_minutes'")),
+        ("[nyc_taxi.supervision]\nstall_seconds = 0\n", ("nyc_taxi/stream.toml", "stall_seconds is 0")),
+        ("[nyc_taxi.supervision]\nstall_seconds = '15'\n", ("stall_seconds: '15'",)),
+        ("[nyc_taxi\n", ("line 1",)),
+    ],
+    ids=["unknown stream", "no table", "unknown key", "out of bounds", "wrong type", "no TOML"],
+)
+def test_wrong_overrides_are_named_with_their_file(tmp_path: Path, text: str, data: tuple[str, ...]) -> None:
+    environ = overriding(tmp_path, text)
+    with raising(ConfigError, environ[stream.OVERRIDES_VARIABLE], *data):
+        stream.load("nyc_taxi", environ)
+
+
+def test_an_overrides_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with raising(ConfigError, stream.OVERRIDES_VARIABLE, tmp_path / "none.toml"):
+        stream.load("nyc_taxi", {stream.OVERRIDES_VARIABLE: str(tmp_path / "none.toml")})
+
+
 MINIMAL = """
 name = "rides"
 schema = "schema.avsc"
@@ -146,7 +201,7 @@ def test_supervision_may_be_left_out_in_whole_and_in_part() -> None:
 @pytest.mark.parametrize("key", SUPERVISION)
 def test_every_value_of_supervision_is_1_or_more(key: str) -> None:
     stream.parse(f"{MINIMAL}[supervision]\n{key} = 1\n", "stream.toml")
-    with pytest.raises(ConfigError, match=f"stream.toml: supervision {key} is 0; it must be at least 1"):
+    with raising(ConfigError, "stream.toml", f"supervision {key} is 0"):
         stream.parse(f"{MINIMAL}[supervision]\n{key} = 0\n", "stream.toml")
 
 
@@ -169,7 +224,7 @@ def test_a_stream_without_more_is_avro_unpartitioned_and_has_a_consumer_alone() 
     assert [(p.name, p.program, p.script.name) for p in spec.parts.values()] == [
         ("consumer", "stream-rides", "consumer.py")
     ]
-    with pytest.raises(ConfigError, match="stream 'rides' has no part 'producer'; it has consumer"):
+    with raising(ConfigError, "'rides'", "'producer'", "consumer"):
         spec.part("producer")
 
 
@@ -178,9 +233,9 @@ def test_a_feed_is_read_at_its_own_address_in_somebodys_name_only() -> None:
     assert spec.feed_url({"other": "http://127.0.0.1:1/"}) == "https://feed.example/stream"
     nobodys = stream.parse(MINIMAL + FEED.replace("mail@rides.example", "you@example.org"), "stream.toml")
     assert nobodys.feed_url({"rides": "http://127.0.0.1:1/"}) == "http://127.0.0.1:1/"
-    with pytest.raises(ConfigError, match=r"names nobody who reads https://feed.example/stream: put"):
+    with raising(ConfigError, "you@example.org", "https://feed.example/stream"):
         nobodys.feed_url({})
-    with pytest.raises(ConfigError, match=r"stream 'rides' has no feed; add \[feed\] to its stream.toml"):
+    with raising(ConfigError, "'rides'", "[feed]"):
         stream.parse(MINIMAL, "stream.toml").feed_url({})
 
 
@@ -226,6 +281,7 @@ def test_a_wrong_feed_report_or_partition_is_refused(change: tuple[str, str], wo
     [
         ("feed", "read_seconds"),
         ("feed", "most_in_flight"),
+        ("feed", "lock_seconds"),
         ("report", "window_minutes"),
         ("report", "watermark_minutes"),
         ("report", "trigger_seconds"),
@@ -234,7 +290,7 @@ def test_a_wrong_feed_report_or_partition_is_refused(change: tuple[str, str], wo
 )
 def test_every_number_of_a_feed_and_a_report_is_1_or_more(section: str, key: str) -> None:
     text = (MINIMAL + FEED + REPORT).replace(f"[{section}]", f"[{section}]\n{key} = 0")
-    with pytest.raises(ConfigError, match=f"stream.toml: {section} {key} is 0; it must be at least 1"):
+    with raising(ConfigError, "stream.toml", f"{section} {key} is 0"):
         stream.parse(text, "stream.toml")
     stream.parse(text.replace(f"{key} = 0", f"{key} = 1"), "stream.toml")
 

@@ -10,6 +10,7 @@ from sluice.model.config import ConfigError
 from sluice.model.database import MYSQL, POSTGRESQL, Database
 from sluice.model.database_trouble import PASSING, Trouble, diagnose, says
 from sluice.model.fence_table import fence_ddl, fence_key
+from tests.support.raising import raising
 
 PASSWORD = "pa\"ss\\w%rd\x7f'é"
 WAREHOUSE = Database(
@@ -28,15 +29,15 @@ def test_a_connection_s_file_is_read_as_it_was_written() -> None:
 def test_a_file_that_others_may_read_or_that_is_missing_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "sluice_counts.toml"
     environ = {"SLUICE_CONNECTIONS_DIR": str(tmp_path)}
-    with pytest.raises(ConfigError, match=r"sluice_counts\.toml: No such file .*connection 'sluice_counts'"):
+    with raising(ConfigError, path, "'sluice_counts'"):
         database.load("sluice_counts", environ)
     path.write_text(WAREHOUSE.dump())
     path.chmod(0o640)
-    with pytest.raises(ConfigError, match="other users may read it and it holds passwords; chmod 600"):
+    with raising(ConfigError, path, "600"):
         database.load("sluice_counts", environ)
     path.chmod(0o600)
     assert database.load("sluice_counts", environ) == WAREHOUSE
-    with pytest.raises(ConfigError, match="SLUICE_CONNECTIONS_DIR is not set"):
+    with raising(ConfigError, "SLUICE_CONNECTIONS_DIR"):
         database.load("sluice_counts", {})
 
 
@@ -61,7 +62,7 @@ def test_a_wrong_file_is_refused_with_the_mend(change: tuple[str, str], words: s
 
 def test_a_password_that_is_no_text_is_refused_without_showing_it() -> None:
     text = replace(WAREHOUSE, password="x").dump().replace('password = "x"', "password = 424242")
-    with pytest.raises(ConfigError, match="password is not a text") as caught:
+    with raising(ConfigError, "x.toml", "password") as caught:
         database.parse(text, "x.toml")
     assert "424242" not in str(caught.value)
 
@@ -83,14 +84,12 @@ def test_an_airflow_connection_of_a_kind_that_fits(conn_type: str, kind: str, po
 
 
 def test_an_airflow_connection_that_does_not_fit() -> None:
-    with pytest.raises(
-        ConfigError, match=r"connection c: type 'oracle' cannot .*one of postgres, postgresql"
-    ):
+    with raising(ConfigError, "connection c", "'oracle'", "postgres", "mysql"):
         database.from_connection("oracle", "h", 1, "d", "u", "secret", name="c")
-    with pytest.raises(ConfigError, match=r"connection c: schema \(the database's name\) is empty") as caught:
+    with raising(ConfigError, "connection c", "schema") as caught:
         database.from_connection("mysql", "h", 1, "", "u", "secret", name="c")
     assert "secret" not in str(caught.value)
-    with pytest.raises(ConfigError, match="option 'init_command' is unknown"):
+    with raising(ConfigError, "'init_command'"):
         database.from_connection("mysql", "h", 1, "d", "u", "p", {"init_command": "x"})
 
 
@@ -152,7 +151,7 @@ def test_what_passes_and_what_is_said() -> None:
 
 def test_the_fence_s_row_and_table() -> None:
     assert fence_key("isp_hits", "windows") == "isp_hits/windows"
-    with pytest.raises(ValueError, match="longer than 255 characters"):
+    with raising(ValueError, "255"):
         fence_key("s" * 200, "q" * 60)
     assert "InnoDB" not in fence_ddl("postgresql")
     assert "engine = InnoDB" in fence_ddl("mysql")

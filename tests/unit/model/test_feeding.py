@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sluice.model.feeding import SHOWN, Fed, parse
 from spark_jobs.common.feed.main import Result
 from spark_jobs.common.feed.reader import Counts
+from tests.support.raising import raising
 
 RESULT: dict[str, Any] = {
     "begin": {"0": 5, "1": 0}, "ends": {"0": 9, "1": 2}, "events": 6, "sent": 5, "known": 2,
@@ -42,44 +43,43 @@ def test_as_many_events_as_offsets_may_have_been_sent() -> None:
 
 
 WRONG: dict[str, tuple[Any, str]] = {
-    "a list": ([], "a list, and no object"),
-    "a number for offsets": (RESULT | {"begin": 5}, "begin is 5, and no object"),
-    "no partition": (RESULT | {"begin": {}, "ends": {}}, "begins in partitions"),
-    "another partition": (RESULT | {"ends": {"0": 9}}, r"begins in partitions \[0, 1\] and ends in \[0\]"),
-    "odd partitions": (RESULT | {"begin": {"0": 5, " 1": 0}}, "begin has ' 1' for a partition"),
-    "a word for a partition": (RESULT | {"ends": {"one": 9}}, "ends has 'one' for a partition"),
-    "an end before its begin": (RESULT | {"ends": {"0": 4, "1": 2}}, "0 ends at 4, before its begin 5"),
-    "a negative offset": (RESULT | {"begin": {"0": -1, "1": 0}}, "0 is -1, and no count"),
-    "an offset as text": (RESULT | {"ends": {"0": "9", "1": 2}}, "0 is '9', and no count"),
-    "half an event": (RESULT | {"events": 1.5}, "events is 1.5, and no count"),
-    "true for a number": (RESULT | {"poison": True}, "poison is True, and no count"),
-    "more sent than there is room": (RESULT | {"sent": 7}, "7 events were sent, between offsets that hold 6"),
-    "a number for a flag": (RESULT | {"adopted": 0}, "adopted is 0, neither true nor false"),
-    "time that runs back": (RESULT | {"seconds": -1}, "seconds is -1, and no duration"),
-    "no time at all": (RESULT | {"seconds": None}, "seconds is None, and no duration"),
-    "not a time": (RESULT | {"seconds": float("nan")}, "seconds is nan, and no duration"),
+    "a list": ([], "a list"),
+    "a number for offsets": (RESULT | {"begin": 5}, "begin is 5"),
+    "no partition": (RESULT | {"begin": {}, "ends": {}}, "partitions"),
+    "another partition": (RESULT | {"ends": {"0": 9}}, "[0, 1]"),
+    "odd partitions": (RESULT | {"begin": {"0": 5, " 1": 0}}, "begin has ' 1'"),
+    "a word for a partition": (RESULT | {"ends": {"one": 9}}, "ends has 'one'"),
+    "an end before its begin": (RESULT | {"ends": {"0": 4, "1": 2}}, "0 ends at 4"),
+    "a negative offset": (RESULT | {"begin": {"0": -1, "1": 0}}, "0 is -1"),
+    "an offset as text": (RESULT | {"ends": {"0": "9", "1": 2}}, "0 is '9'"),
+    "half an event": (RESULT | {"events": 1.5}, "events is 1.5"),
+    "true for a number": (RESULT | {"poison": True}, "poison is True"),
+    "more sent than there is room": (RESULT | {"sent": 7}, "7 events"),
+    "a number for a flag": (RESULT | {"adopted": 0}, "adopted is 0"),
+    "time that runs back": (RESULT | {"seconds": -1}, "seconds is -1"),
+    "no time at all": (RESULT | {"seconds": None}, "seconds is None"),
+    "not a time": (RESULT | {"seconds": float("nan")}, "seconds is nan"),
 }  # fmt: skip
 for _key in RESULT:
-    WRONG[f"without {_key}"] = {k: v for k, v in RESULT.items() if k != _key}, f"{_key} is missing"
+    WRONG[f"without {_key}"] = {k: v for k, v in RESULT.items() if k != _key}, f"{_key} "
 
 
-@pytest.mark.parametrize("case", WRONG.values(), ids=WRONG.keys())
-def test_what_is_wrong_is_said_with_what_came(case: Any) -> None:
-    line = json.dumps(case[0])
-    with pytest.raises(ValueError, match=f"its result is wrong, .*{case[1]}") as caught:
+@pytest.mark.parametrize(("data", "named"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_wrong_is_said_with_what_came(data: Any, named: str) -> None:
+    line = json.dumps(data)
+    with raising(ValueError, named, repr(line[:SHOWN])[:-1]):
         parse(line)
-    assert repr(line[:SHOWN])[:-1] in str(caught.value)
 
 
 def test_no_line_and_no_json() -> None:
-    with pytest.raises(ValueError, match=r"^it wrote no result$"):
+    with raising(ValueError, "no result"):
         parse(None)
-    with pytest.raises(ValueError, match=r"its result is wrong, Expecting value: .*: 'Killed'"):
+    with raising(ValueError, "'Killed'"):
         parse("Killed")
 
 
 def test_a_long_line_is_cut() -> None:
-    with pytest.raises(ValueError, match=r"x…'$") as caught:
+    with raising(ValueError, "x…'") as caught:
         parse("x" * 10_000)
     assert len(str(caught.value)) < 2 * SHOWN
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -60,7 +61,8 @@ def look(ago: float, topic: int | dict[int, int], published: Position | None, **
         "begins": dict.fromkeys(ends, 0),
         "expiring": None,
     }
-    return Sample(**({"at": NOW - ago, "ends": ends, "published": published, "trouble": {}} | given | more))
+    given |= {"at": NOW - ago, "ends": ends, "published": published, "trouble": {}}
+    return Sample(**(given | more))
 
 
 def old(ends: int | dict[int, int] = 100, **more: Any) -> Position:
@@ -72,7 +74,7 @@ def dead(ago: float, published: Position, topic: int = 900, status: int = 1, **m
     return look(ago, topic, published, process=process(X, exit_status=status, **more))
 
 
-def growing(lags: list[tuple[float, int, int]]) -> list[Sample]:
+def growing(lags: Sequence[tuple[float, int, int]]) -> list[Sample]:
     """(ago, topic's end, published end): a stream that moves."""
     return [look(ago, topic, main(end, at=NOW - ago - 3)) for ago, topic, end in lags]
 

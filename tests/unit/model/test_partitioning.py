@@ -4,6 +4,7 @@ import pytest
 
 from sluice.model.config import ConfigError
 from sluice.model.partitioning import Partition, parse, parse_all, spelled
+from tests.support.raising import raising
 
 
 @pytest.mark.parametrize(
@@ -42,7 +43,7 @@ def test_anything_else_is_refused(text: str, words: str) -> None:
 
 
 def test_a_column_is_named_once() -> None:
-    with pytest.raises(ConfigError, match=r"s.toml: partition_by names column 'a' twice; name it once"):
+    with raising(ConfigError, "s.toml", "'a'"):
         parse_all(["a", "truncate(2, a)"], "s.toml")
 
 

@@ -34,6 +34,7 @@ from sluice.model.progress_lines import (
 )
 from sluice.model.progress_metrics import exposition
 from sluice.model.progress_slots import slots
+from tests.support.raising import raising
 
 # As Spark 4.0.2 wrote it of a windowed count over Kafka on RocksDB; custom metrics left out.
 SPARK: dict[str, Any] = {
@@ -151,7 +152,7 @@ def test_two_kafka_sources() -> None:
 
 @pytest.mark.parametrize("key", ["runId", "timestamp", "batchId", "numInputRows"])
 def test_what_is_no_progress(key: str) -> None:
-    with pytest.raises(KeyError, match=key):
+    with raising(KeyError, key):
         parse({name: value for name, value in SPARK.items() if name != key}, "q", BEGAN)
 
 
@@ -202,7 +203,7 @@ def test_an_older_reader_leaves_out_what_it_does_not_know() -> None:
     ("line", "reason"),
     [
         ("{", "Invalid JSON"),
-        ("[]", "."),
+        ("[]", "object"),
         ('{"kind": "idle", "query": "q", "run": "r"}', "required"),
         ('{"query": "q"}', "required"),
         (to_line(made()).replace('"rows":10,', '"rows":"many",', 1), "integer"),
@@ -210,7 +211,7 @@ def test_an_older_reader_leaves_out_what_it_does_not_know() -> None:
     ],
 )
 def test_a_line_that_is_none(line: str, reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
+    with raising(ValueError, reason):
         from_line(line)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +16,7 @@ def file(partition: int, lower: int, upper: int, records: int | None = None) -> 
 
 
 EXPECTED = RangeSet.of({0: [(0, 10)], 1: [(5, 8)]})
-CASES = {
+CASES: dict[str, tuple[list[FileFact], dict[int, Iterable[int]], str, ProofStatus]] = {
     "one file a partition": ([file(0, 0, 9), file(1, 5, 7)], {}, "", ProofStatus.EXACT),
     "files that join": ([file(0, 0, 4), file(0, 5, 9), file(1, 5, 7)], {}, "", ProofStatus.EXACT),
     "a partition is missing": ([file(0, 0, 9)], {}, "3 gaps (partition 1: [5, 8))", ProofStatus.GAPS),

@@ -11,6 +11,7 @@ import pytest
 from sluice.model import stream
 from sluice.model.config import ConfigError
 from sluice.model.query import Query, Sink, Window, check, key_text, result_types
+from tests.support.raising import raising
 
 TEN = Window(10, 5, 2)
 TABLE = Sink("jdbc", connection="counts", table="hits")
@@ -49,45 +50,45 @@ def test_a_window_that_its_step_does_not_divide_is_in_as_many_as_hold_it() -> No
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "named"),
     [
-        ({"by": []}, "by = \\[\\]: name at least one column"),
-        ({"by": ["ZIP"]}, "column 'ZIP': use lower-case"),
-        ({"measures": {"hits": "sum"}}, "measure hits = 'sum': write count, or distinct"),
-        ({"measures": {"version": "count"}}, "measure 'version' is a column of the result already"),
-        ({"mode": "often"}, "mode 'often': one of update, complete, append"),
-        ({"mode": "append"}, "append is for a query without measures"),
-        ({"measures": {}}, "append is for a query without measures"),
-        ({"mode": "complete"}, "mode 'complete' with a window"),
-        ({"at": ""}, "window without at"),
+        ({"by": []}, "by = []"),
+        ({"by": ["ZIP"]}, "'ZIP'"),
+        ({"measures": {"hits": "sum"}}, "hits = 'sum'"),
+        ({"measures": {"version": "count"}}, "'version'"),
+        ({"mode": "often"}, "'often'"),
+        ({"mode": "append"}, "append"),
+        ({"measures": {}}, "append"),
+        ({"mode": "complete"}, "'complete'"),
+        ({"at": ""}, "without at"),
         ({"watermark_minutes": 0}, "watermark_minutes is 0"),
         ({"window": None}, "watermark_minutes without a window"),
         ({"window": Window(10, 0)}, "every_minutes is 0; it must be 1 to 10"),
         ({"window": Window(10, 11)}, "every_minutes is 11; it must be 1 to 10"),
-        ({"window": Window(10, 7)}, "every_minutes is 7; it must divide a day"),
-        ({"window": Window(10, 5, 5)}, "from_minute is 5; it must be less than every_minutes"),
+        ({"window": Window(10, 7)}, "every_minutes is 7"),
+        ({"window": Window(10, 5, 5)}, "from_minute is 5"),
         ({"trigger_seconds": 0}, "trigger_seconds is 0"),
-        ({"sinks": []}, "sinks = \\[\\]: name at least one place"),
-        ({"sinks": [Sink("hive")]}, "sink kind 'hive': one of jdbc, kafka"),
-        ({"sinks": [Sink("jdbc", table="hits")]}, "a sink of kind jdbc needs connection"),
-        ({"sinks": [replace(TOPIC, table="hits")]}, "a sink of kind kafka has no table"),
-        ({"sinks": [replace(TABLE, table="drop table")]}, "'drop table': use lower-case"),
-        ({"sinks": [replace(TOPIC, topic="a b")]}, "topic 'a b': use letters"),
+        ({"sinks": []}, "sinks = []"),
+        ({"sinks": [Sink("hive")]}, "'hive'"),
+        ({"sinks": [Sink("jdbc", table="hits")]}, "jdbc needs connection"),
+        ({"sinks": [replace(TOPIC, table="hits")]}, "kafka has no table"),
+        ({"sinks": [replace(TABLE, table="drop table")]}, "'drop table'"),
+        ({"sinks": [replace(TOPIC, topic="a b")]}, "topic 'a b'"),
         ({"sinks": [replace(TOPIC, partitions=-1)]}, "partitions is -1"),
-        ({"sinks": [Sink("files", prefix="hits/")]}, "files take append, and only they"),
+        ({"sinks": [Sink("files", prefix="hits/")]}, "files take append"),
         ({"sinks": [TOPIC, TOPIC]}, "one of them is there twice"),
         ({"sinks": [TABLE, replace(TABLE, table="other")]}, "two sinks in one database"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_mend(changes: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError, match=f"stream.toml: query windows: .*{says}"):
+def test_what_is_wrong_is_named_with_its_mend(changes: dict[str, Any], named: str) -> None:
+    with raising(ConfigError, "stream.toml", "query windows", named):
         check("windows", replace(QUERY, **changes), "stream.toml")
 
 
 @pytest.mark.parametrize("prefix", ["/hits/", "hits"])
 def test_a_prefix_is_a_folder(prefix: str) -> None:
     rows = Query([Sink("files", prefix=prefix)], ["zipcode"], mode="append")
-    with pytest.raises(ConfigError, match="without / before and with / behind"):
+    with raising(ConfigError, "query rows", repr(prefix)):
         check("rows", rows, "stream.toml")
 
 
@@ -101,13 +102,13 @@ def test_a_result_has_keys_measures_and_a_version() -> None:
         "isps": "bigint",
         "version": "bigint",
     }
-    with pytest.raises(ConfigError, match="query windows: 'isp' is no column; there are zipcode, hittime"):
+    with raising(ConfigError, "query windows", "'isp'", "zipcode, hittime"):
         result_types("windows", query, {"zipcode": "string", "hittime": "timestamp"}, "stream.toml")
 
 
 def test_what_has_no_text_of_its_own_is_no_key() -> None:
     columns = {"zipcode": "timestamp", "hittime": "timestamp"}
-    with pytest.raises(ConfigError, match="by 'zipcode' is a timestamp, of which two may have one"):
+    with raising(ConfigError, "'zipcode'", "timestamp"):
         result_types("windows", QUERY, columns, "stream.toml")
 
 

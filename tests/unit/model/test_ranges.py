@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.model.ranges import Ranges, RangeSet
+from tests.support.raising import raising
 
 pairs = st.lists(
     st.tuples(st.integers(0, 60), st.integers(0, 12)).map(lambda p: (p[0], p[0] + p[1])), max_size=8
@@ -33,12 +33,12 @@ def test_one_set_has_one_form(a: list[tuple[int, int]]) -> None:
 
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"\[5, 3\) ends before it begins"):
+    with raising(ValueError, "[5, 3)"):
         Ranges.of([(5, 3)])
 
 
 def test_a_topic_that_was_made_anew_is_no_range() -> None:
-    with pytest.raises(ValueError, match="ends before it begins"):
+    with raising(ValueError, "[100, 7)"):
         RangeSet.from_ends({0: 100}, {0: 7})
 
 

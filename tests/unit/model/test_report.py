@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.model.report import PACE_SECONDS, Editor, Progress, Window, pace, top
+from tests.support.raising import raising
 
 
 def window(*editors: Editor) -> Window:
@@ -33,7 +33,7 @@ def test_people_and_bots_apart() -> None:
 
 
 def test_somebody_else_is_refused() -> None:
-    with pytest.raises(ValueError, match="whose is 'cats': one of all, people, bots"):
+    with raising(ValueError, "'cats'", "all, people, bots"):
         top(window(ANN), whose="cats")
 
 

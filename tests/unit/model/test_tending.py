@@ -24,6 +24,7 @@ from sluice.model.tending import (
     tend,
 )
 from sluice.model.verdicts import WELL, Diagnosis, Facts, Verdict
+from tests.support.raising import raising
 
 NOW = 100_000.0
 # The declared defaults: stalled after 60 s without a beat, 90 s for the first one, 3 restarts in 1800 s.
@@ -204,7 +205,7 @@ def test_a_beat_is_what_the_part_told() -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_beat_says_why(told: str, words: str) -> None:
-    with pytest.raises(ValueError, match=words):
+    with raising(ValueError, words):
         parse_beat(told, {0: 5})
 
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
-from sluice.clients.kafka import TopicIdentity
+from sluice.clients.kafka import KafkaAdmin, TopicIdentity
+from sluice.clients.table import Lake
 from sluice.model.config import ConfigError
 from sluice.model.process import ProcessState, ProcessStatus
 from sluice.model.samples import Position
 from sluice.model.stream import Budget, Consumer, StreamSpec, Supervision, Topic
+from sluice.runtime.base import Runtime
 from sluice.runtime.observer import Observer
 
 NOW = 1_000_000.0
@@ -75,7 +77,7 @@ class Systems:
         return self._ask("status", RUNNING)
 
     def observer(self, spec: StreamSpec = SPEC) -> Observer:
-        return Observer(self, self, self, spec)  # type: ignore[arg-type]
+        return Observer(cast("KafkaAdmin", self), cast("Lake", self), cast("Runtime", self), spec)
 
 
 ALL = ["status", "identify", "begins", "position", "ends"]

@@ -14,8 +14,8 @@ from supervisor.xmlrpc import Faults
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.platform import Supervisor
 from sluice.model.process import ProcessState, ProcessStatus
-from sluice.runtime import supervisor as module
 from sluice.runtime.supervisor import SupervisorRuntime, parse_info
+from tests.support.raising import raising
 
 INFO = {
     "name": "stream-x",
@@ -41,11 +41,19 @@ class States(list[Any]):
 
 
 class Rpc:
-    """Answers each method with what was given for it, or raises it."""
+    """Answers each method with what was given for it, or raises it. ``now`` passes by ``sleep`` only."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers = answers
+        self.now = 0.0
         self.asked: list[tuple[str, tuple[Any, ...]]] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def runtime(self) -> SupervisorRuntime:
+        config = Supervisor("http://127.0.0.1:1/RPC2", "user", "hunter2")
+        return SupervisorRuntime(config, rpc=self, clock=lambda: self.now, sleep=self.sleep)
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         def answer(*arguments: Any) -> Any:
@@ -61,9 +69,7 @@ class Rpc:
 
 
 def runtime(**answers: Any) -> SupervisorRuntime:
-    made = SupervisorRuntime(Supervisor("http://127.0.0.1:1/RPC2", "user", "hunter2"))
-    made._rpc = Rpc(**answers)
-    return made
+    return Rpc(**answers).runtime()
 
 
 def test_a_running_process() -> None:
@@ -107,91 +113,84 @@ def test_starting_twice_is_starting_once() -> None:
 
 
 def test_starting_what_is_being_stopped_is_an_error_and_not_a_yes() -> None:
-    with pytest.raises(Unreachable, match=r"stream-x is STOPPING.* cannot be started before it has ended"):
+    with raising(Unreachable, "stream-x", "STOPPING"):
         runtime(startProcess=True, getProcessInfo=STOPPING).start("stream-x")
 
 
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Time that passes by sleeping only; the list holds the moment."""
-    now = [0.0]
-    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(module.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
-    return now
-
-
-def stopped_with(grace: float, *infos: dict[str, Any], **answers: Any) -> tuple[list[str], ProcessStatus]:
-    """What is asked, each once, when the program's states follow one another; the last one stays."""
-    made = runtime(getProcessInfo=States(infos), **answers)
-    status = made.stop("stream-x", grace)
-    rpc: Any = made._rpc
+def stopped_with(
+    grace: float, *infos: dict[str, Any], **answers: Any
+) -> tuple[list[str], ProcessStatus, float]:
+    """What is asked, each once, when the program's states follow one another, of which the last one stays;
+    how it is in the end; and how long that takes."""
+    rpc = Rpc(getProcessInfo=States(infos), **answers)
+    status = rpc.runtime().stop("stream-x", grace)
     assert all(arguments[0] == "stream-x" for _, arguments in rpc.asked)
-    return [f"{name}{arguments[1:]}" for name, arguments in rpc.asked if name != "getProcessInfo"], status
+    asked = [f"{name}{arguments[1:]}" for name, arguments in rpc.asked if name != "getProcessInfo"]
+    return asked, status, rpc.now
 
 
-def test_a_graceful_stop_sends_one_signal_to_the_leader(clock: list[float]) -> None:
-    asked, status = stopped_with(20, INFO, INFO, INFO, EXITED, signalProcess=True)
+def test_a_graceful_stop_sends_one_signal_to_the_leader() -> None:
+    asked, status, took = stopped_with(20, INFO, INFO, INFO, EXITED, signalProcess=True)
     assert (asked, status.state) == (["signalProcess('TERM',)"], ProcessState.EXITED)
-    assert clock[0] == pytest.approx(0.4)
+    assert took == pytest.approx(0.4)
 
 
-def test_after_the_grace_it_is_stopped_hard(clock: list[float]) -> None:
+def test_after_the_grace_it_is_stopped_hard() -> None:
     infos = [INFO] * 102 + [STOPPING] * 3
-    asked, status = stopped_with(20, *infos, STOPPED, signalProcess=True, stopProcess=True)
+    asked, status, took = stopped_with(20, *infos, STOPPED, signalProcess=True, stopProcess=True)
     assert asked == ["signalProcess('TERM',)", "stopProcess(False,)"]
     assert status.state is ProcessState.STOPPED
-    assert clock[0] == pytest.approx(20.6, abs=0.3)
+    assert took == pytest.approx(20.6, abs=0.3)
 
 
-def test_without_grace_it_is_stopped_hard_at_once(clock: list[float]) -> None:
-    assert stopped_with(0, INFO, STOPPED, stopProcess=True)[0] == ["stopProcess(False,)"]
-    assert clock[0] == 0
+def test_without_grace_it_is_stopped_hard_at_once() -> None:
+    asked, _, took = stopped_with(0, INFO, STOPPED, stopProcess=True)
+    assert (asked, took) == (["stopProcess(False,)"], 0)
 
 
 @pytest.mark.parametrize("state", ["STARTING", "BACKOFF", "STOPPING"])
-def test_what_does_not_run_yet_or_any_more_gets_no_grace(state: str, clock: list[float]) -> None:
-    asked, _ = stopped_with(20, {**INFO, "statename": state}, STOPPED, stopProcess=NOT_RUNNING)
+def test_what_does_not_run_yet_or_any_more_gets_no_grace(state: str) -> None:
+    asked, _, _ = stopped_with(20, {**INFO, "statename": state}, STOPPED, stopProcess=NOT_RUNNING)
     assert asked == ["stopProcess(False,)"]
 
 
-def test_what_is_started_anew_while_it_has_grace_is_stopped_hard(clock: list[float]) -> None:
+def test_what_is_started_anew_while_it_has_grace_is_stopped_hard() -> None:
     backoff = {**INFO, "statename": "BACKOFF"}
-    asked, _ = stopped_with(20, INFO, backoff, STOPPED, signalProcess=True, stopProcess=True)
+    asked, _, took = stopped_with(20, INFO, backoff, STOPPED, signalProcess=True, stopProcess=True)
     assert asked == ["signalProcess('TERM',)", "stopProcess(False,)"]
-    assert clock[0] == 0
+    assert took == 0
 
 
 @pytest.mark.parametrize("ended", ["STOPPED", "EXITED", "FATAL"])
 def test_stopping_what_does_not_run_is_done(ended: str) -> None:
-    asked, status = stopped_with(20, {**INFO, "statename": ended})
+    asked, status, _ = stopped_with(20, {**INFO, "statename": ended})
     assert (asked, status.state.value) == ([], ended.lower())
 
 
-def test_what_ends_before_the_signal_is_stopped(clock: list[float]) -> None:
-    asked, status = stopped_with(20, INFO, EXITED, signalProcess=NOT_RUNNING)
+def test_what_ends_before_the_signal_is_stopped() -> None:
+    asked, status, _ = stopped_with(20, INFO, EXITED, signalProcess=NOT_RUNNING)
     assert (len(asked), status.state) == (1, ProcessState.EXITED)
-    asked, status = stopped_with(0, INFO, EXITED, stopProcess=NOT_RUNNING)
+    asked, status, _ = stopped_with(0, INFO, EXITED, stopProcess=NOT_RUNNING)
     assert (len(asked), status.state) == (1, ProcessState.EXITED)
 
 
-def test_what_never_ends_is_an_error_after_the_grace_and_30_s(clock: list[float]) -> None:
-    with pytest.raises(
-        Unreachable, match=r"stream-x is RUNNING \(.*\), 50 s after it was told to stop; look"
-    ):
-        stopped_with(20, INFO, signalProcess=True, stopProcess=True)
-    assert clock[0] == pytest.approx(50, abs=1)
+def test_what_never_ends_is_an_error_after_the_grace_and_30_s() -> None:
+    rpc = Rpc(getProcessInfo=INFO, signalProcess=True, stopProcess=True)
+    with raising(Unreachable, "stream-x", "RUNNING", "50 s"):
+        rpc.runtime().stop("stream-x", 20)
+    assert rpc.now == pytest.approx(50, abs=1)
 
 
 @pytest.mark.parametrize("method", ["signalProcess", "stopProcess"])
-def test_a_signal_that_is_refused_is_an_error(method: str, clock: list[float]) -> None:
-    with pytest.raises(Refused, match="program 'stream-x': supervisord says FAILED"):
+def test_a_signal_that_is_refused_is_an_error(method: str) -> None:
+    with raising(Refused, "stream-x", "FAILED"):
         stopped_with(
             1, INFO, **{"signalProcess": True, "stopProcess": True, method: Fault(Faults.FAILED, "FAILED")}
         )
 
 
 def test_an_unknown_program_is_named() -> None:
-    with pytest.raises(Missing, match="program 'stream-y' is unknown to supervisord"):
+    with raising(Missing, "stream-y"):
         runtime(getProcessInfo=Fault(Faults.BAD_NAME, "BAD_NAME")).status("stream-y")
 
 

@@ -112,10 +112,10 @@ def test_the_platforms_own_are_opened_with_the_role_airflow(
     file = tmp_path / "airflow.toml"
     file.write_text(PLATFORM)
     file.chmod(0o600)
-    assert isinstance(module._progress_reader("wiki_changes"), ProgressReader)
-    history = module._history("wiki_changes.report")
+    assert isinstance(module.open_progress(STREAM), ProgressReader)
+    history = module.open_history(f"{STREAM}.report")
     assert isinstance(history, History)
-    assert history.ledger.uri("x") == "s3://ledger/all/wiki_changes.report/x"
+    assert history.ledger.uri("x") == f"s3://ledger/all/{STREAM}.report/x"
 
 
 PLATFORM = """

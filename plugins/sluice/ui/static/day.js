@@ -11,7 +11,7 @@ export const drawDay = async (node, windows, chosen, whose, now, choose) => {
   const shown = { all: ["people", "bots"], people: ["people"], bots: ["bots"] }[whose];
   const middle = windows.map(({ start, end }) => (start + end) / 2);
   const width = windows.map(({ start, end }) => (end - start) * 0.8);
-  const traces = shown.map((kind) => ({
+  const traces = shown.map((kind, number) => ({
     type: "bar",
     x: middle,
     y: windows.map((window) => window[kind]),
@@ -23,7 +23,8 @@ export const drawDay = async (node, windows, chosen, whose, now, choose) => {
     hovertext: windows.map(
       ({ start, end, people, bots }) => `${span(start, end, now)}: ${count(people)} by people, ${count(bots)} by bots`,
     ),
-    hoverinfo: "text",
+    // The text tells of both kinds: once is enough.
+    hoverinfo: number === 0 ? "text" : "none",
   }));
   const step = HOURS_APART * 3600;
   const ticks = Array.from({ length: 24 / HOURS_APART }, (_, n) => (Math.floor(now / step) - n) * step);
@@ -34,6 +35,8 @@ export const drawDay = async (node, windows, chosen, whose, now, choose) => {
       barmode: "stack",
       margin: { l: 8, r: 8, t: 8, b: 24 },
       showlegend: false,
+      // A window is its whole column, with the gap beside its bar and the room above a low one.
+      hovermode: "x",
       xaxis: {
         range: [now - 24 * 3600, Math.max(now, ...windows.map(({ end }) => end))],
         tickvals: ticks,

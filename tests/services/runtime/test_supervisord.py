@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+from xmlrpc.client import ServerProxy
 
 import pytest
 
@@ -18,6 +20,7 @@ from sluice.clients.errors import Unreachable
 from sluice.model.platform import Supervisor
 from sluice.model.process import ProcessState, ProcessStatus
 from sluice.runtime.supervisor import SupervisorRuntime
+from tests.support.raising import raising
 
 # Each writes its pid (and its child's) to the file that it is given, then does as its name says.
 CHILDREN = {
@@ -57,6 +60,8 @@ class Daemon:
             stderr=subprocess.DEVNULL,
         )
         self.runtime = SupervisorRuntime(Supervisor(f"http://127.0.0.1:{port}/RPC2", "sluice", "secret"))
+        # Any: a ServerProxy's methods are made up as they are called.
+        self.rpc: Any = ServerProxy(f"http://sluice:secret@127.0.0.1:{port}/RPC2").supervisor
         until(self._answers)
 
     def _program(self, name: str, begin: str, options: dict[str, str]) -> Program:
@@ -113,7 +118,8 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     made.end()
 
 
-pytestmark = pytest.mark.usefixtures("socket_enabled")
+def is_stopped(daemon: Daemon, name: str) -> bool:
+    return daemon.runtime.status(name).state is ProcessState.STOPPED
 
 
 def timed_stop(daemon: Daemon, name: str, grace: float) -> tuple[ProcessStatus, float]:
@@ -135,7 +141,8 @@ def test_a_start_is_made_once_and_a_stop_lets_it_finish(daemon: Daemon) -> None:
     # The same start, dead; another start is another.
     assert status.identity == before.identity != "0"
     assert timed_stop(daemon, "finishes", 10)[0].state is ProcessState.EXITED
-    time.sleep(1)
+    # A start is known by its second.
+    until(lambda: time.time() >= (status.since or 0) + 1)
     daemon.begin("finishes")
     assert daemon.runtime.status("finishes").identity != before.identity
     daemon.runtime.stop("finishes", 0)
@@ -166,14 +173,16 @@ def test_a_stop_while_it_starts_is_not_followed_by_a_start(daemon: Daemon) -> No
     (pid,) = daemon.begin("starting")
     assert daemon.runtime.status("starting").state is ProcessState.STARTING
     assert timed_stop(daemon, "starting", 5)[0].state is ProcessState.STOPPED
-    time.sleep(1.5)
-    assert daemon.runtime.status("starting").state is ProcessState.STOPPED
+    stopped = time.monotonic()
+    # supervisord would try again after a second.
+    until(lambda: time.monotonic() >= stopped + 1.5 or not is_stopped(daemon, "starting"))
+    assert is_stopped(daemon, "starting")
     assert not is_there(pid)
 
 
 def test_what_is_being_stopped_cannot_be_started(daemon: Daemon) -> None:
     daemon.begin("ignores")
-    daemon.runtime._rpc.stopProcess("ignores", False)
-    with pytest.raises(Unreachable, match="ignores is STOPPING"):
+    daemon.rpc.stopProcess("ignores", False)
+    with raising(Unreachable, "ignores", "STOPPING"):
         daemon.runtime.start("ignores")
     assert timed_stop(daemon, "ignores", 5)[0].state is ProcessState.STOPPED

@@ -1,0 +1,37 @@
+"""What the scenarios of the streams with long-running components have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from local.drills.site import GOING, Site
+
+
+@contextmanager
+def running(site: Site, dags: Sequence[str]) -> Iterator[None]:
+    """The DAGs unpaused; afterwards paused, and no component running: the ends of their logs are printed."""
+    for dag in dags:
+        site.airflow.wait_for_dag(dag)
+        site.airflow.unpause(dag)
+    try:
+        yield
+    finally:
+        for part in site.spec.parts.values():
+            log = site.stack.home.logs / f"{part.program}.log"
+            if log.exists():
+                print(f"{part.name}:\n{log.read_text(errors='replace')[-3000:]}")
+            if site.process(part.program)["statename"] in GOING:
+                site.stack.supervisor().stopProcess(part.program)
+        for dag in dags:
+            site.airflow.pause(dag)
+
+
+def assert_success(site: Site, dag: str, run_id: str, state: str) -> None:
+    """The run ended well; prints what failed."""
+    tasks = {task["task_id"]: task for task in site.airflow.tasks(dag, run_id)}
+    for name, task in tasks.items():
+        if task["state"] == "failed":
+            log = site.airflow.log(dag, run_id, name, int(task["try_number"]))
+            print(f"{run_id} {name} failed:\n" + "\n".join(log)[-4000:])
+    assert state == "success", {name: task["state"] for name, task in tasks.items()}

@@ -1,0 +1,31 @@
+"""One drill on the stack of the other tests: what drills are made of works. All of them: `tests/drills`."""
+
+from __future__ import annotations
+
+from local.drills.catalogue import DRILLS
+from local.drills.notices import is_calm
+from local.drills.run import play
+from local.progress import Board
+from tests.integration.rig import Rig
+from tests.integration.supervision import begin_afresh, supervise
+
+
+def test_a_consumer_killed_between_append_and_publish_is_restarted_and_nothing_is_lost(rig: Rig) -> None:
+    begin_afresh(rig)
+    rig.ensure_stream()
+    rig.wait_for_everything()
+    newest = rig.history.latest("verdict")
+    if newest is None or not is_calm(newest):
+        # No schedule says meanwhile that it is well again, and a drill waits for that.
+        supervise(rig)
+    token = rig.token()
+    with Board() as board:
+        row = play(DRILLS["consumer_killed"], rig, board, at_once=True, load=False)
+    assert row.passed, row.why_not
+    assert (row.lost, row.duplicated, row.restarts) == (0, 0, 1)
+    assert row.noticed_by == "verdict dead"
+    assert row.sent > 0
+    assert None not in (row.seconds_to_notice, row.seconds_to_recover)
+    assert rig.token() == token + 1
+    assert f"w{token}" in rig.unpublished(), "the killed batch stays where it is"
+    rig.assert_exact()

@@ -1,0 +1,139 @@
+"""Processes that die, hang and come back: every row is there once, whatever was killed."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from local.drills.faults import signal_all
+from local.processes import of_stack
+from local.stack import wait_until
+from sluice.model.process import SUPERSEDED_STATUS
+from tests.integration.faults import (
+    PRODUCER_SECONDS,
+    Producers,
+    catch_between_append_and_publish,
+    second_consumer,
+    wait_for_produce,
+)
+from tests.integration.rig import DAG, LAND_SECONDS, SPEC, Rig
+from tests.integration.supervision import begin_afresh, supervise
+
+# So many that a producer is still sending when its first rows are seen.
+TIMES = 2
+
+
+@pytest.fixture(autouse=True)
+def _the_stream_runs(rig: Rig) -> None:
+    begin_afresh(rig)
+    rig.ensure_stream()
+
+
+@pytest.fixture
+def _reset_after(rig: Rig) -> Iterator[None]:
+    """After a test that the stream does not survive."""
+    yield
+    rig.reset()
+
+
+def test_of_three_producers_one_is_killed_half_way_and_one_comes_back_from_the_dead(rig: Rig) -> None:
+    """The task's first attempt is killed. A second producer, which was thought dead, wakes when the task's
+    second attempt has sent the rest. No row is there twice."""
+    rows = rig.slice(0, 29_999) * TIMES
+    run_id = rig.start(objects=[rig.put("long.csv", rows)])
+    producers = Producers(rig, run_id, len(rows))
+    first = producers.suspend_half_way()
+    with producers.another() as process:
+        zombie = producers.suspend_half_way()
+        sent = {partition: after for partition, (_, after) in rig.bounds().items()}
+        first.kill()
+        wait_for_produce(rig, run_id, DAG)
+        zombie.resume()
+        assert process.wait(PRODUCER_SECONDS) == 0, "the zombie sends on as if nothing had been"
+    run = rig.finish(run_id)
+    assert run.state == "success"
+    assert rig.attempts(run_id, "produce") == 2
+    (source,) = run.sources
+    rig.wait_for_everything()
+    assert rig.rows_of(source) == list(range(len(rows)))
+    repeats = rig.set_aside(source)
+    assert repeats, "the zombie sent nothing again: nothing was tested"
+    assert all(row["reason"].startswith("repeat: ") for row in repeats.values())
+    again = [n for n, (p, offset) in rig.places(source).items() if n in repeats and offset < sent[p]]
+    assert again == [], f"the second attempt sent {len(again)} rows that the topic had"
+    rig.assert_exact()
+
+
+def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: Rig) -> None:
+    stale = catch_between_append_and_publish(rig)
+    token = rig.token()
+    with second_consumer(rig):
+        rig.wait_for_everything()
+        assert rig.token() == token + 1
+        before = rig.coordinates()
+        signal_all(stale, signal.SIGCONT)
+        wait_until("the stale writer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
+        assert rig.process()["exitstatus"] == SUPERSEDED_STATUS
+        both = (f"owner {token} ", f"owner {token + 1} ")
+        said = rig.stream_log().splitlines()
+        assert [line for line in said if all(name in line for name in both)], "it names who has taken over"
+        assert sorted(rig.coordinates()) == sorted(before)
+        rig.send({0: rig.trips(5)})
+        rig.wait_for_everything()
+        rig.assert_exact()
+
+    rig.send({partition: rig.trips(10) for partition in range(SPEC.topic.partitions)})
+    shutil.rmtree(rig.stack.home.checkpoints / SPEC.name)
+    rig.start_stream()
+    rig.wait_for_everything()
+    rig.assert_exact()
+
+
+def test_maintenance_that_moves_main_makes_the_owner_begin_anew_from_there(rig: Rig) -> None:
+    rig.wait_for_everything()
+    token, pid = rig.token(), rig.process()["pid"]
+    table = rig.stack.catalog("consumer").load_table(SPEC.table)
+    table.append(table.schema().as_arrow().empty_table())
+    rig.send({partition: rig.trips(10) for partition in range(SPEC.topic.partitions)})
+    rig.wait_for_everything()
+    assert rig.token() > token
+    assert rig.process()["pid"] == pid, "it takes over again by itself"
+    rig.assert_exact()
+
+
+def test_a_power_cut(rig: Rig) -> None:
+    rig.wait_for_everything()
+    before = sorted(rig.coordinates())
+    rig.send({partition: rig.trips(10) for partition in range(SPEC.topic.partitions)})
+    signal_all(of_stack(rig.stack.home.id), signal.SIGKILL)
+    wait_until("the end of all", lambda: not of_stack(rig.stack.home.id), 30)
+    rig.stack.up()
+    after = Rig(rig.stack)
+    run = after.load(objects=[after.put("after-the-cut.csv", after.slice(3000, 150))])
+    assert run.state == "success"
+    assert set(before) <= set(after.coordinates())
+    after.wait_for_everything()
+    after.assert_exact()
+
+
+@pytest.mark.usefixtures("_reset_after")
+def test_a_topic_made_anew_is_noticed_though_it_has_grown_past_the_table(rig: Rig) -> None:
+    rig.wait_for_everything()
+    before, token = sorted(rig.coordinates()), rig.token()
+    grown = {partition: end + 10 for partition, end in rig.ends().items()}
+    rig.delete_topic()
+    rig.create_topic(SPEC.topic.partitions)
+    rig.send({partition: rig.trips(1) * count for partition, count in grown.items()})
+    wait_until("the consumer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
+    run = supervise(rig)
+    assert (run.state, run.tasks["alarm"]) == ("failed", "failed"), run.tasks
+    assert run.verdict == "recreated"
+    assert "its id is" in run.diagnosis["sentence"]
+    assert (rig.process()["statename"], rig.token()) == ("EXITED", token), "it was restarted"
+    rig.stack.supervisor().startProcess(SPEC.program)
+    wait_until("its second end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
+    assert "the topic was made anew" in rig.stream_log()
+    assert (sorted(rig.coordinates()), rig.token()) == (before, token)

@@ -1,0 +1,153 @@
+"""The ISP stream through Airflow: hits in the lake, counts in a database and topics, exact whatever dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+import httpx
+import psycopg2
+import pytest
+from playwright.sync_api import expect
+from prometheus_client.parser import text_string_to_metric_families
+from pyarrow import fs, parquet
+
+from bench.queries_exact import LOAD, STREAM, Course
+from local import evidence
+from local.services import airflow as service
+from local.stack import Stack, wait_until
+from sluice.model import database
+from tests.integration import feeds, streams
+from tests.support import browser
+from tests.support.scenario import step
+
+pytestmark = pytest.mark.xdist_group("feeds")
+
+SPEC = streams.load("isp_hits")
+# Several of the consumer's batches, as overrides.toml bounds them, so that the kill comes amid them.
+HITS, RATE = 14_000, 400
+RUN_SECONDS = 600
+TASKS_SECONDS = 180
+# As soon as something is counted. The queries live to see that the database and the broker are away, which
+# everything else on the machine uses, too.
+KILLED = ("consumer", "postgres", "kafka", "queries")
+
+
+@pytest.fixture
+def course(stack: Stack) -> Iterator[Course]:
+    made = Course(stack, SPEC)
+    with feeds.running(made, (LOAD, STREAM)):
+        yield made
+
+
+def test_counts_are_exact_whatever_dies_and_a_wrong_one_is_named(course: Course) -> None:
+    with step("a load ends well although consumer, queries, database and broker are killed"):
+        run = load(course)
+    with step("every hit is in the lake once, and every sink has the lake's counts"):
+        check_counts(course, run)
+    with step("the files hold every row once"):
+        check_files(course)
+    with step("a sink with another count is named, and passes again once that is corrected"):
+        check_a_changed_sink_is_named(course, run)
+    with step("an operator sees each query and its metrics"):
+        check_the_page(course)
+
+
+def load(course: Course) -> str:
+    """One load with everything killed on the way; its run's id."""
+    run, state, killed = course.load(RUN_SECONDS, [KILLED], hits=HITS, per_second=RATE, zipcodes=50)
+    feeds.assert_success(course, LOAD, run, state)
+    assert killed == list(KILLED)
+    return run
+
+
+def check_counts(course: Course, run: str) -> None:
+    found = evidence.exactness(course.stack, SPEC)
+    assert found.is_exact, found.sentence()
+    assert found.records == HITS
+    checked = course.airflow.xcom(LOAD, run, "check_sinks")
+    for name, query in SPEC.queries.items():
+        if not query.measures:
+            continue
+        sinks = checked[name]["sinks"]
+        assert set(sinks) == {sink.name for sink in query.sinks}
+        for sink in sinks.values():
+            assert sink["lake"] == sink["sink"] > 0
+    assert checked["windows"]["late"] > 0, "no hit was too late"
+
+
+def check_files(course: Course) -> None:
+    """By the files' own footers."""
+    (sink,) = SPEC.queries["hits"].sinks
+    reader = course.stack.platform("reader")
+    s3 = fs.S3FileSystem(
+        access_key=reader.s3.access_key,
+        secret_key=reader.s3.secret_key,
+        endpoint_override=reader.s3.endpoint,
+        region=reader.s3.region,
+    )
+    bucket = reader.lake.warehouse.removeprefix("s3://").split("/")[0]
+    chosen = fs.FileSelector(f"{bucket}/{sink.prefix}", recursive=True)
+    rows = course.table().scan().count()
+
+    def in_files() -> int:
+        found = [file.path for file in s3.get_file_info(chosen) if file.path.endswith(".parquet")]
+        return sum(parquet.read_metadata(path, filesystem=s3).num_rows for path in found)
+
+    wait_until("all rows in files", lambda: in_files() == rows, TASKS_SECONDS)
+
+
+def check_a_changed_sink_is_named(course: Course, run: str) -> None:
+    api = course.airflow
+    zipcode = change_a_count(course, 1)
+    api.clear(LOAD, run, ["check_sinks"], downstream=True)
+    assert api.wait(LOAD, run, TASKS_SECONDS) == "failed"
+    tasks = {task["task_id"]: task for task in api.tasks(LOAD, run)}
+    assert (tasks["check_sinks"]["state"], tasks["audit"]["state"]) == ("failed", "upstream_failed")
+    log = "\n".join(api.log(LOAD, run, "check_sinks", int(tasks["check_sinks"]["try_number"])))
+    assert "jdbc isp_hits_audience: 1 of" in log
+    assert f"different {zipcode}|" in log
+    assert change_a_count(course, -1) == zipcode
+    api.clear(LOAD, run, ["check_sinks"], downstream=True)
+    feeds.assert_success(course, LOAD, run, api.wait(LOAD, run, TASKS_SECONDS))
+
+
+def change_a_count(course: Course, by: int) -> str:
+    """In the database, past the stream; gives the zipcode."""
+    where = database.load("sluice_counts", {database.DIRECTORY_VARIABLE: str(course.stack.home.connections)})
+    connection = psycopg2.connect(
+        host=where.host, port=where.port, dbname=where.database, user=where.username, password=where.password
+    )
+    with closing(connection), connection, connection.cursor() as cursor:
+        cursor.execute(
+            "update isp_hits_audience set hits = hits + %s where zipcode = "
+            "(select min(zipcode) from isp_hits_audience) returning zipcode",
+            (by,),
+        )
+        ((zipcode,),) = cursor.fetchall()
+        return str(zipcode)
+
+
+def check_the_page(course: Course) -> None:
+    """Of real queries; tests/browser proves that it takes a login, and the rest of it over made-up ones."""
+    root = service.url(course.stack.context)
+    login = {"username": service.USER, "password": course.stack.secrets["airflow_operator"]}
+    names = {f"{SPEC.name}.{name}" for name in SPEC.queries}
+    with browser.launch() as chromium:
+        page = chromium.new_page(viewport=browser.DESKTOP)
+        browser.log_in(page, root, login["username"], login["password"])
+        page.goto(f"{root}/sluice/queries/{SPEC.name}")
+        for name in names:
+            expect(page.get_by_text(name).first).to_be_visible(timeout=60_000)
+        browser.screenshot(page, "isp-hits-queries")
+    with httpx.Client(base_url=root, timeout=30, trust_env=False) as client:
+        token = client.post("/auth/token", json=login).raise_for_status().json()["access_token"]
+        metrics = client.get("/sluice/metrics", headers={"Authorization": f"Bearer {token}"})
+    assert metrics.status_code == 200
+    counted = {
+        sample.labels["query"]: sample.value
+        for family in text_string_to_metric_families(metrics.text)
+        for sample in family.samples
+        if sample.name == "sluice_query_input_rows_total" and sample.labels["stream"] == SPEC.name
+    }
+    assert names <= set(counted)

@@ -1,0 +1,160 @@
+"""Loads through Airflow's REST API: what goes in comes out once, and what is wrong is red or aside."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from local.airflow_client import AirflowError
+from tests.integration.rig import DAG, SPEC, Rig, Run
+
+STEPS = ["provision_topic", "ensure_stream", "produce", "landed", "validate", "audit", "announce"]
+FEWER_PARTITIONS = 4
+# Rows of the second object that cannot be what their header says.
+SHORT, MISDATED = 10, 20
+
+
+def test_a_mixed_load_on_a_topic_that_had_fewer_partitions(rig: Rig) -> None:
+    """Good, malformed and no rows at all, between records of others; again with a limit that they exceed."""
+    rig.reset()
+    rig.create_topic(FEWER_PARTITIONS)
+    good = rig.trips(1)[0]
+    foreign = [b"garbage", None, b"", (good or b"") + b"\x00"]
+    rig.send({0: [foreign[0], good, foreign[1]], 1: [foreign[2]], 3: [foreign[3]]})
+    rows = rig.slice(2200, 200)
+    rows[SHORT] = "1,2,3"
+    rows[MISDATED] = rows[MISDATED].replace("2018", "201x")
+    newer = [row + ",2.5,surprise" for row in rows]
+    newer[30] = ",".join(["", *rows[30].split(",")[1:3], "", *rows[30].split(",")[4:], "", ""])
+    whole = rig.put("mixed-1-whole.csv", rig.slice(0, 1200))
+    odd = rig.put("mixed-2-odd.csv", newer, rig.sample[0] + ",congestion_surcharge,new_column")
+    keys = [whole, odd, rig.put("mixed-3-header-only.csv", [])]
+
+    run = rig.load(objects=keys, max_quarantined_percent=2)
+    assert (run.state, run.tasks) == ("success", dict.fromkeys(STEPS, "success"))
+    assert len(rig.bounds()) == SPEC.topic.partitions
+    rig.assert_exact()
+    first, second, none = run.sources
+    assert rig.rows_of(first) == list(range(1200))
+    assert rig.rows_of(second) == [n for n in range(200) if n not in (SHORT, MISDATED)]
+    assert rig.rows_of(none) == []
+    assert_proved(rig, run, source_rows=1400, published=1398)
+    assert_set_aside(rig, second, odd)
+    undecodable = [r["value"] for r in rig.quarantine() if r["stage"] == "topic"]
+    assert sorted(undecodable, key=str) == sorted(foreign, key=str)
+    assert_columns(rig, second)
+
+    again = rig.load(objects=keys, max_quarantined_percent=0.1)
+    assert (again.state, again.tasks["validate"]) == ("failed", "failed")
+    assert "2 of 1400 rows" in again.log("validate")
+    assert again.sources == run.sources
+
+
+def assert_proved(rig: Rig, run: Run, **numbers: int) -> None:
+    """By the load's proof, its audit, and the event of its asset."""
+    proof = run.xcom("validate")
+    assert proof["status"] == "exact"
+    assert {name: proof[name] for name in numbers} == numbers
+    audit = run.xcom("audit")
+    assert audit["counts"]
+    assert all(count["after"]["delete_markers"] == 0 for count in audit["counts"].values())
+    events = rig.airflow.request(
+        "GET", "/assets/events", params={"source_dag_id": DAG, "order_by": "-timestamp"}
+    )
+    (extra,) = [e["extra"] for e in events["asset_events"] if e["source_run_id"] == run.run_id]
+    assert "exact" in str(extra)
+
+
+def assert_set_aside(rig: Rig, source: str, key: str) -> None:
+    """Each malformed row with its line, its bytes and the reason."""
+    aside = rig.set_aside(source)
+    assert sorted(aside) == [SHORT, MISDATED]
+    short, misdated = aside[SHORT], aside[MISDATED]
+    assert (short["line"], short["object"]) == (SHORT + 2, f"s3://source/{key}")
+    assert short["value"] == b"1,2,3,2.5,surprise"
+    assert {"5", "19"} <= set(short["reason"].split()), short["reason"]
+    assert "tpep_pickup_datetime" in misdated["reason"]
+
+
+def assert_columns(rig: Rig, source: str) -> None:
+    """A column that the table lacks is kept beside, one that only some objects have has its own place, and
+    what is empty is null."""
+    scan = rig.table().scan(row_filter=f"_source_id = '{source}' and _source_row in (29, 30)").to_arrow()
+    by_row = {row["_source_row"]: row for row in scan.to_pylist()}
+    assert dict(by_row[29]["other_columns"]) == {"new_column": "surprise"}
+    assert by_row[29]["congestion_surcharge"] == 2.5
+    empty = by_row[30]
+    assert (empty["VendorID"], empty["passenger_count"], empty["other_columns"]) == (None,) * 3
+
+
+def test_two_runs_at_once_share_an_object_and_every_task_cleared_changes_nothing(rig: Rig) -> None:
+    shared = rig.put("at-once-1-shared.csv", rig.slice(1500, 400))
+    lines = "\n".join([rig.sample[0], *rig.slice(1900, 250)])
+    own = rig.put_bytes("at-once-2-own.csv.gz", gzip.compress(lines.encode()))
+    runs = [rig.start(objects=[shared]), rig.start(objects=[shared, own])]
+    finished = [rig.finish(run) for run in runs]
+    assert [run.state for run in finished] == ["success", "success"]
+    assert [len(rig.rows_of(source)) for source in finished[1].sources] == [400, 250]
+    assert finished[0].sources == finished[1].sources[:1], "one version of an object is one source"
+    rig.assert_exact()
+    topic, rows = rig.bounds(), len(rig.coordinates())
+    rig.airflow.clear(DAG, runs[1], STEPS)
+    cleared = rig.finish(runs[1])
+    assert (cleared.state, cleared.sources) == ("success", finished[1].sources)
+    assert (rig.bounds(), len(rig.coordinates())) == (topic, rows)
+
+
+def test_an_object_that_is_cut_off_is_red_and_named_and_publishes_nothing(rig: Rig) -> None:
+    rig.ensure_stream()
+    rig.wait_for_everything()
+    before, rows = rig.bounds(), len(rig.coordinates())
+    whole = gzip.compress("\n".join([rig.sample[0], *rig.slice(0, 3000)]).encode())
+    run = rig.load(objects=[rig.put_bytes("cut.csv.gz", whole[: len(whole) // 2])])
+    assert (run.state, run.tasks["produce"]) == ("failed", "failed")
+    assert rig.attempts(run.run_id, "produce") == 1, "another attempt cannot help"
+    assert "cut.csv.gz" in run.log("produce")
+    assert (rig.bounds(), len(rig.coordinates())) == (before, rows)
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {"source_prefix": "/absolute"},
+        {"objects": ["picture.png"]},
+        {"max_quarantined_percent": 101},
+        {"landed_timeout_minutes": 0},
+    ],
+)
+def test_a_bad_value_is_refused_before_anything_runs(conf: dict[str, object], rig: Rig) -> None:
+    with pytest.raises(AirflowError) as refusal:
+        rig.start(**conf)
+    assert refusal.value.status == 400
+    assert next(iter(conf)) in str(refusal.value)
+
+
+def test_one_batch_over_all_partitions_stays_within_its_budget(rig: Rig) -> None:
+    rig.ensure_stream()
+    rig.wait_for_everything()
+
+    def versions() -> tuple[int, int]:
+        lister = rig.stack.admin_s3().get_paginator("list_object_versions")
+        pages = list(lister.paginate(Bucket="warehouse", Prefix="lake/"))
+        found = [(len(page.get("Versions", [])), len(page.get("DeleteMarkers", []))) for page in pages]
+        return sum(v for v, _ in found), sum(m for _, m in found)
+
+    (versions_before, markers_before), calls_before = versions(), rig.stack.minio_requests()
+    before = rig.metadata_location()
+    rig.send({partition: rig.trips(300) for partition in range(SPEC.topic.partitions)})
+    rig.wait_for_commit(before)
+    appended = rig.metadata_location()
+    rig.wait_for_commit(appended)
+    calls_after, (versions_after, markers_after) = rig.stack.minio_requests(), versions()
+    calls = {api: calls_after[api] - calls_before.get(api, 0) for api in calls_after}
+    spent = {api: n for api, n in calls.items() if n and not api.lower().startswith("listobject")}
+    print(f"one batch of 10 partitions: {sum(spent.values())} S3 calls {spent}")
+    assert versions_after - versions_before <= SPEC.budget.versions_per_batch
+    assert markers_after == markers_before == 0
+    assert 0 < sum(spent.values()) <= SPEC.budget.s3_calls_per_batch
+    rig.wait_for_everything()
+    rig.assert_exact()

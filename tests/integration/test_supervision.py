@@ -1,0 +1,170 @@
+"""Supervision through Airflow: what it does by itself, what it does by order, and when it asks a person."""
+
+from __future__ import annotations
+
+import signal
+import xmlrpc.client
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from urllib.parse import quote
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from local.drills.faults import family, signal_all
+from local.stack import wait_until
+from local.supervisor import ALREADY_STARTED
+from tests.integration.rig import SPEC, Rig
+from tests.integration.supervision import (
+    RUN_SECONDS,
+    begin_afresh,
+    finish,
+    has_ended,
+    is_patient_for_long,
+    kill,
+    settles_nothing,
+    supervise,
+    trigger,
+    trigger_log,
+    wait_for_task,
+)
+
+MORE_RUNS = 4
+
+
+@pytest.fixture(autouse=True)
+def _supervised(rig: Rig) -> Iterator[None]:
+    begin_afresh(rig)
+    rig.ensure_stream()
+    yield
+    begin_afresh(rig)
+
+
+def test_a_stream_that_is_well_is_left_alone_and_its_lag_is_kafkas_to_show(rig: Rig) -> None:
+    rig.send({partition: rig.trips(5) for partition in range(SPEC.topic.partitions)})
+    rig.wait_for_everything()
+    pid = rig.process()["pid"]
+    run = supervise(rig)
+    assert (run.state, run.verdict in ("idle", "healthy")) == ("success", True), run.log("observe")
+    assert run.done == {"observe", "quiet"}
+    assert rig.process()["pid"] == pid
+    group = Consumer(rig.stack.kafka("admin") | {"group.id": f"sluice-{SPEC.name}"})
+    asked = [TopicPartition(SPEC.topic.name, p) for p in range(SPEC.topic.partitions)]
+    committed = {found.partition: found.offset for found in group.committed(asked, timeout=20)}
+    group.close()
+    assert committed == {partition: after for partition, (_, after) in rig.bounds().items()}
+
+
+def test_a_hung_stream_is_noticed_though_the_triggerer_is_killed_meanwhile(rig: Rig) -> None:
+    rig.wait_for_everything()
+    token = rig.token()
+    hung = family(rig.process()["pid"])
+    signal_all(hung, signal.SIGSTOP)
+    rig.send({partition: rig.trips(5) for partition in range(SPEC.topic.partitions)})
+    # A run that looks for long is wanted.
+    wait_until("a look that settles nothing", settles_nothing(rig), RUN_SECONDS)
+    run_id = trigger(rig)
+    wait_for_task(rig, run_id, "observe", "deferred")
+    wait_until("its first look", lambda: "records wait" in trigger_log(rig, run_id, "observe"), RUN_SECONDS)
+    triggerer = rig.process("airflow-triggerer")["pid"]
+    signal_all(family(triggerer), signal.SIGKILL)
+    run = finish(rig, run_id)
+    for _ in range(MORE_RUNS):
+        # Where batches took long, it is patient for longer than one run, and the next one goes on from there.
+        if run.verdict != "stalled" and is_patient_for_long(rig):
+            run = supervise(rig)
+    assert rig.process("airflow-triggerer")["pid"] != triggerer
+    assert (run.state, run.verdict) == ("success", "stalled"), run.log("observe")
+    assert run.done == {"observe", "restart", "verify"}
+    assert not [process for process in hung if process.is_running()], "the hung family is still there"
+    rig.wait_for_everything()
+    assert rig.token() == token + 1
+    rig.assert_exact()
+
+
+def test_a_stream_on_hold_stays_down_until_it_is_released(rig: Rig) -> None:
+    run = supervise(rig, action="stop", why="the broker moves house")
+    assert (run.state, "stop" in run.done) == ("success", True)
+    assert rig.process()["statename"] in ("EXITED", "STOPPED")
+
+    scheduled = trigger(rig)
+    load = rig.load(objects=[rig.put("on-hold.csv", rig.slice(0, 50))])
+    run = finish(rig, scheduled)
+    assert (run.verdict, run.done) == ("held", {"observe", "quiet"})
+    assert (load.state, load.tasks["ensure_stream"]) == ("failed", "failed")
+    said = load.log("ensure_stream")
+    assert all(words in said for words in ("operator", "the broker moves house", "action start")), said
+    assert rig.attempts(load.run_id, "ensure_stream") == 1, "another attempt cannot help"
+    assert rig.process()["statename"] in ("EXITED", "STOPPED")
+
+    run = supervise(rig, action="start")
+    assert (run.state, {"restart", "verify"} <= run.done) == ("success", True), run.tasks
+    assert rig.process()["statename"] == "RUNNING"
+    assert rig.history.held() is None
+    rig.wait_for_everything()
+    rig.assert_exact()
+
+
+def test_a_dead_stream_is_restarted_once_and_one_that_keeps_dying_is_asked_about(rig: Rig) -> None:
+    token = restarted_once_for_two_runs(rig)
+    assert SPEC.supervision.most_restarts == 1, "the next death is one too many"
+
+    kill(rig)
+    run_id = trigger(rig)
+    wait_for_task(rig, run_id, "ask", "awaiting_input")
+    path = f"/dags/{rig.supervision}/dagRuns/{quote(run_id, safe='')}/taskInstances/ask/-1/hitlDetails"
+    asked = rig.airflow.request("GET", path)
+    assert f"restarted {SPEC.supervision.most_restarts} times" in asked["subject"]
+    assert "dead" in asked["body"]
+    assert rig.process()["statename"] == "EXITED", "it was restarted without an answer"
+    # Airflow 3.3 takes a task that is answered before its worker's end for one that its executor has lost.
+    wait_until("the end of the worker that asked", lambda: has_ended(rig, run_id, "ask"), 60)
+    rig.airflow.request("PATCH", path, json={"chosen_options": ["Restart it"], "params_input": {}})
+    run = finish(rig, run_id)
+    assert (run.verdict, run.state) == ("flapping", "success"), run.tasks
+    assert {"ask", "answer", "verify"} <= run.done
+    answer = rig.history.latest("answer")
+    assert answer is not None
+    assert (answer["choice"], answer["who"], answer["run"]) == ("Restart it", "operator", run_id)
+    facts = rig.history.facts(datetime.now(UTC), SPEC.supervision)
+    assert facts.restarts == [], "restarts before the answer count no more"
+    assert rig.token() == token + 1
+    rig.send({0: rig.trips(5)})
+    rig.wait_for_everything()
+    rig.assert_exact()
+
+
+def restarted_once_for_two_runs(rig: Rig) -> int:
+    """The second run finds another start of the process than the one that had died. Gives the new owner."""
+    kill(rig)
+    token = rig.token()
+    first = trigger(rig)
+    second = trigger(rig, action="restart", why="a second click")
+    runs = [finish(rig, first), finish(rig, second)]
+    assert {run.state for run in runs} == {"success"}, [run.tasks for run in runs]
+    assert runs[0].verdict == "dead"
+    rig.wait_for_everything()
+    assert rig.token() == token + 1
+    began = datetime.fromisoformat(rig.airflow.run(rig.supervision, first)["queued_at"])
+    started = [event["run"] for event in rig.history.since("restart", began)]
+    assert started == [first]
+    return rig.token()
+
+
+def test_supervisord_starts_a_stream_once_however_many_ask(rig: Rig) -> None:
+    rig.stop_stream()
+    token = rig.token()
+
+    def start(_: int) -> int:
+        """0 where it was started, else the code of the refusal."""
+        try:
+            rig.stack.daemon.proxy().startProcess(SPEC.program, False)
+        except xmlrpc.client.Fault as refusal:
+            return refusal.faultCode
+        return 0
+
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(start, range(4)))
+    assert sorted(answers) == [0, *[ALREADY_STARTED] * 3]
+    wait_until("one take-over", lambda: rig.token() == token + 1, RUN_SECONDS)

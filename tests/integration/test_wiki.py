@@ -1,0 +1,294 @@
+"""The Wikipedia stream through Airflow: from the replayed feed to the page, with its processes killed."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+from pyiceberg.table import DataScan
+
+from local import evidence
+from local.drills.faults import family, signal_all
+from local.drills.site import LAND_SECONDS, Site
+from local.replay.feed import Feed
+from local.services import airflow as service
+from local.services import replay
+from local.stack import Stack, wait_until
+from sluice.clients.report import ReportReader
+from tests.integration import feeds, streams
+from tests.support import browser
+from tests.support.scenario import step
+
+pytestmark = pytest.mark.xdist_group("feeds")
+
+SPEC = streams.load("wiki_changes")
+assert SPEC.report is not None
+REPORT = SPEC.report
+LOAD, STREAM, COMPACT = "wiki_changes_load", "wiki_changes_stream", "wiki_changes_compact"
+SAMPLE = replay.REPO / "samples/wiki_changes/recentchange.jsonl"
+RUN_SECONDS = 420
+EVENTS = 3000
+# What is killed together, each time when all that came before is published. Supervision starts what ended;
+# only the producer is started at once, except after the last time: without it nothing would come.
+KILLED = (("producer",), ("producer", "report"), ("producer", "consumer"))
+COLUMNS = ("event_id", "change_timestamp", "user", "bot", "type", "_kafka_partition", "_kafka_offset")
+# Changes of a closed date, sent before each kill.
+OLD_EVENTS, OLD_SERVERS = 12, 4
+
+# (window's start, user, whether a bot) -> edits
+Counts = dict[tuple[float, str, bool], int]
+
+
+class Wiki(Site):
+    """The stream on the stack of the integration tests, fed by its replay server."""
+
+    def run(self, dag: str, **conf: Any) -> str:
+        """A run of a DAG that ended well; its id."""
+        run_id = self.airflow.trigger(dag, conf)
+        feeds.assert_success(self, dag, run_id, self.airflow.wait(dag, run_id, RUN_SECONDS))
+        return run_id
+
+    def part(self, name: str) -> dict[str, Any]:
+        """What supervisord knows of a part's process."""
+        return self.process(SPEC.part(name).program)
+
+    def states(self) -> dict[str, str]:
+        return {name: self.part(name)["statename"] for name in SPEC.parts}
+
+    def kill(self, name: str) -> None:
+        """A part's process, and what it started."""
+        pid = self.part(name)["pid"]
+        signal_all(family(pid), signal.SIGKILL)
+        wait_until(f"the end of the {name}", lambda: self.part(name)["pid"] != pid, 30, 0.1)
+
+    def start(self, name: str) -> None:
+        """Past Airflow, as a supervising run would."""
+        self.stack.supervisor().startProcess(SPEC.part(name).program)
+
+    def stop(self, name: str) -> None:
+        """Returns when it has ended."""
+        self.stack.supervisor().stopProcess(SPEC.part(name).program)
+
+    @property
+    def replayed(self) -> dict[str, Any]:
+        """What the replay server says of itself."""
+        return replay.status(self.stack.context)
+
+    def records(self) -> dict[int, int]:
+        """Partition -> how many are on the topic."""
+        return {partition: after for partition, (_, after) in self.bounds().items()}
+
+    def wait_for_news(self) -> None:
+        """Until more is published than the topic holds now."""
+        total = sum(self.records().values())
+        wait_until("news published", lambda: sum(self.ends().values()) > total, LAND_SECONDS)
+
+    def wait_for_all_and_news(self) -> None:
+        """Until all that the topic holds now is published, and the topic holds more."""
+        now = self.records()
+        wait_until(f"{now} published", lambda: covers(self.ends(), now), LAND_SECONDS)
+        wait_until("news", lambda: sum(self.records().values()) > sum(now.values()), LAND_SECONDS)
+
+    def rows(self, day: str | None = None) -> list[dict[str, Any]]:
+        """Of one day (ISO 8601), or all, with the columns COLUMNS."""
+        found: list[dict[str, Any]] = self.scan(day).select(*COLUMNS).to_arrow().to_pylist()
+        return found
+
+    def files(self, day: str) -> int:
+        """How many hold the changes of a day."""
+        return len(list(self.scan(day).plan_files()))
+
+    def scan(self, day: str | None) -> DataScan:
+        return self.table().scan() if day is None else self.table().scan(f"change_timestamp_date = '{day}'")
+
+    def assert_exact(self, rows: list[dict[str, Any]]) -> tuple[int, int]:
+        """Every offset of the topic once, every event once in ``rows``, and of the replayed ones all from the
+        first to the last, whose numbers it gives."""
+        found = evidence.exactness(self.stack, SPEC)
+        assert found.is_exact, found.sentence()
+        ids = Counter(row["event_id"] for row in rows)
+        assert [event for event, times in ids.items() if times > 1] == []
+        replayed = self.replayed
+        feed = Feed(seed=replayed["feed"]["seed"], start=0, pace=1)
+        there = [n for n in range(replayed["n"] + 1) if feed.event_id(n) in ids]
+        # The feed was live before somebody listened.
+        left_out = set(range(there[0], there[-1])) - set(there)
+        assert left_out == set(), f"{len(left_out)} of the events from {there[0]} to {there[-1]} are missing"
+        assert len(there) >= EVENTS
+        return there[0], there[-1]
+
+    @cached_property
+    def report(self) -> ReportReader:
+        return ReportReader(self.lake, REPORT.table)
+
+    def counted(self) -> Counts:
+        """Edits as the report has them, late ones with them."""
+        return {
+            (window.start, editor.user, editor.bot): editor.edits + editor.late
+            for window in self.report.read(0).windows
+            for editor in window.editors
+        }
+
+    def send_old(self, batch: int, at: datetime) -> None:
+        """Changes of a time long ago, past the stream's producer."""
+        sample = json.loads(SAMPLE.read_text().splitlines()[0])
+        producer = self.producer()
+        for number in range(OLD_EVENTS):
+            name = f"{number % OLD_SERVERS}.example.org"
+            event = sample | {"timestamp": int(at.timestamp()) + number, "server_name": name}
+            event["meta"] = sample["meta"] | {"id": f"old-{batch}-{number}"}
+            producer.produce(SPEC.topic.name, json.dumps(event).encode(), key=name.encode())
+        assert producer.flush(30) == 0
+
+
+def covers(reached: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
+    return all(reached.get(partition, 0) >= end for partition, end in wanted.items())
+
+
+def count(rows: list[dict[str, Any]]) -> Counts:
+    """Edits, as the report must have them."""
+    width = REPORT.window_minutes * 60
+    found: Counter[tuple[float, str, bool]] = Counter()
+    for row in rows:
+        if row["type"] in ("edit", "new"):
+            start = row["change_timestamp"].timestamp() // width * width
+            found[start, row["user"], row["bot"]] += 1
+    return dict(found)
+
+
+@pytest.fixture
+def wiki(stack: Stack) -> Iterator[Wiki]:
+    made = Wiki(stack, SPEC)
+    with feeds.running(made, (LOAD, STREAM, COMPACT)):
+        yield made
+
+
+def test_every_event_is_there_once_whatever_is_killed_up_to_the_page(wiki: Wiki) -> None:
+    old = datetime.now(UTC).replace(hour=12, minute=0) - timedelta(days=2)
+    with step("a bounded load is verified event by event"):
+        first = check_a_bounded_load(wiki)
+    with step("supervision starts the producer and the report"):
+        check_supervision_starts_what_is_down(wiki)
+    with step("each process is killed, and supervision starts it again"):
+        kill_each(wiki, old)
+        check_supervision_starts_what_is_down(wiki)
+    with step("a load counts what the stream's own producer sends"):
+        run_id = wiki.run(LOAD, events=200, minutes=2)
+        (source,) = wiki.airflow.xcom(LOAD, run_id, "produce")["sources"]
+        assert source["adopted"], source
+        assert wiki.airflow.xcom(LOAD, run_id, "validate")["status"] == "exact"
+    with step("every event is in the lake once"):
+        rows = check_every_event(wiki, first)
+    with step("the report has the lake's counts"):
+        lake = count(rows)
+        wait_until("the report of it all", lambda: wiki.counted() == lake, LAND_SECONDS)
+        assert sum(lake.values()) > EVENTS / 2
+    with step("an operator finds the report in Airflow's navigation"):
+        check_the_page(wiki)
+    with step("closed dates are compacted, and hold the same rows"):
+        check_compaction(wiki, old.date().isoformat())
+
+
+@pytest.mark.exhaustive
+def test_an_order_stops_every_part_until_another_starts_it(wiki: Wiki) -> None:
+    wiki.run(LOAD, events=50, minutes=2)
+    with step("supervision starts what is down"):
+        check_supervision_starts_what_is_down(wiki)
+    with step("an order stops all parts"):
+        wiki.run(STREAM, action="stop", why="a test")
+        assert "RUNNING" not in wiki.states().values()
+    with step("supervision leaves them stopped"):
+        wiki.run(STREAM)
+        assert "RUNNING" not in wiki.states().values()
+    with step("another order starts them"):
+        wiki.run(STREAM, action="start", why="a test")
+        assert set(wiki.states().values()) == {"RUNNING"}
+
+
+def check_a_bounded_load(wiki: Wiki) -> int:
+    """Gives the number of the first event."""
+    replay.burst(wiki.stack.context, EVENTS, 1000)
+    run_id = wiki.run(LOAD, events=EVENTS, minutes=4)
+    made = wiki.airflow.xcom(LOAD, run_id, "produce")
+    proof = wiki.airflow.xcom(LOAD, run_id, "validate")
+    assert made["records"] == EVENTS
+    assert (proof["status"], proof["published"] + proof["quarantined"]) == ("exact", EVENTS)
+    assert wiki.airflow.xcom(LOAD, run_id, "announce")["asset"] == "wiki_changes"
+    first, _ = wiki.assert_exact(wiki.rows())
+    paths = {task.file.file_path for task in wiki.table().scan().plan_files()}
+    assert all("/change_timestamp_date=" in path and "/server_name=" in path for path in paths)
+    # One producer at a time: the load's own has ended with it.
+    assert wiki.states()["producer"] in ("STOPPED", "EXITED")
+    return first
+
+
+def check_supervision_starts_what_is_down(wiki: Wiki) -> None:
+    """Producer and report, and the consumer where it does not run."""
+    run_id = wiki.run(STREAM)
+    assert set(wiki.states().values()) == {"RUNNING"}
+    for part in ("producer", "report"):
+        tended = wiki.airflow.xcom(STREAM, run_id, f"tend_{part}")
+        assert tended["act"]["done"], tended
+        assert tended["diagnosis"]["verdict"] in ("healthy", "idle"), tended
+    wiki.wait_for_news()
+
+
+def kill_each(wiki: Wiki, old: datetime) -> None:
+    """While events come fast, and changes of the time ``old`` among them."""
+    replay.burst(wiki.stack.context, 10_000, 500)
+    for number, names in enumerate(KILLED):
+        wiki.send_old(number, old)
+        wiki.wait_for_all_and_news()
+        for name in names:
+            wiki.kill(name)
+        if number < len(KILLED) - 1:
+            wiki.start("producer")
+
+
+def check_every_event(wiki: Wiki, first: int) -> list[dict[str, Any]]:
+    """From ``first`` to the newest that the feed has; gives the table's rows. Afterwards nothing comes: the
+    producer is stopped."""
+    newest = wiki.replayed["n"]
+    records = newest + 1 - first + len(KILLED) * OLD_EVENTS
+    wait_until(f"{records} records", lambda: sum(wiki.records().values()) >= records, LAND_SECONDS)
+    wiki.stop("producer")
+    wiki.wait_for_everything()
+    rows = wiki.rows()
+    _, last = wiki.assert_exact(rows)
+    assert last >= newest
+    return rows
+
+
+def check_the_page(wiki: Wiki) -> None:
+    """Of a real report; tests/browser proves that it takes a login, and the rest of it over a made-up one."""
+    with browser.launch() as chromium:
+        page = chromium.new_page(viewport=browser.DESKTOP)
+        url, password = service.url(wiki.stack.context), wiki.stack.secrets["airflow_operator"]
+        browser.log_in(page, url, service.USER, password)
+        frame = browser.open_report(page, REPORT.title)
+        expect(frame.get_by_role("row").nth(10)).to_be_visible(timeout=30_000)
+        newest = wiki.report.read(0).windows[0]
+        busiest = max(newest.editors, key=lambda editor: editor.edits)
+        expect(frame.get_by_role("table")).to_contain_text(busiest.user)
+        browser.screenshot(page, "wiki-changes-page")
+
+
+def check_compaction(wiki: Wiki, day: str) -> None:
+    """Of ``day``, of which several batches made files."""
+    before, files = wiki.rows(day), wiki.files(day)
+    assert len(before) == len(KILLED) * OLD_EVENTS
+    assert files >= len(KILLED) * OLD_SERVERS
+    run_id = wiki.run(COMPACT)
+    checked = wiki.airflow.xcom(COMPACT, run_id, "check")
+    assert (checked["files_before"], checked["files_after"]) == (files, OLD_SERVERS)
+    assert wiki.files(day) == OLD_SERVERS
+    assert sorted(wiki.rows(day), key=str) == sorted(before, key=str)
+    found = evidence.exactness(wiki.stack, SPEC)
+    assert found.is_exact, found.sentence()

@@ -1,0 +1,30 @@
+"""Steps without a stack: what Airflow gives them, and their ledger."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from sluice.clients.ledger import Ledger
+from sluice.operators.validate import ValidateOperator
+from tests.support.memory_s3 import MemoryS3
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from pyiceberg.table import Table
+
+
+def given(**values: Any) -> Context:
+    """A task's context, of which a step needs these."""
+    return cast("Context", values)
+
+
+class ValidateRows(ValidateOperator):
+    """The validation of a table of which the tests make few columns."""
+
+    def wrong_columns(self, table: Table) -> list[str]:
+        return []
+
+
+def ledger(stream: str, memory: MemoryS3 | None = None) -> Ledger:
+    """A stream's ledger in memory."""
+    return Ledger((memory or MemoryS3()).as_client(), "s3://w/ledger", stream)

@@ -1,0 +1,156 @@
+"""The queries' sinks hold what the lake does, at the same batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.clients.errors import Unreachable
+from sluice.clients.keys import produced_key, run_key
+from sluice.clients.queries import Results, Standing
+from sluice.model import stream
+from sluice.model.query import Query, Sink
+from sluice.model.query_state import State, rule
+from sluice.model.ranges import RangeSet
+from sluice.operators.check_sinks import TRIES, CheckSinksOperator
+from tests.support.raising import raising
+from tests.support.steps import given, ledger
+
+SPEC = stream.load("isp_hits")
+
+
+COUNTS: Results = {"00001|2026-03-01T10:02:00Z": (3,), "00002|2026-03-01T10:02:00Z": (4,)}
+WINDOW = 1_772_359_320
+ZIPCODES: Results = {"00001": (3,), "00002": (4,)}
+AUDIENCE: Results = {"00001|2026-03-01T00:00:00Z": (7, 3, 2)}
+
+
+class Checked:
+    """A lake and its sinks, each at a batch, as ``Readings`` are."""
+
+    def __init__(self) -> None:
+        self.ledger = ledger("isp_hits")
+        self.ledger.put(run_key("r", "plan"), {"sources": [{"source_id": "s"}]})
+        self.ledger.put(produced_key("s"), {"ranges": {"0": [0, 9]}})
+        self.batch = 5
+        # The batches that a kind of sink says first, before it says the queries'.
+        self.at: dict[str, list[int]] = {}
+        self.topic = dict(COUNTS)
+        # What the windows' table holds: at each reading the next, of which the last stays.
+        self.tables = [dict(COUNTS)]
+        # What was asked of the windows' table, in order: its batch, or its rows.
+        self.asked: list[int | str] = []
+
+    @property
+    def table(self) -> dict[str, tuple[int, ...]]:
+        return self.tables[-1]
+
+    def standing(self) -> Standing:
+        states = {name: State(rule(q), batch=self.batch, source=77) for name, q in SPEC.queries.items()}
+        return Standing(1, 0.0, 1, states, frozenset(states))
+
+    def late(self, standing: Standing, name: str) -> pa.Table:
+        return pa.table({"_kafka_offset": [0, 1]})
+
+    def touched(self, query: Query, snapshot_id: int, expected: RangeSet) -> tuple[int, int] | None:
+        assert (snapshot_id, expected) == (77, RangeSet.of({0: [(0, 9)]}))
+        return (WINDOW - 86_400, WINDOW) if query.window else None
+
+    def recount(
+        self, query: Query, snapshot_id: int, late: pa.Table, windows: tuple[int, int] | None
+    ) -> Results:
+        if len(query.measures) == 3:
+            return dict(AUDIENCE)
+        return dict(COUNTS) if query.window else dict(ZIPCODES)
+
+    def sink(self, name: str, sink: Sink) -> tuple[Callable[[], int], Callable[[], Results]] | None:
+        if sink.kind not in ("jdbc", "kafka"):
+            return None
+        return lambda: self._batch(name, sink), lambda: self._read(name, sink)
+
+    def _batch(self, name: str, sink: Sink) -> int:
+        told = self.at.get(sink.kind, [])
+        batch = told.pop(0) if told else self.batch
+        if sink.table == "isp_hits_windows":
+            self.asked.append(batch)
+        return batch
+
+    def _read(self, name: str, sink: Sink) -> Results:
+        if name == "audience":
+            return dict(AUDIENCE)
+        if sink.kind == "kafka":
+            return dict(self.topic if name == "windows" else ZIPCODES)
+        self.asked.append("rows")
+        return dict(self.tables.pop(0) if len(self.tables) > 1 else self.tables[0])
+
+    def run(self) -> dict[str, Any]:
+        made = CheckSinksOperator(task_id="check_sinks", stream="isp_hits")
+        made.pause_seconds = 0.0
+        made.__dict__ |= {"readings": self, "ledger": self.ledger}
+        return made.work(given(run_id="r"))
+
+
+@pytest.fixture
+def checked() -> Checked:
+    return Checked()
+
+
+def test_sinks_that_hold_what_the_lake_does_are_side_by_side(
+    checked: Checked, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = checked.run()
+    assert found["windows"] == {
+        "batch": 5,
+        "late": 2,
+        "sinks": {
+            "jdbc isp_hits_windows": {"results": 2, "lake": 7, "sink": 7},
+            "kafka isp-hits-windows": {"results": 2, "lake": 7, "sink": 7},
+        },
+    }
+    assert "hits" not in found, "plain files hold no results"
+    kept = checked.ledger.get("runs/r/sinks.json")
+    assert kept is not None
+    assert [query["query"] for query in kept["queries"]] == ["zipcodes", "windows", "audience"]
+    assert "jdbc isp_hits_audience" in capsys.readouterr().out
+
+
+def test_what_differs_is_named_and_nothing_is_kept(checked: Checked) -> None:
+    checked.topic["00001|2026-03-01T10:02:00Z"] = (4,)
+    del checked.table["00002|2026-03-01T10:02:00Z"]
+    with pytest.raises(AirflowFailException) as failure:
+        checked.run()
+    said = str(failure.value)
+    assert "windows, jdbc isp_hits_windows: 1 of 2" in said
+    assert "missing 00002|2026-03-01T10:02:00Z" in said
+    assert "different 00001|2026-03-01T10:02:00Z (hits 4, in the lake hits 3)" in said
+    assert checked.ledger.get("runs/r/sinks.json") is None
+
+
+def test_results_of_other_windows_than_the_loads_are_not_its_matter(checked: Checked) -> None:
+    checked.table["00009|2026-03-01T10:07:00Z"] = (1,)
+    assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["results"] == 2
+
+
+def test_a_sink_that_is_behind_is_not_read(checked: Checked) -> None:
+    """It has the batch by the time that it was read: what was read may be of before."""
+    checked.at["jdbc"] = [4]
+    assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["sink"] == 7
+    assert checked.asked == [4, 5, "rows", 5]
+
+
+def test_a_sink_that_went_on_while_it_was_read_is_read_again(checked: Checked) -> None:
+    checked.at["jdbc"] = [5, 6]
+    checked.tables.insert(0, {"00001|2026-03-01T10:02:00Z": (9,)})
+    assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["sink"] == 7
+    assert checked.asked == [5, "rows", 6, 5, "rows", 5]
+
+
+def test_a_sink_that_always_goes_on_is_not_taken_for_checked(checked: Checked) -> None:
+    checked.at["kafka"] = [6] * 100
+    with raising(Unreachable, "zipcodes", TRIES):
+        checked.run()
+    assert len(checked.at["kafka"]) == 100 - TRIES

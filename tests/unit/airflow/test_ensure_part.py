@@ -1,0 +1,66 @@
+"""A part of the stream is started where it does not run and nobody holds it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.model.process import ProcessState, ProcessStatus
+from sluice.operators.ensure_part import EnsurePartOperator
+from tests.support.raising import raising
+from tests.support.steps import given
+
+
+class Process:
+    """A runtime with one program, and its history."""
+
+    def __init__(self, state: ProcessState, held: dict[str, Any] | None = None) -> None:
+        self.state, self.hold = state, held
+        self.started: list[str] = []
+        self.recorded: list[tuple[str, dict[str, Any]]] = []
+
+    def status(self, program: str) -> ProcessStatus:
+        return ProcessStatus(program, self.state)
+
+    def start(self, program: str) -> bool:
+        self.started.append(program)
+        return True
+
+    def held(self) -> dict[str, Any] | None:
+        return self.hold
+
+    def record(self, kind: str, document: dict[str, Any], at: datetime) -> None:
+        self.recorded.append((kind, document))
+
+    def run(self) -> dict[str, Any]:
+        made = EnsurePartOperator(task_id="ensure_queries", stream="isp_hits", part="queries")
+        made.__dict__ |= {"platform_hook": SimpleNamespace(runtime=self), "history": self}
+        return made.work(given(run_id="r"))
+
+
+@pytest.mark.parametrize(
+    ("state", "started"),
+    [
+        (ProcessState.STOPPED, True),
+        (ProcessState.EXITED, True),
+        (ProcessState.FATAL, True),
+        (ProcessState.RUNNING, False),
+        (ProcessState.STARTING, False),
+    ],
+)
+def test_a_part_is_started_where_it_does_not_run(state: ProcessState, started: bool) -> None:
+    process = Process(state)
+    assert process.run() == {"program": "stream-isp_hits-queries", "started": started}
+    assert process.started == ["stream-isp_hits-queries"] * started
+    assert [kind for kind, _ in process.recorded] == ["start"] * started
+
+
+def test_a_part_that_somebody_holds_is_left_alone() -> None:
+    process = Process(ProcessState.STOPPED, {"who": "kim", "at": "noon", "why": "the database moves"})
+    with raising(AirflowFailException, "queries", "isp_hits", "by kim since noon: the database moves"):
+        process.run()
+    assert not process.started

@@ -1,0 +1,253 @@
+"""Observing: when it ends, what it takes along, and what it records."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import (
+    AirflowRuntimeError,
+    ErrorType,
+)
+from airflow.sdk.execution_time.comms import ErrorResponse
+
+from sluice.clients.errors import Unreachable
+from sluice.clients.history import History
+from sluice.hooks.observation import Observation
+from sluice.model.config import ConfigError
+from sluice.model.health import Diagnosis, Facts, Verdict
+from sluice.model.stream import Supervision
+from sluice.triggers import base
+from sluice.triggers.stream_health import KEPT, StreamHealthTrigger, observe_seconds
+from tests.support.memory_s3 import MemoryS3
+from tests.support.supervision import SPEC, diagnosis, events, sample
+
+NOW = 10_000.0
+UNCLEAR = diagnosis(Verdict.UNOBSERVABLE)
+WELL_NOW = diagnosis(Verdict.HEALTHY)
+CERTAIN = diagnosis(Verdict.DEAD, conclusive=True)
+
+
+def test_the_time_to_observe_is_more_than_a_stall_and_less_than_an_interval() -> None:
+    assert observe_seconds(Supervision()) == 75
+    assert observe_seconds(Supervision(stall_seconds=600)) == 90
+    assert observe_seconds(Supervision(stall_seconds=600, interval_seconds=1200)) == 615
+
+
+class Task:
+    """The task instance as a triggerer has it for a trigger that the scheduler made."""
+
+    task = None
+    task_id = "observe"
+
+    def __init__(self, earlier: Any = None, action: str = "supervise") -> None:
+        self.earlier = earlier
+        self.action = action
+        self.pulled: list[dict[str, Any]] = []
+
+    def get_template_context(self) -> dict[str, Any]:
+        return {"params": {"action": self.action}}
+
+    async def axcom_pull(self, **given: Any) -> Any:
+        self.pulled.append(given)
+        if isinstance(self.earlier, Exception):
+            raise self.earlier
+        return self.earlier
+
+
+class Kept(History):
+    """``unanswered``: so many questions find S3 away; ``is_full``: nothing can be recorded."""
+
+    unanswered = 0
+    is_full = False
+
+    def facts(self, now: datetime, policy: Supervision) -> Facts:
+        if self.unanswered:
+            self.unanswered -= 1
+            raise Unreachable("S3 is away")
+        return super().facts(now, policy)
+
+    def record(self, kind: str, document: dict[str, Any], at: datetime) -> dict[str, Any]:
+        if self.is_full:
+            raise Unreachable("S3 is full")
+        return super().record(kind, document, at)
+
+
+class World:
+    """A clock that moves by sleeping, diagnoses in turn. ``judged``: each time the moments of the samples."""
+
+    def __init__(self, says: list[Diagnosis]) -> None:
+        self.now = NOW
+        self.says = says
+        self.judged: list[list[float]] = []
+        self.facts: list[Any] = []
+        self.kept = Kept(MemoryS3().as_client(), "s3://warehouse/ledger", SPEC.name)
+        self.looking: Any = lambda now: sample(now)
+        self.question_seconds = base.QUESTION_SECONDS
+        self.fired = threading.Event()
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def judge(self, samples: Any, policy: Any, facts: Any) -> Diagnosis:
+        self.judged.append([s.at for s in samples])
+        self.facts.append(facts)
+        return self.says.pop(0) if len(self.says) > 1 else self.says[0]
+
+    def observer(self, spec: Any) -> Any:
+        assert spec == SPEC
+        return SimpleNamespace(look=self.looking)
+
+    def history(self, stream: str) -> Any:
+        return self.kept
+
+    def fire(self, task: Any = None, timeout_after: float | None = None) -> dict[str, Any]:
+        trigger = StreamHealthTrigger(stream="nyc_taxi", role="airflow")
+        trigger.__dict__["hook"] = self
+        trigger.clock, trigger.sleep, trigger.judge = lambda: self.now, self.sleep, self.judge
+        trigger.question_seconds = self.question_seconds
+        trigger.task_instance = task
+        if timeout_after is not None:
+            trigger.timeout_after = datetime.fromtimestamp(timeout_after, UTC)
+
+        async def first() -> dict[str, Any]:
+            event = await anext(trigger.run())
+            self.fired.set()
+            payload: dict[str, Any] = event.payload
+            return payload
+
+        return asyncio.run(first())
+
+
+def test_it_ends_with_the_first_look_that_is_certain() -> None:
+    world = World([CERTAIN])
+    observation = Observation.from_json(world.fire(Task()))
+    assert (observation.diagnosis, [s.at for s in observation.samples]) == (CERTAIN, [NOW])
+
+
+def test_what_is_well_only_so_far_is_looked_at_until_that_is_certain() -> None:
+    """Records wait and nothing moves, but for no longer than it may: a moment later it is stalled."""
+    world = World([WELL_NOW, WELL_NOW, WELL_NOW, CERTAIN])
+    assert Observation.from_json(world.fire(Task())).diagnosis == CERTAIN
+    assert world.now == NOW + 15
+
+
+def test_what_stays_unclear_is_looked_at_until_the_time_is_up() -> None:
+    world = World([UNCLEAR])
+    observation = Observation.from_json(world.fire(Task()))
+    assert (world.now, observation.diagnosis.verdict) == (NOW + 75, Verdict.UNOBSERVABLE)
+    assert len(observation.samples) <= KEPT
+
+
+def test_another_triggerer_takes_the_whole_time_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World([UNCLEAR])
+    # Made 40 s ago, and given up in 200 s.
+    world.fire(Task(), timeout_after=NOW + 200)
+    assert world.now == NOW + 75
+
+
+def test_it_ends_before_airflow_gives_it_up() -> None:
+    world = World([UNCLEAR])
+    world.fire(Task(), timeout_after=NOW + 120)
+    assert world.now == NOW + 30
+
+
+def test_after_the_time_two_looks_are_taken_all_the_same() -> None:
+    world = World([UNCLEAR])
+    world.fire(Task(), timeout_after=NOW + 60)
+    assert world.judged == [[NOW], [NOW, NOW + 5]]
+
+
+@pytest.mark.parametrize("action", ["stop", "start", "restart"])
+def test_an_order_does_not_wait(action: str) -> None:
+    world = World([WELL_NOW])
+    world.fire(Task(action=action))
+    assert world.judged == [[NOW]]
+
+
+def test_what_earlier_runs_saw_is_taken_along() -> None:
+    world = World([CERTAIN])
+    task = Task(Observation(WELL_NOW, [sample(NOW - 600), sample(NOW - 120)]).to_json())
+    observation = Observation.from_json(world.fire(task))
+    assert world.judged == [[NOW - 600, NOW - 120, NOW]]
+    assert [s.at for s in observation.samples] == [NOW - 120, NOW]
+    assert task.pulled == [{"task_ids": "observe", "map_indexes": -1, "include_prior_dates": True}]
+
+
+@pytest.mark.parametrize(
+    ("broken", "name"),
+    [
+        ({"diagnosis": diagnosis().to_json()}, "KeyError"),
+        ({"samples": [{"at": 1}], "diagnosis": diagnosis().to_json()}, "KeyError"),
+        (AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR)), "AirflowRuntimeError"),
+        (TimeoutError(), "TimeoutError"),
+    ],
+    ids=["of an older version", "of a shorter sample", "refused", "late"],
+)
+def test_without_them_it_observes_all_the_same(
+    broken: Any, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world = World([CERTAIN])
+    assert Observation.from_json(world.fire(Task(broken))).diagnosis == CERTAIN
+    assert world.judged == [[NOW]]
+    assert name in capsys.readouterr().out
+
+
+def test_the_history_tells_of_restarts_and_holds() -> None:
+    world = World([CERTAIN])
+    world.kept.record("hold", {"who": "ada", "why": "new schema"}, datetime(2026, 1, 1, tzinfo=UTC))
+    world.fire(Task())
+    assert world.facts[0].held == "by ada since 2026-01-01T00:00:00+00:00: new schema"
+
+
+def test_without_the_history_nothing_can_be_said() -> None:
+    world = World([CERTAIN])
+    world.kept.unanswered = 2
+    assert Observation.from_json(world.fire(Task())).diagnosis == CERTAIN
+    assert world.now == NOW + 10
+
+    world.kept.unanswered = 1000
+    seen = Observation.from_json(world.fire(Task())).diagnosis
+    assert (seen.verdict, "S3 is away" in seen.sentence) == (Verdict.UNOBSERVABLE, True)
+
+
+def test_a_verdict_is_recorded_when_it_is_another() -> None:
+    dead = diagnosis(Verdict.DEAD, conclusive=True, evidence={"still_seconds": 3})
+    world = World([CERTAIN])
+    for says in (dead, dead, WELL_NOW):
+        world.says = [says]
+        world.fire(Task())
+    first, second = events(world.kept, "verdict")
+    assert (first["verdict"], first["before"], first["evidence"]) == ("dead", None, {"still_seconds": 3})
+    assert (second["verdict"], second["before"], second["sentence"]) == ("healthy", "dead", "so it is")
+
+
+def test_a_verdict_that_cannot_be_recorded_is_one_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    world = World([CERTAIN])
+    world.kept.is_full = True
+    assert Observation.from_json(world.fire(Task())).diagnosis == CERTAIN
+    assert "S3 is full" in capsys.readouterr().out
+
+
+def test_a_wrong_declaration_ends_it_and_says_so() -> None:
+    world = World([CERTAIN])
+
+    def look(now: float) -> Any:
+        raise ConfigError("platform/airflow.toml: no [supervisor]")
+
+    world.looking = look
+    assert world.fire(Task()) == {"error": "platform/airflow.toml: no [supervisor]"}
+
+
+def test_a_look_that_hangs_is_a_look_that_saw_nothing() -> None:
+    world = World([CERTAIN])
+    world.question_seconds = 0.01
+    world.looking = lambda now: world.fired.wait(20)
+    (seen,) = Observation.from_json(world.fire(Task())).samples
+    assert (seen.process, seen.trouble) == (None, {"observer": "no answer within 0.01 s"})
