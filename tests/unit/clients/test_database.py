@@ -14,21 +14,21 @@ COUNTS = Database(MYSQL, "h", 1, "counts", "u", "secret")
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "data"),
+    ("code", "kind", "trouble"),
     [
-        (2003, Unreachable, "does not answer"),
-        (1205, Unreachable, "lock"),
-        (1146, Missing, "table"),
-        (1049, Missing, "does not exist"),
-        (1045, Refused, "login"),
-        (1142, Refused, "right"),
-        (9999, Refused, "failed"),
+        (2003, Unreachable, ["does not answer"]),
+        (1205, Unreachable, ["lock"]),
+        (1146, Missing, ["table"]),
+        (1049, Missing, ["does not exist"]),
+        (1045, Refused, ["login", "Airflow connection"]),
+        (1142, Refused, ["right", "Airflow connection"]),
+        (9999, Refused, ["failed"]),
     ],
 )
-def test_a_driver_s_error_in_our_words(code: int, kind: type[ClientError], data: str) -> None:
+def test_a_driver_s_error_in_our_words(code: int, kind: type[ClientError], trouble: list[str]) -> None:
     made = database.translated(COUNTS, Exception(code, "words"))
     assert type(made) is kind
-    assert all(word in str(made) for word in ("counts at h:1", "words", data))
+    assert all(word in str(made) for word in ("counts at h:1", "words", *trouble))
 
 
 @pytest.mark.parametrize(
