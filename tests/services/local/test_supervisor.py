@@ -22,7 +22,7 @@ NAME = "sleeper"
 def daemon(tmp_path: Path) -> Iterator[Supervisor]:
     home = Home(tmp_path)
     home.prepare()
-    made = Supervisor(home, choose({}, {}, free=True)["supervisor"], "secret")
+    made = Supervisor(home, choose({}, os.environ, free=True)["supervisor"], "secret")
     # A signal that comes between fork and exec is lost: then it is killed.
     options = {**SERVICE_OPTIONS, "startsecs": "0", "stopwaitsecs": "1"}
     made.write([Program(NAME, ["sleep", "600"], {}, 1, tmp_path, options)])

@@ -13,13 +13,18 @@ from sluice.model.ranges import RangeSet
 from tests.support import lake as lakes
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    lake = lakes.make(tmp_path)
+def three_files(folder: Path) -> Lake:
+    lake = lakes.make(folder)
     lakes.append(lake, [(0, offset) for offset in range(10)])
     lakes.append(lake, [(1, offset) for offset in range(5, 8)], source="b" * 16)
     lakes.append(lake, [(0, 10), (1, 8)], source=None)
     return lake
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Read, and never written to: one for all."""
+    return three_files(tmp_path_factory.mktemp("lake"))
 
 
 def test_facts_are_the_manifests_bounds(lake: Lake) -> None:
@@ -80,7 +85,8 @@ def test_an_empty_table_has_no_files_and_no_rows(tmp_path: Path) -> None:
     assert files.known_files(table) == set()
 
 
-def test_known_files_are_those_of_every_snapshot(lake: Lake) -> None:
+def test_known_files_are_those_of_every_snapshot(tmp_path: Path) -> None:
+    lake = three_files(tmp_path)
     before = files.known_files(lake.table(lakes.TABLE))
     assert len(before) == 3
     lake.catalog.load_table(lakes.TABLE).delete("_kafka_partition = 1 and _kafka_offset < 8")
@@ -98,7 +104,8 @@ def test_versions_written_are_files_manifests_and_the_list(lake: Lake) -> None:
         files.versions_written(table, 1)
 
 
-def test_quarantined_rows_come_without_their_bytes(lake: Lake) -> None:
+def test_quarantined_rows_come_without_their_bytes(tmp_path: Path) -> None:
+    lake = lakes.make(tmp_path)
     row = {"stage": "topic", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 3}
     lakes.quarantine(lake, [row, {**row, "_kafka_partition": 1}])
     table = lake.table(lakes.QUARANTINE)

@@ -91,7 +91,7 @@ def test_a_port_that_is_let_go_in_time_is_waited_for() -> None:
         holder.bind(("127.0.0.1", 0))
         holder.listen()
         port = holder.getsockname()[1]
-        letting_go = threading.Timer(0.5, holder.close)
+        letting_go = threading.Timer(0.2, holder.close)
         letting_go.start()
         ports.check({"kafka": port}, ["kafka"], patience_seconds=10)
         letting_go.join()
