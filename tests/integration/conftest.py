@@ -50,7 +50,7 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # ended before tests of other folders run in this process
 def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stack]:
     made = Stack(
         tmp_path_factory.mktemp("stack"),
@@ -70,7 +70,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stac
         made.wipe()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def _dags_run(stack: Stack) -> None:
     airflow = stack.airflow()
     for dag in (f"{SPEC.name}_load", f"{SPEC.name}_stream"):
