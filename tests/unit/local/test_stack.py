@@ -37,11 +37,19 @@ def test_without_a_word_nothing_is_overridden(home: Path) -> None:
 
 
 def test_what_a_stack_was_made_with_is_kept_for_its_next_start(home: Path, tmp_path: Path) -> None:
-    made = Stack(home, dags=tmp_path, feed="replay", overrides=tmp_path / "short.toml", java_options=QUICK)
+    made = Stack(
+        home,
+        dags=tmp_path,
+        feed="replay",
+        overrides=tmp_path / "short.toml",
+        java_options=QUICK,
+        airflow_settings={"CORE__PARALLELISM": "8"},
+    )
     started(made)
     assert Stack(home).settings == made.settings
     assert made.settings["overrides"] == str(tmp_path / "short.toml")
     assert made.settings["java_options"] == QUICK
+    assert made.settings["airflow_settings"] == {"CORE__PARALLELISM": "8"}
 
 
 def test_the_environment_counts_before_what_was_kept_and_an_argument_before_both(
