@@ -91,8 +91,8 @@ class Feed:
 
     ``url`` is the default, a platform file may name another. ``user_agent`` says who asks and how to reach
     them. ``event_id`` is the table's column that is unique per event. After ``read_seconds`` without a byte
-    the connection counts as dead. At most ``most_in_flight`` events are sent and not yet acknowledged. One that
-    starts waits up to ``lock_seconds`` for the end of its predecessor.
+    the connection counts as dead. At most ``most_in_flight`` events are sent and not yet acknowledged. A
+    producer that starts waits up to ``lock_seconds`` for the end of its predecessor.
     """
 
     url: str
