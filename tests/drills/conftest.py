@@ -9,11 +9,14 @@ import pytest
 from local.drills.site import Site
 from local.stack import Stack
 from sluice.model import stream
+from tests.support import class_archive
 
 
 @pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    stack = Stack(tmp_path_factory.mktemp("drill-stack"), free_ports=True)
+    stack = Stack(
+        tmp_path_factory.mktemp("drill-stack"), free_ports=True, java_options=class_archive.java_options()
+    )
     try:
         stack.up()
         yield Site(stack, stream.load("nyc_taxi"))

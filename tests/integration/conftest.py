@@ -16,6 +16,7 @@ from local.processes import of_stack
 from local.stack import Stack
 from tests.integration.rig import SPEC, Rig
 from tests.integration.streams import OVERRIDES
+from tests.support import class_archive
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 # What the tests' copies of the DAGs say otherwise, so that only a test triggers supervision or compaction and
@@ -27,8 +28,6 @@ REWRITTEN = {
         r"StreamHealthSensor\(task_id=\"observe\","
     ): 'StreamHealthSensor(task_id="observe", look_seconds=2,',
 }
-# The tests' data is small: compiling it further costs more than it brings.
-JAVA_OPTIONS = "-XX:TieredStopAtLevel=1"
 AIRFLOW_SETTINGS = {
     "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
     # A killed triggerer's waits go to the next one after this, instead of after 30 s.
@@ -58,7 +57,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stac
         dags=dags,
         feed="replay",
         overrides=OVERRIDES,
-        java_options=JAVA_OPTIONS,
+        java_options=class_archive.java_options(),
         airflow_settings=AIRFLOW_SETTINGS,
     )
     try:

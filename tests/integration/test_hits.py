@@ -21,8 +21,6 @@ from tests.integration import feeds, streams
 from tests.support import browser
 from tests.support.scenario import step
 
-pytestmark = pytest.mark.xdist_group("feeds")
-
 SPEC = streams.load("isp_hits")
 # Several of the consumer's batches, as overrides.toml bounds them, so that the kill comes amid them.
 HITS, RATE = 14_000, 400

@@ -26,8 +26,6 @@ from tests.integration import feeds, streams
 from tests.support import browser
 from tests.support.scenario import step
 
-pytestmark = pytest.mark.xdist_group("feeds")
-
 SPEC = streams.load("wiki_changes")
 assert SPEC.report is not None
 REPORT = SPEC.report
