@@ -10,6 +10,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from local.ports import FREE, RANGE_VARIABLE
+from tests.support import stacks
 
 WORKERS = 2
 # Path -> the group whose tests run in one process, one after the other: they share what they start.
@@ -46,3 +47,10 @@ def pytest_configure(config: pytest.Config) -> None:
         number, size = int(worker.removeprefix("gw")) % WORKERS, len(FREE) // WORKERS
         part = FREE[number * size : (number + 1) * size]
         os.environ[RANGE_VARIABLE] = f"{part[0]}-{part[-1]}"
+    elif config.getoption("numprocesses", 0):
+        stacks.begin_run()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if "PYTEST_XDIST_WORKER" not in os.environ and config.getoption("numprocesses", 0):
+        stacks.end_run()

@@ -9,7 +9,7 @@ import pytest
 from local.drills.site import Site
 from local.stack import Stack
 from sluice.model import stream
-from tests.support import class_archive
+from tests.support import class_archive, stacks
 
 
 @pytest.fixture(scope="package")
@@ -17,8 +17,5 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     stack = Stack(
         tmp_path_factory.mktemp("drill-stack"), free_ports=True, java_options=class_archive.java_options()
     )
-    try:
-        stack.up()
+    with stacks.running(stack):
         yield Site(stack, stream.load("nyc_taxi"))
-    finally:
-        stack.wipe()

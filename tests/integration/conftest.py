@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from local.drills.faults import wake_all
-from local.processes import of_stack
 from local.stack import Stack
 from tests.integration.rig import SPEC, Rig
 from tests.integration.streams import OVERRIDES
-from tests.support import class_archive
+from tests.support import class_archive, stacks
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 # What the tests' copies of the DAGs say otherwise, so that only a test triggers supervision or compaction and
@@ -60,13 +59,8 @@ def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[Stac
         java_options=class_archive.java_options(),
         airflow_settings=AIRFLOW_SETTINGS,
     )
-    try:
-        made.up()
+    with stacks.running(made):
         yield made
-        made.down()
-        assert of_stack(made.home.id) == [], "make down has left processes"
-    finally:
-        made.wipe()
 
 
 @pytest.fixture(scope="package")

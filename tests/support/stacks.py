@@ -1,0 +1,43 @@
+"""Stacks of tests: started, ended without a process left, also where the test process itself was ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from local import processes
+from local.stack import Stack
+
+# A folder with a file per stack, named by its id: shared by the processes of one test run.
+VARIABLE = "SLUICE_TEST_STACKS"
+
+
+@contextmanager
+def running(stack: Stack) -> Iterator[Stack]:
+    """The stack, up; at the end down, which must leave no process, and its data removed."""
+    if VARIABLE in os.environ:
+        (Path(os.environ[VARIABLE]) / stack.home.id).touch()
+    try:
+        stack.up()
+        yield stack
+        stack.down()
+        assert processes.of_stack(stack.home.id) == [], "make down has left processes"
+    finally:
+        stack.wipe()
+
+
+def begin_run() -> None:
+    """Before the processes of a test run start."""
+    os.environ[VARIABLE] = tempfile.mkdtemp(prefix="sluice-test-stacks-")
+
+
+def end_run() -> None:
+    """Ends the stacks of processes that were interrupted: supervisord is no child that would end with them."""
+    stacks = Path(os.environ.pop(VARIABLE))
+    for stack in stacks.iterdir():
+        processes.end_all(stack.name)
+    shutil.rmtree(stacks)
