@@ -36,7 +36,7 @@ def begin_run() -> None:
 
 
 def end_run() -> None:
-    """Ends the stacks of processes that were interrupted: supervisord is no child that would end with them."""
+    """Ends the stacks of interrupted processes: supervisord is no child that would end with them."""
     stacks = Path(os.environ.pop(VARIABLE))
     for stack in stacks.iterdir():
         processes.end_all(stack.name)
