@@ -422,7 +422,7 @@ def test_a_job_that_dies_in_its_commit_changes_nothing_and_can_be_run_again(
             process.wait()
         assert (newest(changes).id, rows(changes)) == (base, before)
 
-        # By the job itself: tests/integration/test_1_wiki.py.
+        # By the job itself: tests/integration/test_wiki.py.
         assert compact(spark, changes.spec, SECOND)
         assert rows(changes) == before
         assert counts(spark, changes.table)[FIRST, "a"] == 1
