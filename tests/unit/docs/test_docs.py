@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from local import access, ports
+from local import access, checks, ports
 from local.demo import catalogue
 from local.replay import faults
 from local.services import replay
@@ -314,6 +314,20 @@ def test_every_fault_of_the_replay_server() -> None:
     assert sorted(name for row in rows for name in names(row[0])) == sorted(faults.NAMES)
     said = {name for row in rows for name in names(row[1])}
     assert said == {*faults.CUTS, *faults.KINDS}
+
+
+def test_every_behaviour_names_a_test() -> None:
+    for behaviour, test, level in table(TESTING.read_text(), "behaviour", "test", "level"):
+        file, name = names(test)[0].split("::")
+        found = REPO / "tests" / file
+        assert found.exists(), f"{behaviour}: no tests/{file}"
+        assert f"\ndef {name}(" in found.read_text(), f"{behaviour}: no {name} in tests/{file}"
+        assert level, behaviour
+
+
+def test_every_command_of_the_tests() -> None:
+    said = [names(row[0])[0] for row in table(TESTING.read_text(), "command", "what it runs")]
+    assert said == [f"make {verb}" for verb in checks.VERBS]
 
 
 def test_every_measurement() -> None:
