@@ -61,8 +61,9 @@ def watch(tab: Page) -> Iterator[Watch]:
     yield watch
     tab.context.set_offline(False)
     tab.unroute_all()
-    tab.evaluate("localStorage.clear()")
-    tab.goto("about:blank")
+    if tab.url != "about:blank":
+        tab.evaluate("localStorage.clear()")
+        tab.goto("about:blank")
     tab.set_viewport_size(DESKTOP)
     tab.emulate_media(color_scheme="light")
     tab.mouse.move(0, 0)

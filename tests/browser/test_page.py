@@ -429,6 +429,7 @@ def test_the_policy_stops_what_is_injected_all_the_same(page: Page) -> None:
     stopped = page.evaluate(
         """() => new Promise((resolve) => {
             const stopped = [];
+            setTimeout(() => resolve(stopped.sort()), 20_000);
             addEventListener("securitypolicyviolation", ({effectiveDirective}) => {
                 stopped.push(effectiveDirective);
                 if (stopped.length === 2) resolve(stopped.sort());
