@@ -54,9 +54,9 @@ class Course(Site):
         """supervisord's, of a part of the stream or of a service."""
         return self.spec.parts[name].program if name in self.spec.parts else name
 
-    def kill(self, name: str) -> None:
-        """-9, to the process and all below it, if it has not ended already; a part of the stream is started
-        again past Airflow, a service starts by itself."""
+    def kill(self, name: str) -> bool:
+        """-9, to the process and all below it; whether it had not ended already. A part of the stream is
+        started again past Airflow, a service starts by itself."""
         program = self.program(name)
         pid = int(self.process(program)["pid"])
         if pid:
@@ -65,6 +65,7 @@ class Course(Site):
         if name in self.spec.parts:
             self._start(program)
         wait_until(f"the start of {name}", lambda: self.process(program)["statename"] == "RUNNING", 60, 0.2)
+        return bool(pid)
 
     def counted(self) -> int:
         """How many offsets of the topic every query has counted; 0 where that cannot be seen just now."""
@@ -87,9 +88,9 @@ class Course(Site):
             if until.is_set():
                 break
             for name in names:
-                self.kill(name)
-                killed.append(name)
-            print(f"killed {', '.join(names)} at {reached:,} offsets", flush=True)
+                if self.kill(name):
+                    killed.append(name)
+                    print(f"killed {name} at {reached:,} offsets", flush=True)
         return killed
 
     def load(

@@ -17,6 +17,8 @@ from pathlib import Path
 from local.paths import REPO, cache
 
 REPORTS = REPO / "build" / "tests"
+# pytest's exit code if it selected no test.
+NO_TEST = 5
 UNIT = ("tests/unit", "tests/dags")
 # Longest first: groups start in the order of the folders and files.
 SLOW = ("tests/integration", "tests/drills", "tests/spark", "tests/browser", "tests/services")
@@ -45,7 +47,8 @@ def stages(verb: str, arguments: Sequence[str]) -> list[Stage]:
     # Groups keep their order: by default xdist starts with the group of the most tests.
     spread = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
     if verb != "lint":
-        found += _pytest("unit", UNIT, ("-n", "2"), arguments)
+        profile = ("--hypothesis-profile=thorough",) if verb == "test-all" else ()
+        found += _pytest("unit", UNIT, ("-n", "2", *profile), arguments)
     if verb in ("test", "test-all"):
         found += _pytest("slow", SLOW, (*spread, *chosen), arguments)
     return found
@@ -61,8 +64,8 @@ def _pytest(
     if paths and not below:
         return []
     reports = ("--durations=25", "--durations-min=1", f"--junitxml={REPORTS / name}.xml")
-    # 5: no test was selected, which arguments may do to one of the stages.
-    passed = (0, 5) if arguments else (0,)
+    # Arguments may select tests of one stage only.
+    passed = (0, NO_TEST) if arguments else (0,)
     return [Stage(f"{name} tests", ("pytest", *(below or folders), *options, *reports, *words), passed)]
 
 
@@ -83,15 +86,22 @@ def run(stage: Stage) -> int:
 def main(verb: str, arguments: Sequence[str] = (), run: Callable[[Stage], int] = run) -> int:
     """Runs the stages of `lint`, `check`, `test` or `test-all`; 1 if one failed.
 
-    ``arguments``: for pytest; those of the variable ARGS come first.
+    ``arguments``: for pytest; those of the variable ARGS come first. 1 also if they select no test at all.
     """
+    arguments = [*shlex.split(os.environ.get("ARGS", "")), *arguments]
     results: list[tuple[str, bool, float]] = []
-    for stage in stages(verb, [*shlex.split(os.environ.get("ARGS", "")), *arguments]):
+    tested = verb == "lint"
+    for stage in stages(verb, arguments):
         print(f"── {stage.name}", flush=True)
         began = time.monotonic()
-        results.append((stage.name, run(stage) in stage.passed, time.monotonic() - began))
-        if not results[-1][1]:
+        code = run(stage)
+        results.append((stage.name, code in stage.passed, time.monotonic() - began))
+        tested |= stage.command[0] == "pytest" and code != NO_TEST
+        if code not in stage.passed:
             break
     for name, passed, seconds in results:
         print(f"{'ok    ' if passed else 'FAILED'} {name} ({seconds:.1f} s)", flush=True)
+    if all(passed for _, passed, _ in results) and not tested:
+        print(f"sluice: {shlex.join(arguments)} selects no test of make {verb}", file=sys.stderr)
+        return 1
     return 0 if all(passed for _, passed, _ in results) else 1

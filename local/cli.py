@@ -13,6 +13,7 @@ from local.errors import Problem
 from local.stack import Stack
 from local.status import show as status
 from local.verbs import VERBS, usage
+from sluice.model.stream import OVERRIDES_VARIABLE
 
 
 def main(arguments: list[str]) -> int:
@@ -27,6 +28,9 @@ def main(arguments: list[str]) -> int:
     if rest and options.verb not in checks.VERBS:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     stack = Stack(free_ports=options.free_ports)
+    if stack.overrides and options.verb not in checks.VERBS:
+        # What judges a stream here must judge by the values that the stack's own processes have.
+        os.environ[OVERRIDES_VARIABLE] = stack.overrides
     if options.verb == "up":
         stack.up()
         return status.main(stack, services_only=True)

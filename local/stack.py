@@ -92,12 +92,16 @@ class Stack:
             "external": _absolute(os.environ.get("SLUICE_EXTERNAL", kept.get("external"))),
             "dags": str(self._dags or kept.get("dags") or REPO / "dags"),
             "feed": replay.chosen(self._feed or os.environ.get(replay.VARIABLE), kept.get("feed")),
-            "overrides": _absolute(
-                self._overrides or os.environ.get(OVERRIDES_VARIABLE, kept.get("overrides"))
-            ),
+            "overrides": self.overrides,
             "java_options": self._java_options or kept.get("java_options", ""),
             "airflow_settings": self._airflow_settings or kept.get("airflow_settings", {}),
         }
+
+    @property
+    def overrides(self) -> str | None:
+        """The file with other values for the streams."""
+        kept = self.home.state().get("overrides")
+        return _absolute(self._overrides or os.environ.get(OVERRIDES_VARIABLE, kept))
 
     @cached_property
     def context(self) -> Context:

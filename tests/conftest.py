@@ -12,7 +12,6 @@ from xdist.scheduler import LoadScopeScheduling
 from local.ports import FREE, RANGE_VARIABLE
 from tests.support import stacks
 
-WORKERS = 2
 # Path -> the group whose tests run in one process, one after the other: they share what they start.
 GROUPS = {
     "tests/integration/test_wiki.py": "feeds",
@@ -44,7 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Each worker of pytest-xdist gets a part of the free ports for itself."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker:
-        number, size = int(worker.removeprefix("gw")) % WORKERS, len(FREE) // WORKERS
+        workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        # A worker that replaces one that crashed has a higher number.
+        number, size = int(worker.removeprefix("gw")) % workers, len(FREE) // workers
         part = FREE[number * size : (number + 1) * size]
         os.environ[RANGE_VARIABLE] = f"{part[0]}-{part[-1]}"
     elif config.getoption("numprocesses", 0):

@@ -277,14 +277,18 @@ def test_it_beats_while_its_source_is_away(feed: Feed) -> None:
         assert_exactly_once(replay, records, range(len(records)))
 
 
-def test_it_waits_while_kafka_stands_still_and_while_it_is_down(feed: Feed, services: Services) -> None:
+# Longer than the client's own timeouts, and shorter.
+@pytest.mark.parametrize("down_seconds", [0.5, pytest.param(12.0, marks=pytest.mark.exhaustive)])
+def test_it_waits_while_kafka_stands_still_and_while_it_is_down(
+    feed: Feed, services: Services, down_seconds: float
+) -> None:
     total = 20_000
     with Replay(rate=0, total=total, retry_ms=100) as replay:
         feeding = feed(replay.url, most_in_flight=500)
         producer = feeding.start("--events", str(total))
         wait_for("records", feeding.count, pause=0.02)
         services.signal("kafka", signal.SIGSTOP)
-        before = looked = replay.status()["sent"]
+        before, looked = replay.status()["sent"], -1
 
         def stands() -> bool:
             nonlocal looked
@@ -299,7 +303,7 @@ def test_it_waits_while_kafka_stands_still_and_while_it_is_down(feed: Feed, serv
         assert count < total // 2
         wait_for("more records", lambda: feeding.count() > count, pause=0.02)
         replay.break_it(bytes_per_second=2_000_000)
-        services.crash("kafka", seconds=0.5)
+        services.crash("kafka", seconds=down_seconds)
         assert feeding.count() < total, "all was sent before it crashed"
         assert producer.ends(120) == 0, producer.log
         assert_exactly_once(replay, feeding.records(), range(total))

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -232,7 +233,9 @@ def test_a_closed_port_is_waited_for_no_longer_than_patience_and_stop_ends_the_w
 ) -> None:
     closed = replace(server.database, port=1)
     with raising(Unwritten, "jdbc hits", "counts at 127.0.0.1:1"):
+        began = time.monotonic()
         opened(closed, patience=0.3).enter(1)
+    assert time.monotonic() - began < 10
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
     with raising(Unwritten, "asked to stop"):

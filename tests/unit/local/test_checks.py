@@ -108,8 +108,28 @@ def test_the_last_stage_counts_too(code: int, end: int, monkeypatch: pytest.Monk
     assert runner.names == WHOLE
 
 
+@pytest.mark.parametrize(
+    ("arguments", "codes", "end"),
+    [
+        ("-k typo", {"unit_tests": 5, "slow_tests": 5}, 1),
+        ("-k one", {"unit_tests": 5}, 0),
+        ("tests/unit/no/such/folder", {"unit_tests": 5}, 1),
+    ],
+)
+def test_arguments_that_select_no_test_fail(
+    arguments: str, codes: dict[str, int], end: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARGS", arguments)
+    assert main("test", run=Runner(**codes)) == end
+
+
+def test_slow_tests_are_none_of_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARGS", "tests/spark")
+    assert main("check", run=Runner()) == 1
+
+
 def test_arguments_of_the_environment_come_before_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ARGS", "-k 'a or b'")
-    runner = Runner(unit_tests=5)
-    assert main("check", ["-x"], run=runner) == 0, "nothing was chosen, as was asked for"
+    runner = Runner()
+    assert main("check", ["-x"], run=runner) == 0
     assert runner.ran[-1].command[-3:] == ("-k", "a or b", "-x")
