@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from local.errors import Problem
 from local.paths import REPO, cache
 
 REPORTS = REPO / "build" / "tests"
@@ -88,11 +89,15 @@ def main(verb: str, arguments: Sequence[str] = (), run: Callable[[Stage], int] =
 
     ``arguments``: for pytest; those of the variable ARGS come first. 1 also if they select no test at all.
     """
-    arguments = [*shlex.split(os.environ.get("ARGS", "")), *arguments]
+    try:
+        arguments = [*shlex.split(os.environ.get("ARGS", "")), *arguments]
+    except ValueError as error:
+        raise Problem(f"ARGS={os.environ['ARGS']}: {error}") from error
     results: list[tuple[str, bool, float]] = []
     tested = verb == "lint"
     for stage in stages(verb, arguments):
-        print(f"── {stage.name}", flush=True)
+        given = f": {shlex.join(arguments)}" if arguments and stage.command[0] == "pytest" else ""
+        print(f"── {stage.name}{given}", flush=True)
         began = time.monotonic()
         code = run(stage)
         results.append((stage.name, code in stage.passed, time.monotonic() - began))

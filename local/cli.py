@@ -13,11 +13,19 @@ from local.errors import Problem
 from local.stack import Stack
 from local.status import show as status
 from local.verbs import VERBS, usage
-from sluice.model.stream import OVERRIDES_VARIABLE
+from sluice.model import overrides
+from sluice.model.config import ConfigError
 
 
 def main(arguments: list[str]) -> int:
     """Runs a verb; gives the exit code."""
+    try:
+        return _main(arguments)
+    except ConfigError as error:
+        raise Problem(str(error)) from error
+
+
+def _main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="local", usage=f"make <verb>\n\n{usage()}")
     parser.add_argument("verb", choices=list(VERBS))
     parser.add_argument("--free-ports", action="store_true", help="up: take free ports, not the default ones")
@@ -30,7 +38,7 @@ def main(arguments: list[str]) -> int:
     stack = Stack(free_ports=options.free_ports)
     if stack.overrides and options.verb not in checks.VERBS:
         # What judges a stream here must judge by the values that the stack's own processes have.
-        os.environ[OVERRIDES_VARIABLE] = stack.overrides
+        os.environ[overrides.VARIABLE] = stack.overrides
     if options.verb == "up":
         stack.up()
         return status.main(stack, services_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import socket
 import time
 from collections.abc import Iterable, Mapping
@@ -47,8 +48,9 @@ def choose(kept: Mapping[str, int], environ: Mapping[str, str], free: bool = Fal
         elif not free:
             ports[service] = default
     missing = [service for service in DEFAULTS if service not in ports]
-    found = _free_ports(len(missing), set(ports.values()), free_range(environ))
-    ports |= dict(zip(missing, found, strict=True))
+    if missing:
+        found = _free_ports(len(missing), set(ports.values()), free_range(environ))
+        ports |= dict(zip(missing, found, strict=True))
     for service, port in ports.items():
         others = [other for other in ports if other != service and ports[other] == port]
         if others:
@@ -74,9 +76,9 @@ def free_range(environ: Mapping[str, str]) -> range:
     text = environ.get(RANGE_VARIABLE)
     if not text:
         return FREE
-    first, _, last = text.partition("-")
-    found = range(_port(RANGE_VARIABLE, first), _port(RANGE_VARIABLE, last) + 1)
-    if len(found) < len(DEFAULTS):
+    match = re.fullmatch(r"(\d+)-(\d+)", text)
+    found = range(int(match[1]), int(match[2]) + 1) if match else range(0)
+    if len(found) < len(DEFAULTS) or found[0] < 1024 or found[-1] > 65535:
         raise Problem(f"{RANGE_VARIABLE} is {text!r}: give at least {len(DEFAULTS)} ports, as 20000-25999")
     return found
 

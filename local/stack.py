@@ -27,8 +27,7 @@ from local.services.context import Context
 from local.setup import targets
 from local.supervisor import Supervisor
 from sluice.clients.s3 import connect
-from sluice.model import platform
-from sluice.model.stream import OVERRIDES_VARIABLE
+from sluice.model import overrides, platform, stream
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -101,7 +100,7 @@ class Stack:
     def overrides(self) -> str | None:
         """The file with other values for the streams."""
         kept = self.home.state().get("overrides")
-        return _absolute(self._overrides or os.environ.get(OVERRIDES_VARIABLE, kept))
+        return _absolute(self._overrides or os.environ.get(overrides.VARIABLE, kept))
 
     @cached_property
     def context(self) -> Context:
@@ -164,6 +163,9 @@ class Stack:
             raise Problem(
                 "the stack runs on other ports than the SLUICE_…_PORT variables say: make down first"
             )
+        if self.overrides:
+            # Before it is kept: a wrong one would be taken by each start that follows.
+            overrides.read(self.overrides, stream.names())
         self.home.remember(ports=self.ports, **self.settings)
         renew = self.write_platform_files() and pid is not None
         streams.prepare(self.context)

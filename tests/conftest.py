@@ -10,6 +10,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from local.ports import FREE, RANGE_VARIABLE
+from sluice.model import overrides
 from tests.support import stacks
 
 # Path -> the group whose tests run in one process, one after the other: they share what they start.
@@ -40,6 +41,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A person's own values are not what tests are about.
+    os.environ.pop(overrides.VARIABLE, None)
     """Each worker of pytest-xdist gets a part of the free ports for itself."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if worker:

@@ -10,7 +10,7 @@ from pathlib import Path
 from local.home import Home
 from local.paths import REPO
 from local.processes import MARK
-from sluice.model.stream import OVERRIDES_VARIABLE
+from sluice.model import overrides
 
 # What programs of the stack get from the person's environment: the rest (credentials, PYTHON*, AIRFLOW*,
 # AWS*, SPARK*) would make it behave differently on every machine.
@@ -69,10 +69,10 @@ class Context:
     def job_environment(self) -> dict[str, str]:
         """What Airflow and the streams have besides: the code, Spark's configuration, the platform files,
         the connections that it hands to streams."""
-        overrides = {OVERRIDES_VARIABLE: str(self.overrides)} if self.overrides else {}
+        overriding = {overrides.VARIABLE: str(self.overrides)} if self.overrides else {}
         return {
             **self.environment(),
-            **overrides,
+            **overriding,
             "SLUICE_PLATFORM_DIR": str(self.home.platform),
             "SLUICE_CONNECTIONS_DIR": str(self.home.connections),
             "PYTHONPATH": f"{REPO / 'plugins'}:{REPO}",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sluice.model import stream
+from sluice.model import overrides, stream
 
 OVERRIDES = Path(__file__).with_name("overrides.toml")
 
 
 def load(name: str) -> stream.StreamSpec:
     """The declaration of stream ``name`` with OVERRIDES."""
-    return stream.load(name, {stream.OVERRIDES_VARIABLE: str(OVERRIDES)})
+    return stream.load(name, {overrides.VARIABLE: str(OVERRIDES)})

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from local.paths import REPO
-from sluice.model import stream
+from sluice.model import overrides, stream
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.headers import feed_name
 from spark_jobs.common.feed.lock import Lock
@@ -151,11 +151,11 @@ class Feeding:
         own = folder / "producer.toml"
         own.touch(mode=0o600)
         own.write_text(f'{platform.read_text()}\n[feeds]\n{NAME} = "{url}"\n')
-        overrides = folder / "overrides.toml"
+        overriding = folder / "overrides.toml"
         values = "".join(f"{key} = {value}\n" for key, value in declared.items())
-        overrides.write_text(f"[{NAME}.feed]\n{values}")
+        overriding.write_text(f"[{NAME}.feed]\n{values}")
         self._environment = os.environ | {
-            stream.OVERRIDES_VARIABLE: str(overrides),
+            overrides.VARIABLE: str(overriding),
             "SLUICE_PLATFORM_DIR": str(folder),
             "PYTHONPATH": f"{REPO}:{REPO / 'plugins'}",
             "PYTHONFAULTHANDLER": "1",

@@ -120,7 +120,8 @@ class KafkaAdmin:
             "socket.timeout.ms": int(timeout * 1000),
             "reconnect.backoff.max.ms": 5000,
         }
-        self.admin = admin or AdminClient(self._settings, error_cb=self._note)
+        # Not by its truth: an idle client has the length 0.
+        self.admin = AdminClient(self._settings, error_cb=self._note) if admin is None else admin
         self._make_consumer = consumer
 
     def _note(self, error: KafkaError) -> None:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sluice.model import partitioning
+from sluice.model import overrides, partitioning
 from sluice.model import query as query_words
 from sluice.model.columns import parse_ddl
 from sluice.model.config import ConfigError, build
@@ -21,8 +21,6 @@ from sluice.model.query import Query
 STREAMS = Path(__file__).resolve().parents[3] / "spark_jobs"
 # Beside the streams' folders in the ledger: what is known of running queries.
 RESERVED = "progress"
-# Names a TOML file with other values for this installation: one table per stream, keys as in its stream.toml.
-OVERRIDES_VARIABLE = "SLUICE_STREAM_OVERRIDES"
 # In a feed's user_agent: nobody has put their own address into it yet.
 NOBODY = "@example."
 
@@ -228,12 +226,18 @@ class StreamSpec:
         return self.parts[name]
 
 
-def parse(text: str, where: str, overrides: Mapping[str, Any] | None = None) -> StreamSpec:
-    """Parse a stream.toml; ``overrides`` replace its values, table by table and key by key.
+def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of: str = "") -> StreamSpec:
+    """Parse a stream.toml; ``overriding``: other values, of the file ``of``.
 
-    Raises ConfigError naming ``where``, the key, the value and the mend.
+    Raises ConfigError naming ``where`` and ``of``, the key, the value and the mend.
     """
-    spec = build(StreamSpec, _merge(_toml(text, where), overrides or {}), where)
+    try:
+        declared = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where}: not valid TOML: {error}") from error
+    if overriding:
+        declared, where = overrides.merge(declared, overriding), f"{where} with {of}"
+    spec = build(StreamSpec, declared, where)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", spec.name):
         raise ConfigError(f"{where}: name {spec.name!r}: use lower-case letters, digits and _")
     if spec.name == RESERVED:
@@ -259,8 +263,8 @@ def parse(text: str, where: str, overrides: Mapping[str, Any] | None = None) -> 
     ):
         if value < 1:
             raise ConfigError(f"{where}: {name} is {value}; it must be at least 1")
-    for name, declared in spec.queries.items():
-        query_words.check(name, declared, where)
+    for name, query in spec.queries.items():
+        query_words.check(name, query, where)
     return spec
 
 
@@ -275,49 +279,16 @@ def names() -> list[str]:
 
 
 def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
-    """Read the declaration of stream ``name``, with this installation's overrides (OVERRIDES_VARIABLE).
+    """Read the declaration of stream ``name``, with this installation's overrides.
 
     Raises ConfigError if there is no such stream, or if its declaration or the overrides are invalid.
     """
     path = STREAMS / name / "stream.toml"
     if not path.is_file():
         raise ConfigError(f"stream {name!r} is unknown; streams are {', '.join(names()) or '(none)'}")
-    where, overrides = str(path.relative_to(STREAMS.parent)), _overrides(environ)
-    if name in overrides:
-        where = f"{where} with {environ[OVERRIDES_VARIABLE]}"
-    spec = parse(path.read_text(), where, overrides.get(name))
+    file = environ.get(overrides.VARIABLE, "")
+    overriding = overrides.read(file, names()).get(name) if file else None
+    spec = parse(path.read_text(), str(path.relative_to(STREAMS.parent)), overriding, file)
     if spec.name != name:
         raise ConfigError(f"{path}: name is {spec.name!r}; it must be the folder's, {name!r}")
     return spec
-
-
-def _overrides(environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Stream -> overriding tables; empty if the variable is not set."""
-    file = environ.get(OVERRIDES_VARIABLE)
-    if not file:
-        return {}
-    try:
-        found = _toml(Path(file).read_text(), file)
-    except OSError as error:
-        raise ConfigError(
-            f"{OVERRIDES_VARIABLE}={file}: {error.strerror}; fix the path or unset it"
-        ) from error
-    for name, tables in found.items():
-        if name not in names() or not isinstance(tables, dict):
-            raise ConfigError(f"{file}: {name!r} is no table of a stream; streams are {', '.join(names())}")
-    return found
-
-
-def _toml(text: str, where: str) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where}: not valid TOML: {error}") from error
-
-
-def _merge(declared: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(declared)
-    for key, value in overrides.items():
-        below = merged.get(key)
-        merged[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
-    return merged

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
@@ -61,9 +60,8 @@ class AuditOperator(StreamOperator):
     load. A bucket, table or folder that cannot be seen is red too.
     """
 
-    @cached_property
-    def seen(self) -> Inventory:
-        """What the bucket holds, counted when it is first asked for."""
+    def take_inventory(self) -> Inventory:
+        """What the bucket holds now."""
         return inventory.take(self.platform_hook, self.spec)
 
     def work(self, context: Context) -> dict[str, Any]:
@@ -71,7 +69,7 @@ class AuditOperator(StreamOperator):
         if before is None:
             raise Missing(f"run {context['run_id']!r} has no before.json; clear its provision_topic task")
         # The listing first: what is committed after it is known to the metadata, and no stranger.
-        seen = self.seen
+        seen = self.take_inventory()
         strangers, batches, costs = self._from_metadata(seen, before["snapshot_id"])
         past = {name: PrefixCount(**count) for name, count in before["counts"].items()}
         added = {name: count - past.get(name, PrefixCount()) for name, count in seen.counts.items()}

@@ -12,14 +12,14 @@ from local.paths import REPO
 from local.services import airflow, kafka, streams
 from local.services.context import Context
 from local.stack import Stack
-from sluice.model.stream import OVERRIDES_VARIABLE
+from sluice.model import overrides
 
 QUICK = "-XX:TieredStopAtLevel=1 -Xss2m"
 
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in (OVERRIDES_VARIABLE, "SLUICE_EXTERNAL", "SLUICE_FEED"):
+    for name in (overrides.VARIABLE, "SLUICE_EXTERNAL", "SLUICE_FEED"):
         monkeypatch.delenv(name, raising=False)
     Home(tmp_path / "home").prepare()
     return tmp_path / "home"
@@ -57,22 +57,22 @@ def test_the_environment_counts_before_what_was_kept_and_an_argument_before_both
 ) -> None:
     started(Stack(home, overrides=tmp_path / "kept.toml"))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(OVERRIDES_VARIABLE, "given.toml")
+    monkeypatch.setenv(overrides.VARIABLE, "given.toml")
     assert Stack(home).settings["overrides"] == str(tmp_path / "given.toml"), "wherever it is read"
     assert Stack(home, overrides=tmp_path / "a").settings["overrides"] == str(tmp_path / "a")
-    monkeypatch.setenv(OVERRIDES_VARIABLE, "")
+    monkeypatch.setenv(overrides.VARIABLE, "")
     assert Stack(home).settings["overrides"] is None, "said to be none"
 
 
 def test_all_jobs_learn_of_the_overrides(context: Context, tmp_path: Path) -> None:
-    assert OVERRIDES_VARIABLE not in context.job_environment()
+    assert overrides.VARIABLE not in context.job_environment()
     with_them = replace(context, overrides=tmp_path / "short.toml")
     for told in (
         with_them.job_environment(),
         airflow.environment(with_them),
         *(program.environment for program in streams.programs(with_them)),
     ):
-        assert told[OVERRIDES_VARIABLE] == str(tmp_path / "short.toml")
+        assert told[overrides.VARIABLE] == str(tmp_path / "short.toml")
 
 
 def test_every_jvm_gets_the_options(context: Context) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.model import platform, stream
+from sluice.model import overrides, platform, stream
 from sluice.model.config import ConfigError
 from tests.support.raising import raising
 
@@ -130,7 +130,7 @@ def overriding(folder: Path, text: str) -> dict[str, str]:
     """The environment of an installation with these overrides."""
     file = folder / "overrides.toml"
     file.write_text(text)
-    return {stream.OVERRIDES_VARIABLE: str(file)}
+    return {overrides.VARIABLE: str(file)}
 
 
 def test_overrides_replace_a_streams_values_key_by_key(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_overrides_replace_a_streams_values_key_by_key(tmp_path: Path) -> None:
 
 def test_without_overrides_a_stream_is_as_declared(tmp_path: Path) -> None:
     declared = stream.load("nyc_taxi", {})
-    assert stream.load("nyc_taxi", {stream.OVERRIDES_VARIABLE: ""}) == declared
+    assert stream.load("nyc_taxi", {overrides.VARIABLE: ""}) == declared
     assert stream.load("nyc_taxi", overriding(tmp_path, "")) == declared
 
 
@@ -160,22 +160,24 @@ def test_without_overrides_a_stream_is_as_declared(tmp_path: Path) -> None:
     [
         ("[taxi.supervision]\nstall_seconds = 15\n", ("'taxi'", "nyc_taxi", "wiki_changes")),
         ("nyc_taxi = 15\n", ("'nyc_taxi'",)),
-        ("[nyc_taxi.supervision]\nstall_minutes = 15\n", ("nyc_taxi/stream.toml", "'stall_minutes'")),
+        ("[nyc_taxi.supervision]\nstall_minutes = 15\n", ("nyc_taxi.supervision.stall_minutes", "stall_seconds")),
+        ('[nyc_taxi]\ntable = "raw.other"\n', ("nyc_taxi.table", "consumer.trigger_seconds")),
+        ("[nyc_taxi.supervision]\ninterval_seconds = 30\n", ("nyc_taxi.supervision.interval_seconds",)),
         ("[nyc_taxi.supervision]\nstall_seconds = 0\n", ("nyc_taxi/stream.toml", "stall_seconds is 0")),
         ("[nyc_taxi.supervision]\nstall_seconds = '15'\n", ("stall_seconds: '15'",)),
         ("[nyc_taxi\n", ("line 1",)),
     ],
-    ids=["unknown stream", "no table", "unknown key", "out of bounds", "wrong type", "no TOML"],
+    ids=["unknown stream", "no table", "unknown key", "identity", "the schedule", "out of bounds", "wrong type", "no TOML"],
 )
 def test_wrong_overrides_are_named_with_their_file(tmp_path: Path, text: str, data: tuple[str, ...]) -> None:
     environ = overriding(tmp_path, text)
-    with raising(ConfigError, environ[stream.OVERRIDES_VARIABLE], *data):
+    with raising(ConfigError, environ[overrides.VARIABLE], *data):
         stream.load("nyc_taxi", environ)
 
 
 def test_an_overrides_file_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with raising(ConfigError, stream.OVERRIDES_VARIABLE, tmp_path / "none.toml"):
-        stream.load("nyc_taxi", {stream.OVERRIDES_VARIABLE: str(tmp_path / "none.toml")})
+    with raising(ConfigError, overrides.VARIABLE, tmp_path / "none.toml"):
+        stream.load("nyc_taxi", {overrides.VARIABLE: str(tmp_path / "none.toml")})
 
 
 MINIMAL = """
