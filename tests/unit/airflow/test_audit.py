@@ -71,7 +71,8 @@ class Ledger:
 
 def operator(lake: Lake, seen: Inventory, before: Any) -> AuditOperator:
     made = AuditOperator(task_id="audit", stream="nyc_taxi")
-    made.__dict__ |= {"platform_hook": SimpleNamespace(lake=lake), "ledger": Ledger(before), "take_inventory": lambda: seen}
+    made.__dict__ |= {"platform_hook": SimpleNamespace(lake=lake), "ledger": Ledger(before)}
+    made.__dict__["take_inventory"] = lambda: seen
     return made
 
 

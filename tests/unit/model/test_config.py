@@ -160,14 +160,17 @@ def test_without_overrides_a_stream_is_as_declared(tmp_path: Path) -> None:
     [
         ("[taxi.supervision]\nstall_seconds = 15\n", ("'taxi'", "nyc_taxi", "wiki_changes")),
         ("nyc_taxi = 15\n", ("'nyc_taxi'",)),
-        ("[nyc_taxi.supervision]\nstall_minutes = 15\n", ("nyc_taxi.supervision.stall_minutes", "stall_seconds")),
+        ("[nyc_taxi.supervision]\nstall_minutes = 15\n", ("supervision.stall_minutes", "stall_seconds")),
         ('[nyc_taxi]\ntable = "raw.other"\n', ("nyc_taxi.table", "consumer.trigger_seconds")),
         ("[nyc_taxi.supervision]\ninterval_seconds = 30\n", ("nyc_taxi.supervision.interval_seconds",)),
         ("[nyc_taxi.supervision]\nstall_seconds = 0\n", ("nyc_taxi/stream.toml", "stall_seconds is 0")),
         ("[nyc_taxi.supervision]\nstall_seconds = '15'\n", ("stall_seconds: '15'",)),
         ("[nyc_taxi\n", ("line 1",)),
     ],
-    ids=["unknown stream", "no table", "unknown key", "identity", "the schedule", "out of bounds", "wrong type", "no TOML"],
+    ids=[
+        *("unknown stream", "no table", "unknown key", "identity", "the schedule", "out of bounds"),
+        *("wrong type", "no TOML"),
+    ],
 )
 def test_wrong_overrides_are_named_with_their_file(tmp_path: Path, text: str, data: tuple[str, ...]) -> None:
     environ = overriding(tmp_path, text)
