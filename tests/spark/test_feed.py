@@ -249,16 +249,17 @@ def test_it_beats_while_its_source_is_away(feed: Feed) -> None:
         feeding, port, start = feed(replay.url), replay.port, replay.feed.start
         producer = feeding.start_thread()
 
-        def beat_in(state: str) -> Callable[[], bool]:
+        def beat_in(state: str, detail: str = "") -> Callable[[], bool]:
             def look() -> bool:
                 found = feeding.beat()
-                return found is not None and found[0]["state"] == state
+                return found is not None and found[0]["state"] == state and detail in found[0]["detail"]
 
             return look
 
         wait_for("a beat", beat_in("streaming"))
     gone = time.time()
-    wait_for("connecting", beat_in("connecting"))
+    # At first it says how the connection ended.
+    wait_for("connecting", beat_in("connecting", "refused"))
     first = feeding.beat()
     wait_for("another beat", lambda: feeding.beat() != first)
     second = feeding.beat()
