@@ -187,10 +187,10 @@ def test_a_database_that_is_killed_between_batches_and_within_one_loses_and_doub
     assert sink.write(0, frame({f"{n:02}": 1 for n in range(40)}))
     rows = frame({f"{n:02}": 2 for n in range(40)})
     with caplog.at_level(logging.WARNING, "spark_jobs.common.sinks.patience"):
-        assert while_dead(server, 0.5, lambda: sink.write(1, rows))
-    # One line as long as the same is wrong; none if the database was back before the first try.
-    assert len(caplog.messages) <= 1
-    assert all(f"counts at 127.0.0.1:{server.database.port}" in line for line in caplog.messages)
+        # Long enough for a busy machine: the write is to find it away.
+        assert while_dead(server, 3.0, lambda: sink.write(1, rows))
+    (told,) = caplog.messages  # one line as long as the same is wrong
+    assert f"counts at 127.0.0.1:{server.database.port}" in told
 
     def write(kill: Callable[[], None]) -> bool:
         at_upsert(sink, 3, kill)

@@ -229,7 +229,7 @@ class StreamSpec:
 def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of: str = "") -> StreamSpec:
     """Parse a stream.toml; ``overriding``: other values, of the file ``of``.
 
-    Raises ConfigError naming ``where`` and ``of``, the key, the value and the mend.
+    Raises ConfigError naming ``where`` and ``of``, the key, the value and the fix.
     """
     try:
         declared = tomllib.loads(text)

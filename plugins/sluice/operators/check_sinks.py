@@ -47,14 +47,14 @@ class Checked:
 
 
 class Readings:
-    """What is compared: the lake's rows, counted anew at a snapshot, and what a sink holds by key."""
+    """What is compared: the lake's rows, counted again at a snapshot, and what a sink holds by key."""
 
     def __init__(self, spec: StreamSpec, hook: PlatformHook) -> None:
         self.spec = spec
         self.hook = hook
 
     def standing(self) -> Standing | None:
-        """How far every query is; None where nobody has owned them yet."""
+        """How far every query is; None before their first owner."""
         from sluice.clients import queries
 
         return queries.standing(self.hook.lake.table(self.spec.queries_table), self.spec.queries)
