@@ -22,69 +22,33 @@ quarantine with its reason, and the database's and the topics' counts are the la
 
 Every step may be cleared and run again, and runs may overlap: the same values are the same hits, which are
 loaded once, whatever is repeated. A seed that is left empty is another one in every run.
-
----
-
-### Supervise the ISP stream
-
-While this DAG is not paused, the stream's consumer and its queries shall run. Every two minutes they are
-looked at, and what their verdicts ask for is done. Only Airflow starts them again when they end: once for
-each end, whoever else asks at the same time.
-
-| step | what it does | when it is red |
-|---|---|---|
-| `observe` | looks until the verdict is clear, and chooses what follows | it could not look |
-| `quiet` | nothing: the stream is well, or held | never |
-| `restart` | starts the consumer anew: it hangs, or ended, or a person asks | no answer |
-| `ask` | restarts did not help: asks a person, with the evidence, for an hour | no answer of Airflow's |
-| `answer` | records what was answered, and does it | as `restart` and `stop` |
-| `verify` | a new owner publishes, or has nothing left to publish | not within two minutes |
-| `stop` | by a person's order: holds the stream, and ends its process | it does not end |
-| `alarm` | says what no restart mends, and what mends it | always |
-| `provision_sinks` | looks at the queries' tables and topics, and makes what is missing | no answer |
-| `tend_queries` | looks at the queries, restarts them, listens for their heartbeat | no heartbeat |
-
-Trigger it with an action to restart, stop or start the stream: both processes. A stopped stream is held:
-nothing starts it until it is started or restarted by such an order. Verdicts that changed, restarts, orders
-and answers are kept in the ledger, under `history`, for each process apart. Steps are not retried: the next
-run looks anew. While a question waits for its answer, nothing is looked at.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Asset, AsyncCallback, DeadlineAlert, DeadlineReference, Param
+from airflow.sdk import DAG, Asset, Param
 
-from sluice.model.orders import Action
-from sluice.operators.alarm import AlarmOperator
 from sluice.operators.announce import AnnounceOperator
-from sluice.operators.ask import AskOperator
 from sluice.operators.audit import AuditOperator
-from sluice.operators.carry_out import CarryOutOperator
 from sluice.operators.check_sinks import CheckSinksOperator
 from sluice.operators.ensure_part import EnsurePartOperator
 from sluice.operators.ensure_stream import EnsureStreamOperator
 from sluice.operators.produce_generated import ProduceGeneratedOperator
 from sluice.operators.provision_sinks import ProvisionSinksOperator
 from sluice.operators.provision_topic import ProvisionTopicOperator
-from sluice.operators.restart_stream import RestartStreamOperator
-from sluice.operators.stop_stream import StopStreamOperator
-from sluice.operators.tend import TendOperator
+from sluice.operators.stream_dags import decision_dag, supervision_dag
 from sluice.operators.validate import ValidateOperator
 from sluice.sensors.landed import LandedSensor
-from sluice.sensors.moved import MovedSensor
-from sluice.sensors.stream_health import StreamHealthSensor
 
 STREAM = "isp_hits"
-LOAD_DOC, STREAM_DOC = __doc__.split("\n---\n")
 
 with DAG(
     dag_id="isp_hits_load",
     dag_display_name="ISP hits: load",
     description="Generated hits of an ISP's customers through Kafka into the lake, each record proved",
-    doc_md=LOAD_DOC,
+    doc_md=__doc__,
     schedule=None,
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
@@ -226,60 +190,5 @@ with DAG(
         )
     )
 
-with DAG(
-    dag_id="isp_hits_stream",
-    dag_display_name="ISP hits: stream",
-    description="Is the ISP stream well? Restarts it, asks a person, or raises the alarm",
-    doc_md=STREAM_DOC,
-    schedule=timedelta(minutes=2),
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
-    # Longer than a person is waited for.
-    dagrun_timeout=timedelta(minutes=75),
-    # That a run came to no end: three intervals, which is more than observing, acting and verifying take.
-    deadline=DeadlineAlert(
-        reference=DeadlineReference.DAGRUN_QUEUED_AT,
-        interval=timedelta(minutes=6),
-        callback=AsyncCallback("sluice.triggers.missed.missed", kwargs={"stream": STREAM}),
-    ),
-    tags=["isp_hits", "sluice", "stream"],
-    default_args={"owner": "sluice", "retries": 0, "execution_timeout": timedelta(minutes=5)},
-    params={
-        "action": Param(
-            Action.SUPERVISE.value,
-            type="string",
-            enum=[action.value for action in Action],
-            title="Action",
-            description="supervise: look, and do what is needed. restart: start consumer and queries "
-            "anew. stop: end them, and keep them stopped. start: end that, and start what is down",
-        ),
-        "why": Param(
-            None,
-            type=["string", "null"],
-            maxLength=500,
-            title="Why",
-            description="For the stream's history, and for whoever finds it stopped",
-        ),
-    },
-):
-    observe = StreamHealthSensor(task_id="observe", stream=STREAM)
-    restart = RestartStreamOperator(task_id="restart", stream=STREAM)
-    ask = AskOperator(task_id="ask", stream=STREAM)
-    answer = CarryOutOperator(task_id="answer", stream=STREAM)
-    verify = MovedSensor(task_id="verify", stream=STREAM, trigger_rule="none_failed_min_one_success")
-
-    observe >> [
-        restart,
-        ask,
-        StopStreamOperator(task_id="stop", stream=STREAM),
-        AlarmOperator(task_id="alarm", stream=STREAM),
-        EmptyOperator(task_id="quiet"),
-    ]
-    ask >> answer
-    [restart, answer] >> verify
-
-    # Beside the consumer's lane: the queries are well or not by themselves, whatever their sinks are.
-    ProvisionSinksOperator(task_id="provision_sinks", stream=STREAM) >> TendOperator(
-        task_id="tend_queries", stream=STREAM, part="queries", trigger_rule="all_done"
-    )
+supervision_dag(STREAM, "ISP hits", ("consumer", "queries"))
+decision_dag(STREAM, "ISP hits")

@@ -20,32 +20,6 @@ begins where the topic ended before its first attempt, so what a killed attempt 
 
 ---
 
-### Supervise the Wikipedia stream
-
-While this DAG is not paused, the stream's consumer, producer and report shall run. Every two minutes they
-are looked at, and what their verdicts ask for is done. Only Airflow starts them again when they end: once for
-each end, whoever else asks at the same time.
-
-| step | what it does | when it is red |
-|---|---|---|
-| `observe` | looks until the verdict is clear, and chooses what follows | it could not look |
-| `quiet` | nothing: the stream is well, or held | never |
-| `restart` | starts the consumer anew: it hangs, or ended, or a person asks | no answer |
-| `ask` | restarts did not help: asks a person, with the evidence, for an hour | no answer of Airflow's |
-| `answer` | records what was answered, and does it | as `restart` and `stop` |
-| `verify` | a new owner publishes, or has nothing left to publish | not within two minutes |
-| `stop` | by a person's order: holds the stream, and ends its process | it does not end |
-| `alarm` | says what no restart mends, and what mends it | always |
-| `tend_producer` | looks at the producer, restarts it, listens for its heartbeat | cut off, no heartbeat |
-| `tend_report` | the same for the report | the same |
-
-Trigger it with an action to restart, stop or start the stream: all three processes. A stopped stream is held:
-nothing starts it until it is started or restarted by such an order. Verdicts that changed, restarts, orders
-and answers are kept in the ledger, under `history`, for each process apart. Steps are not retried: the next
-run looks anew. While a question waits for its answer, nothing is looked at.
-
----
-
 ### Compact the Wikipedia table
 
 The table has a partition for each date and server, and each batch adds a file to each of them. Once a day the
@@ -64,30 +38,21 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, Asset, AsyncCallback, DeadlineAlert, DeadlineReference, Param
+from airflow.sdk import DAG, Asset, Param
 
-from sluice.model.orders import Action
-from sluice.operators.alarm import AlarmOperator
 from sluice.operators.announce import AnnounceOperator
-from sluice.operators.ask import AskOperator
 from sluice.operators.audit import AuditOperator
-from sluice.operators.carry_out import CarryOutOperator
 from sluice.operators.check_compaction import CheckCompactionOperator
 from sluice.operators.compact import CompactOperator
 from sluice.operators.ensure_stream import EnsureStreamOperator
 from sluice.operators.produce_feed import ProduceFeedOperator
 from sluice.operators.provision_topic import ProvisionTopicOperator
-from sluice.operators.restart_stream import RestartStreamOperator
-from sluice.operators.stop_stream import StopStreamOperator
-from sluice.operators.tend import TendOperator
+from sluice.operators.stream_dags import decision_dag, supervision_dag
 from sluice.operators.validate import ValidateOperator
 from sluice.sensors.landed import LandedSensor
-from sluice.sensors.moved import MovedSensor
-from sluice.sensors.stream_health import StreamHealthSensor
 
 STREAM = "wiki_changes"
-LOAD_DOC, STREAM_DOC, COMPACT_DOC = __doc__.split("\n---\n")
+LOAD_DOC, COMPACT_DOC = __doc__.split("\n---\n")
 
 with DAG(
     dag_id="wiki_changes_load",
@@ -162,62 +127,8 @@ with DAG(
         )
     )
 
-with DAG(
-    dag_id="wiki_changes_stream",
-    dag_display_name="Wikipedia changes: stream",
-    description="Is the Wikipedia stream well? Restarts it, asks a person, or raises the alarm",
-    doc_md=STREAM_DOC,
-    schedule=timedelta(minutes=2),
-    start_date=datetime(2026, 1, 1, tzinfo=UTC),
-    catchup=False,
-    max_active_runs=1,
-    # Longer than a person is waited for.
-    dagrun_timeout=timedelta(minutes=75),
-    # That a run came to no end: three intervals, which is more than observing, acting and verifying take.
-    deadline=DeadlineAlert(
-        reference=DeadlineReference.DAGRUN_QUEUED_AT,
-        interval=timedelta(minutes=6),
-        callback=AsyncCallback("sluice.triggers.missed.missed", kwargs={"stream": STREAM}),
-    ),
-    tags=["sluice", "stream", "wiki_changes"],
-    default_args={"owner": "sluice", "retries": 0, "execution_timeout": timedelta(minutes=5)},
-    params={
-        "action": Param(
-            Action.SUPERVISE.value,
-            type="string",
-            enum=[action.value for action in Action],
-            title="Action",
-            description="supervise: look, and do what is needed. restart: start consumer, producer and "
-            "report anew. stop: end them, and keep them stopped. start: end that, and start what is down",
-        ),
-        "why": Param(
-            None,
-            type=["string", "null"],
-            maxLength=500,
-            title="Why",
-            description="For the stream's history, and for whoever finds it stopped",
-        ),
-    },
-):
-    observe = StreamHealthSensor(task_id="observe", stream=STREAM)
-    restart = RestartStreamOperator(task_id="restart", stream=STREAM)
-    ask = AskOperator(task_id="ask", stream=STREAM)
-    answer = CarryOutOperator(task_id="answer", stream=STREAM)
-    verify = MovedSensor(task_id="verify", stream=STREAM, trigger_rule="none_failed_min_one_success")
-
-    observe >> [
-        restart,
-        ask,
-        StopStreamOperator(task_id="stop", stream=STREAM),
-        AlarmOperator(task_id="alarm", stream=STREAM),
-        EmptyOperator(task_id="quiet"),
-    ]
-    ask >> answer
-    [restart, answer] >> verify
-
-    # Beside the consumer's lane: each of them is well or not by itself.
-    TendOperator(task_id="tend_producer", stream=STREAM, part="producer")
-    TendOperator(task_id="tend_report", stream=STREAM, part="report")
+supervision_dag(STREAM, "Wikipedia changes", ("consumer", "producer", "report"))
+decision_dag(STREAM, "Wikipedia changes")
 
 with DAG(
     dag_id="wiki_changes_compact",

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sluice.clients.keys import Document, history_key, history_prefix, moment, moment_of
+from sluice.clients.keys import RUNTIME, Document, history_key, history_prefix, moment, moment_of
 from sluice.clients.ledger import Ledger
 from sluice.clients.s3 import asking
 from sluice.model.health import Facts
@@ -78,20 +78,48 @@ class History:
         return self.ledger.get(hold[0])
 
     def facts(self, now: datetime, policy: Supervision) -> Facts:
-        """What ``judge`` needs: the platform's own restarts of the policy's window, and the hold in words.
+        """What the rules need: the restarts of the policy's window, and the hold in words.
 
-        What a person asked for is none of them, and those before it do not count either, nor do those before
-        a hold was released: who asked has seen them.
+        A restart on request does not count, nor do those before it or before a hold was released: who asked
+        has seen them. Two runs that restarted the same instance restarted it once.
         """
         begin = now - timedelta(seconds=policy.restart_window_seconds)
-        held = self.held()
-        restarts = [(datetime.fromisoformat(e["at"]), e.get("asked")) for e in self.since("restart", begin)]
-        asked = [at for at, by_a_person in restarts if by_a_person]
-        begin = max([begin, *asked, *self._keys("release", begin).values()])
-        return Facts(
-            restarts=[at.timestamp() for at, by_a_person in restarts if at >= begin and not by_a_person],
-            held=hold_sentence(held) if held else None,
+        events = [(datetime.fromisoformat(event["at"]), event) for event in self.since("restart", begin)]
+        counted = max(
+            [
+                begin,
+                *(at for at, event in events if event.get("asked")),
+                *self._keys("release", begin).values(),
+            ]
         )
+        held = self.held()
+        return Facts(
+            restarts=sorted(
+                {
+                    event.get("identity", event["at"]): at.timestamp()
+                    for at, event in events
+                    if at >= counted and not event.get("asked")
+                }.values()
+            ),
+            held=hold_sentence(held) if held else None,
+            counted_from=counted.timestamp(),
+            runtime_restart_at=max(
+                [begin.timestamp(), *(at.timestamp() for at, event in events if event.get("who") == RUNTIME)]
+            ),
+        )
+
+    def requested_since(self, at: datetime) -> str | None:
+        """Kind and moment of the newest act on request after ``at``; None if there was none."""
+        acts = [
+            (when, kind) for kind in ("hold", "release", "start") for when in self._keys(kind, at).values()
+        ]
+        acts += [
+            (datetime.fromisoformat(event["at"]), "restart")
+            for event in self.since("restart", at)
+            if event.get("asked")
+        ]
+        when, kind = max(acts, default=(at, ""))
+        return f"{kind} at {when.isoformat(timespec='seconds')}" if kind else None
 
     def _keys(self, kind: str, since: datetime | None) -> dict[str, datetime]:
         """The keys of a kind's events from ``since`` on (None: all) and their moments, oldest first."""

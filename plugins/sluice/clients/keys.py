@@ -1,6 +1,6 @@
 """Where the ledger keeps what, under ``<ledger>/<stream>/``. No libraries: everything may import it.
 
-History and claims of a stream's other parts lie under ``<ledger>/<stream>.<part>/`` (:func:`history_name`).
+The history of a stream's other components lies under ``<ledger>/<stream>.<part>/`` (:func:`history_name`).
 
 ::
 
@@ -11,7 +11,6 @@ History and claims of a stream's other parts lie under ``<ledger>/<stream>.<part
     runs/<run_id, quoted>/proof.json    the validation's result, once it is exact
     runs/<run_id, quoted>/compaction.json    the table before a run of the compaction
     history/<kind>/<moment>-<suffix>.json            what happened to the stream, in the order of the keys
-    supervision/claims/<identity>-<n>.json           who may restart this start of the stream's process
 """
 
 from __future__ import annotations
@@ -23,6 +22,8 @@ from urllib.parse import quote
 
 Document = dict[str, Any]
 
+# ``who`` of a restart that the runtime made by itself.
+RUNTIME = "runtime"
 # UTC, to the microsecond, of one width: the order of the texts is the order of the moments.
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 
@@ -53,11 +54,6 @@ def history_prefix(kind: str) -> str:
 def history_key(kind: str, at: datetime, suffix: str) -> str:
     """``at`` is aware; ``suffix``, without a slash, tells events of one moment apart."""
     return f"{history_prefix(kind)}{moment(at)}-{suffix}.json"
-
-
-def claim_key(identity: str, number: int) -> str:
-    """The claim ``number`` (from 1) on the start of the process that ``ProcessStatus.identity`` names."""
-    return f"supervision/claims/{identity}-{number}.json"
 
 
 def moment(at: datetime) -> str:

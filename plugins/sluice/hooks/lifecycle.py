@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.clients.keys import Document, claim_key
+from sluice.clients.keys import Document
 from sluice.model.health import Diagnosis, Verdict
 from sluice.model.process import ENDED, ProcessStatus
 
@@ -20,20 +20,17 @@ if TYPE_CHECKING:
     from sluice.model.stream import StreamSpec
     from sluice.runtime.base import Runtime
 
-# For so long a claim keeps others from restarting the same start of the process.
-CLAIM_SECONDS = 180.0
 PLATFORM = "schedule"
 
 
 @dataclass(frozen=True)
 class Order:
     """Who wants it, why, since when, and in which run. ``asked``: by a person, so it counts as no restart of
-    the platform's own; ``actor`` is different in every attempt of a task, in whichever Airflow."""
+    the platform's own."""
 
     who: str
     why: str
     run: str
-    actor: str
     asked: bool
     at: datetime
 
@@ -48,7 +45,6 @@ def order_of(context: Context, why: str, asked: bool) -> Order:
         who=run.triggering_user_name or PLATFORM,
         why=why,
         run=run.run_id,
-        actor=str(context["ti"].id),
         asked=asked,
         at=run.run_after,
     )
@@ -81,25 +77,18 @@ class Lifecycle:
         self.history = history
 
     def restart(self, order: Order, judged: Diagnosis, kind: str = "restart") -> Act:
-        """Stop what is left of the process that was ``judged``, and start the stream anew.
+        """Stop what is left of the instance that was ``judged``, and start the component again.
 
-        Nothing is done when another process is there than the judged one, when somebody else is at it, or
-        when a hold forbids it; a person's order releases the hold. ``kind``: of the event.
+        Nothing is done if another instance is there than the judged one, or a hold forbids it; a person's
+        order releases the hold. Of two runs that restart the same instance at once, the second finds it
+        stopped or replaced: the runtime stops only the instance that it is told, starts a process once,
+        and the history counts an instance's restart once. ``kind``: of the event.
         """
         if order.asked:
             self.release(order)
         process = self._status()
-        identity = judged.identity or process.identity
-        refusal = self._refusal(order, process, identity)
-        if refusal is None and not self._claim(identity, order):
-            refusal = f"{process.sentence()}: another run is restarting it"
-        if refusal is None:
-            # Whoever had claimed it before may have been at work since.
-            process = self._status()
-            refusal = self._refusal(order, process, identity)
-        if refusal is not None:
-            return _nothing(refusal)
-        return self._replace(kind, order, judged, process)
+        refusal = self._refusal(order, process, judged.identity or process.identity)
+        return _nothing(refusal) if refusal else self._replace(kind, order, judged, process)
 
     def start(self, order: Order, judged: Diagnosis) -> Act:
         """Release the hold, and start the stream unless its process is there."""
@@ -155,7 +144,7 @@ class Lifecycle:
         if process.state not in ENDED:
             # What hangs does not end by itself; waiting for it would only cost time.
             grace = 0 if judged.verdict is Verdict.STALLED else self.spec.supervision.stop_seconds
-            self.runtime.stop(self.part.program, grace)
+            self.runtime.stop(self.part.program, grace, process.identity)
         started = self.runtime.start(self.part.program)
         how = "started anew" if started else "started anew by somebody else at the same moment"
         return Act(True, f"{process.sentence()}: {how}", now.timestamp())
@@ -170,20 +159,6 @@ class Lifecycle:
             return f"{process.sentence()}: it was started after that was asked for" if recent else None
         held = self.history.held()
         return f"{process.sentence()}: held by {held.get('who')} since {held['at']}" if held else None
-
-    def _claim(self, identity: str, order: Order) -> bool:
-        """Whether this attempt alone may act on that start of the process.
-
-        A claim whose holder did not come to act runs out, and the next one may be taken.
-        """
-        mine = order.document() | {"actor": order.actor, "at": datetime.now(UTC).isoformat()}
-        number = 1
-        while (found := self.history.ledger.put(claim_key(identity, number), mine)) != mine:
-            age = datetime.now(UTC) - datetime.fromisoformat(found["at"])
-            if age.total_seconds() < CLAIM_SECONDS:
-                return False
-            number += 1
-        return True
 
     def _status(self) -> ProcessStatus:
         return self.runtime.status(self.part.program)

@@ -1,4 +1,4 @@
-"""What a run saw of its stream: the diagnosis, the looks that it rests on, and the verdict's record."""
+"""What a check observed of a component: the diagnosis, the samples that it rests on, and their record."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.clients.errors import Missing
-from sluice.model.health import Diagnosis
+from sluice.clients.keys import RUNTIME
+from sluice.model.health import Diagnosis, Facts, new_restarts
 from sluice.model.samples import Sample
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
-
     from sluice.clients.history import History
 
 
@@ -38,26 +36,25 @@ class Observation:
         )
 
 
-def seen(context: Context, task_id: str) -> Observation:
-    """What the run's task ``task_id`` observed. Raises Missing where it has not."""
-    found = context["ti"].xcom_pull(task_ids=task_id)
-    if found is None:
-        raise Missing(f"the run has no observation; clear its {task_id} task")
-    return Observation.from_json(found)
-
-
-def record_verdict(history: History, diagnosis: Diagnosis) -> str | None:
-    """Record the verdict where it is another than the history's newest; returns that one, None before any."""
+def record(history: History, observation: Observation, facts: Facts) -> str | None:
+    """Record the verdict if it is another than the history's newest, and what the runtime restarted since the
+    last check. Returns the newest verdict before, None before any."""
+    diagnosis, process = observation.diagnosis, observation.samples[-1].process
+    if process is not None:
+        for at in new_restarts(process, facts):
+            why = str(process.last_exit or "")
+            document = {"who": RUNTIME, "why": why, "asked": False, "identity": f"{RUNTIME} {at}"}
+            history.record("restart", document, datetime.fromtimestamp(at, UTC))
     latest = history.latest("verdict")
     before = latest["verdict"] if latest else None
     if before != diagnosis.verdict.value:
-        document = {
+        change = {
             "verdict": diagnosis.verdict.value,
             "sentence": diagnosis.sentence,
             "before": before,
             "evidence": diagnosis.evidence,
         }
-        history.record("verdict", document, datetime.now(UTC))
+        history.record("verdict", change, datetime.now(UTC))
     return before
 
 

@@ -72,11 +72,11 @@ class PlatformHook(BaseHook):
 
         return History(connect(self.platform.s3), self.platform.lake.ledger, stream)
 
-    def observer(self, spec: StreamSpec) -> Observer:
-        """Eyes on one stream, over the clients that are open already."""
+    def observer(self, spec: StreamSpec, component: str) -> Observer:
+        """Observes one component, over the clients that are open already."""
         from sluice.runtime.observer import Observer
 
-        return Observer(self.kafka, self.lake, self.runtime, spec)
+        return Observer(self.kafka, lambda: self.lake, self.runtime, spec, component)
 
     @cached_property
     def runtime(self) -> Runtime:

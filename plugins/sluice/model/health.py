@@ -1,4 +1,4 @@
-"""Is a stream well? A pure function of what was seen of it: the rules, in the order of their weight.
+"""Health of a component: the rules for the consumer, and which rules a component has. Values in, values out.
 
 What a rule needs to know is worked out in :mod:`sluice.model.view`; here is what follows from it. The words
 of :mod:`sluice.model.verdicts` are given on, so that who judges imports from here alone.
@@ -6,13 +6,15 @@ of :mod:`sluice.model.verdicts` are given on, so that who judges imports from he
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
+from sluice.model.component import assess_component
 from sluice.model.losses import shrunk
 from sluice.model.process import SUPERSEDED_STATUS, ProcessState
 from sluice.model.samples import Sample
 from sluice.model.series import ordered
-from sluice.model.stream import Supervision
+from sluice.model.stream import CONSUMER, Supervision
 from sluice.model.verdicts import (
     ALARMING,
     ASKING,
@@ -21,8 +23,12 @@ from sluice.model.verdicts import (
     WELL,
     Diagnosis,
     Facts,
+    Rules,
     Verdict,
-    unless_flapping,
+    new_restarts,
+    no_action,
+    unknown,
+    unknown_reasons,
 )
 from sluice.model.view import View, offsets
 
@@ -35,57 +41,64 @@ __all__ = [
     "Diagnosis",
     "Facts",
     "Verdict",
+    "assess",
+    "has_recovered",
     "judge",
+    "new_restarts",
+    "no_action",
 ]
 
 
-def judge(samples: Sequence[Sample], policy: Supervision, facts: Facts) -> Diagnosis:
-    """How the stream is at the last of ``samples``; they are oldest first, and may come from earlier looks.
+def assess(component: str, samples: Sequence[Sample], policy: Supervision, facts: Facts) -> Diagnosis:
+    """Health of ``component`` at the newest of ``samples``, oldest first; they may come from earlier checks.
 
-    Total: any samples give a verdict, and none of WELL where the last one has trouble. Samples whose clock
-    contradicts the last one's are left out.
+    Any samples give a verdict, and none of WELL if the newest has trouble.
     """
+    return (judge if component == CONSUMER else assess_component)(samples, policy, facts)
+
+
+def has_recovered(component: str, report: Diagnosis, now: Sample, before: Sample) -> tuple[bool, str]:
+    """Whether a component that was restarted after ``before`` works again, and how it stands.
+
+    The consumer: a later writer has published something, or has nothing left to publish. Another component:
+    its new instance gave a heartbeat.
+    """
+    if component != CONSUMER or now.trouble:
+        return report.verdict in (Verdict.HEALTHY, Verdict.IDLE, Verdict.CUT_OFF), report.sentence
+    position, token = now.published, before.published.token if before.published else 0
+    if position is None or position.token <= token:
+        return False, f"nobody has taken over since owner {token}"
+    ends: Mapping[int, int] = before.published.ends if before.published else {}
+    lag = sum(now.unread().values())
+    ahead = sum(max(end - ends.get(p, 0), 0) for p, end in position.ends.items())
+    return bool(ahead) or not lag, f"owner {position.token} has published {ahead} records, {lag} wait"
+
+
+def judge(samples: Sequence[Sample], policy: Supervision, facts: Facts) -> Diagnosis:
+    """How the stream is at the last of ``samples``. Those whose clock contradicts its clock are left out."""
     if not samples:
         return Diagnosis(Verdict.UNOBSERVABLE, "nothing was observed")
-    blind = _blindness(samples[-1])
-    if blind:
-        now = samples[-1]
-        return Diagnosis(
-            Verdict.UNOBSERVABLE,
-            blind,
-            token=now.published.token if now.published else None,
-            identity=now.process.identity if now.process else None,
-            evidence={"at": now.at, "trouble": dict(now.trouble), "samples": len(samples)},
-        )
-    return _Judge(View(ordered(samples), policy, facts.restarts), facts.held).judge()
-
-
-def _blindness(now: Sample) -> str | None:
-    """Why the sample says nothing of the stream; None where every system answered."""
-    reasons = [f"{system}: {reason}" for system, reason in sorted(now.trouble.items())]
-    if now.process is None:
-        reasons = reasons or ["the process was not looked at"]
-    elif now.process.state is ProcessState.UNKNOWN:
-        reasons.append(f"{now.process.sentence()}: its runtime does not know its state")
-    elif reasons:
-        reasons.append(now.process.sentence())
+    now = samples[-1]
+    reasons = unknown_reasons(now)
     if now.begins is None or now.ends is None:
         reasons = reasons or ["the topic was not looked at"]
-    return "; ".join(reasons) or None
+    if reasons:
+        found = unknown(now, reasons)
+        return replace(found, evidence=found.evidence | {"samples": len(samples)})
+    return _Consumer(samples, policy, facts).assess()
 
 
-class _Judge:
-    """The rules over one view; the first that speaks decides."""
+class _Consumer(Rules):
+    def __init__(self, samples: Sequence[Sample], policy: Supervision, facts: Facts) -> None:
+        super().__init__(samples[-1], policy, facts)
+        self.view = View(ordered(samples), policy, self.restarts)
 
-    def __init__(self, view: View, held: str | None) -> None:
-        self.view = view
-        self.held = held
-
-    def judge(self) -> Diagnosis:
-        for rule in (
+    def rules(self) -> Sequence[Callable[[], Diagnosis | None]]:
+        return (
             self._held,
             self._recreated,
             self._lost,
+            self.keeps_ending,
             self._ended,
             self._unowned,
             self._nothing_to_do,
@@ -93,22 +106,19 @@ class _Judge:
             self._at_risk,
             self._unknown,
             self._falling_behind,
-        ):
-            found = rule()
-            if found:
-                return found
-        return self._moving()
+            self._moving,
+        )
 
     def _held(self) -> Diagnosis | None:
-        if self.held is None:
+        if self.facts.held is None:
             return None
         # What can still be saved is said aloud; what has happened is part of the reason for a hold.
         if self.view.risk:
-            return self._say(Verdict.AT_RISK, f"held {self.held}; {self.view.risk}", True)
+            return self.say(Verdict.AT_RISK, f"held {self.facts.held}; {self.view.risk}", True)
         found = self.view.recreation or self.view.loss
-        return self._say(
+        return self.say(
             Verdict.HELD,
-            "; ".join(filter(None, [f"held {self.held}", found, self._process(), self._waiting()])),
+            "; ".join(filter(None, [f"held {self.facts.held}", found, self._process(), self._waiting()])),
             True,
         )
 
@@ -118,7 +128,7 @@ class _Judge:
             return None
         # A broker that has just come back may say less than it keeps, so offsets alone are looked at twice.
         certain = bool(view.other_id) or view.confirmed(lambda earlier: bool(shrunk(earlier)))
-        return self._say(
+        return self.say(
             Verdict.RECREATED,
             f"{view.recreation}: give the stream a new table, or restore the topic",
             certain,
@@ -127,7 +137,7 @@ class _Judge:
     def _lost(self) -> Diagnosis | None:
         if self.view.loss is None:
             return None
-        return self._say(
+        return self.say(
             Verdict.LOST,
             f"{self.view.loss}: give the stream a new table, put the files again, and raise the topic's "
             "retention.ms",
@@ -138,14 +148,16 @@ class _Judge:
         view = self.view
         if view.process.is_alive:
             return None
-        ended = f"{self._process()}, exit status {view.process.exit_status}"
+        ended = self.ended()
         by_successor = view.process.exit_status == SUPERSEDED_STATUS
         if by_successor and (not view.lag or view.is_recent(view.patience)):
-            return self._say(
+            return self.say(
                 Verdict.SUPERSEDED,
                 f"{ended}: owner {view.token} has taken over; {self._waiting()}",
                 True,
             )
+        if view.process.state is ProcessState.BACKOFF:
+            return self.say(Verdict.STARTING, f"{ended}; {self._waiting()}", False)
         certain = view.confirmed(
             lambda earlier: (
                 earlier.process is not None
@@ -153,7 +165,7 @@ class _Judge:
                 and not earlier.process.is_alive
             )
         )
-        return self._ill(Verdict.DEAD, f"{ended}; {self._waiting()}", certain)
+        return self._unhealthy(Verdict.DEAD, f"{ended}; {self._waiting()}", certain)
 
     def _unowned(self) -> Diagnosis | None:
         view = self.view
@@ -161,16 +173,16 @@ class _Judge:
             return None
         age = f"{self._process()}, and nobody has taken over in the {view.age:.0f} s since it started"
         if view.age < view.policy.start_seconds:
-            return self._say(Verdict.STARTING, f"{age}; {self._waiting()}", False)
+            return self.say(Verdict.STARTING, f"{age}; {self._waiting()}", False)
         certain = view.confirmed(lambda earlier: view.was_unowned(earlier))
-        return self._ill(Verdict.STALLED, f"{age} (it has {view.policy.start_seconds} s)", certain)
+        return self._unhealthy(Verdict.STALLED, f"{age} (it has {view.policy.start_seconds} s)", certain)
 
     def _nothing_to_do(self) -> Diagnosis | None:
         if self.view.lag:
             return None
         if self.view.rates and self.view.rates[1]:
-            return self._say(Verdict.HEALTHY, f"everything is published; {self._speed()}", True)
-        return self._say(
+            return self.say(Verdict.HEALTHY, f"everything is published; {self._speed()}", True)
+        return self.say(
             Verdict.IDLE, f"everything is published, and nothing arrives; {self._process()}", True
         )
 
@@ -181,7 +193,7 @@ class _Judge:
             return None
         where = offsets({p: view.now.first_unread(p) for p in stuck})
         still = "nothing was" if len(stuck) == len(view.unread) else f"nothing of {len(stuck)} partitions was"
-        return self._ill(
+        return self._unhealthy(
             Verdict.STALLED,
             f"{self._process()}, and {still} published for {max(stuck.values()):.0f} s "
             f"(patience {view.patience:.0f} s) from {where} on; {self._waiting()}",
@@ -192,13 +204,13 @@ class _Judge:
         if self.view.risk is None:
             return None
         # Whether it moves at all may take longer to see.
-        return self._say(Verdict.AT_RISK, f"{self.view.risk}; {self._speed()}", self._is_fresh())
+        return self.say(Verdict.AT_RISK, f"{self.view.risk}; {self._speed()}", self._is_fresh())
 
     def _unknown(self) -> Diagnosis | None:
         view = self.view
         if view.has_known_start or view.is_recent(view.patience):
             return None
-        return self._say(
+        return self.say(
             Verdict.UNOBSERVABLE,
             f"{self._waiting()}, and nothing was published in the {view.still:.0f} s that were observed: too "
             f"short to say whether it stands still (patience {view.patience:.0f} s)",
@@ -210,7 +222,7 @@ class _Judge:
         if growth is None or not self.view.is_far_behind:
             return None
         seconds, more = growth
-        return self._say(
+        return self.say(
             Verdict.FALLING_BEHIND,
             f"{self._waiting()}, {more} more than {seconds:.0f} s ago: it never catches up at this rate; "
             f"{self._speed()}",
@@ -220,18 +232,14 @@ class _Judge:
     def _moving(self) -> Diagnosis:
         view = self.view
         if not view.is_far_behind or view.rates is None:
-            return self._say(Verdict.HEALTHY, f"{self._waiting()}; {self._speed()}", self._is_fresh())
+            return self.say(Verdict.HEALTHY, f"{self._waiting()}; {self._speed()}", self._is_fresh())
         came, went = view.rates
         left = f"about {view.lag / (went - came):.0f} s to go" if went > came else "no end in sight yet"
-        return self._say(Verdict.CATCHING_UP, f"{self._waiting()}, {left}; {self._speed()}", self._is_fresh())
+        return self.say(Verdict.CATCHING_UP, f"{self._waiting()}, {left}; {self._speed()}", self._is_fresh())
 
-    def _ill(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis:
-        """A restart mends it, unless restarts did not."""
-        view = self.view
-        if view.risk:
-            sentence = f"{sentence}; {view.risk}"
-        verdict, sentence = unless_flapping(verdict, sentence, len(view.restarts), view.policy)
-        return self._say(verdict, sentence, conclusive)
+    def _unhealthy(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis:
+        risk = f"; {self.view.risk}" if self.view.risk else ""
+        return self.unhealthy(verdict, f"{sentence}{risk}", conclusive)
 
     def _is_fresh(self) -> bool:
         """Whether it moved so recently that only a look much later could say something else."""
@@ -251,7 +259,7 @@ class _Judge:
         came, went = view.rates
         return f"{came:.0f} records/s arrive, {went:.0f} records/s are published by {owner}"
 
-    def _say(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis:
+    def say(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis:
         view = self.view
         return Diagnosis(
             verdict,
@@ -261,6 +269,6 @@ class _Judge:
             arrivals=view.rates[0] if view.rates else None,
             token=view.token,
             identity=view.process.identity,
-            evidence=view.evidence() | {"held": self.held},
+            evidence=view.evidence() | {"held": self.facts.held},
             conclusive=conclusive,
         )

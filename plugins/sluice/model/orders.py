@@ -1,8 +1,13 @@
-"""What a person may order a stream's supervision to do, and what a question about it may be answered with."""
+"""What a person may request of a stream's supervision, and how a decision may be answered."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
+
+# The param ``component`` of a run that means every component.
+ALL = "all"
 
 
 class Action(StrEnum):
@@ -15,18 +20,14 @@ class Action(StrEnum):
 
 
 class Answer(StrEnum):
-    """What restarts did not mend is for a person to decide."""
+    """A person decides about a component that keeps ending or stalling."""
 
     RESTART = "Restart it"
     HOLD = "Keep it stopped"
     LOOK = "Look again"
 
 
-class Step(StrEnum):
-    """The task that does what a verdict, or an order, asks for."""
-
-    RESTART = "restart"
-    ASK = "ask"
-    STOP = "stop"
-    ALARM = "alarm"
-    QUIET = "quiet"
+def action_for(params: Mapping[str, Any], component: str) -> Action:
+    """What a run with these params does with ``component``; requests may be for another one."""
+    is_meant = params.get("component", ALL) in (ALL, component)
+    return Action(params.get("action", Action.SUPERVISE)) if is_meant else Action.SUPERVISE

@@ -1,11 +1,12 @@
-"""One look at a stream: what its process, Kafka and the lake showed at one moment."""
+"""One observation of a component: what its process, Kafka and the lake showed at one moment."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sluice.model.process import ProcessStatus
+from sluice.model.tending import Beat
 
 # The keys of ``Sample.trouble``: the systems that a look asks.
 PROCESS, KAFKA, LAKE = "process", "kafka", "lake"
@@ -51,18 +52,20 @@ class Sample:
     trouble, before the stream's first snapshot, and ``topic_id`` where the broker knows no ids.
     ``expiring``: partition -> the first offset that retention leaves alone for the policy's ``risk_seconds``,
     None where it was not asked or nothing is ever deleted; ``expires_in``: seconds within which the first
-    unread record is deleted, where that is sooner.
+    unread record is deleted, where that is sooner. Of the consumer; of another component there are the
+    process and ``heartbeat``: the newest of its group, whoever gave it, None before the first.
     """
 
     at: float
     process: ProcessStatus | None
-    topic_id: str | None
-    begins: dict[int, int] | None
-    ends: dict[int, int] | None
-    expiring: dict[int, int] | None
-    published: Position | None
-    trouble: dict[str, str]
+    topic_id: str | None = None
+    begins: dict[int, int] | None = None
+    ends: dict[int, int] | None = None
+    expiring: dict[int, int] | None = None
+    published: Position | None = None
+    trouble: dict[str, str] = field(default_factory=dict)
     expires_in: float | None = None
+    heartbeat: Beat | None = None
 
     def first_unread(self, partition: int) -> int:
         """The offset with which the stream goes on; where it never read the partition, the topic's first."""
@@ -88,6 +91,7 @@ class Sample:
             "published": self.published.to_json() if self.published else None,
             "trouble": dict(self.trouble),
             "expires_in": self.expires_in,
+            "heartbeat": self.heartbeat.to_json() if self.heartbeat else None,
         }
 
     @classmethod
@@ -102,6 +106,7 @@ class Sample:
             published=Position.from_json(data["published"]) if data["published"] else None,
             trouble=dict(data["trouble"]),
             expires_in=data["expires_in"],
+            heartbeat=Beat.from_json(data["heartbeat"]) if data["heartbeat"] else None,
         )
 
 

@@ -21,6 +21,8 @@ from sluice.model.query import Query
 STREAMS = Path(__file__).resolve().parents[3] / "spark_jobs"
 # Beside the streams' folders in the ledger: what is known of running queries.
 RESERVED = "progress"
+# The component that every stream has.
+CONSUMER = "consumer"
 # In a feed's user_agent: nobody has put their own address into it yet.
 NOBODY = "@example."
 

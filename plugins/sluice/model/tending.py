@@ -1,8 +1,4 @@
-"""Is a part of a stream well that gives heartbeats: its producer, its report? Values in, values out.
-
-Such a part is judged by its process and by the newest heartbeat of its Kafka group. That a process runs says
-nothing: one that hangs gives no beat, and one whose source does not answer says so in its beat.
-"""
+"""Heartbeats: what a producer or queries say of themselves, in the offsets of their Kafka group."""
 
 from __future__ import annotations
 
@@ -12,18 +8,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sluice.model.process import ProcessState, ProcessStatus
-from sluice.model.stream import Supervision
-from sluice.model.verdicts import CALM, Diagnosis, Facts, Verdict, unless_flapping
-
 # How often a part gives one while it is alive (spark_jobs.common.heartbeat).
 BEAT_SECONDS = 5.0
-# Where the first look leaves doubt, another one: longer after it than a heartbeat after the last, so that it
-# shows what came meanwhile.
-LOOKS = 2
-LOOK_SECONDS = BEAT_SECONDS + 2
-# The part's clock, the runtime's and the observer's may differ by as much.
-CLOCK_SLACK_SECONDS = 2.0
 MOST_DETAIL = 200
 
 
@@ -42,9 +28,6 @@ class State(StrEnum):
     WORKING = "working"
 
 
-# Nothing is wrong, or not with the part: held by a person, or another one is at work in its place (a load
-# that sends by itself, as a rule).
-QUIET = CALM | {Verdict.SUPERSEDED}
 NOTHING_COMES = frozenset({State.SILENT, State.IDLE})
 
 
@@ -67,14 +50,10 @@ class Beat:
         ends = {str(partition): end for partition, end in self.ends.items()}
         return asdict(self) | {"state": self.state.value, "ends": ends}
 
-
-@dataclass(frozen=True)
-class Look:
-    """What was seen of a part at one moment: its process, and the newest beat of its group, whoever gave it
-    (None where there never was one)."""
-
-    process: ProcessStatus
-    beat: Beat | None
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Beat:
+        ends = {int(partition): end for partition, end in data["ends"].items()}
+        return cls(**(data | {"state": State(data["state"]), "ends": ends}))
 
 
 def parse_beat(metadata: str, ends: Mapping[int, int]) -> Beat:
@@ -107,186 +86,3 @@ def parse_beat(metadata: str, ends: Mapping[int, int]) -> Beat:
         detail=line[:MOST_DETAIL],
         ends=dict(ends),
     )
-
-
-def tend(
-    process: ProcessStatus | None,
-    beat: Beat | None,
-    now: float,
-    policy: Supervision,
-    facts: Facts,
-    *,
-    trouble: Mapping[str, str] | None = None,
-    earlier: Look | None = None,
-) -> Diagnosis:
-    """How the part is at ``now`` (seconds since 1970).
-
-    ``beat``: the newest of its group, whoever gave it; None where there never was one. ``trouble``: system ->
-    why it did not answer; then nothing is said but that. ``earlier``: a look some BEAT_SECONDS before. Where
-    the process had ended then too, a beat that has come since is somebody else's. Total: any values give a
-    verdict, and none of WELL where something was not seen.
-    """
-    blind = _blindness(process, trouble or {})
-    if process is None or blind:
-        return Diagnosis(
-            Verdict.UNOBSERVABLE,
-            blind,
-            identity=process.identity if process else None,
-            evidence={"at": now, "trouble": dict(trouble or {})},
-        )
-    return _Tend(Look(process, beat), now, policy, facts, earlier).judge()
-
-
-def _blindness(process: ProcessStatus | None, trouble: Mapping[str, str]) -> str:
-    """Why nothing can be said; empty where something can."""
-    reasons = [f"{system}: {reason}" for system, reason in sorted(trouble.items())]
-    if process is None:
-        reasons = reasons or ["the process was not looked at"]
-    elif process.state is ProcessState.UNKNOWN:
-        reasons.append(f"{process.sentence()}: its runtime does not know its state")
-    elif process.is_alive and process.since is None:
-        reasons.append(f"{process.sentence()}: its runtime does not say since when")
-    elif reasons:
-        reasons.append(process.sentence())
-    return "; ".join(reasons)
-
-
-class _Tend:
-    """The rules over one look; the first that speaks decides."""
-
-    def __init__(
-        self, look: Look, now: float, policy: Supervision, facts: Facts, earlier: Look | None
-    ) -> None:
-        self.process = look.process
-        self.beat = look.beat
-        self.now = now
-        self.policy = policy
-        self.facts = facts
-        self.earlier = earlier
-        self.restarts = [at for at in facts.restarts if abs(now - at) <= policy.restart_window_seconds]
-
-    def judge(self) -> Diagnosis:
-        for rule in (self._held, self._ended, self._clock, self._unheard, self._stalled, self._cut_off):
-            found = rule()
-            if found:
-                return found
-        return self._well()
-
-    def _held(self) -> Diagnosis | None:
-        if self.facts.held is None:
-            return None
-        return self._say(Verdict.HELD, f"held {self.facts.held}; {self.process.sentence()}", True)
-
-    def _ended(self) -> Diagnosis | None:
-        if self.process.is_alive:
-            return None
-        ended = f"{self.process.sentence()}, exit status {self.process.exit_status}"
-        if self.beat is not None and self._is_somebody_elses(self.beat):
-            # A load that sends by itself, as a rule. What was started now would only wait for it.
-            other = f"another one, process {self.beat.pid}, is at work in its place: {self._doing(self.beat)}"
-            return self._say(Verdict.SUPERSEDED, f"{ended}; {other}", True)
-        return self._ill(Verdict.DEAD, f"{ended}; {self._last_beat()}")
-
-    def _clock(self) -> Diagnosis | None:
-        """A beat from the future would look fresh for as long as the clocks differ."""
-        ahead = self.beat.at - self.now if self.beat else 0.0
-        if ahead <= max(CLOCK_SLACK_SECONDS, BEAT_SECONDS):
-            return None
-        return self._say(
-            Verdict.UNOBSERVABLE,
-            f"{self.process.sentence()}; its heartbeat is {ahead:.0f} s ahead of this clock: set the clocks",
-            False,
-        )
-
-    def _unheard(self) -> Diagnosis | None:
-        if self._is_own():
-            return None
-        age = self._age()
-        text = f"{self.process.sentence()}, and it gave no heartbeat in the {age:.0f} s since it started"
-        if age < self.policy.start_seconds:
-            return self._say(Verdict.STARTING, text, False)
-        return self._ill(
-            Verdict.STALLED, f"{text} (it has {self.policy.start_seconds} s); {self._last_beat()}"
-        )
-
-    def _stalled(self) -> Diagnosis | None:
-        beat = self._own()
-        if self.now - beat.at <= self.policy.stall_seconds:
-            return None
-        # Not for certain: where Kafka was away, the beats come again with the next look.
-        return self._ill(
-            Verdict.STALLED,
-            f"{self.process.sentence()}, and its last heartbeat was {self.now - beat.at:.0f} s ago "
-            f"(patience {self.policy.stall_seconds} s): {self._doing(beat)}",
-        )
-
-    def _cut_off(self) -> Diagnosis | None:
-        beat = self._own()
-        seconds = self.now - beat.since
-        if beat.state is not State.CONNECTING or seconds < self.policy.stall_seconds:
-            return None
-        return self._say(
-            Verdict.CUT_OFF,
-            f"{self.process.sentence()}, and its source has not answered for {seconds:.0f} s: "
-            f"{self._doing(beat)}; it goes on asking, and no restart helps",
-            True,
-        )
-
-    def _well(self) -> Diagnosis:
-        beat = self._own()
-        verdict = Verdict.IDLE if beat.state in NOTHING_COMES else Verdict.HEALTHY
-        return self._say(verdict, f"{self.process.sentence()}: {self._doing(beat)}", True)
-
-    def _ill(self, verdict: Verdict, sentence: str) -> Diagnosis:
-        """A restart mends it, unless restarts did not. Never conclusive: it costs a second look."""
-        return self._say(*unless_flapping(verdict, sentence, len(self.restarts), self.policy), False)
-
-    def _age(self) -> float:
-        """Seconds since the process started."""
-        return max(self.now - (self.process.since or 0.0), 0.0)
-
-    def _is_own(self) -> bool:
-        """Whether the beat is this start's: not its predecessor's, nor somebody else's."""
-        beat, since = self.beat, self.process.since or 0.0
-        if beat is None or beat.at < since - CLOCK_SLACK_SECONDS:
-            return False
-        # A runtime elsewhere may not know the id that the process has for itself.
-        return self.process.pid in (None, beat.pid)
-
-    def _is_somebody_elses(self, beat: Beat) -> bool:
-        """Whether the beat came after this process had ended."""
-        earlier = self.earlier
-        if earlier is None or earlier.process.is_alive or earlier.process.identity != self.process.identity:
-            return False
-        return earlier.beat is None or beat.at > earlier.beat.at
-
-    def _own(self) -> Beat:
-        if self.beat is None:
-            raise ValueError("the part gave no heartbeat; ask _is_own first")
-        return self.beat
-
-    def _last_beat(self) -> str:
-        if self.beat is None:
-            return "there never was a heartbeat"
-        ago = self.now - self.beat.at
-        return f"the last heartbeat was process {self.beat.pid}'s, {ago:.0f} s ago: {self._doing(self.beat)}"
-
-    def _doing(self, beat: Beat) -> str:
-        detail = f" ({beat.detail})" if beat.detail else ""
-        return f"{beat.state.value} for {max(self.now - beat.since, 0.0):.0f} s{detail}"
-
-    def _say(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis:
-        return Diagnosis(
-            verdict,
-            sentence,
-            identity=self.process.identity,
-            evidence={
-                "at": self.now,
-                "process": self.process.to_json(),
-                "beat": self.beat.to_json() if self.beat else None,
-                "restarts": sorted(self.restarts),
-                "held": self.facts.held,
-                "trouble": {},
-            },
-            conclusive=conclusive,
-        )

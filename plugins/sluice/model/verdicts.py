@@ -1,12 +1,16 @@
-"""The words of a stream's health: the verdicts, what each is followed by, and what a judgement says."""
+"""Health of a component: the verdicts, what follows each, and the frame of the rules that reach one."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sluice.model.stream import Supervision
+from sluice.model.process import ProcessState, ProcessStatus
+from sluice.model.samples import Sample
+from sluice.model.stream import CONSUMER, Supervision
 
 
 class Verdict(StrEnum):
@@ -70,26 +74,30 @@ ALARMING = frozenset(
 )
 
 
-def unless_flapping(
-    verdict: Verdict, sentence: str, restarts: int, policy: Supervision
-) -> tuple[Verdict, str]:
-    """What a restart mends, with its sentence; or FLAPPING, where ``restarts`` within the policy's window did
-    not mend it."""
-    if restarts < policy.most_restarts:
-        return verdict, sentence
-    return Verdict.FLAPPING, (
-        f"{verdict.value}: {sentence}; it was restarted {restarts} times within "
-        f"{policy.restart_window_seconds} s, and that does not mend it"
-    )
+def no_action(component: str) -> frozenset[Verdict]:
+    """The verdicts of a component that need no action: healthy, suspended, or replaced by another process (a
+    load that sends by itself), which the consumer never is."""
+    return CALM if component == CONSUMER else CALM | {Verdict.SUPERSEDED}
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the stream's history says: when it was restarted (seconds since 1970), and ``held``, where it is
-    stopped on purpose: by whom, since when and why."""
+    """What the component's history says; moments in seconds since 1970.
 
-    restarts: list[float] = field(default_factory=list)
+    ``restarts``: those that count, each instance's once: by Airflow and the runtime, not on request, and none
+    before ``counted_from``. ``runtime_restart_at``: the newest recorded restart by the runtime. ``held``: by
+    whom it is suspended, since when and why.
+    """
+
+    restarts: Sequence[float] = ()
     held: str | None = None
+    counted_from: float = 0.0
+    runtime_restart_at: float = 0.0
+
+
+def new_restarts(process: ProcessStatus, facts: Facts) -> list[float]:
+    """The runtime's restarts that the history does not know yet. It keeps microseconds."""
+    return [at for at in process.restarts if at > facts.runtime_restart_at + 0.001]
 
 
 @dataclass(frozen=True)
@@ -118,3 +126,85 @@ class Diagnosis:
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Diagnosis:
         return cls(**(data | {"verdict": Verdict(data["verdict"])}))
+
+
+class Rules(ABC):
+    """Rules over the newest of several samples, in order of weight: the first that answers decides."""
+
+    def __init__(self, now: Sample, policy: Supervision, facts: Facts) -> None:
+        if now.process is None:
+            raise ValueError(f"the sample of {now.at} shows no process; check unknown_reasons() first")
+        self.now = now
+        self.process = now.process
+        self.policy = policy
+        self.facts = facts
+        recent = [at for at in new_restarts(self.process, facts) if at >= facts.counted_from]
+        self.restarts = [
+            at for at in (*facts.restarts, *recent) if abs(now.at - at) <= policy.restart_window_seconds
+        ]
+
+    @abstractmethod
+    def rules(self) -> Sequence[Callable[[], Diagnosis | None]]: ...
+
+    @abstractmethod
+    def say(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis: ...
+
+    def assess(self) -> Diagnosis:
+        return next(found for rule in self.rules() if (found := rule()))
+
+    @property
+    def is_flapping(self) -> bool:
+        return len(self.restarts) >= self.policy.most_restarts
+
+    def ended(self) -> str:
+        """How the process that is down ended, and when its runtime restarts it."""
+        process = self.process
+        how = process.last_exit or f"exit status {process.exit_status}"
+        again = f"; the runtime restarts it in {max((process.restart_at or 0) - self.now.at, 0):.0f} s"
+        return f"{process.sentence()}, {how}{again if process.state is ProcessState.BACKOFF else ''}"
+
+    def keeps_ending(self) -> Diagnosis | None:
+        """Flapping although the runtime restarts it: the new instance does not count as working before it
+        lived for as long as a start may take."""
+        age = self.now.at - (self.process.since or 0.0)
+        is_new = self.process.is_alive and age < self.policy.start_seconds
+        if self.process.last_exit is None or not self.is_flapping:
+            return None
+        if self.process.state is ProcessState.BACKOFF:
+            return self.unhealthy(Verdict.DEAD, self.ended(), False)
+        before = (
+            f"{self.process.sentence()} for {age:.0f} s; before that it ended with {self.process.last_exit}"
+        )
+        return self.unhealthy(Verdict.DEAD, before, False) if is_new else None
+
+    def unhealthy(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis:
+        """A restart is the remedy, unless restarts did not help."""
+        if self.is_flapping:
+            sentence = (
+                f"{verdict.value}: {sentence}; it was restarted {len(self.restarts)} times within "
+                f"{self.policy.restart_window_seconds} s, and that does not mend it"
+            )
+            verdict = Verdict.FLAPPING
+        return self.say(verdict, sentence, conclusive)
+
+
+def unknown_reasons(now: Sample) -> list[str]:
+    """Why a sample tells nothing; empty if every system answered."""
+    reasons = [f"{system}: {reason}" for system, reason in sorted(now.trouble.items())]
+    if now.process is None:
+        return reasons or ["the process was not looked at"]
+    if now.process.state is ProcessState.UNKNOWN:
+        reasons.append(f"{now.process.sentence()}: its runtime does not know its state")
+    elif reasons:
+        reasons.append(now.process.sentence())
+    return reasons
+
+
+def unknown(now: Sample, reasons: Sequence[str]) -> Diagnosis:
+    return Diagnosis(
+        Verdict.UNOBSERVABLE,
+        "; ".join(reasons),
+        token=now.published.token if now.published else None,
+        identity=now.process.identity if now.process else None,
+        evidence={"at": now.at, "trouble": dict(now.trouble)},
+    )

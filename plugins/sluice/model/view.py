@@ -25,7 +25,7 @@ MOST_DOUBLINGS = 3
 
 
 class View:
-    """``series``: ordered samples, of which the last is complete; ``restarts``: when there were any."""
+    """``series``: ordered samples, of which the last is complete; ``restarts``: those that count."""
 
     def __init__(self, series: Sequence[Sample], policy: Supervision, restarts: Sequence[float]) -> None:
         self.all = series
@@ -34,7 +34,7 @@ class View:
         self.cap = policy.interval_seconds * GAP_INTERVALS
         # Looks at another topic of this name, and looks that saw too little, show nothing of this one's pace.
         self.series = [s for s in series if is_complete(s) and s.topic_id == self.now.topic_id]
-        self.restarts = [t for t in restarts if abs(self.now.at - t) <= policy.restart_window_seconds]
+        self.restarts = restarts
 
     @property
     def process(self) -> ProcessStatus:

@@ -7,18 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.bases.skipmixin import SkipMixin
 
 from sluice.clients.keys import history_name
 from sluice.hooks.failures import final_failures
-from sluice.hooks.lifecycle import Lifecycle
 from sluice.hooks.stream import StreamMixin
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.clients.history import History
-    from sluice.hooks.lifecycle import Act
 
 
 class StreamOperator(StreamMixin, BaseOperator):
@@ -56,34 +53,3 @@ class PartOperator(StreamOperator):
     def history(self) -> History:
         """The part's own."""
         return self.platform_hook.history(history_name(self.stream, self.spec.part(self.part).name))
-
-
-class ActingOperator(StreamOperator, SkipMixin):
-    """A step of supervision that acts on the stream after task ``observed`` has judged it.
-
-    :meth:`act` says what came of it. Where no process was started, the steps behind it are skipped: there is
-    nothing to verify.
-    """
-
-    inherits_from_skipmixin = True
-
-    def __init__(self, *, observed: str = "observe", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.observed = observed
-
-    @property
-    def lifecycle(self) -> Lifecycle:
-        return Lifecycle(self.spec, self.platform_hook.runtime, self.history)
-
-    def work(self, context: Context) -> dict[str, Any]:
-        act = self.act(context)
-        self.log.info("%s", act.sentence)
-        if not act.done:
-            # skip() ends the task by raising, and a task that raises has no return value.
-            context["ti"].xcom_push(key="return_value", value=act.to_json())
-            self.skip(context["ti"], self.get_direct_relatives(upstream=False))
-        return act.to_json()
-
-    def act(self, context: Context) -> Act:
-        """The act itself."""
-        raise NotImplementedError(f"{type(self).__name__} has no act()")

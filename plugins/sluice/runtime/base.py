@@ -24,8 +24,11 @@ class Runtime(ABC):
         """Ask for the program to run, without waiting until it does. False where it was going already."""
 
     @abstractmethod
-    def stop(self, program: str, grace: float) -> ProcessStatus:
+    def stop(self, program: str, grace: float, instance: str | None = None) -> ProcessStatus:
         """Stop the program: gracefully, and after ``grace`` seconds hard. Returns once it has ended.
+
+        ``instance``: stop that instance only (``ProcessStatus.identity``); another one is left alone, and its
+        status returned.
 
         Graceful: its leader alone is told to end, so that it can finish what it is doing. Hard: its whole
         process group is killed, without ``grace`` at once. What does not run is stopped already. Raises

@@ -1,13 +1,14 @@
-"""One look at a stream: its process, its topic and its table, asked in an order that cannot mislead."""
+"""One observation of a component: its process, and its topic and table, or its heartbeat."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from sluice.clients.kafka import KafkaAdmin
 from sluice.clients.table import Lake
 from sluice.model.samples import KAFKA, LAKE, PROCESS, Sample
-from sluice.model.stream import StreamSpec
+from sluice.model.stream import CONSUMER, StreamSpec
 from sluice.runtime.asking import ask
 from sluice.runtime.base import Runtime
 
@@ -16,29 +17,43 @@ BISECTIONS = 5
 
 
 class Observer:
-    """Looks at one stream through one role's clients. Not to be shared between threads."""
+    """Observes one component of a stream through one role's clients. Not to be shared between threads."""
 
-    def __init__(self, kafka: KafkaAdmin, lake: Lake, runtime: Runtime, spec: StreamSpec) -> None:
+    def __init__(
+        self, kafka: KafkaAdmin, lake: Callable[[], Lake], runtime: Runtime, spec: StreamSpec, component: str
+    ) -> None:
+        """``lake``: opened for the consumer only. Raises ConfigError for a component that ``spec`` lacks."""
         self.kafka = kafka
         self.lake = lake
         self.runtime = runtime
         self.spec = spec
+        self.component = spec.part(component)
 
     def look(self, now: float) -> Sample:
-        """How the stream is. ``now``: seconds since 1970, which the sample carries.
+        """How the component is. ``now``: seconds since 1970, which the sample carries.
 
-        Takes as long as the clients' deadlines where systems do not answer. What did not answer is in the
+        Takes as long as the clients' deadlines if systems do not answer. What did not answer is in the
         sample's ``trouble``, so no ClientError is raised; a wrong declaration's ConfigError is.
         """
+        return self._consumer(now) if self.component.name == CONSUMER else self._with_heartbeat(now)
+
+    def _with_heartbeat(self, now: float) -> Sample:
+        trouble: dict[str, str] = {}
+        name, topic = self.component.name, self.spec.topic.name
+        process = ask(PROCESS, trouble, lambda: self.runtime.status(self.component.program))
+        heartbeat = ask(KAFKA, trouble, lambda: self.kafka.beat(self.spec.name, name, topic))
+        return Sample(at=now, process=process, trouble=trouble, heartbeat=heartbeat)
+
+    def _consumer(self, now: float) -> Sample:
         trouble: dict[str, str] = {}
         topic = self.spec.topic.name
-        process = ask(PROCESS, trouble, lambda: self.runtime.status(self.spec.program))
+        process = ask(PROCESS, trouble, lambda: self.runtime.status(self.component.program))
         # The topic's begins before the table and its ends after it: a stream that publishes meanwhile is then
         # never seen behind a begin or beyond an end that it was not behind or beyond.
         identity = ask(KAFKA, trouble, lambda: self.kafka.identify(topic))
         count = identity.partitions if identity else 0
         begins = ask(KAFKA, trouble, lambda: self.kafka.begins(topic, count))
-        published = ask(LAKE, trouble, lambda: self.lake.position(self.spec.table))
+        published = ask(LAKE, trouble, lambda: self.lake().position(self.spec.table))
         ends = ask(KAFKA, trouble, lambda: self.kafka.ends(topic, count))
         sample = Sample(
             at=now,

@@ -60,22 +60,13 @@ class StreamTrigger(BaseTrigger):
         except TimeoutError as error:
             raise Unreachable(f"no answer within {self.question_seconds:g} s") from error
 
-    async def look(self) -> Sample:
-        """One look at the stream; where even that is not possible, the sample says so. Raises ConfigError."""
+    async def observe(self, component: str) -> Sample:
+        """One observation; if even that is not possible, the sample says so. Raises ConfigError."""
         now = self.clock()
         try:
-            return await self.ask(lambda: self.hook.observer(self.spec).look(now))
+            return await self.ask(lambda: self.hook.observer(self.spec, component).look(now))
         except ClientError as error:
-            return Sample(
-                at=now,
-                process=None,
-                topic_id=None,
-                begins=None,
-                ends=None,
-                expiring=None,
-                published=None,
-                trouble={OBSERVER: str(error)},
-            )
+            return Sample(at=now, process=None, trouble={OBSERVER: str(error)})
 
     async def cleanup(self) -> None:
         if "lake" in vars(self.hook):

@@ -23,7 +23,7 @@ async def missed(
     """Record that a run of the stream's supervision missed its deadline; the callback of its DeadlineAlert.
 
     Airflow calls it in the triggerer with ``context``: the run (as REST shows it) and the deadline. It calls
-    it also for a run that ended red in time, and for one that waits for a person's answer: neither is missed.
+    it also for a run that ended red in time, which is not missed.
     What is returned, or raised, is kept in Airflow's table ``callback``; a failed callback is not repeated.
     """
     run, deadline = context["dag_run"], _moment(context["deadline"]["deadline_time"])
@@ -35,9 +35,6 @@ async def missed(
 
 def _record(hook: PlatformHook, stream: str, run: dict[str, Any], name: str, deadline: datetime) -> str:
     history = hook.history(stream)
-    question, answer = history.latest("question"), history.latest("answer")
-    if question and question["run"] == run["dag_run_id"] and not (answer and answer["at"] > question["at"]):
-        return f"{name} waits for an answer since {question['at']}"
     log.error(
         "the supervision of stream %s is not done: run %s is %s, and should have ended by %s; look at the "
         "scheduler, the triggerer and the run",

@@ -8,10 +8,8 @@ from typing import Any, Protocol
 
 from sluice.clients.errors import ClientError
 from sluice.clients.keys import Document
-from sluice.model.stream import Supervision
-from sluice.model.verdicts import RESTARTABLE, WELL, Verdict
-
-CONSUMER = "consumer"
+from sluice.model.stream import CONSUMER, Supervision
+from sluice.model.verdicts import RESTARTABLE, Verdict, no_action
 
 
 class Looks(Protocol):
@@ -75,8 +73,8 @@ def tone(verdict: str, part: str = CONSUMER) -> str:
 
     A part in whose place another one is at work is well; the consumer has no substitute.
     """
-    if verdict in WELL or (part != CONSUMER and verdict == Verdict.SUPERSEDED):
-        return "well"
     if verdict == Verdict.HELD:
         return "held"
+    if verdict in no_action(part):
+        return "well"
     return "mending" if verdict in RESTARTABLE else "bad"

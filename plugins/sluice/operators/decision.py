@@ -1,0 +1,229 @@
+"""A person's decision about a component that keeps ending or stalling, requested and applied.
+
+That is a DAG run of its own, for one component. Supervision triggers it and goes on checking meanwhile.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import HITLOperator
+from airflow.sdk.execution_time.hitl import upsert_hitl_detail
+
+from sluice.clients.errors import ClientError, Missing
+from sluice.clients.keys import Document, history_name
+from sluice.hooks.failures import final_failures
+from sluice.hooks.lifecycle import order_of
+from sluice.hooks.stream import StreamMixin
+from sluice.hooks.text import table
+from sluice.model.health import Diagnosis
+from sluice.model.orders import Answer
+from sluice.operators.supervise import ActingOperator
+from sluice.triggers.decision import DecisionTrigger, settled
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from sluice.model.stream import StreamSpec
+
+PATIENCE = timedelta(hours=1)
+NOBODY = "nobody"
+REQUEST = "request_decision"
+MAX_CHARACTERS = 400
+MAX_LINES = 20
+WIDTH = 110
+CHOICES = f"""\
+- **{Answer.RESTART}**: restart it, and count its restarts from there.
+- **{Answer.HOLD}**: keep it stopped until `{{stream}}_stream` is triggered with action start or restart.
+- **{Answer.LOOK}**: do nothing now; supervision goes on. So it is without an answer within an hour.
+"""
+
+
+class DecisionRequest:
+    """What a run of the decision DAG is about, from its conf."""
+
+    def __init__(self, context: Context) -> None:
+        conf = context["dag_run"].conf or {}
+        try:
+            self.component = str(conf["component"])
+            self.at = datetime.fromtimestamp(conf["requested_at"], UTC)
+            self.report = Diagnosis.from_json(conf["report"])
+        except KeyError as error:
+            raise Missing(
+                f"the run's conf has no {error}: supervision triggers this DAG; to restart or stop a "
+                "component, trigger the stream's DAG with an action"
+            ) from error
+
+
+class RequestDecisionOperator(StreamMixin, HITLOperator):
+    """Ask a person whether to restart the component, to keep it stopped, or to look again.
+
+    Waits an hour at most, without a worker, and only as long as supervision finds the component unhealthy and
+    nobody has acted. Returns the choice, who made it and when; without an answer it is to look again.
+    """
+
+    template_fields: Sequence[str] = ("stream",)
+
+    def __init__(self, *, stream: str, role: str = "airflow", **kwargs: Any) -> None:
+        super().__init__(
+            subject=f"Restart a component of {stream} again?",
+            options=[answer.value for answer in Answer],
+            defaults=Answer.LOOK.value,
+            response_timeout=PATIENCE,
+            **kwargs,
+        )
+        self.stream = stream
+        self.role = role
+
+    def execute(self, context: Context) -> None:
+        with final_failures():
+            request = DecisionRequest(context)
+            part = self.spec.part(request.component)
+            history = self.platform_hook.history(history_name(self.stream, part.name))
+            window = timedelta(seconds=self.spec.supervision.restart_window_seconds)
+            restarts = history.since("restart", request.at - window)
+            counted = len(history.facts(request.at, self.spec.supervision).restarts)
+        self.subject = (
+            f"The {part.name} of {self.stream} was restarted {counted} times and does not keep going: "
+            "restart it again?"
+        )
+        self.body = body(self.spec, request.report, restarts, self._tail(part.program))
+        upsert_hitl_detail(
+            ti_id=context["task_instance"].id,
+            options=self.options,
+            subject=self.subject,
+            body=self.body,
+            defaults=self.defaults,
+            multiple=self.multiple,
+            params=self.serialized_params,
+        )
+        # Airflow's own wait for input cannot be ended from outside; an answer resumes a deferred task too.
+        self.defer(
+            trigger=DecisionTrigger(
+                stream=self.stream,
+                component=part.name,
+                role=self.role,
+                requested_at=request.at.timestamp(),
+                deadline=(request.at + PATIENCE).timestamp(),
+            ),
+            method_name="execute_complete",
+        )
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        answer = super().execute_complete(context, event)
+        user = answer["responded_by_user"]
+        return {
+            "choice": answer["chosen_options"][0],
+            "who": user["name"] if user else NOBODY,
+            "at": answer["responded_at"].isoformat(),
+            "reason": event.get("reason", ""),
+        }
+
+    def _tail(self, program: str) -> list[str]:
+        try:
+            return self.platform_hook.runtime.tail(program)
+        except ClientError as error:
+            # It is asked all the same: the log is only a part of the evidence.
+            return [f"the log cannot be read: {error}"]
+
+
+class ApplyDecisionOperator(ActingOperator):
+    """Record the decision and carry it out, unless it came too late: then the component is left alone.
+
+    A restart is verified as supervision verifies its own.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(part="", **kwargs)
+
+    def work(self, context: Context) -> None:
+        request = DecisionRequest(context)
+        self.part = request.component
+        answer = context["ti"].xcom_pull(task_ids=REQUEST)
+        if answer is None:
+            raise Missing(f"the run has no answer; clear its {REQUEST} task")
+        choice, who, at = Answer(answer["choice"]), answer["who"], datetime.fromisoformat(answer["at"])
+        stale = answer["reason"] or settled(self.history, request.at) or ""
+        document = {"choice": choice.value, "who": who, "run": context["run_id"], "stale": stale}
+        self.history.record("answer", document, at)
+        if choice is Answer.LOOK or stale:
+            self.log.info("%s chose %r; %s", who, choice.value, stale or "the next check goes on")
+            return
+        why = f"answered {choice.value!r}: {request.report.sentence}"
+        order = replace(order_of(context, why, asked=True), who=who, at=at)
+        if choice is Answer.HOLD:
+            self.log.info("%s", self.lifecycle.hold(order).sentence)
+            return
+        before = self.platform_hook.observer(self.spec, self.part).look(time.time())
+        # Whatever instance is there: the runtime may have restarted it since the decision was requested.
+        act = self.lifecycle.restart(order, replace(request.report, identity=None))
+        self.verify(act, before)
+
+    def verified(self, context: Context, event: dict[str, Any], act: dict[str, Any]) -> None:
+        self.part = DecisionRequest(context).component
+        super().verified(context, event, act)
+
+
+def body(spec: StreamSpec, report: Diagnosis, restarts: Sequence[Document], tail: Sequence[str]) -> str:
+    """The question as Markdown. ``restarts``: of the window, oldest first; ``tail``: of the process's log.
+
+    Messages, names and log lines may hold anything. They stand in indented code blocks: unlike a fence,
+    nothing within a line can end one, and nothing in it is markup, a link or an image.
+    """
+    facts = [
+        ["verdict", report.verdict.value],
+        ["records that wait", "unknown" if report.lag is None else f"{report.lag:,}"],
+        ["records/s published", _rate(report.rate)],
+        ["records/s arriving", _rate(report.arrivals)],
+        ["owner", "none" if report.token is None else f"token {report.token}"],
+    ]
+    rows = [
+        [event["at"][:19], _line(event.get("who", "")), _line(event.get("why", ""))] for event in restarts
+    ]
+    minutes = spec.supervision.restart_window_seconds // 60
+    return "\n\n".join(
+        [
+            "What was observed:",
+            verbatim(
+                [
+                    *textwrap.wrap(_line(report.sentence), WIDTH),
+                    *table(["what", "value"], facts).split("\n"),
+                ]
+            ),
+            f"Its restarts of the last {minutes} minutes:",
+            verbatim(table(["when", "by", "why"], rows).split("\n")[1:]),
+            "The end of its log:",
+            verbatim(list(tail[-MAX_LINES:]) or ["it wrote nothing"]),
+            CHOICES.format(stream=spec.name),
+        ]
+    )
+
+
+def verbatim(lines: Iterable[str]) -> str:
+    """The lines as an indented code block, each made printable and cut to its length."""
+    return "\n".join(f"    {_line(line)}" for line in lines)
+
+
+def _line(value: object) -> str:
+    text = "".join(character if character.isprintable() else " " for character in str(value))
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]}…"
+
+
+def _rate(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.1f}"
+
+
+def decide(stream: str) -> ApplyDecisionOperator:
+    """The tasks of the DAG in which a person decides about a component of ``stream``."""
+    common: dict[str, Any] = {"stream": stream, "retries": 0}
+    asked = RequestDecisionOperator(task_id=REQUEST, **common)
+    applied = ApplyDecisionOperator(
+        task_id="apply_decision", execution_timeout=timedelta(minutes=5), **common
+    )
+    asked >> applied
+    return applied

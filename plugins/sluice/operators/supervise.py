@@ -1,0 +1,220 @@
+"""Supervision of one component: check, act, verify. A component that flaps is a person's decision."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, DagRunTriggerException
+from airflow.triggers.base import StartTriggerArgs
+
+from sluice.hooks.failures import final_failures, last_words
+from sluice.hooks.lifecycle import Lifecycle, order_of
+from sluice.hooks.observation import Observation
+from sluice.hooks.text import table
+from sluice.model.health import ASKING, RESTARTABLE, Diagnosis, no_action
+from sluice.model.orders import Action, action_for
+from sluice.operators.base import PartOperator
+from sluice.triggers.health import LOOK_SECONDS, HealthTrigger, Outcome, RecoveryTrigger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from sluice.hooks.lifecycle import Act, Order
+    from sluice.model.samples import Sample
+
+# Beyond what the check takes: for systems that answer late, and for a triggerer that comes back.
+CHECK_TIMEOUT = timedelta(minutes=4)
+# A consumer that acquired the lease again publishes within seconds; a backlog's first batch may take longer.
+RECOVERY_SECONDS = 120.0
+# The trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
+BACKSTOP = timedelta(minutes=2)
+OPEN = ("queued", "running")
+
+
+def decision_dag_id(stream: str) -> str:
+    """The DAG in which a person is asked about a component of ``stream``."""
+    return f"{stream}_decision"
+
+
+class ActingOperator(PartOperator):
+    """A step that may restart the component, and then waits until it works again."""
+
+    @property
+    def lifecycle(self) -> Lifecycle:
+        return Lifecycle(self.spec, self.platform_hook.runtime, self.history, self.part)
+
+    def verify(self, act: Act, before: Sample) -> None:
+        """Log what was done; if a process was started, defer until it works again."""
+        self.log.info("%s", act.sentence)
+        if not act.done:
+            return
+        patience = max(RECOVERY_SECONDS, self.spec.supervision.start_seconds)
+        self.defer(
+            trigger=RecoveryTrigger(
+                stream=self.stream,
+                component=self.part,
+                role=self.role,
+                before=before.to_json(),
+                deadline=time.time() + patience,
+            ),
+            method_name="verified",
+            kwargs={"act": act.to_json()},
+            timeout=timedelta(seconds=patience) + BACKSTOP,
+        )
+
+    def verified(self, context: Context, event: dict[str, Any], act: dict[str, Any]) -> None:
+        """Record the recovery. Raises AirflowFailException if the component does not work again in time."""
+        outcome, reason = Outcome(event["outcome"]), event["reason"]
+        if outcome in (Outcome.DIED, Outcome.TIMED_OUT):
+            words = last_words(self.platform_hook.runtime, self.program, self.log)
+            raise AirflowFailException(
+                f"{self.program} was started and does not go on, {outcome.value}: {reason}; {words}"
+            )
+        self.log.info("%s, %.1f s after the decision", reason, event["at"] - act["at"])
+        if outcome is Outcome.RECOVERED:
+            with final_failures():
+                seconds = round(event["at"] - act["at"], 1)
+                document = {"seconds": seconds, "how": reason, "run": context["run_id"]}
+                self.history.record("recovered", document, datetime.fromtimestamp(event["at"], UTC))
+
+
+class SuperviseOperator(ActingOperator):
+    """Check the component's health, and do what its verdict or a person's request asks for.
+
+    The check runs in the triggerer and ends the task there if there is nothing to do; else a worker restarts
+    what is down for good or hangs, requests a decision about what flaps, and fails for what no restart helps:
+    also for a component that could not be observed. After a restart it waits, without a worker, until the
+    component works again. Its return value is the :class:`Observation`, which the next check reads.
+    """
+
+    start_from_trigger = True
+
+    def __init__(self, *, component: str, look_seconds: float = LOOK_SECONDS, **kwargs: Any) -> None:
+        super().__init__(part=component, **kwargs)
+        path, values = HealthTrigger(
+            stream=self.stream, component=component, role=self.role, look_seconds=look_seconds
+        ).serialize()
+        self.start_trigger_args = StartTriggerArgs(
+            trigger_cls=path, next_method="act", trigger_kwargs=values, timeout=CHECK_TIMEOUT
+        )
+
+    def act(self, context: Context, event: dict[str, Any]) -> None:
+        """What follows from the check."""
+        if "error" in event:
+            raise AirflowFailException(event["error"])
+        # Now: what is deferred, triggers another DAG or fails has no return value.
+        context["ti"].xcom_push(key="return_value", value=event)
+        observation = Observation.from_json(event)
+        for text in describe(observation):
+            self.log.info("%s", text)
+        with final_failures():
+            self._act(context, observation)
+
+    def _act(self, context: Context, observation: Observation) -> None:
+        judged, action = observation.diagnosis, action_for(context["params"], self.part)
+        # A restart may be requested while the lake does not answer: then an earlier sample has to do.
+        newest = observation.samples[-1]
+        before = next((s for s in reversed(observation.samples) if s.published), newest)
+        if action is Action.SUPERVISE:
+            if judged.verdict in RESTARTABLE:
+                order = order_of(context, judged.sentence, asked=False)
+                self.verify(self.lifecycle.restart(order, judged), before)
+            elif judged.verdict in ASKING:
+                self._request_decision(context, judged)
+            elif judged.verdict not in no_action(self.part):
+                raise AirflowFailException(
+                    f"the {self.part} of {self.stream} is {judged.verdict.value}: {judged.sentence}"
+                )
+            return
+        order = order_of(context, context["params"].get("why") or "", asked=True)
+        self.verify(self._carry_out(action, order, judged), before)
+
+    def _carry_out(self, action: Action, order: Order, judged: Diagnosis) -> Act:
+        if action is Action.STOP:
+            return self.lifecycle.hold(order)
+        if action is Action.START:
+            return self.lifecycle.start(order, judged)
+        return self.lifecycle.restart(order, judged)
+
+    def _request_decision(self, context: Context, judged: Diagnosis) -> None:
+        """Trigger a run that asks a person, unless one is open."""
+        dag_id, newest = decision_dag_id(self.stream), self.history.latest("question")
+        if newest and self._is_open(context, dag_id, newest["run"]):
+            self.log.info("a decision is requested since %s: %s %s", newest["at"], dag_id, newest["run"])
+            return
+        run_id = f"{self.part}__{context['run_id']}__{context['ti'].try_number}"
+        now = datetime.now(UTC)
+        document = {"run": run_id, "verdict": judged.verdict.value, "sentence": judged.sentence}
+        self.history.record("question", document, now)
+        raise DagRunTriggerException(
+            trigger_dag_id=dag_id,
+            dag_run_id=run_id,
+            conf={"component": self.part, "requested_at": now.timestamp(), "report": judged.to_json()},
+            logical_date=None,
+            run_after=None,
+            reset_dag_run=False,
+            skip_when_already_exists=True,
+            wait_for_completion=False,
+            allowed_states=[],
+            failed_states=[],
+            poke_interval=0,
+            deferrable=False,
+        )
+
+    def _is_open(self, context: Context, dag_id: str, run_id: str) -> bool:
+        """Airflow knows: a run that was marked as failed, or never came to be, asks nobody."""
+        try:
+            return context["ti"].get_dagrun_state(dag_id, run_id) in OPEN
+        except AirflowRuntimeError as error:
+            self.log.info("no run %s %s: %s", dag_id, run_id, error)
+            return False
+
+
+def describe(observation: Observation) -> list[str]:
+    """The verdict and two tables for the log: the partitions of the newest sample, and the evidence."""
+    diagnosis, sample = observation.diagnosis, observation.samples[-1]
+    ends, begins = sample.ends or {}, sample.begins or {}
+    published = sample.published.ends if sample.published else {}
+    rows = [
+        [p, begins.get(p, "-"), published.get(p, "-"), end, sample.unread().get(p, 0)]
+        for p, end in sorted(ends.items())
+    ]
+    evidence = [
+        [key, _shown(key, value)]
+        for key, value in diagnosis.evidence.items()
+        if value is not None and not isinstance(value, dict)
+    ]
+    return [
+        f"{diagnosis.verdict.value}: {diagnosis.sentence}",
+        *([table(["partition", "begin", "published", "end", "lag"], rows)] if rows else []),
+        table(["evidence", "value"], evidence),
+    ]
+
+
+def _shown(key: str, value: Any) -> Any:
+    """Moments as such: they are seconds since 1970 in what is named ``at``, ``…_at`` and ``restarts``."""
+    if key == "restarts":
+        return ", ".join(_moment(at) for at in value) or "none"
+    return _moment(value) if key == "at" or key.endswith("_at") else value
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def supervise(
+    stream: str, component: str, *, look_seconds: float = LOOK_SECONDS, **kwargs: Any
+) -> SuperviseOperator:
+    """The task that supervises ``component``, in the DAG that is being made; named like the component."""
+    return SuperviseOperator(
+        task_id=component,
+        stream=stream,
+        component=component,
+        look_seconds=look_seconds,
+        # Of a run that is not retried: the next one checks again.
+        retries=0,
+        execution_timeout=timedelta(minutes=5),
+        **kwargs,
+    )

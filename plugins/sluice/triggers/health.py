@@ -1,0 +1,222 @@
+"""Waiting in the triggerer: until a component's health is clear, until a restarted one works again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from enum import StrEnum
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
+
+from sluice.clients.errors import ClientError, Unreachable
+from sluice.clients.keys import history_name
+from sluice.hooks.observation import Observation, record, thin
+from sluice.model.config import ConfigError
+from sluice.model.health import Diagnosis, Facts, Verdict, assess, has_recovered, no_action
+from sluice.model.orders import Action, action_for
+from sluice.model.process import ENDED
+from sluice.model.samples import Sample
+from sluice.triggers.base import StreamTrigger
+
+if TYPE_CHECKING:
+    from sluice.clients.history import History
+    from sluice.model.stream import Supervision
+
+LOOK_SECONDS = 5.0
+POLL_SECONDS = 2.0
+# One sample may miss what a second one shows: a process between two states, a batch on its way.
+MIN_SAMPLES = 2
+# How much longer than the time after which a component counts as stalled it is observed.
+BEYOND_STALL_SECONDS = 15.0
+# Of an interval: the rest is for what follows.
+MAX_INTERVAL_SHARE = 0.75
+# How many samples the next check gets.
+KEPT = 12
+# A triggerer that has just started needs some ten seconds for its first answer of this kind.
+XCOM_SECONDS = 30.0
+
+
+def observe_seconds(policy: Supervision) -> float:
+    """For how long one check observes at most. What takes longer to show, shows over several checks."""
+    return min(policy.stall_seconds + BEYOND_STALL_SECONDS, policy.interval_seconds * MAX_INTERVAL_SHARE)
+
+
+class HealthTrigger(StreamTrigger):
+    """Observes a component every ``look_seconds`` until its health is clear, or the time is up.
+
+    Ends the task itself, green and without a worker's process, if there is nothing to do. Else it fires the
+    :class:`Observation`, or ``{"error": …}`` if the stream's or the platform's declaration is wrong.
+
+    The scheduler makes it (``start_from_trigger``). In another triggerer the time begins again, because the
+    first one's samples are gone; but it ends before Airflow gives the trigger up (``timeout_after``). Samples
+    of earlier checks are taken along: without them it only takes longer to detect. What changed is recorded
+    in the component's history here, because the triggerer has the clients open.
+    """
+
+    names = ("stream", "component", "role", "look_seconds")
+    # Set by the triggerer.
+    timeout_after: datetime | None = None
+
+    def __init__(self, *, stream: str, component: str, role: str, look_seconds: float = LOOK_SECONDS) -> None:
+        super().__init__(stream=stream, role=role)
+        self.component = component
+        self.look_seconds = look_seconds
+        self.assess: Callable[[str, Sequence[Sample], Supervision, Facts], Diagnosis] = assess
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        try:
+            observation, facts = await self._observe()
+        except ConfigError as error:
+            yield TriggerEvent({"error": str(error)})
+            return
+        await self._record(observation, facts)
+        event = observation.to_json()
+        if self._action() is Action.SUPERVISE and observation.diagnosis.verdict in no_action(self.component):
+            yield TaskSuccessEvent(xcoms={"return_value": event})
+        else:
+            yield TriggerEvent(event)
+
+    @cached_property
+    def history(self) -> History:
+        return self.hook.history(history_name(self.stream, self.component))
+
+    async def _observe(self) -> tuple[Observation, Facts | None]:
+        policy = self.spec.supervision
+        samples = await self._earlier()
+        # A request is carried out in any case: one sample is enough for it.
+        is_check = self._action() is Action.SUPERVISE
+        until, least = (self._until(policy), MIN_SAMPLES) if is_check else (self.clock(), 1)
+        facts: Facts | None = None
+        count, logged = 0, ""
+        while True:
+            samples.append(await self.observe(self.component))
+            count += 1
+            try:
+                if facts is None:
+                    facts = await self.ask(lambda: self.history.facts(datetime.now(UTC), policy))
+                diagnosis = self.assess(self.component, samples, policy, facts)
+            except ClientError as error:
+                diagnosis = _without_history(self.assess(self.component, samples, policy, Facts()), error)
+            message = f"{diagnosis.verdict.value}: {diagnosis.sentence}"
+            if message != logged:
+                self.log.info("%s", message)
+                logged = message
+            if diagnosis.conclusive or (count >= least and self.clock() >= until):
+                break
+            await self.sleep(self.look_seconds)
+        patience = float(diagnosis.evidence.get("patience_seconds", 0))
+        reach = max(policy.behind_seconds, patience, policy.stall_seconds) + policy.interval_seconds
+        return Observation(diagnosis, thin(samples, reach, KEPT)), facts
+
+    def _until(self, policy: Supervision) -> float:
+        """When the time is up, in seconds since 1970; as late as a last question leaves room for."""
+        until = self.clock() + observe_seconds(policy)
+        if self.timeout_after is None:
+            return until
+        return min(until, self.timeout_after.timestamp() - self.question_seconds)
+
+    def _action(self) -> Action:
+        """What the run is to do with this component."""
+        context: dict[str, Any] = getattr(self.task_instance, "get_template_context", dict)()
+        return action_for(context.get("params", {}), self.component)
+
+    async def _earlier(self) -> list[Sample]:
+        """Samples of earlier checks."""
+        pull = getattr(self.task_instance, "axcom_pull", None)
+        if pull is None:
+            return []
+        try:
+            # map_indexes: without it, Airflow 3.3 asks for a kind of answer that a triggerer never gets.
+            found = await asyncio.wait_for(
+                pull(task_ids=self.task_id, map_indexes=-1, include_prior_dates=True), XCOM_SECONDS
+            )
+            return list(Observation.from_json(found).samples) if found else []
+        except (AirflowRuntimeError, TimeoutError, KeyError, TypeError, ValueError) as error:
+            self.log.warning(
+                "samples of earlier checks cannot be read, so detection takes longer: %s: %s",
+                type(error).__name__,
+                error,
+            )
+            return []
+
+    async def _record(self, observation: Observation, facts: Facts | None) -> None:
+        try:
+            if facts is None:
+                raise Unreachable("its restarts and holds cannot be read")
+            before = await self.ask(lambda: record(self.history, observation, facts))
+        except ClientError as error:
+            # The task has the verdict. The next check finds that it is not in the history.
+            self.log.warning("the verdict is not in the component's history: %s", error)
+            return
+        if before != observation.diagnosis.verdict.value:
+            self.log.info("it was %s before", before or "never judged")
+
+
+def _without_history(diagnosis: Diagnosis, error: ClientError) -> Diagnosis:
+    """Without the history restarts and holds are unknown, so nothing may be done."""
+    return replace(
+        diagnosis,
+        verdict=Verdict.UNOBSERVABLE,
+        sentence=f"the component's history: {error}",
+        conclusive=False,
+    )
+
+
+class Outcome(StrEnum):
+    """How waiting for a recovery ended; the value is what the event carries."""
+
+    RECOVERED = "recovered"
+    REPLACED = "replaced"
+    DIED = "died"
+    TIMED_OUT = "timed out"
+
+
+class RecoveryTrigger(StreamTrigger):
+    """Fires when a restarted component works again, when its process has ended for good, or at ``deadline``.
+
+    ``before``: the newest sample before the restart that shows what was published; with ``deadline`` (seconds
+    since 1970) all that another triggerer needs. The event says when that was, ``at``.
+    """
+
+    names = ("stream", "component", "role", "before", "deadline")
+
+    def __init__(
+        self, *, stream: str, component: str, role: str, before: dict[str, Any], deadline: float
+    ) -> None:
+        super().__init__(stream=stream, role=role)
+        self.component = component
+        self.before = before
+        self.deadline = deadline
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        outcome, reason = await self._wait()
+        yield TriggerEvent({"outcome": outcome.value, "reason": reason, "at": self.clock()})
+
+    async def _wait(self) -> tuple[Outcome, str]:
+        before, logged = Sample.from_json(self.before), ""
+        samples: list[Sample] = []
+        while True:
+            try:
+                samples = [*samples[-KEPT:], await self.observe(self.component)]
+                report = assess(self.component, samples, self.spec.supervision, Facts())
+            except ConfigError as error:
+                return Outcome.TIMED_OUT, str(error)
+            now = samples[-1]
+            recovered, message = has_recovered(self.component, report, now, before)
+            if recovered:
+                return Outcome.RECOVERED, message
+            if report.verdict is Verdict.SUPERSEDED and report.verdict in no_action(self.component):
+                return Outcome.REPLACED, message
+            if now.process is not None and now.process.state in ENDED and report.conclusive:
+                return Outcome.DIED, f"{now.process.sentence()}; {message}"
+            if message != logged:
+                self.log.info("%s", message)
+                logged = message
+            if self.clock() >= self.deadline:
+                return Outcome.TIMED_OUT, message
+            await self.sleep(POLL_SECONDS)
