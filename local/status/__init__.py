@@ -1,1 +1,1 @@
-"""`make status`: the services, and how every stream is, looked at now."""
+"""`make status`: the services, and what is known of every component."""

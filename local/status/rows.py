@@ -1,18 +1,18 @@
-"""One line per stream, and per other part of it, out of what was seen of it. Pure."""
+"""One line per component, out of what is known of it. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from local.status.asking import Unseen
-from local.status.parts import SeenPart
 from local.status.streams import Seen, Supervised, rate
-from sluice.model.health import ASKING, CALM, RESTARTABLE, WELL, Diagnosis, Verdict
-from sluice.model.stream import Part, StreamSpec
-from sluice.model.tending import QUIET
+from sluice.clients.table import BatchFact
+from sluice.model.health import ASKING, RESTARTABLE, WELL, no_action
+from sluice.model.samples import Sample
+from sluice.model.stream import CONSUMER, Part, StreamSpec
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class StreamRow:
-    """The line of a stream's consumer, or of another `part`, in the order of the columns; `sentence` is said
-    below for what is not calm."""
+    """The line of a component, in the order of the columns; `sentence` is shown below the table."""
 
     stream: str
     part: str
@@ -64,98 +63,90 @@ HEADERS = (
     *("stream", "state", "verdict", "lag", "rows/s", "last batch", "restarts 24 h", "supervised"),
     "last event",
 )
-CONSUMER = "consumer"
 _NOTHING = Cell("–", None)
 
 
-def stream_row(spec: StreamSpec, state: str, seen: Seen, now: float) -> StreamRow:
-    """`state`: supervisord's. `now`: seconds since 1970."""
-    found = seen.diagnosis
+def component_row(spec: StreamSpec, part: Part, state: str, seen: Seen, now: float) -> StreamRow:
+    """`state`: supervisord's, shown if the runtime does not answer. `now`: seconds since 1970."""
+    sample = seen.sample
+    if isinstance(sample, Sample) and sample.process is not None:
+        state = sample.process.state.value.upper()
     wanted = not is_off(state, seen)
-    return StreamRow(
-        stream=spec.name,
-        part=CONSUMER,
-        state=Cell(state, None),
-        verdict=_cell(found, lambda found: _verdict(found, CALM)) if wanted else Cell("off", None),
-        lag=_cell(found, _lag),
-        rate=_cell(seen.batches, lambda batches: Cell(f"{rate(batches, now):,.0f}", None)),
-        last_batch=_cell(
-            seen.batches, lambda batches: Cell(ago(now, batches[0].at if batches else None), None)
-        ),
-        restarts=_cell(seen.past, lambda past: _restarts(past.restarts)),
-        supervised=_cell(seen.supervised, lambda supervised: _supervised(spec, supervised, now)),
-        last_event=_cell(seen.past, lambda past: Cell(in_words(past.newest, now), None)),
-        sentence=_sentence(wanted, found, seen.batches, seen.past, seen.supervised),
-        colour=colour(found) if wanted else "dim",
-    )
-
-
-def part_row(spec: StreamSpec, part: Part, state: str, seen: SeenPart, now: float) -> StreamRow:
-    """As `stream_row`; in the place of the last batch stands the last heartbeat."""
-    found = seen.diagnosis
-    wanted = not is_off(state, seen)
+    is_consumer = part.name == CONSUMER
     return StreamRow(
         stream=spec.name,
         part=part.name,
         state=Cell(state, None),
-        verdict=_cell(found, lambda found: _verdict(found, QUIET)) if wanted else Cell("off", None),
-        lag=_NOTHING,
-        rate=_NOTHING,
-        last_batch=_cell(found, lambda found: _beat(found, now)),
+        verdict=_cell(seen.health, lambda found: _health(found, part.name, now))
+        if wanted
+        else Cell("off", None),
+        lag=_cell(sample, _lag) if is_consumer else _NOTHING,
+        rate=_cell(seen.batches, lambda found: Cell(f"{rate(found, now):,.0f}", None))
+        if is_consumer
+        else _NOTHING,
+        last_batch=_cell(seen.batches, lambda found: _batch(found, now))
+        if is_consumer
+        else _cell(sample, lambda found: _beat(found, now)),
         restarts=_cell(seen.past, lambda past: _restarts(past.restarts)),
         supervised=_cell(seen.supervised, lambda supervised: _supervised(spec, supervised, now)),
         last_event=_cell(seen.past, lambda past: Cell(in_words(past.newest, now), None)),
-        sentence=_sentence(wanted, found, seen.past, seen.supervised),
-        colour=_part_colour(found) if wanted else "dim",
+        sentence=_sentence(wanted, seen),
+        colour=colour(seen.health, part.name) if wanted else "dim",
     )
 
 
-def _part_colour(found: Diagnosis | Unseen) -> str:
-    replaced = isinstance(found, Diagnosis) and found.verdict is Verdict.SUPERSEDED
-    return "cyan" if replaced else colour(found)
+def _sentence(wanted: bool, seen: Seen) -> str:
+    """The recorded message of a component that is wanted and not healthy, and why something is unknown."""
+    said = []
+    if wanted and isinstance(seen.health, dict) and seen.health["verdict"] not in WELL:
+        said.append(str(seen.health["sentence"]))
+    if isinstance(seen.sample, Sample):
+        said += [f"{system}: {reason}" for system, reason in sorted(seen.sample.trouble.items())]
+    every = (seen.sample, seen.health, seen.batches, seen.past, seen.supervised)
+    return "; ".join(dict.fromkeys([*said, *(str(part) for part in every if isinstance(part, Unseen))]))
 
 
-def _sentence(wanted: bool, found: Diagnosis | Unseen, *others: object) -> str:
-    """What the diagnosis says of one that is wanted and not well, and why something was not seen."""
-    said = [found.sentence] if wanted and isinstance(found, Diagnosis) and found.verdict not in WELL else []
-    unseen = [str(part) for part in (found, *others) if isinstance(part, Unseen)]
-    return "; ".join(dict.fromkeys([*said, *unseen]))
-
-
-def is_off(state: str, seen: Seen | SeenPart) -> bool:
+def is_off(state: str, seen: Seen) -> bool:
     """Whether nobody wants it to run: its supervision is paused, and so it is not alive."""
     paused = not isinstance(seen.supervised, Unseen) and seen.supervised.paused
     return paused and state not in ("RUNNING", "STARTING")
 
 
 def _cell(part: Any, make: Callable[[Any], Cell]) -> Cell:
-    return Cell("not seen", False) if isinstance(part, Unseen) else make(part)
+    return Cell("unknown", False) if isinstance(part, Unseen) else make(part)
 
 
-def _verdict(found: Diagnosis, fine: frozenset[Verdict]) -> Cell:
-    return Cell(found.verdict.value, found.verdict in fine)
+def _health(found: dict[str, Any] | None, component: str, now: float) -> Cell:
+    if found is None:
+        return Cell("unknown", False)
+    since = ago(now, datetime.fromisoformat(str(found["at"])).timestamp())
+    return Cell(f"{found['verdict']}, {since}", found["verdict"] in no_action(component))
 
 
-def _beat(found: Diagnosis, now: float) -> Cell:
-    beat = found.evidence.get("beat")
-    return Cell(f"beat {ago(now, beat['at'])}" if beat else "no beat", None)
+def _batch(found: Sequence[BatchFact], now: float) -> Cell:
+    return Cell(ago(now, found[0].at if found else None), None)
 
 
-def _lag(found: Diagnosis) -> Cell:
-    return Cell("unknown" if found.lag is None else f"{found.lag:,}", None)
+def _beat(found: Sample, now: float) -> Cell:
+    if found.trouble:
+        return Cell("unknown", False)
+    return Cell(f"beat {ago(now, found.heartbeat.at)}" if found.heartbeat else "no beat", None)
 
 
-def colour(found: Diagnosis | Unseen) -> str:
-    """By the verdict's set: well, held, what a restart mends, what a person decides or must know."""
-    if isinstance(found, Unseen):
-        return "red"
-    if found.verdict in WELL:
+def _lag(found: Sample) -> Cell:
+    return Cell("unknown", False) if found.trouble else Cell(f"{sum(found.unread().values()):,}", None)
+
+
+def colour(found: dict[str, Any] | Unseen | None, component: str) -> str:
+    """By the set of the recorded verdict: healthy, suspended, restarted, decided by a person, or alerting."""
+    verdict = found["verdict"] if isinstance(found, dict) else None
+    if verdict in WELL:
         return "green"
-    if found.verdict is Verdict.HELD:
+    if verdict in no_action(component):
         return "cyan"
-    if found.verdict in RESTARTABLE:
+    if verdict in RESTARTABLE:
         return "yellow"
-    return "magenta" if found.verdict in ASKING else "red"
+    return "magenta" if verdict in ASKING else "red"
 
 
 def _restarts(asked: list[bool]) -> Cell:

@@ -15,9 +15,8 @@ from local import health
 from local.screen import screen
 from local.services import streams
 from local.stack import Stack
-from local.status import parts
 from local.status.look import look
-from local.status.rows import HEADERS, StreamRow, part_row, stream_row
+from local.status.rows import HEADERS, StreamRow, component_row
 
 
 def main(stack: Stack, services_only: bool = False) -> int:
@@ -38,14 +37,13 @@ def main(stack: Stack, services_only: bool = False) -> int:
         return 1
     states = {row.name: row.state for row in services}
     specs = streams.specs()
-    seen, seen_parts = look(stack, specs)
+    seen = look(stack, specs)
     now = time.time()
-    rows: list[StreamRow] = []
-    for spec in specs:
-        rows.append(stream_row(spec, states[spec.program], seen[spec.name], now))
-        for part in parts.others(spec):
-            name = part.program
-            rows.append(part_row(spec, part, states[name], seen_parts[name], now))
+    rows = [
+        component_row(spec, part, states[part.program], seen[part.program], now)
+        for spec in specs
+        for part in spec.parts.values()
+    ]
     services = [row for row in services if not row.is_stream]
     fine = all(row.fine is not False for row in services) and (services_only or all(row.fine for row in rows))
     if as_json:

@@ -1,4 +1,4 @@
-"""How the streams are: looked at now, as supervision looks, and with what supervision has written down."""
+"""What is known of a component: its process and lag now, and what supervision recorded."""
 
 from __future__ import annotations
 
@@ -8,27 +8,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import httpx
-
 from local.airflow_client import Airflow, AirflowError
 from local.errors import Problem
 from local.stack import Stack
 from local.status.asking import Unseen
 from sluice.clients.history import History
 from sluice.clients.kafka import KafkaAdmin
+from sluice.clients.keys import history_name
 from sluice.clients.s3 import connect
 from sluice.clients.table import BatchFact, Lake, recent_batches
-from sluice.model.health import Diagnosis, Facts, judge
 from sluice.model.samples import Sample
-from sluice.model.stream import StreamSpec
+from sluice.model.stream import CONSUMER, Part, StreamSpec
 from sluice.runtime.observer import Observer
 from sluice.runtime.supervisor import SupervisorRuntime
 
 # For a request to Kafka or supervisord; S3 and PostgreSQL have deadlines of their own.
 REQUEST_SECONDS = 5.0
-# Between two looks, and how long it is looked at while that may still change what is said.
-LOOK_SECONDS = 2.0
-LONGEST_LOOK_SECONDS = 8.0
 RECENT_SECONDS = 300.0
 BATCHES = 20
 DAY = timedelta(hours=24)
@@ -66,67 +61,54 @@ class Past:
 
 @dataclass(frozen=True)
 class Seen:
-    """Everything that was seen of one stream; Unseen in the place of what did not answer."""
+    """What is known of one component; Unseen in the place of what did not answer.
 
-    diagnosis: Diagnosis | Unseen
+    ``sample``: its process, lag or heartbeat now. ``health``: the newest verdict that supervision recorded,
+    None before the first. ``batches``: the consumer's newest; of another component none.
+    """
+
+    sample: Sample | Unseen
+    health: dict[str, Any] | Unseen | None
     batches: Sequence[BatchFact] | Unseen
     past: Past | Unseen
     supervised: Supervised | Unseen
 
 
-def questions(stack: Stack, spec: StreamSpec) -> dict[str, Callable[[], Any]]:
-    """What is asked about a stream."""
+def questions(stack: Stack, spec: StreamSpec, part: Part) -> dict[str, Callable[[], Any]]:
+    """What is asked about a component. One DAG supervises all components of a stream."""
     return {
-        f"{spec.name} diagnosis": lambda: diagnose(stack, spec),
-        f"{spec.name} batches": lambda: _batches(stack, spec),
-        f"{spec.name} past": lambda: past(_history(stack, spec), datetime.now(UTC)),
+        f"{part.program} sample": lambda: _sample(stack, spec, part),
+        f"{part.program} health": lambda: _history(stack, spec, part).latest("verdict"),
+        f"{part.program} batches": lambda: _batches(stack, spec) if part.name == CONSUMER else [],
+        f"{part.program} past": lambda: past(_history(stack, spec, part), datetime.now(UTC)),
         f"{spec.name} supervised": lambda: supervised(stack.airflow(), f"{spec.name}_stream"),
     }
 
 
-def seen(answers: Mapping[str, Any], spec: StreamSpec) -> Seen:
+def seen(answers: Mapping[str, Any], spec: StreamSpec, part: Part) -> Seen:
     """Out of the answers."""
-    names = ("diagnosis", "batches", "past", "supervised")
-    return Seen(*(answers[f"{spec.name} {name}"] for name in names))
+    return Seen(
+        **{name: answers[f"{part.program} {name}"] for name in ("sample", "health", "batches", "past")},
+        supervised=answers[f"{spec.name} supervised"],
+    )
 
 
-def diagnose(stack: Stack, spec: StreamSpec) -> Diagnosis:
-    """Looks twice or more often, as long as another look may say something else, and judges as supervision
-    does. Raises ClientError when the history, which belongs to the verdict, does not answer."""
+def _sample(stack: Stack, spec: StreamSpec, part: Part) -> Sample:
     platform = stack.platform("airflow")
     if platform.supervisor is None:
         raise Problem("the platform file of role 'airflow' has no [supervisor]: make up writes it")
-    observer = Observer(
+    return Observer(
         KafkaAdmin(platform.kafka, timeout=REQUEST_SECONDS),
-        Lake.open(platform),
+        lambda: Lake.open(platform),
         SupervisorRuntime(platform.supervisor, timeout=REQUEST_SECONDS),
         spec,
-    )
-    facts: Facts = _history(stack, spec).facts(datetime.now(UTC), spec.supervision)
-    until = time.monotonic() + LONGEST_LOOK_SECONDS
-    samples = [*earlier(stack.airflow(), f"{spec.name}_stream"), observer.look(time.time())]
-    while True:
-        time.sleep(LOOK_SECONDS)
-        samples.append(observer.look(time.time()))
-        found = judge(samples, spec.supervision, facts)
-        if found.conclusive or time.monotonic() > until or samples[-1].trouble:
-            return found
+        part.name,
+    ).look(time.time())
 
 
-def earlier(airflow: Airflow, dag: str) -> list[Sample]:
-    """What the last finished run of supervision saw; nothing where there is none, or Airflow does not answer:
-    then it only takes longer to see that a stream stands still."""
-    try:
-        runs = airflow.request("GET", f"/dags/{dag}/dagRuns", params=NEWEST)["dag_runs"]
-        found = airflow.xcom(dag, runs[0]["dag_run_id"], "observe") if runs else None
-    except (AirflowError, httpx.HTTPError):
-        return []
-    return [Sample.from_json(sample) for sample in found["samples"]] if found else []
-
-
-def _history(stack: Stack, spec: StreamSpec) -> History:
+def _history(stack: Stack, spec: StreamSpec, part: Part) -> History:
     platform = stack.platform("airflow")
-    return History(connect(platform.s3), platform.lake.ledger, spec.name)
+    return History(connect(platform.s3), platform.lake.ledger, history_name(spec.name, part.name))
 
 
 def _batches(stack: Stack, spec: StreamSpec) -> list[BatchFact]:

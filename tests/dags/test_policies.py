@@ -15,12 +15,15 @@ from typing import Any
 import pytest
 
 from sluice.model import stream
-from sluice.model.orders import Action, Step
+from sluice.model.orders import Action
+from sluice.operators.supervise import decision_dag_id
 from tests.dags.conftest import DAGS, REPO, files
 
 PARSE_SECONDS = 2.0
 
 SINKS = "provision_sinks"
+# Of DAGs that are alike in every stream, one text.
+SHARED = ("_stream", "_decision")
 
 
 def complaints(bag: Any, check: Any) -> list[str]:
@@ -53,6 +56,8 @@ def test_the_docstring_is_the_documentation(bag: Any) -> None:
         """All of it, or, where a file has several DAGs with different steps, the part between two rules."""
         docstring = ast.get_docstring(ast.parse(Path(dag.fileloc).read_text())) or ""
         parts = [part.strip() for part in [docstring, *docstring.split("\n---\n")]]
+        if dag.dag_id.endswith(SHARED):
+            return dag.dag_id.rsplit("_", 1)[0] in dag.doc_md
         return bool(docstring) and inspect.cleandoc(dag.doc_md or "").strip() in parts
 
     assert not complaints(bag, documented)
@@ -79,6 +84,10 @@ def test_loads_may_overlap(bag: Any) -> None:
     assert all(task.durable is False for dag in bag.dags.values() for task in dag.tasks if spark(task))
 
 
+def timeout(task: Any) -> Any:
+    return getattr(task, "response_timeout", None) or task.execution_timeout
+
+
 def test_tasks_have_an_owner_retries_and_a_timeout(bag: Any) -> None:
     assert not tasks(bag, lambda task: task.owner not in ("", "airflow"))
     assert not tasks(
@@ -86,12 +95,13 @@ def test_tasks_have_an_owner_retries_and_a_timeout(bag: Any) -> None:
         # Of supervision the next run is the retry: a step that is tried again would only hide what it saw.
         lambda task: (
             task.retries == 0
-            if task.dag.dag_id.endswith("_stream")
+            if task.dag.dag_id.endswith(SHARED)
             else task.retries >= 1 and task.retry_delay >= timedelta(seconds=5)
         ),
     )
-    assert not tasks(bag, lambda task: isinstance(task.execution_timeout, timedelta))
-    longest = {dag_id: max(task.execution_timeout for task in dag.tasks) for dag_id, dag in bag.dags.items()}
+    # A person's answer has a timeout of its own.
+    assert not tasks(bag, lambda task: isinstance(timeout(task), timedelta))
+    longest = {dag_id: max(timeout(task) for task in dag.tasks) for dag_id, dag in bag.dags.items()}
     assert not complaints(bag, lambda dag: longest[dag.dag_id] < dag.dagrun_timeout)
 
 
@@ -108,65 +118,29 @@ def test_each_stream_is_supervised_as_often_as_it_says(bag: Any) -> None:
         # One after the other: two at once would see each other's restarts as their own.
         assert (dag.max_active_runs, dag.catchup) == (1, False)
         assert "stream" in dag.tags
-        assert len(dag.tasks) <= 8 + len(own(dag))
 
 
-def parts(dag: Any) -> list[str]:
-    """What a stream has beside its consumer."""
-    return [name for name in stream.load(dag.dag_id.removesuffix("_stream")).parts if name != "consumer"]
-
-
-def own(dag: Any) -> set[str]:
-    """The steps beside the consumer's lane."""
-    return {f"tend_{part}" for part in parts(dag)} | ({SINKS} if "queries" in parts(dag) else set())
-
-
-def test_every_other_part_is_tended_beside_the_consumers_lane(bag: Any) -> None:
-    seen = 0
+def test_every_component_is_supervised_by_one_task_of_its_name(bag: Any) -> None:
     for dag in streams(bag):
-        tending = [task for task in dag.tasks if type(task).__name__ == "TendOperator"]
-        assert sorted((task.task_id, task.part) for task in tending) == sorted(
-            (f"tend_{part}", part) for part in parts(dag)
-        )
-        for task in tending:
-            # The queries are tended whatever their sinks' verdict is.
-            before = {SINKS} if task.part == "queries" else set()
+        spec = stream.load(dag.dag_id.removesuffix("_stream"))
+        sinks = {SINKS} if "queries" in spec.parts else set()
+        assert {task.task_id for task in dag.tasks} == {*spec.parts, *sinks}
+        assert dag.params.get_param("component").schema["enum"] == ["all", *spec.parts]
+        for component in spec.parts:
+            task = dag.get_task(component)
+            assert (task.part, task.stream) == (component, spec.name)
+            # The queries are supervised whatever the state of their sinks.
+            before = sinks if component == "queries" else set()
             assert task.upstream_task_ids | task.downstream_task_ids == before
             assert task.trigger_rule == ("all_done" if before else "all_success")
-            # Two looks, a stop and a start, and the wait for a heartbeat.
-            policy = stream.load(task.stream).supervision
-            least = task.look_seconds * 2 + policy.stop_seconds + 30 + task.recovery_seconds
-            assert timedelta(seconds=least) < task.execution_timeout
-        seen += len(tending)
-    assert seen
 
 
-def lane(dag: Any) -> dict[str, Any]:
-    """The consumer's lane: each task's kind, neighbours and values, with the stream's name taken out."""
-    name = dag.dag_id.removesuffix("_stream")
-    return {
-        task.task_id: {
-            "kind": type(task),
-            "upstream": task.upstream_task_ids,
-            "downstream": task.downstream_task_ids,
-            **{
-                key: json.dumps(value, default=repr).replace(name, "STREAM")
-                for key, value in vars(task).items()
-                if isinstance(value, str | int | float | list | timedelta) or value is None
-            },
-        }
-        for task in dag.tasks
-        if task.task_id not in own(dag)
-    }
-
-
-def test_the_consumers_lane_is_the_same_in_every_stream(bag: Any) -> None:
-    first, *others = streams(bag)
-    assert len(lane(first)) == 8
-    for dag in others:
-        assert lane(dag) == lane(first)
-        same = ("schedule", "max_active_runs", "dagrun_timeout", "catchup")
-        assert [getattr(dag, name) for name in same] == [getattr(first, name) for name in same]
+def test_a_decision_is_made_in_a_dag_of_its_own_that_is_never_paused_at_first(bag: Any) -> None:
+    for dag in streams(bag):
+        decision = bag.dags[decision_dag_id(dag.dag_id.removesuffix("_stream"))]
+        assert (decision.schedule, decision.is_paused_upon_creation) == (None, False)
+        assert decision.get_task("request_decision").downstream_task_ids == {"apply_decision"}
+        assert decision.get_task("request_decision").response_timeout < decision.dagrun_timeout
 
 
 def test_a_load_of_a_stream_with_queries_makes_their_sinks_and_checks_them(bag: Any) -> None:
@@ -183,23 +157,16 @@ def test_a_load_of_a_stream_with_queries_makes_their_sinks_and_checks_them(bag: 
     assert seen
 
 
-def test_what_is_well_costs_one_process(bag: Any) -> None:
+def test_what_is_healthy_costs_no_worker(bag: Any) -> None:
     for dag in streams(bag):
-        observe, quiet = dag.get_task("observe"), dag.get_task("quiet")
-        assert observe.start_from_trigger
-        assert quiet.inherits_from_empty_operator
-        assert observe.downstream_task_ids == {step.value for step in Step}
-        assert not quiet.downstream_task_ids
-        # Airflow gives the trigger up at the earlier of the two.
-        assert observe.start_trigger_args.timeout < observe.execution_timeout
+        for task in supervising(dag):
+            assert task.start_from_trigger
+            # Airflow gives the trigger up at the earlier of the two.
+            assert task.start_trigger_args.timeout < task.execution_timeout
 
 
-def test_whatever_started_the_stream_is_verified(bag: Any) -> None:
-    for dag in streams(bag):
-        verify = dag.get_task("verify")
-        assert verify.upstream_task_ids == {"restart", "answer"} == set(verify.starters)
-        assert verify.trigger_rule == "none_failed_min_one_success"
-        assert dag.get_task("answer").upstream_task_ids == {"ask"}
+def supervising(dag: Any) -> list[Any]:
+    return [task for task in dag.tasks if task.task_id != SINKS]
 
 
 def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:
@@ -213,8 +180,6 @@ def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:
         callback = import_string(alert.callback.path)
         inspect.signature(callback).bind(**alert.callback.kwargs, context={})
         assert alert.callback.kwargs["stream"] == dag.dag_id.removesuffix("_stream")
-        # A question may wait for its answer.
-        assert dag.get_task("ask").response_timeout < dag.dagrun_timeout
 
 
 def test_the_scheduler_gets_all_of_it(bag: Any) -> None:
@@ -222,12 +187,9 @@ def test_the_scheduler_gets_all_of_it(bag: Any) -> None:
 
     for dag in streams(bag):
         kept = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
-        observe = kept.get_task("observe")
-        assert observe.start_from_trigger
-        assert observe.inherits_from_skipmixin
-        assert getattr(observe.start_trigger_args, "next_method", None) == "resume"
-        assert kept.get_task("restart").inherits_from_skipmixin
-        assert not kept.get_task("quiet").has_on_success_callback
+        for task in supervising(kept):
+            assert task.start_from_trigger
+            assert getattr(task.start_trigger_args, "next_method", None) == "act"
 
 
 def test_the_form_explains_itself_and_refuses(bag: Any) -> None:

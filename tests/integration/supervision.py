@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+from sluice.triggers.stream_health import observe_seconds
+
 from local.drills.faults import family, signal_all
 from local.stack import wait_until
 from sluice.model.samples import Sample
 from sluice.model.view import View
-from sluice.triggers.stream_health import observe_seconds
 from tests.integration.rig import SPEC, Rig
 
 RUN_SECONDS = 300

@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
+
 from sluice.clients.errors import ClientError
 from sluice.clients.history import History
-from sluice.hooks.observation import Observation
 from sluice.model import stream
 from sluice.model.health import Diagnosis, Verdict
 from sluice.model.process import ENDED, ProcessState, ProcessStatus
@@ -43,8 +45,10 @@ class FakeRuntime(Runtime):
         self.now = ProcessStatus(program, ProcessState.RUNNING, 2, (self.now.since or 0) + 1)
         return True
 
-    def stop(self, program: str, grace: float) -> ProcessStatus:
+    def stop(self, program: str, grace: float, instance: str | None = None) -> ProcessStatus:
         self._check(program)
+        if instance not in (None, self.now.identity):
+            return self.now
         self.did.append(("stop", grace, self.seen()))
         assert self.now.state not in ENDED, "a stopped process was stopped"
         self.now = ProcessStatus(program, ProcessState.STOPPED, None, self.now.since, 0)
@@ -104,12 +108,18 @@ def diagnosis(verdict: Verdict = Verdict.DEAD, **more: Any) -> Diagnosis:
 class Ti:
     """A task instance: ``xcoms`` of other tasks by their id; ``pushed`` is what this one left."""
 
-    def __init__(self, xcoms: dict[str, Any], actor: str = "ti-1") -> None:
-        self.id = actor
+    def __init__(self, xcoms: dict[str, Any]) -> None:
+        self.id = "ti-1"
+        self.try_number = 1
         self.xcoms = xcoms
         self.pushed: dict[str, Any] = {}
-        self.map_index = -1
-        self.task: Any = None
+        # Of other DAGs' runs, by their ids.
+        self.states: dict[str, str] = {}
+
+    def get_dagrun_state(self, dag_id: str, run_id: str) -> str:
+        if run_id not in self.states:
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.DAGRUN_NOT_FOUND))
+        return self.states[run_id]
 
     def xcom_pull(self, task_ids: Any, **_: Any) -> Any:
         if isinstance(task_ids, str):
@@ -121,22 +131,19 @@ class Ti:
 
 
 def context(
-    judged: Diagnosis | None = None,
     xcoms: dict[str, Any] | None = None,
     user: str | None = None,
     run: str = "run-1",
-    actor: str = "ti-1",
     at: datetime = T0,
-    samples: list[Sample] | None = None,
+    conf: dict[str, Any] | None = None,
     **params: Any,
 ) -> Any:
-    """A task's context in a run whose ``observe`` came to ``judged``."""
-    seen = Observation(judged, samples or [sample()]).to_json() if judged else None
-    ti = Ti({"observe": seen, **(xcoms or {})}, actor)
+    """A task's context."""
+    ti = Ti(xcoms or {})
     return {
         "ti": ti,
         "task_instance": ti,
         "run_id": run,
-        "dag_run": SimpleNamespace(run_id=run, run_after=at, triggering_user_name=user),
-        "params": {"action": "supervise", "why": None, **params},
+        "dag_run": SimpleNamespace(run_id=run, run_after=at, triggering_user_name=user, conf=conf),
+        "params": {"action": "supervise", "component": "all", "why": None, **params},
     }

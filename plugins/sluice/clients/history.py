@@ -84,6 +84,7 @@ class History:
         has seen them. Two runs that restarted the same instance restarted it once.
         """
         begin = now - timedelta(seconds=policy.restart_window_seconds)
+        held = self.held()
         events = [(datetime.fromisoformat(event["at"]), event) for event in self.since("restart", begin)]
         counted = max(
             [
@@ -92,7 +93,6 @@ class History:
                 *self._keys("release", begin).values(),
             ]
         )
-        held = self.held()
         return Facts(
             restarts=sorted(
                 {

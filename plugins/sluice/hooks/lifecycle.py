@@ -151,7 +151,7 @@ class Lifecycle:
 
     def _refusal(self, order: Order, process: ProcessStatus, identity: str) -> str | None:
         """Why the process is to be left alone, or None."""
-        if process.identity != identity:
+        if process.identity != identity and not order.asked:
             return f"{process.sentence()}: it was started anew after it was judged, so it is left alone"
         if order.asked:
             # A second click: the first one's restart is what it asked for.

@@ -81,18 +81,17 @@ class SupervisorRuntime(Runtime):
     def stop(self, program: str, grace: float, instance: str | None = None) -> ProcessStatus:
         began = self._clock()
         status = self.status(program)
-        instance = instance or status.identity
-        if status.identity != instance:
+        if instance not in (None, status.identity):
             return status
         # supervisord starts a program anew that ends while it is STARTING; its own stop does not let it.
         if grace > 0 and status.state is ProcessState.RUNNING:
             self._unless_gone(program, lambda: self._rpc.signalProcess(program, "TERM"))
             status = self._wait(program, grace, {*ENDED, ProcessState.BACKOFF}, instance)
-        if status.state not in ENDED and status.identity == instance:
+        if status.state not in ENDED and instance in (None, status.identity):
             # The signal again; after stopwaitsecs supervisord kills the whole process group.
             self._unless_gone(program, lambda: self._rpc.stopProcess(program, False))
             status = self._wait(program, HARD_SECONDS, ENDED, instance)
-        if status.state not in ENDED and status.identity == instance:
+        if status.state not in ENDED and instance in (None, status.identity):
             raise Unreachable(
                 f"{status.sentence()}, {self._clock() - began:.0f} s after it was told to stop; "
                 f"look at the process, and at supervisord's log"
@@ -100,13 +99,14 @@ class SupervisorRuntime(Runtime):
         return status
 
     def _wait(
-        self, program: str, seconds: float, states: Collection[ProcessState], instance: str
+        self, program: str, seconds: float, states: Collection[ProcessState], instance: str | None
     ) -> ProcessStatus:
         """The program's status once it is in one of ``states`` or another instance, or after ``seconds``."""
         until = self._clock() + seconds
         while True:
             status = self.status(program)
-            if status.state in states or status.identity != instance or self._clock() >= until:
+            is_other = instance not in (None, status.identity)
+            if status.state in states or is_other or self._clock() >= until:
                 return status
             self._sleep(POLL_SECONDS)
 

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.history import History
-from sluice.clients.keys import claim_key
-from sluice.clients.ledger import Ledger
-from sluice.hooks.lifecycle import CLAIM_SECONDS, Act, Lifecycle, Order, order_of
+from sluice.hooks.lifecycle import Act, Lifecycle, Order, order_of
 from sluice.model.health import Verdict
 from sluice.model.process import ProcessState as S
+from sluice.model.process import ProcessStatus
 from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import SPEC, T0, FakeRuntime, context, diagnosis, events
 
 KINDS = ("restart", "start", "stop", "hold", "release")
-PLATFORM = Order(who="schedule", why="it is dead", run="r1", actor="a1", asked=False, at=T0)
-PERSON = Order(who="ada", why="new schema", run="r2", actor="a2", asked=True, at=T0)
+PLATFORM = Order(who="schedule", why="it is dead", run="r1", asked=False, at=T0)
+PERSON = Order(who="ada", why="new schema", run="r2", asked=True, at=T0)
 
 
 class Kept(History):
@@ -36,25 +35,22 @@ class Kept(History):
 
 
 class Rival(FakeRuntime):
-    """``meanwhile`` comes between an order's claim and its start, once."""
+    """``meanwhile`` comes between an order's look and its next act, once."""
 
     meanwhile: Callable[[], object] | None = None
 
     def start(self, program: str) -> bool:
+        self._let_come()
+        return super().start(program)
+
+    def stop(self, program: str, grace: float, instance: str | None = None) -> ProcessStatus:
+        self._let_come()
+        return super().stop(program, grace, instance)
+
+    def _let_come(self) -> None:
         came, self.meanwhile = self.meanwhile, None
         if came:
             came()
-        return super().start(program)
-
-
-class Claims(Ledger):
-    """``meanwhile`` comes before a document is put."""
-
-    meanwhile: Callable[[], object] = staticmethod(lambda: None)
-
-    def put(self, key: str, document: dict[str, Any]) -> dict[str, Any]:
-        self.meanwhile()
-        return super().put(key, document)
 
 
 @pytest.fixture
@@ -100,40 +96,19 @@ def test_another_process_than_the_judged_one_is_left_alone(kept: Kept) -> None:
     )
 
 
-def test_of_two_supervisors_one_acts(kept: Kept) -> None:
-    runtime = Rival(S.EXITED)
+@pytest.mark.parametrize(("state", "verdict"), [(S.EXITED, Verdict.DEAD), (S.RUNNING, Verdict.STALLED)])
+def test_two_runs_restart_an_instance_once(kept: Kept, state: S, verdict: Verdict) -> None:
+    """Both found the judged instance; the slower one then finds another one, and leaves it alone."""
+    runtime = Rival(state)
     one, other = Lifecycle(SPEC, runtime, kept), Lifecycle(SPEC, runtime, kept)
     others: list[Act] = []
-    runtime.meanwhile = lambda: others.append(
-        other.restart(replace(PLATFORM, actor="a9"), diagnosis(Verdict.DEAD))
-    )
-    assert one.restart(PLATFORM, diagnosis(Verdict.DEAD)).done
-    assert [act.done for act in others] == [False]
-    assert [did[0] for did in runtime.did] == ["start"]
-    assert len(events(kept, *KINDS)) == 1
-
-
-def test_who_claims_after_the_other_has_acted_sees_it(kept: Kept) -> None:
-    made, runtime = lifecycle(kept)
-    claims = Claims(MemoryS3().as_client(), "s3://warehouse/ledger", SPEC.name)
-
-    def another_acts() -> None:
-        # While this one asked for its claim, another started the process, and its claim ran out.
-        runtime.now = replace(runtime.now, state=S.RUNNING, since=2000.0)
-
-    claims.meanwhile = another_acts
-    kept.ledger = claims
-    act = made.restart(PLATFORM, diagnosis(Verdict.DEAD))
-    assert (act.done, runtime.did) == (False, [])
-
-
-@pytest.mark.parametrize(("age", "done"), [(CLAIM_SECONDS - 5, False), (CLAIM_SECONDS + 5, True)])
-def test_a_claim_that_came_to_nothing_runs_out(kept: Kept, age: float, done: bool) -> None:
-    made, _ = lifecycle(kept)
-    at = datetime.now(UTC) - timedelta(seconds=age)
-    kept.ledger.put(claim_key("1000", 1), {"actor": "gone", "at": at.isoformat()})
-    assert made.restart(PLATFORM, diagnosis(Verdict.DEAD)).done is done
-    assert (kept.ledger.get(claim_key("1000", 2)) is not None) is done
+    runtime.meanwhile = lambda: others.append(other.restart(PLATFORM, diagnosis(verdict)))
+    one.restart(PLATFORM, diagnosis(verdict))
+    assert [act.done for act in others] == [True]
+    assert runtime.now.since == 1001, "one instance after the judged one"
+    assert [did[0] for did in runtime.did].count("stop") == (1 if state is S.RUNNING else 0)
+    facts = kept.facts(datetime.now(UTC), SPEC.supervision)
+    assert len(facts.restarts) == 1, "both recorded it; it counts once"
 
 
 def test_a_hold_stops_the_platform_and_not_a_person(kept: Kept) -> None:
@@ -217,5 +192,5 @@ def test_what_cannot_be_recorded_is_not_done(kept: Kept) -> None:
 
 
 def test_an_order_names_who_triggered_the_run() -> None:
-    assert order_of(context(user="ada"), "why", True) == Order("ada", "why", "run-1", "ti-1", True, T0)
+    assert order_of(context(user="ada"), "why", True) == Order("ada", "why", "run-1", True, T0)
     assert order_of(context(), "why", False).who == "schedule"

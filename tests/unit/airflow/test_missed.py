@@ -61,21 +61,9 @@ def test_a_run_that_ended_red_in_time_is_not() -> None:
     assert found == "nyc_taxi_stream r1 ended in time, failed"
 
 
-@pytest.mark.parametrize(("run", "answered", "count"), [("r1", False, 0), ("r1", True, 1), ("r0", False, 1)])
-def test_one_that_waits_for_a_person_is_not(run: str, answered: bool, count: int) -> None:
-    kept = history()
-    now = datetime.now(UTC)
-    kept.record("question", {"run": run}, now)
-    if answered:
-        kept.record("answer", {"run": run}, now + timedelta(seconds=1))
-    said = call(kept, context())
-    assert len(events(kept, "missed")) == count
-    assert (now.isoformat() in said) is (count == 0)
-
-
 def test_what_cannot_be_recorded_is_raised() -> None:
     class Away:
-        def latest(self, kind: str) -> Any:
+        def record(self, kind: str, document: Any, at: datetime) -> Any:
             raise Unreachable("S3 is away")
 
     with pytest.raises(Unreachable):

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 
-from sluice.clients.errors import Missing
-from sluice.hooks.observation import Observation, seen, thin
+from sluice.hooks.observation import Observation, thin
 from sluice.model.samples import Sample
-from tests.support.raising import raising
-from tests.support.supervision import context, diagnosis, sample
+from tests.support.supervision import diagnosis, sample
 
 
 def moments(*at: float) -> list[float]:
@@ -52,9 +50,3 @@ def test_none_is_none() -> None:
 def test_it_survives_json() -> None:
     observation = Observation(diagnosis(), [sample(), sample(2000.0)])
     assert Observation.from_json(json.loads(json.dumps(observation.to_json()))) == observation
-
-
-def test_a_run_without_one_says_which_task_to_clear() -> None:
-    assert seen(context(diagnosis()), "observe").diagnosis == diagnosis()
-    with raising(Missing, "observe task"):
-        seen(context(), "observe")

@@ -11,7 +11,7 @@ import pytest
 
 from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.history import History
-from sluice.clients.keys import claim_key, history_key, moment, moment_of
+from sluice.clients.keys import RUNTIME, history_key, moment, moment_of
 from sluice.model.health import Facts
 from sluice.model.stream import Supervision
 from tests.support.memory_s3 import MemoryS3, error
@@ -147,11 +147,12 @@ def test_the_newest_of_hold_and_release_counts(case: str) -> None:
 def test_facts_are_the_windows_restarts_and_the_hold_in_words() -> None:
     client = MemoryS3()
     history = make(client)
-    assert history.facts(NOON, POLICY) == Facts()
+    begin = ago(POLICY.restart_window_seconds).timestamp()
+    assert history.facts(NOON, POLICY) == Facts([], None, begin, begin)
     for seconds in (601, 600, 10):
         history.record("restart", {}, ago(seconds))
     client.got.clear()
-    assert history.facts(NOON, POLICY) == Facts([ago(600).timestamp(), ago(10).timestamp()], None)
+    assert history.facts(NOON, POLICY).restarts == [ago(600).timestamp(), ago(10).timestamp()]
     assert len(client.got) == 2, "those of the window alone are read"
     client.got.clear()
     history.record("hold", {"who": "operator", "why": "the node moves"}, ago(5))
@@ -174,6 +175,26 @@ def test_a_history_that_does_not_answer_is_an_error_and_not_an_empty_one(
         make(client).facts(NOON, POLICY)
 
 
+def test_a_restart_that_two_runs_made_of_one_instance_counts_once_and_the_runtimes_too() -> None:
+    history = make(MemoryS3())
+    for seconds, who, identity in ((50, "schedule", "1"), (49, "schedule", "1"), (40, RUNTIME, "runtime 9")):
+        history.record("restart", {"who": who, "identity": identity, "asked": False}, ago(seconds))
+    facts = history.facts(NOON, POLICY)
+    assert facts.restarts == [ago(49).timestamp(), ago(40).timestamp()]
+    assert facts.runtime_restart_at == ago(40).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked", "counts"),
+    [("restart", True, True), ("restart", False, False), ("hold", True, True), ("verdict", False, False)],
+)
+def test_who_acted_on_request_since_then(kind: str, asked: bool, counts: bool) -> None:
+    history = make(MemoryS3())
+    history.record(kind, {"asked": asked}, ago(30))
+    assert (history.requested_since(ago(60)) is not None) is counts
+    assert history.requested_since(ago(20)) is None
+
+
 def test_keys_sort_by_time_and_tell_their_moment() -> None:
     keys = [history_key("stop", ago(seconds), "ab") for seconds in (3600, 1, 0.001, 0)]
     assert keys == sorted(keys)
@@ -181,7 +202,6 @@ def test_keys_sort_by_time_and_tell_their_moment() -> None:
     assert history_key("stop", NOON, "ab") == "history/stop/20260301T120000.250000Z-ab.json"
     assert history_key("stop", NOON, "ab") > f"history/stop/{moment(NOON)}"
     assert moment_of("runs/x/plan.json") is None
-    assert claim_key("1764000000", 2) == "supervision/claims/1764000000-2.json"
 
 
 @pytest.mark.parametrize(

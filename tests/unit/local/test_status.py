@@ -9,11 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from local.status.parts import SeenPart
 
 from local.errors import Problem
 from local.status import parts
 from local.status.asking import Unseen, ask_all
-from local.status.parts import SeenPart
 from local.status.rows import ago, in_words, part_row, stream_row
 from local.status.streams import Past, Seen, Supervised, past, rate
 from sluice.clients.errors import ClientError, Unreachable

@@ -77,7 +77,9 @@ class Systems:
         return self._ask("status", RUNNING)
 
     def observer(self, spec: StreamSpec = SPEC) -> Observer:
-        return Observer(cast("KafkaAdmin", self), cast("Lake", self), cast("Runtime", self), spec)
+        return Observer(
+            cast("KafkaAdmin", self), lambda: cast("Lake", self), cast("Runtime", self), spec, "consumer"
+        )
 
 
 ALL = ["status", "identify", "begins", "position", "ends"]

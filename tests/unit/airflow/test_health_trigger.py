@@ -1,9 +1,11 @@
-"""Observing: when it ends, what it takes along, and what it records."""
+"""A check: when it ends, what it takes along, what it records, and when it ends its task."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -14,15 +16,17 @@ from airflow.sdk.exceptions import (
     ErrorType,
 )
 from airflow.sdk.execution_time.comms import ErrorResponse
+from airflow.triggers.base import TaskSuccessEvent
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.history import History
 from sluice.hooks.observation import Observation
 from sluice.model.config import ConfigError
-from sluice.model.health import Diagnosis, Facts, Verdict
+from sluice.model.health import Diagnosis, Facts, Verdict, no_action
+from sluice.model.process import ProcessExit, ProcessState, ProcessStatus
 from sluice.model.stream import Supervision
 from sluice.triggers import base
-from sluice.triggers.stream_health import KEPT, StreamHealthTrigger, observe_seconds
+from sluice.triggers.health import KEPT, HealthTrigger, observe_seconds
 from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import SPEC, diagnosis, events, sample
 
@@ -42,15 +46,15 @@ class Task:
     """The task instance as a triggerer has it for a trigger that the scheduler made."""
 
     task = None
-    task_id = "observe"
+    task_id = "consumer"
 
-    def __init__(self, earlier: Any = None, action: str = "supervise") -> None:
+    def __init__(self, earlier: Any = None, action: str = "supervise", component: str = "all") -> None:
         self.earlier = earlier
-        self.action = action
+        self.params = {"action": action, "component": component}
         self.pulled: list[dict[str, Any]] = []
 
     def get_template_context(self) -> dict[str, Any]:
-        return {"params": {"action": self.action}}
+        return {"params": self.params}
 
     async def axcom_pull(self, **given: Any) -> Any:
         self.pulled.append(given)
@@ -89,26 +93,28 @@ class World:
         self.looking: Any = lambda now: sample(now)
         self.question_seconds = base.QUESTION_SECONDS
         self.fired = threading.Event()
+        self.ended_task = False
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def judge(self, samples: Any, policy: Any, facts: Any) -> Diagnosis:
+    def judge(self, component: str, samples: Any, policy: Any, facts: Any) -> Diagnosis:
+        assert component == "consumer"
         self.judged.append([s.at for s in samples])
         self.facts.append(facts)
         return self.says.pop(0) if len(self.says) > 1 else self.says[0]
 
-    def observer(self, spec: Any) -> Any:
-        assert spec == SPEC
+    def observer(self, spec: Any, component: str) -> Any:
+        assert (spec, component) == (SPEC, "consumer")
         return SimpleNamespace(look=self.looking)
 
     def history(self, stream: str) -> Any:
         return self.kept
 
     def fire(self, task: Any = None, timeout_after: float | None = None) -> dict[str, Any]:
-        trigger = StreamHealthTrigger(stream="nyc_taxi", role="airflow")
+        trigger = HealthTrigger(stream="nyc_taxi", component="consumer", role="airflow")
         trigger.__dict__["hook"] = self
-        trigger.clock, trigger.sleep, trigger.judge = lambda: self.now, self.sleep, self.judge
+        trigger.clock, trigger.sleep, trigger.assess = lambda: self.now, self.sleep, self.judge
         trigger.question_seconds = self.question_seconds
         trigger.task_instance = task
         if timeout_after is not None:
@@ -117,10 +123,40 @@ class World:
         async def first() -> dict[str, Any]:
             event = await anext(trigger.run())
             self.fired.set()
-            payload: dict[str, Any] = event.payload
-            return payload
+            self.ended_task = isinstance(event, TaskSuccessEvent)
+            payload: Any = (
+                event.xcoms["return_value"] if isinstance(event, TaskSuccessEvent) else event.payload
+            )
+            return dict(payload)
 
         return asyncio.run(first())
+
+
+@pytest.mark.parametrize("verdict", Verdict)
+def test_it_ends_the_task_if_there_is_nothing_to_do_and_no_request(verdict: Verdict) -> None:
+    world = World([diagnosis(verdict, conclusive=True)])
+    world.fire(Task())
+    assert world.ended_task is (verdict in no_action("consumer"))
+    world.fire(Task(action="stop"))
+    assert not world.ended_task
+    world.fire(Task(action="stop", component="queries"))
+    assert world.ended_task is (verdict in no_action("consumer")), "the request is for another component"
+
+
+def test_what_the_runtime_restarted_is_recorded_once() -> None:
+    world = World([WELL_NOW])
+    now = time.time()
+    process = replace(
+        sample().process or ProcessStatus("p", ProcessState.RUNNING),
+        restarts=(now - 30, now - 20),
+        last_exit=ProcessExit(now - 21, 1, 9.0),
+    )
+    world.looking = lambda at: sample(at, process)
+    for _ in range(2):
+        world.fire(Task())
+    first, second = events(world.kept, "restart")
+    assert (first["who"], first["asked"], first["why"]) == ("runtime", False, "exit code 1 after 9 s")
+    assert second["at"] == datetime.fromtimestamp(now - 20, UTC).isoformat()
 
 
 def test_it_ends_with_the_first_look_that_is_certain() -> None:
@@ -177,7 +213,7 @@ def test_what_earlier_runs_saw_is_taken_along() -> None:
     observation = Observation.from_json(world.fire(task))
     assert world.judged == [[NOW - 600, NOW - 120, NOW]]
     assert [s.at for s in observation.samples] == [NOW - 120, NOW]
-    assert task.pulled == [{"task_ids": "observe", "map_indexes": -1, "include_prior_dates": True}]
+    assert task.pulled == [{"task_ids": "consumer", "map_indexes": -1, "include_prior_dates": True}]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,237 @@
+"""A person's decision: how it is requested, when a question ends by itself, and what an answer does."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+
+from sluice.clients.errors import Unreachable
+from sluice.clients.history import History
+from sluice.model.health import Verdict
+from sluice.model.orders import Answer
+from sluice.model.process import ProcessState as S
+from sluice.operators import decision
+from sluice.operators.decision import ApplyDecisionOperator, RequestDecisionOperator
+from sluice.triggers.decision import DecisionTrigger
+from tests.support.raising import raising
+from tests.support.supervision import SPEC, FakeRuntime, context, diagnosis, events, history, sample
+
+FLAPPING = diagnosis(Verdict.FLAPPING, sentence="dead: it ended; it was restarted 3 times", rate=1.25)
+
+
+def conf(at: datetime | None = None) -> dict[str, Any]:
+    at = at or datetime.now(UTC)
+    return {"component": "consumer", "requested_at": at.timestamp(), "report": FLAPPING.to_json()}
+
+
+class Step:
+    """A task of the decision DAG over a fake process and a history in memory."""
+
+    def __init__(self, kind: Any, state: S = S.EXITED) -> None:
+        self.runtime = FakeRuntime(state)
+        self.kept = history()
+        self.operator = kind(task_id="step", stream="nyc_taxi")
+        self.operator.__dict__["platform_hook"] = SimpleNamespace(
+            runtime=self.runtime,
+            history=lambda name: self.kept,
+            observer=lambda spec, component: SimpleNamespace(look=lambda now: sample()),
+        )
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """What Airflow was told to ask."""
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(decision, "upsert_hitl_detail", lambda **given: told.append(given))
+    return told
+
+
+def request(step: Step) -> TaskDeferred:
+    with pytest.raises(TaskDeferred) as caught:
+        step.operator.execute(context(conf=conf()))
+    return caught.value
+
+
+def test_it_asks_with_the_report_and_waits_for_an_hour(asked: list[dict[str, Any]]) -> None:
+    step = Step(RequestDecisionOperator)
+    now = datetime.now(UTC)
+    for minutes, asked_for in ((40, False), (20, True), (9, False), (5, False)):
+        document = {"who": "schedule", "why": f"died {minutes} ago", "asked": asked_for}
+        step.kept.record("restart", document, now - timedelta(minutes=minutes))
+    trigger: Any = request(step).trigger
+    assert trigger.deadline - trigger.requested_at == 3600
+    (told,) = asked
+    assert (told["options"], told["defaults"]) == ([answer.value for answer in Answer], ["Look again"])
+    for word in ("consumer", "nyc_taxi", "2 times"):
+        assert word in told["subject"]
+    for word in (FLAPPING.sentence, "died 20 ago", "died 5 ago", "LookupError: topic 't' has no partition"):
+        assert f"{word}\n" in told["body"]
+    assert "died 40 ago" not in told["body"]
+
+
+def test_without_the_log_it_asks_all_the_same(asked: list[dict[str, Any]]) -> None:
+    step = Step(RequestDecisionOperator)
+    step.runtime.trouble = Unreachable("supervisord does not answer")
+    request(step)
+    assert "supervisord does not answer" in asked[0]["body"]
+
+
+def test_a_run_that_supervision_did_not_trigger_says_so() -> None:
+    with raising(AirflowFailException, "component"):
+        Step(RequestDecisionOperator).operator.execute(context())
+
+
+def test_nothing_that_is_shown_is_markup() -> None:
+    evil = "![x](http://evil)\n# Title\r\n```\x0b<script>\u2028| a |\x1b[31m" + "x" * 1000
+    text = decision.body(
+        SPEC, diagnosis(sentence=evil), [{"at": "t", "who": evil, "why": evil}], [evil, *["line"] * 99]
+    )
+    own = [line for line in text.split("\n") if line and not line.startswith("    ")]
+    assert own == [
+        "What was observed:",
+        "Its restarts of the last 30 minutes:",
+        "The end of its log:",
+        *decision.CHOICES.format(stream="nyc_taxi").strip().split("\n"),
+    ]
+    assert all(line.isprintable() for line in text.split("\n"))
+    assert max(map(len, text.split("\n"))) < 4 * decision.MAX_CHARACTERS
+    assert text.count("    line") == decision.MAX_LINES
+
+
+def test_jinja_in_a_log_is_text() -> None:
+    assert Step(RequestDecisionOperator).operator.template_fields == ("stream",)
+
+
+# When a question ends by itself.
+
+
+class Clock:
+    """``happens``: what comes after so many seconds of waiting."""
+
+    def __init__(self, kept: History, happens: dict[float, Any]) -> None:
+        self.kept, self.happens = kept, happens
+        self.began = self.now = datetime.now(UTC).timestamp()
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        for after in [after for after in self.happens if self.now - self.began >= after]:
+            kind, document = self.happens.pop(after)
+            self.kept.record(kind, document, datetime.fromtimestamp(self.now, UTC))
+
+    def fire(self) -> dict[str, Any]:
+        made = DecisionTrigger(
+            stream="nyc_taxi",
+            component="consumer",
+            role="airflow",
+            requested_at=self.began,
+            deadline=self.began + 3600,
+        )
+        made = DecisionTrigger(**made.serialize()[1])
+        made.__dict__["hook"] = SimpleNamespace(history=lambda name: self.kept)
+        made.clock, made.sleep = lambda: self.now, self.sleep
+
+        async def first() -> Any:
+            return await anext(made.run())
+
+        return dict(asyncio.run(first()).payload)
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "ends"),
+    [
+        ("verdict", {"verdict": "healthy"}, True),
+        ("verdict", {"verdict": "held"}, True),
+        ("verdict", {"verdict": "starting"}, False),
+        ("verdict", {"verdict": "unobservable"}, False),
+        ("restart", {"asked": True}, True),
+        ("restart", {"asked": False}, False),
+        ("hold", {"who": "ada"}, True),
+        ("start", {"who": "a load"}, True),
+    ],
+)
+def test_a_question_ends_if_nobody_has_to_decide_any_more(kind: str, document: Any, ends: bool) -> None:
+    clock = Clock(history(), {100: (kind, document)})
+    event = clock.fire()
+    assert (event["chosen_options"], event["responded_by_user"]) == (["Look again"], None)
+    assert (clock.now - clock.began < 200) is ends
+    answer = Step(RequestDecisionOperator).operator.execute_complete(context(), event)
+    assert (answer["choice"], answer["who"]) == ("Look again", "nobody")
+
+
+def test_a_persons_answer_says_who() -> None:
+    event = {
+        "chosen_options": ["Restart it"],
+        "params_input": {},
+        "responded_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "responded_by_user": {"id": "1", "name": "ada"},
+    }
+    assert Step(RequestDecisionOperator).operator.execute_complete(context(), event) == {
+        "choice": "Restart it", "who": "ada", "at": "2026-01-01T00:00:00+00:00", "reason": "",
+    }  # fmt: skip
+
+
+# What an answer does.
+
+
+def apply(step: Step, choice: Answer) -> TaskDeferred | None:
+    """Apply an answer to a question of ten minutes ago; what it then waits for."""
+    now = datetime.now(UTC)
+    answer = {"choice": choice.value, "who": "ada", "at": now.isoformat(), "reason": ""}
+    given = context({"request_decision": answer}, conf=conf(now - timedelta(minutes=10)))
+    try:
+        step.operator.execute(given)
+    except TaskDeferred as waits:
+        return waits
+    return None
+
+
+def test_restart_restarts_whatever_instance_is_there_and_is_verified() -> None:
+    step = Step(ApplyDecisionOperator, S.BACKOFF)
+    waits = apply(step, Answer.RESTART)
+    assert waits is not None
+    assert [did[0] for did in step.runtime.did] == ["stop", "start"]
+    answer, restart = events(step.kept, "answer", "restart")
+    assert (answer["choice"], answer["who"], answer["run"]) == ("Restart it", "ada", "run-1")
+    assert (restart["who"], restart["asked"]) == ("ada", True)
+    event = {"outcome": "recovered", "reason": "", "at": datetime.now(UTC).timestamp()}
+    step.operator.verified(context(conf=conf()), event, **(waits.kwargs or {}))
+    assert len(events(step.kept, "recovered")) == 1
+
+
+def test_keep_it_stopped_suspends_it_and_ends_what_runs() -> None:
+    step = Step(ApplyDecisionOperator, S.RUNNING)
+    assert apply(step, Answer.HOLD) is None
+    held = step.kept.held()
+    assert held is not None
+    assert held["who"] == "ada"
+    assert step.runtime.now.state is S.STOPPED
+
+
+def test_look_again_does_nothing_but_is_recorded() -> None:
+    step = Step(ApplyDecisionOperator)
+    assert apply(step, Answer.LOOK) is None
+    assert step.runtime.did == []
+    assert [event["choice"] for event in events(step.kept, "answer")] == ["Look again"]
+
+
+@pytest.mark.parametrize("choice", [Answer.RESTART, Answer.HOLD])
+@pytest.mark.parametrize(
+    ("kind", "document"), [("verdict", {"verdict": "healthy"}), ("restart", {"asked": True}), ("hold", {})]
+)
+def test_an_answer_that_came_too_late_is_not_applied(choice: Answer, kind: str, document: Any) -> None:
+    step = Step(ApplyDecisionOperator, S.RUNNING)
+    step.kept.record(kind, document, datetime.now(UTC) - timedelta(minutes=1))
+    assert apply(step, choice) is None
+    assert step.runtime.did == []
+    (answer,) = events(step.kept, "answer")
+    assert answer["stale"]
+
+
+def test_without_an_answer_the_task_to_clear_is_named() -> None:
+    with raising(AirflowFailException, "request_decision"):
+        Step(ApplyDecisionOperator).operator.execute(context(conf=conf()))
