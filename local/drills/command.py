@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from local.drills import bucket, consumer, records, result, services
+from local.drills import consumer_faults, result, service_faults
 from local.drills.drill import Drill
-from local.drills.heal import heal
-from local.drills.run import run_all
-from local.drills.site import Site
+from local.drills.restore import heal
+from local.drills.runner import run_all
+from local.drills.stream import Site
 from local.errors import Problem
 from local.home import locked
 from local.paths import REPO
@@ -28,9 +28,7 @@ STREAM = "nyc_taxi"
 HOME = REPO / "build" / "drill-stack"
 DISK_BYTES = 2 * 1024**3
 # In the order in which they run: the cheap ones first, the whole disk last.
-DRILLS: dict[str, Drill] = {
-    drill.name: drill for drill in (*records.DRILLS, *consumer.DRILLS, *services.DRILLS, *bucket.DRILLS)
-}
+DRILLS: dict[str, Drill] = {drill.name: drill for drill in (*consumer_faults.DRILLS, *service_faults.DRILLS)}
 
 
 def main(names: str, at_once: bool, in_place: Stack | None = None) -> int:

@@ -10,8 +10,8 @@ import pytest
 
 from local.drills.command import DRILLS
 from local.drills.result import DrillRecord
-from local.drills.run import run
-from local.drills.site import Site
+from local.drills.runner import run
+from local.drills.stream import Site
 from local.progress import Board
 
 pytestmark = pytest.mark.exhaustive
@@ -32,7 +32,7 @@ def played(name: str, site: Site) -> DrillRecord:
     with Board() as board:
         record = run(DRILLS[name], site, board, at_once=True, load=False)
     # pytest shows it where the test fails.
-    print(site.stream_log()[-6000:])
+    print((site.stack.home.logs / f"{site.spec.program}.log").read_text(errors="replace")[-6000:])
     return record
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from local.drills.command import DRILLS
-from local.drills.notices import is_calm
-from local.drills.run import run
+from local.drills.drill import is_calm
+from local.drills.runner import run
 from local.progress import Board
 from tests.integration.rig import Rig
 from tests.integration.supervision import begin_afresh, supervise

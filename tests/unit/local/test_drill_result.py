@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from local.drills.result import DrillRecord, seconds, store, table
-from local.drills.site import Step, moved_on
-from local.drills.trickle import lost_and_doubled
+from local.drills.stream import Step, moved_on
+from local.drills.traffic import lost_and_doubled
 from local.evidence import Exactness
 
 EXACT = Exactness(gaps=0, duplicates=0, strays=0, records=500)

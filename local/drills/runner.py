@@ -9,12 +9,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from local import evidence
-from local.drills.drill import AWAY, Drill, Failed, Scene
-from local.drills.heal import heal
-from local.drills.notices import events, is_calm, moment
+from local.drills.drill import AWAY, Drill, Failed, Scene, events, is_calm, moment
+from local.drills.restore import heal
 from local.drills.result import DrillRecord
-from local.drills.site import Site, moved_on
-from local.drills.trickle import Trickle, lost_and_doubled, published
+from local.drills.stream import Site, moved_on
+from local.drills.traffic import Trickle, lost_and_doubled, published
 from local.errors import Problem
 from local.paths import REPO
 from local.progress import Board
