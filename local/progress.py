@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
@@ -28,6 +28,10 @@ class Step:
 
     task: Task
 
+    @property
+    def name(self) -> str:
+        return self.task.description
+
     def line(self, text: str) -> None:
         """Take note of a line of output; only the last one is shown."""
         if text.strip():
@@ -41,9 +45,9 @@ class _Mark(ProgressColumn):
         super().__init__()
         self._spinner = SpinnerColumn()
 
-    def render(self, task: Task) -> Text:
+    def render(self, task: Task) -> RenderableType:
         end = {"done": Text("✓", "green"), "failed": Text("✗", "red")}
-        return end.get(task.fields["state"]) or Text.assemble(self._spinner.render(task))
+        return end.get(task.fields["state"]) or self._spinner.render(task)
 
 
 class Board:
