@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,16 +9,18 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from sluice.triggers.stream_health import observe_seconds
-
-from local.drills.faults import family, signal_all
 from local.stack import wait_until
 from sluice.model.samples import Sample
+from sluice.model.stream import CONSUMER
 from sluice.model.view import View
+from sluice.operators.supervise import decision_dag_id
+from sluice.triggers.health import observe_seconds
 from tests.integration.rig import SPEC, Rig
 
 RUN_SECONDS = 300
+DECISION = decision_dag_id(SPEC.name)
 UNDER_WAY = ("queued", "running")
+KINDS = ("restart", "start", "stop", "hold", "release", "recovered", "question")
 
 
 @dataclass
@@ -32,27 +33,31 @@ class Supervised:
     tasks: dict[str, str]
 
     @property
-    def done(self) -> set[str]:
-        return {task for task, state in self.tasks.items() if state == "success"}
+    def did(self) -> set[str]:
+        """The kinds of what it recorded in the history, but for a verdict."""
+        began = datetime.fromisoformat(self.rig.airflow.run(self.rig.supervision, self.run_id)["queued_at"])
+        events = [event for kind in KINDS for event in self.rig.history.since(kind, began)]
+        return {event["kind"] for event in events if self.run_id in event["run"]}
 
     @property
     def diagnosis(self) -> dict[str, Any]:
-        return dict(self.rig.airflow.xcom(self.rig.supervision, self.run_id, "observe")["diagnosis"])
+        return dict(self.rig.airflow.xcom(self.rig.supervision, self.run_id, CONSUMER)["diagnosis"])
 
     @property
     def verdict(self) -> str:
         return str(self.diagnosis["verdict"])
 
-    def log(self, task: str) -> str:
+    def log(self, task: str = CONSUMER) -> str:
         return "\n".join(self.rig.airflow.log(self.rig.supervision, self.run_id, task))
 
 
 def begin_afresh(rig: Rig) -> None:
     """No run is under way, nobody holds the stream, and no earlier restart counts."""
-    for run in rig.supervision_runs():
-        if run["state"] in UNDER_WAY:
-            path = f"/dags/{rig.supervision}/dagRuns/{quote(run['dag_run_id'], safe='')}"
-            rig.airflow.request("PATCH", path, json={"state": "failed"})
+    for dag, runs in ((rig.supervision, rig.supervision_runs()), (DECISION, decisions(rig))):
+        for run in runs:
+            if run["state"] in UNDER_WAY:
+                path = f"/dags/{dag}/dagRuns/{quote(run['dag_run_id'], safe='')}"
+                rig.airflow.request("PATCH", path, json={"state": "failed"})
     facts = rig.history.facts(datetime.now(UTC), SPEC.supervision)
     if facts.held or facts.restarts:
         rig.history.record("release", {"who": "tests", "why": "another test begins"}, datetime.now(UTC))
@@ -78,37 +83,48 @@ def tasks_of(rig: Rig, run_id: str) -> dict[str, str]:
     return {task["task_id"]: task["state"] for task in rig.airflow.tasks(rig.supervision, run_id)}
 
 
-def wait_for_task(rig: Rig, run_id: str, task: str, state: str) -> None:
+def decisions(rig: Rig) -> list[dict[str, Any]]:
+    """The newest runs in which a person decides, newest first."""
+    params = {"order_by": "-run_after", "limit": 20}
+    return list(rig.airflow.request("GET", f"/dags/{DECISION}/dagRuns", params=params)["dag_runs"])
+
+
+def open_question(rig: Rig) -> str:
+    """The run that asks a person, once it does. There is one."""
+    runs = [run["dag_run_id"] for run in decisions(rig) if run["state"] in UNDER_WAY]
+    assert len(runs) == 1, runs
+    wait_for_task(rig, DECISION, runs[0], "request_decision", "deferred")
+    return str(runs[0])
+
+
+def question(rig: Rig, run_id: str) -> str:
+    """Where Airflow shows a question and takes its answer."""
+    path = f"/dags/{DECISION}/dagRuns/{quote(run_id, safe='')}/taskInstances"
+    return f"{path}/request_decision/-1/hitlDetails"
+
+
+def wait_for_task(rig: Rig, dag: str, run_id: str, task: str, state: str) -> None:
     """Until a task is in a state. Fails where it has ended in another one."""
     seen: list[str] = []
 
     def reached() -> bool:
-        seen[:] = [tasks_of(rig, run_id)[task]]
+        tasks = rig.airflow.tasks(dag, run_id)
+        seen[:] = [found["state"] for found in tasks if found["task_id"] == task]
         return seen[0] in (state, "failed", "skipped", "success", "upstream_failed")
 
     wait_until(f"{task} {state}", reached, RUN_SECONDS)
     assert seen == [state], f"{task} of {run_id}"
 
 
-def has_ended(rig: Rig, run_id: str, task: str) -> bool:
-    """Whether the scheduler knows that the task's worker has ended, some seconds after the task."""
-    log = (rig.stack.home.logs / "airflow-scheduler.log").read_text(errors="replace")
-    return any(
-        "Received executor event" in line and f"task_id='{task}'" in line and run_id in line
-        for line in log.splitlines()
-    )
+def end(rig: Rig) -> None:
+    """The consumer for good: its runtime does not restart what it was told to stop."""
+    rig.stop_stream()
 
 
-def kill(rig: Rig) -> None:
-    """The consumer, and wait for its end."""
-    signal_all(family(rig.process()["pid"]), signal.SIGKILL)
-    wait_until("the consumer's end", lambda: rig.process()["statename"] == "EXITED", 30, 0.1)
-
-
-def trigger_log(rig: Rig, run_id: str, task: str) -> str:
-    """What a task's trigger has said so far, in all triggerers."""
+def trigger_log(rig: Rig, run_id: str) -> str:
+    """What a check has said so far, in all triggerers."""
     folder = rig.stack.home.logs / "airflow" / f"dag_id={rig.supervision}" / f"run_id={run_id}"
-    return "".join(log.read_text() for log in folder.glob(f"task_id={task}/*.trigger.*.log"))
+    return "".join(log.read_text() for log in folder.glob(f"task_id={CONSUMER}/*.trigger.*.log"))
 
 
 def settles_nothing(rig: Rig) -> Callable[[], bool]:
@@ -127,14 +143,5 @@ def is_patient_for_long(rig: Rig) -> bool:
 
 
 def _view(rig: Rig) -> View:
-    look = Sample(
-        at=time.time(),
-        process=None,
-        topic_id=None,
-        begins=None,
-        ends=None,
-        expiring=None,
-        published=rig.lake.position(SPEC.table),
-        trouble={},
-    )
+    look = Sample(at=time.time(), process=None, published=rig.lake.position(SPEC.table))
     return View([look], SPEC.supervision, [])

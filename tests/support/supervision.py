@@ -118,7 +118,7 @@ class Ti:
 
     def get_dagrun_state(self, dag_id: str, run_id: str) -> str:
         if run_id not in self.states:
-            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.DAGRUN_NOT_FOUND))
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.GENERIC_ERROR))
         return self.states[run_id]
 
     def xcom_pull(self, task_ids: Any, **_: Any) -> Any:
