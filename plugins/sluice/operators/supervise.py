@@ -146,8 +146,8 @@ class SuperviseOperator(ActingOperator):
             return
         run_id = f"{self.part}__{context['run_id']}__{context['ti'].try_number}"
         now = datetime.now(UTC)
-        document = {"run": run_id, "verdict": judged.verdict.value, "sentence": judged.sentence}
-        self.history.record("question", document, now)
+        asked = {"run": run_id, "verdict": judged.verdict.value, "sentence": judged.sentence}
+        self.history.record("question", asked, now)
         raise DagRunTriggerException(
             trigger_dag_id=dag_id,
             dag_run_id=run_id,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
-from sluice.clients.errors import ClientError, Unreachable
+from sluice.clients.errors import ClientError
 from sluice.clients.keys import history_name
 from sluice.hooks.observation import Observation, record, thin
 from sluice.model.config import ConfigError
@@ -145,9 +145,9 @@ class HealthTrigger(StreamTrigger):
             return []
 
     async def _record(self, observation: Observation, facts: Facts | None) -> None:
+        if facts is None:
+            return
         try:
-            if facts is None:
-                raise Unreachable("its restarts and holds cannot be read")
             before = await self.ask(lambda: record(self.history, observation, facts))
         except ClientError as error:
             # The task has the verdict. The next check finds that it is not in the history.

@@ -124,9 +124,9 @@ class World:
             event = await anext(trigger.run())
             self.fired.set()
             self.ended_task = isinstance(event, TaskSuccessEvent)
-            payload: Any = (
-                event.xcoms["return_value"] if isinstance(event, TaskSuccessEvent) else event.payload
-            )
+            payload: Any = event.payload
+            if isinstance(event, TaskSuccessEvent):
+                payload = (event.xcoms or {})["return_value"]
             return dict(payload)
 
         return asyncio.run(first())

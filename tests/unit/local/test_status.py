@@ -9,23 +9,20 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from local.status.parts import SeenPart
 
 from local.errors import Problem
-from local.status import parts
 from local.status.asking import Unseen, ask_all
-from local.status.rows import ago, in_words, part_row, stream_row
+from local.status.rows import StreamRow, ago, component_row, in_words
 from local.status.streams import Past, Seen, Supervised, past, rate
-from sluice.clients.errors import ClientError, Unreachable
 from sluice.clients.history import History
-from sluice.clients.kafka import KafkaAdmin
 from sluice.clients.table import BatchFact
 from sluice.model import stream
-from sluice.model.health import Diagnosis, Verdict
-from sluice.model.process import ProcessState, ProcessStatus
+from sluice.model.process import ProcessState as S
+from sluice.model.process import ProcessStatus
+from sluice.model.samples import Sample
 from sluice.model.tending import Beat, State
-from sluice.runtime.supervisor import SupervisorRuntime
 from tests.support.memory_s3 import MemoryS3
+from tests.support.supervision import position
 
 SPEC = stream.load("nyc_taxi")
 NOW = 10_000.0
@@ -35,70 +32,87 @@ def batch(at: float, records: int, began: float | None = None) -> BatchFact:
     return BatchFact(at=at, began=began, records=records, token=3)
 
 
+def recorded(verdict: str) -> dict[str, Any]:
+    """A change of health that supervision recorded three minutes ago."""
+    at = datetime.fromtimestamp(NOW - 180, UTC).isoformat()
+    return {"kind": "verdict", "verdict": verdict, "sentence": "why so", "at": at}
+
+
+def process(state: S = S.RUNNING, program: str = SPEC.program) -> ProcessStatus:
+    return ProcessStatus(program, state, 7, NOW - 600)
+
+
 WELL = Seen(
-    diagnosis=Diagnosis(Verdict.HEALTHY, "everything is published", lag=0),
+    sample=Sample(NOW, process(), begins={0: 0}, ends={0: 1205}, published=position(end=5)),
+    health=recorded("healthy"),
     batches=[batch(NOW - 30, 100), batch(NOW - 40, 100)],
     past=Past([False, True, False], {"kind": "restart", "who": "ada", "at": "1970-01-01T02:45:40+00:00"}),
     supervised=Supervised(paused=False, last_end=NOW - 100),
 )
 
 
-def cells(**changes: Any) -> dict[str, tuple[str, bool | None]]:
-    row = stream_row(SPEC, "RUNNING", dataclasses.replace(WELL, **changes), NOW)
-    return {
-        name: (cell.text, cell.fine)
-        for name, cell in vars(row).items()
-        if name not in ("stream", "part", "sentence", "colour")
-    }
+def consumer(state: str = "RUNNING", **changes: Any) -> StreamRow:
+    return component_row(SPEC, SPEC.part("consumer"), state, dataclasses.replace(WELL, **changes), NOW)
 
 
-def test_a_stream_that_is_well() -> None:
-    assert cells() == {
-        "state": ("RUNNING", None),
-        "verdict": ("healthy", True),
-        "lag": ("0", None),
-        "rate": ("10", None),
-        "last_batch": ("30 s ago", None),
-        "restarts": ("2 own, 1 asked", None),
-        "supervised": ("100 s ago", True),
-        "last_event": ("restart by ada, 60 s ago", None),
-    }
-    row = stream_row(SPEC, "RUNNING", WELL, NOW)
-    assert (row.fine, row.sentence, row.colour) == (True, "", "green")
+def test_a_consumer_that_is_healthy() -> None:
+    row = consumer()
+    assert [(cell.text, cell.fine) for cell in row.cells] == [
+        ("RUNNING", None),
+        ("healthy, 3 min ago", True),
+        ("1,200", None),
+        ("10", None),
+        ("30 s ago", None),
+        ("2 own, 1 asked", None),
+        ("100 s ago", True),
+        ("restart by ada, 60 s ago", None),
+    ]
+    assert (row.name, row.fine, row.sentence, row.colour) == ("nyc_taxi", True, "", "green")
 
 
 @pytest.mark.parametrize(
     ("verdict", "fine", "colour", "says"),
     [
-        (Verdict.CATCHING_UP, True, "green", False),
-        (Verdict.HELD, True, "cyan", True),
-        (Verdict.DEAD, False, "yellow", True),
-        (Verdict.FLAPPING, False, "magenta", True),
-        (Verdict.LOST, False, "red", True),
-        (Verdict.UNOBSERVABLE, False, "red", True),
+        ("catching up", True, "green", False),
+        ("held", True, "cyan", True),
+        ("dead", False, "yellow", True),
+        ("flapping", False, "magenta", True),
+        ("lost", False, "red", True),
+        ("superseded", False, "red", True),
     ],
 )
-def test_a_verdict_has_its_set_s_colour_and_says_why_where_it_is_not_well(
-    verdict: Verdict, fine: bool, colour: str, says: bool
+def test_recorded_health_has_its_sets_colour_and_says_why(
+    verdict: str, fine: bool, colour: str, says: bool
 ) -> None:
-    row = stream_row(SPEC, "EXITED", dataclasses.replace(WELL, diagnosis=Diagnosis(verdict, "why so")), NOW)
+    row = consumer(health=recorded(verdict))
     assert (row.fine, row.colour, row.sentence) == (fine, colour, "why so" if says else "")
 
 
-@pytest.mark.parametrize("part", ["diagnosis", "batches", "past", "supervised"])
-def test_what_cannot_be_looked_at_is_said_and_is_not_fine(part: str) -> None:
-    row = stream_row(SPEC, "RUNNING", dataclasses.replace(WELL, **{part: Unseen("Kafka sleeps")}), NOW)
-    assert not row.fine
-    assert row.sentence == "Kafka sleeps"
-    assert [cell.text for cell in row.cells if cell.fine is False] == ["not seen"] * (
-        1 if part == "supervised" else 2
-    )
+def test_it_judges_nothing_itself() -> None:
+    """The process has ended a moment ago; supervision has not seen that yet."""
+    row = consumer(sample=Sample(NOW, process(S.EXITED)))
+    assert (row.state.text, row.verdict.text) == ("EXITED", "healthy, 3 min ago")
+
+
+@pytest.mark.parametrize("part", ["sample", "health", "batches", "past", "supervised"])
+def test_what_does_not_answer_is_unknown_and_is_not_fine(part: str) -> None:
+    row = consumer(**{part: Unseen("Kafka sleeps")})
+    assert (row.fine, row.sentence) == (False, "Kafka sleeps")
+    assert {cell.text for cell in row.cells if cell.fine is False} == {"unknown"}
+
+
+def test_what_one_system_does_not_say_is_unknown() -> None:
+    row = consumer(sample=Sample(NOW, process(), trouble={"kafka": "Kafka sleeps"}))
+    assert (row.state.text, row.lag.text, row.sentence) == ("RUNNING", "unknown", "kafka: Kafka sleeps")
+
+
+def test_what_was_never_checked_is_unknown() -> None:
+    assert (consumer(health=None).verdict.text, consumer(health=None).fine) == ("unknown", False)
 
 
 def test_the_same_reason_is_said_once() -> None:
     away = Unseen("MinIO sleeps")
-    row = stream_row(SPEC, "RUNNING", Seen(away, away, away, WELL.supervised), NOW)
-    assert row.sentence == "MinIO sleeps"
+    assert consumer(health=away, batches=away, past=away).sentence == "MinIO sleeps"
 
 
 @pytest.mark.parametrize(
@@ -113,17 +127,16 @@ def test_the_same_reason_is_said_once() -> None:
 def test_supervision_is_missed_after_three_intervals(
     supervised: Supervised, text: str, fine: bool | None
 ) -> None:
-    assert cells(supervised=supervised)["supervised"] == (text, fine)
+    cell = consumer(supervised=supervised).supervised
+    assert (cell.text, cell.fine) == (text, fine)
 
 
 def test_a_stream_that_nobody_wants_to_run_is_off_and_no_trouble() -> None:
-    seen = dataclasses.replace(
-        WELL, diagnosis=Diagnosis(Verdict.DEAD, "it is STOPPED"), supervised=Supervised(True, None)
-    )
-    row = stream_row(SPEC, "STOPPED", seen, NOW)
+    down: dict[str, Any] = {"health": recorded("dead"), "sample": Sample(NOW, process(S.STOPPED))}
+    row = consumer(supervised=Supervised(True, None), **down)
     assert (row.verdict.text, row.fine, row.sentence) == ("off", True, "")
-    row = stream_row(SPEC, "STOPPED", dataclasses.replace(seen, supervised=Supervised(False, NOW)), NOW)
-    assert (row.verdict.text, row.fine, row.sentence) == ("dead", False, "it is STOPPED")
+    row = consumer(supervised=Supervised(False, NOW), **down)
+    assert (row.verdict.text, row.fine, row.sentence) == ("dead, 3 min ago", False, "why so")
 
 
 @pytest.mark.parametrize(
@@ -173,109 +186,32 @@ def test_ago(seconds: float, words: str) -> None:
 
 PARTS = stream.load("wiki_changes")
 PRODUCER = PARTS.part("producer")
-WELL_PART = SeenPart(
-    diagnosis=Diagnosis(Verdict.HEALTHY, "streaming", evidence={"beat": {"at": NOW - 3}}),
-    past=WELL.past,
-    supervised=WELL.supervised,
-)
-
-
-def test_a_part_that_is_well() -> None:
-    row = part_row(PARTS, PRODUCER, "RUNNING", WELL_PART, NOW)
-    assert row.name == "wiki_changes producer"
-    assert [cell.text for cell in row.cells] == [
-        *("RUNNING", "healthy", "–", "–", "beat 3 s ago", "2 own, 1 asked", "100 s ago"),
-        "restart by ada, 60 s ago",
-    ]
-    assert (row.fine, row.sentence, row.colour) == (True, "", "green")
-    assert row.to_json()["part"] == "producer"
-    assert stream_row(PARTS, "RUNNING", WELL, NOW).to_json()["part"] == "consumer"
-    assert stream_row(PARTS, "RUNNING", WELL, NOW).name == "wiki_changes"
 
 
 @pytest.mark.parametrize(
-    ("verdict", "state", "paused", "text", "fine", "says"),
+    ("verdict", "fine", "colour"),
     [
-        (Verdict.CUT_OFF, "RUNNING", False, "cut off", False, True),
-        (Verdict.DEAD, "EXITED", False, "dead", False, True),
-        (Verdict.SUPERSEDED, "EXITED", False, "superseded", True, True),
-        (Verdict.HELD, "STOPPED", False, "held", True, True),
-        (Verdict.DEAD, "STOPPED", True, "off", True, False),
-        (Verdict.UNOBSERVABLE, "RUNNING", False, "unobservable", False, True),
+        ("healthy", True, "green"),
+        ("superseded", True, "cyan"),
+        ("held", True, "cyan"),
+        ("cut off", False, "red"),
     ],
 )
-def test_a_part_that_is_not(
-    verdict: Verdict, state: str, paused: bool, text: str, fine: bool, says: bool
+def test_another_component_has_a_heartbeat_in_the_place_of_a_batch(
+    verdict: str, fine: bool, colour: str
 ) -> None:
-    found = dataclasses.replace(
-        WELL_PART, diagnosis=Diagnosis(verdict, "why so"), supervised=Supervised(paused, NOW)
-    )
-    row = part_row(PARTS, PRODUCER, state, found, NOW)
-    assert (row.verdict.text, row.fine, row.sentence) == (text, fine, "why so" if says else "")
-    assert row.last_batch.text == "no beat"
-    assert (row.colour in ("green", "cyan", "dim")) == fine
-
-
-def test_a_part_that_cannot_be_looked_at() -> None:
-    away = Unseen("Kafka sleeps")
-    row = part_row(PARTS, PRODUCER, "RUNNING", SeenPart(away, away, away), NOW)
-    assert (row.fine, row.sentence) == (False, "Kafka sleeps")
-    assert [cell.text for cell in row.cells].count("not seen") == 5
-
-
-class Kafka(KafkaAdmin):
-    """Says one beat after the other, and the last one for good; None never came, an error is raised."""
-
-    def __init__(self, *said: Beat | ClientError | None) -> None:
-        self.said = list(said)
-
-    def beat(self, stream: str, part: str, topic: str) -> Beat | None:
-        assert (stream, part, topic) == ("wiki_changes", "producer", "wiki-changes")
-        found = self.said.pop(0) if len(self.said) > 1 else self.said[0]
-        if isinstance(found, ClientError):
-            raise found
-        return found
-
-
-class Runtime(SupervisorRuntime):
-    """supervisord, which knows one program."""
-
-    def __init__(self, process: ProcessStatus) -> None:
-        self.process = process
-
-    def status(self, program: str) -> ProcessStatus:
-        assert program == "stream-wiki_changes-producer"
-        return self.process
+    beat = Beat(NOW - 3, 7, State.STREAMING, NOW - 500)
+    sample = Sample(NOW, process(program=PRODUCER.program), heartbeat=beat)
+    seen = dataclasses.replace(WELL, sample=sample, health=recorded(verdict), batches=[])
+    row = component_row(PARTS, PRODUCER, "RUNNING", seen, NOW)
+    assert (row.name, row.to_json()["part"]) == ("wiki_changes producer", "producer")
+    assert [row.lag.text, row.rate.text, row.last_batch.text] == ["–", "–", "beat 3 s ago"]
+    assert (row.fine, row.colour) == (fine, colour)
 
 
 def history() -> History:
     """Of nothing yet."""
     return History(MemoryS3().as_client(), "s3://warehouse/ledger", "wiki_changes")
-
-
-def looked(kafka: Kafka, process: ProcessStatus) -> Diagnosis:
-    return parts.look_at(PARTS, PRODUCER, Runtime(process), kafka, history(), sleep=lambda _: None)
-
-
-def process(state: ProcessState, pid: int | None = 7) -> ProcessStatus:
-    return ProcessStatus(PRODUCER.program, state, pid=pid, since=time.time() - 600)
-
-
-def fresh(pid: int = 7, ago: float = 1.0, state: State = State.STREAMING) -> Beat:
-    return Beat(at=time.time() - ago, pid=pid, state=state, since=time.time() - 500)
-
-
-def test_a_part_is_looked_at_as_supervision_does() -> None:
-    running, ended = process(ProcessState.RUNNING), process(ProcessState.EXITED, None)
-    assert looked(Kafka(fresh()), running).verdict is Verdict.HEALTHY
-    assert looked(Kafka(fresh(ago=90)), running).verdict is Verdict.STALLED
-    assert looked(Kafka(fresh(ago=90), fresh()), running).verdict is Verdict.HEALTHY
-    assert looked(Kafka(fresh(ago=90)), ended).verdict is Verdict.DEAD
-    other = Kafka(fresh(pid=9, ago=9), fresh(pid=9, ago=1))
-    assert looked(other, ended).verdict is Verdict.SUPERSEDED
-    away = looked(Kafka(Unreachable("Kafka sleeps")), running)
-    assert away.verdict is Verdict.UNOBSERVABLE
-    assert "Kafka sleeps" in away.sentence
 
 
 def test_the_newest_event_of_any_kind() -> None:
