@@ -29,7 +29,7 @@ from confluent_kafka.admin import (
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.platform import Kafka
-from sluice.model.stream import Topic
+from sluice.model.stream import BROKER_DEFAULT, Topic
 from sluice.model.tending import Beat, parse_beat
 
 T = TypeVar("T")
@@ -368,7 +368,7 @@ def refuse_shrinking(topic: Topic, has: TopicShape) -> None:
             f"Kafka cannot take partitions away; set partitions = {has.partitions} in stream.toml, "
             "or name another topic"
         )
-    if has.replication_factor != topic.replication_factor:
+    if topic.replication_factor not in (BROKER_DEFAULT, has.replication_factor):
         raise Refused(
             f"topic {topic.name!r} has replication factor {has.replication_factor} and the stream wants "
             f"{topic.replication_factor}: that moves data between brokers and is not done here; set "
