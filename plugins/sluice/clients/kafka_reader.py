@@ -1,9 +1,9 @@
-"""Records of a topic between offsets, read without a consumer group."""
+"""Committed records of a topic between offsets, read without a consumer group."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -16,10 +16,12 @@ _RECORDS = 10_000
 # Waited for _RECORDS, also if fewer are left.
 _POLL_SECONDS = 0.1
 
-SETTINGS: dict[str, Any] = {
-    # librdkafka requires a name; the consumer neither joins the group nor commits.
-    "group.id": "sluice-read",
+_SETTINGS: dict[str, Any] = {
+    # librdkafka requires a group, and asks for its coordinator, but never joins it nor commits. Each role that
+    # reads has a right to this one.
+    "group.id": "sluice-reader",
     "enable.auto.commit": False,
+    "isolation.level": "read_committed",
     "enable.partition.eof": True,
     "auto.offset.reset": "earliest",
     "fetch.wait.max.ms": 10,
@@ -29,33 +31,49 @@ SETTINGS: dict[str, Any] = {
 
 
 def read_range(
-    kafka: Kafka, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], seconds: float
+    kafka: Kafka,
+    topic: str,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+    seconds: float,
+    make_consumer: Callable[..., Consumer] = Consumer,
 ) -> Iterator[Message]:
     """Yield the records of each partition from its offset in ``starts`` to before that in ``ends``.
 
-    Raises Refused if the role may not read, Unreachable if Kafka does not answer or ``seconds`` have passed.
+    Waits for a transaction that is open before the end. Raises Refused if the role may not read, Unreachable
+    if not everything was read within ``seconds``.
     """
-    missing = {partition: end for partition, end in ends.items() if starts[partition] < end}
-    if not missing:
+    positions = {partition: start for partition, start in starts.items() if start < ends[partition]}
+    if not positions:
         return
     deadline = time.monotonic() + seconds
-    consumer = Consumer({**kafka.librdkafka(), **SETTINGS})
+    last_error: list[str] = []
+    consumer = make_consumer(
+        {**kafka.librdkafka(), **_SETTINGS}, error_cb=lambda error: last_error.append(error.str())
+    )
     try:
-        consumer.assign([TopicPartition(topic, partition, starts[partition]) for partition in missing])
-        while missing:
+        consumer.assign([TopicPartition(topic, *position) for position in positions.items()])
+        while positions:
             if time.monotonic() > deadline:
-                raise Unreachable(f"topic {topic!r}: partitions {sorted(missing)} not read in {seconds:g} s")
+                partition, offset = next(iter(positions.items()))
+                reason = f"; Kafka: {last_error[-1]}" if last_error else ""
+                raise Unreachable(
+                    f"topic {topic!r}: partition {partition} was read to offset {offset} of "
+                    f"{ends[partition]} in {seconds:g} s{reason}; either Kafka is slow or away, or a "
+                    "transaction is open whose writer stands still: see that the query runs"
+                )
             for message in consumer.consume(_RECORDS, _POLL_SECONDS):
                 error, partition = message.error(), cast("int", message.partition())
-                offset = cast("int", message.offset())
-                end = missing.get(partition, 0)
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise translated(f"topic {topic!r}", KafkaException(error))
+                offset, end = cast("int", message.offset()), ends[partition]
                 if error is None:
                     if offset < end:
                         yield message
                     offset += 1
-                elif error.code() != KafkaError._PARTITION_EOF:
-                    raise translated(f"topic {topic!r}", KafkaException(error))
-                if offset >= end:
-                    missing.pop(partition, None)
+                if offset < end:
+                    positions[partition] = offset
+                else:
+                    positions.pop(partition, None)
     finally:
         consumer.close()
