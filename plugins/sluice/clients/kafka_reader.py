@@ -17,8 +17,8 @@ _RECORDS = 10_000
 _POLL_SECONDS = 0.1
 
 _SETTINGS: dict[str, Any] = {
-    # librdkafka requires a group, and asks for its coordinator, but never joins it nor commits. Each role that
-    # reads has a right to this one.
+    # librdkafka requires a group and asks for its coordinator, but neither joins it nor commits. Each role
+    # that reads topics has a right to this one.
     "group.id": "sluice-reader",
     "enable.auto.commit": False,
     "isolation.level": "read_committed",
