@@ -325,7 +325,8 @@ def test_a_topic_that_is_missing_or_made_anew(
     now = time.time()
     send(services, "a", batch(0, now))
     assert found(reader, "a")
-    AdminClient({**services.kafka, "log_level": 0}).delete_topics([TOPIC])[TOPIC].result(20)
+    admin = AdminClient({**services.kafka, "log_level": 0})
+    admin.delete_topics([TOPIC])[TOPIC].result(20)
     airflow = KafkaAdmin(services.stack.platform("airflow").kafka)
     wait_until("its end", lambda: airflow.shape(TOPIC) is None, 20, 0.05)
     with raising(Missing, TOPIC, "provision_topic"):
