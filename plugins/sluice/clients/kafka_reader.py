@@ -10,17 +10,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.kafka import translated
+from sluice.io.kafka import consumer
 from sluice.model.platform import Kafka
 
 _RECORDS = 10_000
 # Waited for _RECORDS, also if fewer are left.
 _POLL_SECONDS = 0.1
 
+# librdkafka requires a group and asks for its coordinator; each role that reads has a right to this one.
+_GROUP = "sluice-reader"
 _SETTINGS: dict[str, Any] = {
-    # librdkafka requires a group and asks for its coordinator, but neither joins it nor commits. Each role
-    # that reads topics has a right to this one.
-    "group.id": "sluice-reader",
-    "enable.auto.commit": False,
     "isolation.level": "read_committed",
     "enable.partition.eof": True,
     "auto.offset.reset": "earliest",
@@ -36,7 +35,7 @@ def read_range(
     starts: Mapping[int, int],
     ends: Mapping[int, int],
     seconds: float,
-    make_consumer: Callable[..., Consumer] = Consumer,
+    make_consumer: Callable[[Kafka, str, Mapping[str, Any]], Consumer] = consumer,
 ) -> Iterator[Message]:
     """Yield the records of each partition from its offset in ``starts`` to before that in ``ends``.
 
@@ -48,11 +47,10 @@ def read_range(
         return
     deadline = time.monotonic() + seconds
     last_error: list[str] = []
-    consumer = make_consumer(
-        {**kafka.librdkafka(), **_SETTINGS}, error_cb=lambda error: last_error.append(error.str())
-    )
+    settings = {**_SETTINGS, "error_cb": lambda error: last_error.append(error.str())}
+    reading = make_consumer(kafka, _GROUP, settings)
     try:
-        consumer.assign([TopicPartition(topic, *position) for position in positions.items()])
+        reading.assign([TopicPartition(topic, *position) for position in positions.items()])
         while positions:
             if time.monotonic() > deadline:
                 partition, offset = next(iter(positions.items()))
@@ -62,7 +60,7 @@ def read_range(
                     f"{ends[partition]} in {seconds:g} s{reason}; either Kafka is slow or away, or a "
                     "transaction is open whose writer stands still: see that the query runs"
                 )
-            for message in consumer.consume(_RECORDS, _POLL_SECONDS):
+            for message in reading.consume(_RECORDS, _POLL_SECONDS):
                 error, partition = message.error(), cast("int", message.partition())
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise translated(f"topic {topic!r}", KafkaException(error))
@@ -76,4 +74,4 @@ def read_range(
                 else:
                     positions.pop(partition, None)
     finally:
-        consumer.close()
+        reading.close()

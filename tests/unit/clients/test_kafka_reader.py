@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -22,9 +22,9 @@ class FakeConsumer:
         self.assigned: list[TopicPartition] = []
         self.is_closed = False
 
-    def make(self, settings: dict[str, Any], error_cb: Callable[[KafkaError], None]) -> Consumer:
+    def make(self, kafka: Kafka, group: str, settings: Mapping[str, Any]) -> Consumer:
         if self.error is not None:
-            error_cb(self.error)
+            settings["error_cb"](self.error)
         return cast("Consumer", self)
 
     def assign(self, partitions: list[TopicPartition]) -> None:
