@@ -15,8 +15,8 @@ from local.status.asking import Unseen
 from sluice.clients.history import History
 from sluice.clients.kafka import KafkaAdmin
 from sluice.clients.keys import history_name
-from sluice.clients.s3 import connect
 from sluice.clients.table import BatchFact, Lake, recent_batches
+from sluice.io.s3 import connect
 from sluice.model.samples import Sample
 from sluice.model.stream import CONSUMER, Part, StreamSpec
 from sluice.runtime.observer import Observer
