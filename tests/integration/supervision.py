@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 from local.stack import wait_until
+from sluice.hooks.observation import Observation
 from sluice.model.samples import Sample
 from sluice.model.stream import CONSUMER
 from sluice.model.view import View
@@ -40,12 +41,9 @@ class Supervised:
         return {event["kind"] for event in events if self.run_id in event["run"]}
 
     @property
-    def diagnosis(self) -> dict[str, Any]:
-        return dict(self.rig.airflow.xcom(self.rig.supervision, self.run_id, CONSUMER)["diagnosis"])
-
-    @property
     def verdict(self) -> str:
-        return str(self.diagnosis["verdict"])
+        kept = self.rig.airflow.xcom(self.rig.supervision, self.run_id, CONSUMER)
+        return Observation.from_json(kept).diagnosis.verdict.value
 
     def log(self, task: str = CONSUMER) -> str:
         return "\n".join(self.rig.airflow.log(self.rig.supervision, self.run_id, task))

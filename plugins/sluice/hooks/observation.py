@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,7 +30,12 @@ class Observation:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Observation:
+    def from_json(cls, data: dict[str, Any] | str) -> Observation:
+        """``data`` may be text: so Airflow 3.3 keeps the XCom of a task that its trigger has ended."""
+        if isinstance(data, str):
+            data = json.loads(data)
+            if not isinstance(data, dict):
+                raise TypeError(f"an observation is an object, and not {data!r:.40}")
         return cls(
             diagnosis=Diagnosis.from_json(data["diagnosis"]),
             samples=[Sample.from_json(sample) for sample in data["samples"]],

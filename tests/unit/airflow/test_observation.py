@@ -49,4 +49,5 @@ def test_none_is_none() -> None:
 
 def test_it_survives_json() -> None:
     observation = Observation(diagnosis(), [sample(), sample(2000.0)])
-    assert Observation.from_json(json.loads(json.dumps(observation.to_json()))) == observation
+    text = json.dumps(observation.to_json())
+    assert Observation.from_json(json.loads(text)) == Observation.from_json(text) == observation
