@@ -131,7 +131,7 @@ def test_a_topic_made_anew_is_noticed_though_it_has_grown_past_the_table(rig: Ri
     run = supervise(rig)
     assert (run.state, run.tasks["alarm"]) == ("failed", "failed"), run.tasks
     assert run.verdict == "recreated"
-    assert "its id is" in run.diagnosis["sentence"]
+    assert "its id is" in run.log()
     assert (rig.process()["statename"], rig.token()) == ("EXITED", token), "it was restarted"
     rig.stack.supervisor().startProcess(SPEC.program)
     wait_until("its second end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
