@@ -49,15 +49,15 @@ s3_calls_per_batch = 25
 versions_per_batch = 20
 """
 _CONSUMER = '''\
-"""A consumer that owns its stream and does nothing."""
+"""Consumers that own their streams and do nothing."""
 
 import signal
 import sys
 
 from bench.idle_consumer import own
 
-own("{name}")
-signal.sigwait({{signal.SIGTERM}})
+own(sys.argv[2])
+signal.sigwait({signal.SIGTERM})
 sys.exit(0)
 '''
 
@@ -81,11 +81,10 @@ def generate(copy: Path, count: int) -> list[str]:
     for name in names:
         folder = copy / "spark_jobs" / name
         folder.mkdir()
-        (folder / "__init__.py").touch()
         (folder / "schema.avsc").write_text(schema)
         (folder / "stream.toml").write_text(_STREAM.format(name=name))
-        (folder / "consumer.py").write_text(_CONSUMER.format(name=name))
         (copy / "dags" / f"{name}.py").write_text(declared.replace("nyc_taxi", name))
+    (copy / "spark_jobs" / "__main__.py").write_text(_CONSUMER)
     shutil.rmtree(taxi)
     for file in (dag, copy / "dags" / "drills.py"):
         file.unlink(missing_ok=True)

@@ -41,7 +41,7 @@ def suspend_an_outsider_that_took_over(scene: Scene) -> None:
     log = site.stack.home.logs / "drill-outsider.log"
     with log.open("ab") as out:
         outsider = subprocess.Popen(
-            [site.stack.context.python, site.spec.consumer_script],
+            [site.stack.context.python, *site.spec.part("consumer").arguments],
             env=site.stack.environment(),
             stdin=subprocess.DEVNULL,
             stdout=out,

@@ -74,7 +74,7 @@ def _status(process: psutil.Process) -> str:
 
 
 def strangers(site: Site) -> list[psutil.Process]:
-    """Consumers of the stream that run outside supervisord: the script itself, without what is below it."""
+    """Consumers of the stream that run outside supervisord: the process itself, without what is below it."""
     ours = {process.pid for process in service_family(site, site.spec.program)}
     found: list[psutil.Process] = []
     for process in of_stack(site.stack.home.id):
@@ -82,6 +82,6 @@ def strangers(site: Site) -> list[psutil.Process]:
             words = process.cmdline()
         except psutil.NoSuchProcess:
             continue
-        if process.pid not in ours and str(site.spec.consumer_script) in words:
+        if process.pid not in ours and words[1:] == [*site.spec.part("consumer").arguments]:
             found.append(process)
     return found

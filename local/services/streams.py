@@ -76,7 +76,7 @@ def programs(context: Context) -> list[Program]:
     return [
         Program(
             part.program,
-            with_parent(context.python, part.script),
+            with_parent(context.python, *part.arguments),
             context.job_environment(),
             priority=50,
             directory=REPO,

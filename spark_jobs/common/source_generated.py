@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from sluice.model import generated
 from sluice.model.generated import Generated
-from spark_jobs.common.producer import Job, Rows
+from spark_jobs.common.functions import function
+from spark_jobs.common.producer import Job
 
 log = logging.getLogger(__name__)
 
@@ -20,17 +21,15 @@ log = logging.getLogger(__name__)
 Generate = Callable[[DataFrame, Generated], DataFrame]
 
 
-def generated_rows(generate: Generate) -> Rows:
+def generated_rows(job: Job) -> Iterator[DataFrame]:
     """The rows of a plan's generated sources, one source after the other; of a source with a rate, a second's
     rows at a time, each at its time, or more where sending them took longer. Slices of which the topic holds
     every row are left out, and take none."""
-
-    def rows(job: Job) -> Iterator[DataFrame]:
-        for document in job.plan.sources:
-            parameters = generated.parse(document["parameters"], f"source {document['source_id']}")
-            yield from _slices(job, parameters, document["lanes"], generate)
-
-    return rows
+    assert job.spec.generator is not None
+    generate = function(job.spec, job.spec.generator.rows)
+    for document in job.plan.sources:
+        parameters = generated.parse(document["parameters"], f"source {document['source_id']}")
+        yield from _slices(job, parameters, document["lanes"], generate)
 
 
 def _slices(job: Job, parameters: Generated, lanes: int, generate: Generate) -> Iterator[DataFrame]:

@@ -63,7 +63,7 @@ SPOILT: Mapping[str, Spoil] = {
 }
 
 
-def values(rows: DataFrame, parameters: Generated) -> DataFrame:
+def hits(rows: DataFrame, parameters: Generated) -> DataFrame:
     """``rows`` (with the column ``row``, a BIGINT) with ``value``: the record's bytes, null for a tombstone.
 
     Rows are ordered by when they come: a hit lies where its row's place puts it in the day's rhythm, a late

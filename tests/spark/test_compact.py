@@ -28,7 +28,7 @@ from sluice.clients.table import Lake
 from sluice.hooks.failures import is_hopeless, last_reason
 from sluice.model.config import ConfigError
 from sluice.model.platform import CATALOG
-from sluice.model.stream import STREAMS
+from sluice.model.stream import ENTRY_POINT
 from spark_jobs.common import tables
 from spark_jobs.common.compact import compact
 from spark_jobs.common.iceberg import MAIN, IcebergTable, Snapshot
@@ -41,7 +41,6 @@ from tests.support.lakehouse import Stream
 from tests.support.raising import raising
 from tests.support.services import Services
 
-SCRIPT = STREAMS / "common" / "compact.py"
 # Of Changes: the second one begins an hour after its BEGIN.
 FIRST, SECOND = date(2026, 3, 1), date(2026, 3, 2)
 HOUR = 3600
@@ -348,13 +347,13 @@ def test_what_the_proof_sees(spark: SparkSession) -> None:
 
 @pytest.fixture
 def submit(services: Services, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the script as Airflow does, in a process group of its own."""
+    """Starts the job as Airflow does, in a process group of its own."""
     context = services.stack.context
     stream_programs.prepare(context)
     started: list[subprocess.Popen[str]] = []
 
     def submit(*arguments: str) -> subprocess.Popen[str]:
-        command = [str(Path(context.python).parent / "spark-submit"), str(SCRIPT), *arguments]
+        command = [str(Path(context.python).parent / "spark-submit"), str(ENTRY_POINT), "compact", *arguments]
         with (tmp_path / "log").open("w") as log:
             started.append(
                 subprocess.Popen(

@@ -16,7 +16,8 @@ from sluice.model import stream
 from sluice.model.columns import parse_ddl
 from sluice.model.generated import Generated
 from spark_jobs.common.tables import declared
-from spark_jobs.isp_hits.generator import NEAR, SPOILT, values
+from spark_jobs.isp_hits.generator import NEAR, SPOILT
+from spark_jobs.isp_hits.generator import hits as values
 from spark_jobs.isp_hits.transforms import FIELDS, hits
 
 SPEC = stream.load("isp_hits")

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,22 @@ from sluice.model.query import Query
 
 # plugins/sluice/model/stream.py -> the repository, and in an image the same layout.
 STREAMS = Path(__file__).resolve().parents[3] / "spark_jobs"
+# What `spark-submit` is given; elsewhere it is `python -m spark_jobs`.
+ENTRY_POINT = STREAMS / "__main__.py"
+# A function in a module of a stream's folder.
+FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
 # Beside the streams' folders in the ledger: what is known of running queries.
 RESERVED = "progress"
 # In a feed's user_agent: nobody has put their own address into it yet.
 NOBODY = "@example."
+
+
+class Source(StrEnum):
+    """Where a load's records come from: one of these tables of stream.toml; ``csv`` without any."""
+
+    CSV = "csv"
+    FEED = "feed"
+    GENERATOR = "generator"
 
 
 @dataclass(frozen=True)
@@ -84,18 +97,40 @@ class Supervision:
 
 
 @dataclass(frozen=True)
+class Csv:
+    """CSV objects of the source bucket.
+
+    ``time_formats``: Spark's patterns, tried in this order. ``extra_columns``: the schema's map of strings
+    for columns that the schema does not name; without it such a column is refused.
+    """
+
+    time_formats: list[str] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss"])
+    extra_columns: str = ""
+
+
+@dataclass(frozen=True)
+class Generator:
+    """Records made by the function ``rows`` from row numbers and the load's parameters."""
+
+    rows: str
+
+
+@dataclass(frozen=True)
 class Feed:
     """A feed of Server-Sent Events that a long-running producer reads.
 
     ``url`` is the default, a platform file may name another. ``user_agent`` says who asks and how to reach
-    them. ``event_id`` is the table's column that is unique per event. After ``read_seconds`` without a byte
-    the connection counts as dead. At most ``most_in_flight`` events are sent and not yet acknowledged. A
-    producer that starts waits up to ``lock_seconds`` for the end of its predecessor.
+    them. ``event_id`` is the table's column that is unique per event. The functions ``event`` and
+    ``rewind`` read an event and say where to resume: ``spark_jobs.common.feed.event``. After ``read_seconds``
+    without a byte the connection counts as dead. At most ``most_in_flight`` events are sent and not yet
+    acknowledged. A producer that starts waits up to ``lock_seconds`` for the end of its predecessor.
     """
 
     url: str
     user_agent: str
     event_id: str
+    event: str
+    rewind: str = ""
     read_seconds: int = 30
     most_in_flight: int = 5_000
     lock_seconds: int = 30
@@ -119,16 +154,19 @@ class Report:
 
 @dataclass(frozen=True)
 class Part:
-    """A long-running process of a stream: the name of its program at the runtime, and its script."""
+    """A long-running process of a stream: the name of its program at the runtime, and what Python runs."""
 
     name: str
     program: str
-    script: Path
+    arguments: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """One stream: a topic, its schema, its producer and consumer, and its tables."""
+    """One stream: a topic, its schema, its producer and consumer, and its tables.
+
+    ``decode``: the function from the topic's records to rows, unless the schema is Avro.
+    """
 
     name: str
     schema: str
@@ -136,7 +174,10 @@ class StreamSpec:
     topic: Topic
     consumer: Consumer
     budget: Budget
+    decode: str = ""
     partition_by: list[str] = field(default_factory=list)
+    csv: Csv = field(default_factory=Csv)
+    generator: Generator | None = None
     feed: Feed | None = None
     report: Report | None = None
     queries: dict[str, Query] = field(default_factory=dict)
@@ -151,12 +192,10 @@ class StreamSpec:
         return self.folder / self.schema
 
     @property
-    def producer_script(self) -> Path:
-        return self.folder / "producer.py"
-
-    @property
-    def consumer_script(self) -> Path:
-        return self.folder / "consumer.py"
+    def source(self) -> Source:
+        if self.feed:
+            return Source.FEED
+        return Source.GENERATOR if self.generator else Source.CSV
 
     def feed_url(self, feeds: Mapping[str, str]) -> str:
         """Where the feed is read: at what ``feeds`` (of a platform file) says, or else at its own ``url``.
@@ -213,10 +252,12 @@ class StreamSpec:
         ``report`` where it has one, ``queries`` where it declares any. A producer without a feed runs once
         per load, and is none of them."""
         declared = (("producer", self.feed), ("report", self.report), ("queries", self.queries))
-        others = [name for name, there in declared if there]
-        consumer = Part("consumer", self.program, self.consumer_script)
-        return {"consumer": consumer} | {
-            name: Part(name, f"{self.program}-{name}", self.folder / f"{name}.py") for name in others
+        programs = {"consumer": self.program} | {
+            name: f"{self.program}-{name}" for name, there in declared if there
+        }
+        return {
+            name: Part(name, program, ("-m", "spark_jobs", name, self.name))
+            for name, program in programs.items()
         }
 
     def part(self, name: str) -> Part:
@@ -244,6 +285,7 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
         raise ConfigError(f"{where}: name {spec.name!r} is a folder of the ledger already; use another")
     if not spec.schema.endswith((".avsc", ".ddl")):
         raise ConfigError(f"{where}: schema {spec.schema!r}: name an Avro schema (.avsc) or columns (.ddl)")
+    _check_source(spec, declared, where)
     for table in (spec.table, *([spec.report.table] if spec.report else [])):
         if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", table):
             raise ConfigError(f"{where}: table {table!r}: write it as namespace.table, in lower case")
@@ -266,6 +308,28 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
     for name, query in spec.queries.items():
         query_words.check(name, query, where)
     return spec
+
+
+def _check_source(spec: StreamSpec, declared: Mapping[str, Any], where: str) -> None:
+    sources = [source for source in Source if source in declared]
+    if len(sources) > 1:
+        raise ConfigError(f"{where}: [{sources[0]}] and [{sources[1]}]: a stream has one source; keep one")
+    if spec.is_avro == bool(spec.decode):
+        fix = "leave decode out" if spec.is_avro else 'add decode = "transforms:<function>"'
+        raise ConfigError(f"{where}: decode {spec.decode!r} with schema {spec.schema!r}; {fix}")
+    if spec.source is Source.CSV and not spec.is_avro:
+        raise ConfigError(
+            f"{where}: schema {spec.schema!r}: rows of CSV objects are sent as Avro; name an .avsc file, "
+            "or add [feed] or [generator]"
+        )
+    references = {"decode": spec.decode}
+    if spec.feed:
+        references |= {"feed event": spec.feed.event, "feed rewind": spec.feed.rewind}
+    if spec.generator:
+        references["generator rows"] = spec.generator.rows
+    for key, value in references.items():
+        if value and not re.fullmatch(FUNCTION, value):
+            raise ConfigError(f"{where}: {key} {value!r}: write it as module:function")
 
 
 def _numbers(section: str, declared: Feed | Report | None) -> list[tuple[str, int]]:

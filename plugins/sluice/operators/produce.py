@@ -54,7 +54,7 @@ class ProduceOperator(SparkJobOperator):
         for source in waiting:
             more = {key: source[key] for key in ("version_id", "size", "parameters") if key in source}
             self.log.info("to send: %s, source %s, %s", plans.name_of(source), source["source_id"], more)
-        self.submit(context, self.spec.producer_script, ["--plan", self.ledger.uri(run_key(run_id, "plan"))])
+        self.submit(context, ["--plan", self.ledger.uri(run_key(run_id, "plan"))])
 
     def _summary(self, run_id: str, sent_now: set[str]) -> dict[str, Any]:
         plan, documents = plans.produced(self.ledger, run_id)

@@ -92,7 +92,7 @@ class ProduceFeedOperator(StreamOperator):
         return fed
 
     def _run(self, arguments: list[str], limit: timedelta) -> Ended:
-        command = [sys.executable, str(self.spec.producer_script), *arguments]
+        command = [sys.executable, *self.spec.part("producer").arguments, *arguments]
         seconds = limit.total_seconds() + self.beyond_seconds
         until = time.monotonic() + seconds
         self.log.info("starting %s", " ".join(command))

@@ -216,7 +216,7 @@ def described(cls: Any, prefix: str = "") -> list[tuple[str, str, str]]:
             continue
         default = "–" if field.default is dataclasses.MISSING else str(field.default) or "empty"
         if field.default_factory is not dataclasses.MISSING:
-            default = "empty"
+            default = ", ".join(field.default_factory()) or "empty"
         rows.append((f"{prefix}{field.name}", words.get(typing.get_origin(hint) or hint, "table"), default))
     return rows
 
@@ -428,9 +428,8 @@ def test_the_forms_and_the_steps_of_the_isp_stream() -> None:
 
 def test_how_to_look_at_a_query() -> None:
     text = section(OPERATING.read_text(), "Look at a query")
-    (script, name), *_ = re.findall(r"python (\S+/queries\.py) --look (\w+)", text)
-    assert (REPO / script).is_file()
-    assert name in stream.load(Path(script).parent.name).queries
+    (of, name), *_ = re.findall(r"python -m spark_jobs queries (\w+) --look (\w+)", text)
+    assert name in stream.load(of).queries
 
 
 def test_every_step_that_can_be_red_is_in_operating() -> None:
