@@ -399,7 +399,7 @@ def test_a_job_that_has_nothing_to_compact_ends_with_a_reason_that_no_retry_mend
     services: Services, submit: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     services.minio, services.postgres  # noqa: B018
-    assert submit("--stream", "nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == 1
+    assert submit("nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == 1
     reason = last_reason((tmp_path / "log").read_text().splitlines())
     assert is_hopeless(reason)
     assert "'nyc_taxi'" in reason
@@ -414,7 +414,7 @@ def test_a_job_that_dies_in_its_commit_changes_nothing_and_can_be_run_again(
         publish_three(changes)
         before, base = rows(changes), newest(changes).id
         with holding_the_catalog(services) as waiting:
-            process = submit("--stream", "wiki_changes", "--before", "2026-03-02")
+            process = submit("wiki_changes", "--before", "2026-03-02")
             wait_until("its commit", lambda: bool(waiting()) or process.poll() is not None, SECONDS, 0.2)
             assert process.poll() is None, (tmp_path / "log").read_text()
             os.killpg(process.pid, signal.SIGKILL)
