@@ -66,7 +66,7 @@ from sluice.operators.carry_out import CarryOutOperator
 from sluice.operators.check_sinks import CheckSinksOperator
 from sluice.operators.ensure_part import EnsurePartOperator
 from sluice.operators.ensure_stream import EnsureStreamOperator
-from sluice.operators.produce_generated import ProduceGeneratedOperator
+from sluice.operators.produce import ProduceOperator
 from sluice.operators.provision_sinks import ProvisionSinksOperator
 from sluice.operators.provision_topic import ProvisionTopicOperator
 from sluice.operators.restart_stream import RestartStreamOperator
@@ -99,7 +99,7 @@ with DAG(
         "execution_timeout": timedelta(minutes=10),
     },
     params={
-        "hits": Param(
+        "rows": Param(
             100_000,
             type="integer",
             minimum=1,
@@ -210,7 +210,7 @@ with DAG(
         >> EnsureStreamOperator(task_id="ensure_stream", stream=STREAM)
         >> EnsurePartOperator(task_id="ensure_queries", stream=STREAM, part="queries")
         # One producer at a time: a second run finds in the ledger what the first has sent.
-        >> ProduceGeneratedOperator(
+        >> ProduceOperator(
             task_id="produce",
             stream=STREAM,
             max_active_tis_per_dag=1,

@@ -21,6 +21,7 @@ from sluice.clients.kafka import KafkaAdmin
 from sluice.clients.keys import run_key
 from sluice.clients.ledger import Ledger
 from sluice.hooks import plan as plans
+from sluice.model import generated
 from sluice.model.config import ConfigError
 from sluice.model.generated import Generated, seqs
 from sluice.model.platform import CATALOG
@@ -34,9 +35,11 @@ from tests.support.hits import DECLARED, Hits
 from tests.support.raising import raising
 from tests.support.services import Services
 
+assert DECLARED.generator is not None
+GENERATOR = DECLARED.generator
 RATE, ROWS = 2_000, 8_000
 MOMENT = datetime.now(UTC) - timedelta(hours=30)
-PARAMS = {"hits": ROWS, "seed": 7, "hours": 24, "per_second": RATE, "malformed_percent": 1}
+PARAMS = {"rows": ROWS, "seed": 7, "hours": 24, "per_second": RATE, "malformed_percent": 1}
 
 
 @pytest.fixture(scope="module")
@@ -70,10 +73,11 @@ def sent(stream: Hits, services: Services) -> Sent:
         run_id="r1",
         stream="isp_hits",
         topic=DECLARED.topic.name,
+        generator=GENERATOR,
         params=PARAMS,
         moment=MOMENT,
     )
-    parameters = plans.parameters_of(plan["sources"][0])
+    parameters = generated.parse(GENERATOR, plan["sources"][0]["parameters"], "x")
     put(stream, parameters, range(2 * RATE + 700))
     put(stream, parameters, range(ROWS - 100, ROWS, 3))
     prefix = stream.records()

@@ -15,6 +15,7 @@ from sluice.model import overrides, partitioning
 from sluice.model import query as query_words
 from sluice.model.columns import parse_ddl
 from sluice.model.config import ConfigError, build
+from sluice.model.generated import Generator
 from sluice.model.partitioning import Partition
 from sluice.model.query import Query
 
@@ -106,13 +107,6 @@ class Csv:
 
     time_formats: list[str] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss"])
     extra_columns: str = ""
-
-
-@dataclass(frozen=True)
-class Generator:
-    """Records made by the function ``rows`` from row numbers and the load's parameters."""
-
-    rows: str
 
 
 @dataclass(frozen=True)
@@ -327,6 +321,12 @@ def _check_source(spec: StreamSpec, declared: Mapping[str, Any], where: str) -> 
         references |= {"feed event": spec.feed.event, "feed rewind": spec.feed.rewind}
     if spec.generator:
         references["generator rows"] = spec.generator.rows
+        for name, schema in spec.generator.schemas.items():
+            lacking = {"type", "default", "title", "description"} - set(schema)
+            if lacking:
+                raise ConfigError(
+                    f"{where}: generator params {name}: key {min(lacking)!r} is missing; add it"
+                )
     for key, value in references.items():
         if value and not re.fullmatch(FUNCTION, value):
             raise ConfigError(f"{where}: {key} {value!r}: write it as module:function")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.keys import Document, run_key
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
 class ProduceOperator(SparkJobOperator):
     """Send what the run's plan names, once; return its range set and what each source came to.
 
-    The plan is pinned in the ledger at the first attempt. The job is not started when every source was sent
-    to its end before, so the task can be cleared, retried and run twice. An earlier attempt may still be
-    alive: rows that it sends too are recognised by the consumer and do not become visible.
+    The first attempt pins the plan in the ledger: the versions of the objects, or the generator's parameters
+    (``begin`` is by default the hour of the run's logical date, ``seed`` the run's own). The job is not
+    started when every source was sent to its end before, so the task can be cleared, retried and run twice.
+    An earlier attempt may still be alive: rows that it sends too are recognised by the consumer and do not
+    become visible.
     """
 
     def __init__(self, **kwargs: Any) -> None:
@@ -40,14 +43,13 @@ class ProduceOperator(SparkJobOperator):
             return self._summary(run_id, {source["source_id"] for source in waiting})
 
     def _pin(self, context: Context) -> Document:
-        return plans.pin(
-            self.ledger,
-            self.platform_hook.source,
-            self.platform_hook.kafka,
-            run_id=context["run_id"],
-            stream=self.stream,
-            topic=self.spec.topic.name,
-            params=dict(context["params"]),
+        run = {"run_id": context["run_id"], "stream": self.stream, "topic": self.spec.topic.name}
+        params, kafka = dict(context["params"]), self.platform_hook.kafka
+        if self.spec.generator is None:
+            return plans.pin(self.ledger, self.platform_hook.source, kafka, params=params, **run)
+        moment = context.get("logical_date") or datetime.now(UTC)
+        return plans.pin_generated(
+            self.ledger, kafka, generator=self.spec.generator, params=params, moment=moment, **run
         )
 
     def _submit(self, context: Context, run_id: str, waiting: list[Document]) -> None:

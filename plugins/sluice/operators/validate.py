@@ -119,7 +119,7 @@ class ValidateOperator(StreamOperator):
         if plans.is_feed(source):
             return feed_events.check(self.spec, table, offsets, found.quarantined)
         if plans.is_generated(source):
-            return source_rows.check(table, quarantine, source, plans.parameters_of(source).hits)
+            return source_rows.check(table, quarantine, source, source["parameters"]["rows"])
         return object_rows.check(self.platform_hook, table, quarantine, source)
 
     def wrong_columns(self, table: Table) -> list[str]:
