@@ -17,8 +17,7 @@ from local.demo.demo import Demo, Result, Run
 from local.demo.follow import failures, follow, seconds
 from local.home import write_private
 from local.paths import REPO
-from local.progress import Board
-from local.screen import screen
+from local.progress import Board, screen
 from local.services import airflow as service
 from local.stack import Stack
 
@@ -83,7 +82,7 @@ def show(console: Console, stack: Stack, demo: Demo, state: str, result: Result)
         soft_wrap=True,
         highlight=False,
     )
-    rows = f"select * from {demo.spec.name} limit 5"  # noqa: S608  shown, not asked
+    rows = f"select * from {demo.spec.name} limit 5"
     console.print(
         f"Figures: {demo.result.relative_to(REPO)}   Rows: make sql Q='{rows}'",
         soft_wrap=True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -26,16 +25,12 @@ from spark_jobs.common.topic import Topic
 
 log = logging.getLogger(__name__)
 
-# The topic's records, as Spark reads them -> the same, each once, out of a query that keeps state.
-Keep = Callable[[DataFrame], DataFrame]
 
-
-def run(name: str, keep: Keep | None = None) -> int:
+def run(name: str) -> int:
     """Run the consumer of stream ``name`` until it is told to stop (SIGTERM, SIGINT); returns the exit code.
 
     0: stopped as asked, after the batch in flight was published. 76: a later owner has taken over.
-    1: anything else; the last line of stderr says what. ``keep`` makes it a stream that keeps state: its
-    checkpoint is forked by the next owner, and not thrown away.
+    1: anything else; the last line of stderr says what.
     """
 
     def consume(stop: threading.Event) -> None:
@@ -45,12 +40,9 @@ def run(name: str, keep: Keep | None = None) -> int:
         record, decode = decoding(spark, spec)
         tables.ensure(spark, spec, record)
         topic = Topic(platform.kafka, spec.topic.name)
-        owner = Owner(spark, platform, spec, decode, topic, stateful=keep is not None)
+        owner = Owner(spark, platform, spec, decode, topic)
         with progress.attach(spark, platform, name):
-            own(
-                owner,
-                lambda positions: Consumption(spark, platform, spec, owner, positions, keep).until(stop),
-            )
+            own(owner, lambda positions: Consumption(spark, platform, spec, owner, positions).until(stop))
 
     return live(f"the consumer of {name}", consume)
 
@@ -74,7 +66,6 @@ class Consumption:
         spec: StreamSpec,
         owner: Owner,
         positions: dict[int, int],
-        keep: Keep | None = None,
     ) -> None:
         self._batch_in_flight = threading.Lock()
         self._stopping = False
@@ -92,8 +83,7 @@ class Consumption:
         }
         records = spark.readStream.format("kafka").options(**options).load()
         self.query: StreamingQuery = (
-            (records if keep is None else keep(records))
-            .writeStream.queryName(spec.name)
+            records.writeStream.queryName(spec.name)
             .option("checkpointLocation", owner.checkpoint.uri)
             .trigger(processingTime=f"{spec.consumer.trigger_seconds} seconds")
             .foreachBatch(self._batch)
