@@ -6,6 +6,7 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
+import spark_jobs
 from sluice.model.config import ConfigError
 from sluice.model.stream import StreamSpec
 
@@ -16,6 +17,10 @@ def function(spec: StreamSpec, reference: str) -> Callable[..., Any]:
     Raises ConfigError if the module has no such function; what the module's own import raises is passed on.
     """
     module, _, name = reference.partition(":")
+    # A stream may be in a folder of SLUICE_STREAMS.
+    root = str(spec.folder.parent)
+    if root not in spark_jobs.__path__:
+        spark_jobs.__path__.append(root)
     path = f"spark_jobs.{spec.name}.{module}"
     if importlib.util.find_spec(path) is None:
         raise ConfigError(f"stream {spec.name!r}: {reference!r}: no {module}.py in {spec.folder}")

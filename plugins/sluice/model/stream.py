@@ -21,6 +21,8 @@ from sluice.model.query import Query
 
 # plugins/sluice/model/stream.py -> the repository, and in an image the same layout.
 STREAMS = Path(__file__).resolve().parents[3] / "spark_jobs"
+# Further folders with streams in them, separated as in PATH.
+VARIABLE = "SLUICE_STREAMS"
 # What `spark-submit` is given; elsewhere it is `python -m spark_jobs`.
 ENTRY_POINT = STREAMS / "__main__.py"
 # A function in a module of a stream's folder.
@@ -159,7 +161,8 @@ class Part:
 class StreamSpec:
     """One stream: a topic, its schema, its producer and consumer, and its tables.
 
-    ``decode``: the function from the topic's records to rows, unless the schema is Avro.
+    ``title``: in Airflow, by default its name. ``decode``: the function from the topic's records to rows,
+    unless the schema is Avro.
     """
 
     name: str
@@ -168,6 +171,7 @@ class StreamSpec:
     topic: Topic
     consumer: Consumer
     budget: Budget
+    title: str = ""
     decode: str = ""
     partition_by: list[str] = field(default_factory=list)
     csv: Csv = field(default_factory=Csv)
@@ -178,8 +182,12 @@ class StreamSpec:
     supervision: Supervision = field(default_factory=Supervision)
 
     @property
+    def label(self) -> str:
+        return self.title or self.name
+
+    @property
     def folder(self) -> Path:
-        return STREAMS / self.name
+        return folders().get(self.name, STREAMS / self.name)
 
     @property
     def schema_file(self) -> Path:
@@ -337,9 +345,25 @@ def _numbers(section: str, declared: Feed | Report | None) -> list[tuple[str, in
     return [(f"{section} {name}", value) for name, value in found.items() if isinstance(value, int)]
 
 
-def names() -> list[str]:
-    """The streams there are: the folders of spark_jobs/ with a stream.toml, sorted."""
-    return sorted(path.parent.name for path in STREAMS.glob("*/stream.toml"))
+def folders(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """Stream -> its folder, with a stream.toml: below spark_jobs/, and below each folder of SLUICE_STREAMS.
+
+    Raises ConfigError for a folder that does not exist, and for a stream that is there twice.
+    """
+    found: dict[str, Path] = {}
+    for root in (STREAMS, *map(Path, filter(None, environ.get(VARIABLE, "").split(os.pathsep)))):
+        if not root.is_dir():
+            raise ConfigError(f"{VARIABLE}: {root} is no folder; fix the path, or set the variable empty")
+        for path in (file.parent for file in root.glob("*/stream.toml")):
+            if path.name in found:
+                raise ConfigError(f"stream {path.name!r} is in {found[path.name]} and in {path}; rename one")
+            found[path.name] = path
+    return found
+
+
+def names(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The streams there are, sorted."""
+    return sorted(folders(environ))
 
 
 def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
@@ -347,12 +371,13 @@ def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
 
     Raises ConfigError if there is no such stream, or if its declaration or the overrides are invalid.
     """
-    path = STREAMS / name / "stream.toml"
-    if not path.is_file():
-        raise ConfigError(f"stream {name!r} is unknown; streams are {', '.join(names()) or '(none)'}")
+    known = folders(environ)
+    if name not in known:
+        raise ConfigError(f"stream {name!r} is unknown; streams are {', '.join(sorted(known)) or '(none)'}")
+    path = known[name] / "stream.toml"
     file = environ.get(overrides.VARIABLE, "")
-    overriding = overrides.read(file, names()).get(name) if file else None
-    spec = parse(path.read_text(), str(path.relative_to(STREAMS.parent)), overriding, file)
+    overriding = overrides.read(file, sorted(known)).get(name) if file else None
+    spec = parse(path.read_text(), str(path.relative_to(known[name].parents[1])), overriding, file)
     if spec.name != name:
         raise ConfigError(f"{path}: name is {spec.name!r}; it must be the folder's, {name!r}")
     return spec

@@ -22,6 +22,9 @@ class CompactOperator(SparkJobOperator):
     and the check behind it use the same. The job publishes nothing that it cannot prove.
     """
 
+    does = "rewrites the files of the dates before `before`"
+    fails_if = "the same rows cannot be shown"
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="compact", **kwargs)
 

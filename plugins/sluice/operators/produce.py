@@ -24,6 +24,9 @@ class ProduceOperator(SparkJobOperator):
     become visible.
     """
 
+    does = "sends every record of the source to the topic, each with its identity"
+    fails_if = "the source is missing, damaged or refused"
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="producer", **kwargs)
 

@@ -38,6 +38,9 @@ class ProduceFeedOperator(StreamOperator):
     own is at work, this run counts what that sends. Red when nothing came at all.
     """
 
+    does = "sends events of the feed, or counts those that the running producer sends"
+    fails_if = "nothing came"
+
     # What a run may take beyond its minutes: to begin, to wait for another producer's end, to send the rest.
     beyond_seconds = 120.0
     # Airflow kills a task 5 s after it has told it to end; the producer has to be gone by then.

@@ -18,6 +18,9 @@ class ProvisionTopicOperator(StreamOperator):
     of a run also records ``before.json``, which the audit measures against.
     """
 
+    does = "creates or adjusts the topic as `stream.toml` declares it"
+    fails_if = "it would have to shrink"
+
     def work(self, context: Context) -> dict[str, Any]:
         diff = self.platform_hook.kafka.provision(self.spec.topic)
         self.log.info("%s", diff.sentence())

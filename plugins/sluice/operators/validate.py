@@ -83,6 +83,9 @@ class ValidateOperator(StreamOperator):
     exact is red without retries: looking again changes nothing.
     """
 
+    does = "verifies every offset and record independently"
+    fails_if = "a gap, a duplicate, a missing record, too much in quarantine"
+
     def work(self, context: Context) -> dict[str, Any]:
         run_id = context["run_id"]
         plan, documents = plans.produced(self.ledger, run_id)
