@@ -26,8 +26,9 @@ class Context:
     """One stack: its home, its ports and secrets, and the artifacts it is built of.
 
     `feed`: whose feeds its producers read, as local.services.replay says. `overrides`: a file with other
-    values for the streams, as sluice.model.stream reads it. `streams`: further folders with streams. `java_options`: for every JVM of the stack.
-    `airflow_settings`: other ones of Airflow's, as in `SECTION__KEY`.
+    values for the streams, as sluice.model.stream reads it. `streams`: further folders with streams.
+    `java_options`: for every JVM of the stack. `airflow_settings`: other ones of Airflow's, as in
+    `SECTION__KEY`.
     """
 
     home: Home
