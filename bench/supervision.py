@@ -2,7 +2,7 @@
 
 The streams do nothing: each has a topic of one partition, a table with one snapshot, and a consumer that
 takes over and sleeps. So every run of their DAGs is the usual one: observe, and nothing to do. They live in a
-copy of the repository, because a stream is a folder of ``spark_jobs/`` and a file of ``dags/``.
+copy of the repository, in place of its own streams.
 
 ::
 
@@ -75,19 +75,17 @@ def generate(copy: Path, count: int) -> list[str]:
         if (REPO / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(REPO / name, copy / name)
-    taxi, dag = copy / "spark_jobs" / "nyc_taxi", copy / "dags" / "nyc_taxi.py"
-    schema, declared = (taxi / "schema.avsc").read_text(), dag.read_text()
+    schema = (copy / "spark_jobs" / "nyc_taxi" / "schema.avsc").read_text()
     names = [f"idle_{number:02}" for number in range(count)]
     for name in names:
         folder = copy / "spark_jobs" / name
         folder.mkdir()
         (folder / "schema.avsc").write_text(schema)
         (folder / "stream.toml").write_text(_STREAM.format(name=name))
-        (copy / "dags" / f"{name}.py").write_text(declared.replace("nyc_taxi", name))
     (copy / "spark_jobs" / "__main__.py").write_text(_CONSUMER)
-    shutil.rmtree(taxi)
-    for file in (dag, copy / "dags" / "drills.py"):
-        file.unlink(missing_ok=True)
+    for own in ("nyc_taxi", "wiki_changes", "isp_hits"):
+        shutil.rmtree(copy / "spark_jobs" / own)
+    (copy / "dags" / "drills.py").unlink()
     return names
 
 

@@ -18,8 +18,6 @@ time_formats = ["dd.MM.yyyy HH:mm"]
 name = "rides"
 partitions = 2
 
-[consumer]
-
 [budget]
 s3_calls_per_batch = 25
 versions_per_batch = 20

@@ -169,8 +169,8 @@ class StreamSpec:
     schema: str
     table: str
     topic: Topic
-    consumer: Consumer
     budget: Budget
+    consumer: Consumer = field(default_factory=Consumer)
     title: str = ""
     decode: str = ""
     partition_by: list[str] = field(default_factory=list)
