@@ -83,8 +83,7 @@ def generate(copy: Path, count: int) -> list[str]:
         (folder / "schema.avsc").write_text(schema)
         (folder / "stream.toml").write_text(_STREAM.format(name=name))
     (copy / "spark_jobs" / "__main__.py").write_text(_CONSUMER)
-    for own in ("nyc_taxi", "wiki_changes", "isp_hits"):
-        shutil.rmtree(copy / "spark_jobs" / own)
+    shutil.rmtree(copy / "spark_jobs" / "nyc_taxi")
     (copy / "dags" / "drills.py").unlink()
     return names
 
