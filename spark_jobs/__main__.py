@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 
+from sluice.model import exits
 from sluice.model import stream as streams
+from sluice.model.config import ConfigError
 from sluice.model.stream import Source
 
 Job = Callable[[str, Sequence[str]], int]
@@ -67,13 +70,20 @@ JOBS: Mapping[str, Job] = {job.__name__: job for job in (consumer, producer, que
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job that ``arguments`` name (None: the command line); return its exit code."""
+    """Run the job that ``arguments`` name (None: the command line); return its exit code.
+
+    78: the stream's declaration is wrong, as the last line of stderr says.
+    """
     parser = argparse.ArgumentParser(prog="python -m spark_jobs", description="Run one job of a stream.")
     parser.add_argument("job", choices=JOBS)
     parser.add_argument("stream")
     parser.add_argument("options", nargs=argparse.REMAINDER, help="the job's own")
     args = parser.parse_args(arguments)
-    return JOBS[args.job](args.stream, args.options)
+    try:
+        return JOBS[args.job](args.stream, args.options)
+    except ConfigError:
+        traceback.print_exc()
+        return exits.CONFIGURATION
 
 
 if __name__ == "__main__":

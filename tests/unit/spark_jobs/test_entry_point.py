@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.model import stream
+from sluice.model import exits, stream
 from sluice.model.config import ConfigError
 from spark_jobs.__main__ import JOBS, main
 from spark_jobs.common.functions import function
@@ -39,6 +39,15 @@ def test_wrong_arguments_are_named(
         main(arguments)
     assert ended.value.code == 2
     assert word in capsys.readouterr().err
+
+
+def test_a_stream_that_is_unknown_is_an_end_that_no_restart_changes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["producer", "taxi"]) == exits.CONFIGURATION
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("sluice.model.config.ConfigError: ")
+    assert "'taxi'" in last
 
 
 def test_a_feeds_producer_imports_no_spark() -> None:
