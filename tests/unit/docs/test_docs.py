@@ -530,6 +530,7 @@ def test_the_rights_of_each_role() -> None:
     assert list(rows) == list(platform.ROLES)
     rules, policies = access.kafka_rules(["t"], ["r"]), access.s3_policies()
     words = {"topic t": "Topic", "topic r": "Results", "group": "Group", "broker": "Cluster"}
+    words[f"topic {stream.PROGRESS_TOPIC.name}"] = "Progress"
     for role, (kafka, s3) in rows.items():
         granted: dict[str, tuple[set[str], set[str]]] = {}
         for rule in (rule for rule in rules if rule.user == access.kafka_user(role)):
