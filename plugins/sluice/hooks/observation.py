@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.clients.keys import RUNTIME
 from sluice.model.health import Diagnosis, Facts, new_restarts
+from sluice.model.json_record import JsonRecord
 from sluice.model.samples import Sample
 
 if TYPE_CHECKING:
@@ -17,29 +18,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Observation:
+class Observation(JsonRecord):
     """``samples``: oldest first; the last is the one that was judged."""
 
     diagnosis: Diagnosis
     samples: Sequence[Sample]
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "diagnosis": self.diagnosis.to_json(),
-            "samples": [sample.to_json() for sample in self.samples],
-        }
-
     @classmethod
     def from_json(cls, data: dict[str, Any] | str) -> Observation:
         """``data`` may be text: so Airflow 3.3 keeps the XCom of a task that its trigger has ended."""
-        if isinstance(data, str):
-            data = json.loads(data)
-            if not isinstance(data, dict):
-                raise TypeError(f"an observation is an object, and not {data!r:.40}")
-        return cls(
-            diagnosis=Diagnosis.from_json(data["diagnosis"]),
-            samples=[Sample.from_json(sample) for sample in data["samples"]],
-        )
+        return super().from_json(json.loads(data) if isinstance(data, str) else data)
 
 
 def record(history: History, observation: Observation, facts: Facts) -> str | None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+
+from sluice.model.json_record import JsonRecord
 
 # How often a part gives one while it is alive (spark_jobs.common.heartbeat).
 BEAT_SECONDS = 5.0
@@ -32,7 +33,7 @@ NOTHING_COMES = frozenset({State.SILENT, State.IDLE})
 
 
 @dataclass(frozen=True)
-class Beat:
+class Beat(JsonRecord):
     """One heartbeat. ``at`` and ``since`` (when the state began): seconds since 1970, the part's clock.
 
     ``ends``: partition -> the next offset to be sent, or to be read. ``detail``: one line of the part's own.
@@ -44,16 +45,6 @@ class Beat:
     since: float
     detail: str = ""
     ends: Mapping[int, int] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Only what JSON knows."""
-        ends = {str(partition): end for partition, end in self.ends.items()}
-        return asdict(self) | {"state": self.state.value, "ends": ends}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Beat:
-        ends = {int(partition): end for partition, end in data["ends"].items()}
-        return cls(**(data | {"state": State(data["state"]), "ends": ends}))
 
 
 def parse_beat(metadata: str, ends: Mapping[int, int]) -> Beat:

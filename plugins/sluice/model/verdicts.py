@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from sluice.model.json_record import JsonRecord
 from sluice.model.process import ProcessState, ProcessStatus
 from sluice.model.samples import Sample
 from sluice.model.stream import CONSUMER, Supervision
@@ -101,7 +102,7 @@ def new_restarts(process: ProcessStatus, facts: Facts) -> list[float]:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(JsonRecord):
     """A verdict, and what it rests on.
 
     ``sentence``: one line with names and values. ``lag``: records on the topic that are not published;
@@ -119,13 +120,6 @@ class Diagnosis:
     identity: str | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     conclusive: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"verdict": self.verdict.value}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Diagnosis:
-        return cls(**(data | {"verdict": Verdict(data["verdict"])}))
 
 
 class Rules(ABC):

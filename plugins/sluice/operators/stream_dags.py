@@ -84,7 +84,7 @@ def supervision_dag(
         # That a run came to no end: three intervals, which is more than checking, acting and verifying take.
         deadline=DeadlineAlert(
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
-            interval=3 * INTERVAL,
+            interval=3 * (schedule or INTERVAL),
             callback=AsyncCallback("sluice.triggers.missed.missed", kwargs={"stream": stream}),
         ),
         tags=["sluice", "stream", stream],

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 5.0
 POLL_SECONDS = 2.0
+SETTLE_SECONDS = 5.0
 # One sample may miss what a second one shows: a process between two states, a batch on its way.
 MIN_SAMPLES = 2
 # How much longer than the time after which a component counts as stalled it is observed.
@@ -199,6 +200,8 @@ class RecoveryTrigger(StreamTrigger):
 
     async def _wait(self) -> tuple[Outcome, str]:
         before, logged = Sample.from_json(self.before), ""
+        # Airflow 3.3 takes a task that is resumed before the end of its worker is known for a lost one.
+        await self.sleep(SETTLE_SECONDS)
         samples: list[Sample] = []
         while True:
             try:

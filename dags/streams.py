@@ -1,0 +1,131 @@
+"""The DAGs of every stream, from its stream.toml: load, supervision, compaction."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, Asset
+from airflow.sdk.bases.operator import chain
+
+from sluice.model import stream
+from sluice.model.config import ConfigError
+from sluice.model.stream import Source, StreamSpec
+from sluice.operators import docs, forms
+from sluice.operators.announce import AnnounceOperator
+from sluice.operators.audit import AuditOperator
+from sluice.operators.check_compaction import CheckCompactionOperator
+from sluice.operators.check_sinks import CheckSinksOperator
+from sluice.operators.compact import CompactOperator
+from sluice.operators.ensure_part import EnsurePartOperator
+from sluice.operators.ensure_stream import EnsureStreamOperator
+from sluice.operators.produce import ProduceOperator
+from sluice.operators.produce_feed import ProduceFeedOperator
+from sluice.operators.provision_sinks import ProvisionSinksOperator
+from sluice.operators.provision_topic import ProvisionTopicOperator
+from sluice.operators.stream_dags import decision_dag, supervision_dag
+from sluice.operators.validate import ValidateOperator
+from sluice.sensors.landed import LandedSensor
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+# The longest task that sends, and the longest run: with a retry, which for a feed counts from the beginning.
+SEND_TIMEOUTS = {
+    Source.CSV: (timedelta(hours=2), timedelta(hours=4)),
+    Source.GENERATOR: (timedelta(hours=13), timedelta(hours=28)),
+    Source.FEED: (timedelta(hours=13), timedelta(hours=28)),
+}
+
+
+def load_dag(spec: StreamSpec) -> DAG:
+    """``<stream>_load``: send what the form asks for, and verify that all of it is in the lake."""
+    send_timeout, run_timeout = SEND_TIMEOUTS[spec.source]
+    with DAG(
+        dag_id=f"{spec.name}_load",
+        dag_display_name=f"{spec.label}: load",
+        description=f"{docs.RECORDS[spec.source]} through Kafka into {spec.table}, each record proved",
+        schedule=None,
+        start_date=START,
+        catchup=False,
+        max_active_runs=4,
+        dagrun_timeout=run_timeout,
+        tags=["load", "sluice", spec.name],
+        default_args={
+            "owner": "sluice",
+            "retries": 2,
+            "retry_delay": timedelta(seconds=20),
+            "execution_timeout": timedelta(minutes=10),
+        },
+        params=forms.load(spec),
+    ) as dag:
+        produce = ProduceFeedOperator if spec.source is Source.FEED else ProduceOperator
+        asset = Asset(name=spec.name, uri=f"sluice://lake/{spec.table.replace('.', '/')}")
+        name, hour = spec.name, timedelta(hours=1)
+        steps: list[Any] = [ProvisionTopicOperator(task_id="provision_topic", stream=name)]
+        if spec.queries:
+            steps += [ProvisionSinksOperator(task_id="provision_sinks", stream=name)]
+        steps += [EnsureStreamOperator(task_id="ensure_stream", stream=name)]
+        if spec.queries:
+            steps += [EnsurePartOperator(task_id="ensure_queries", stream=name, part="queries")]
+        steps += [
+            # One producer at a time: a second run finds in the ledger what the first has sent.
+            produce(task_id="produce", stream=name, max_active_tis_per_dag=1, execution_timeout=send_timeout),
+            LandedSensor(task_id="landed", stream=name),
+            ValidateOperator(task_id="validate", stream=name, execution_timeout=hour),
+        ]
+        if spec.queries:
+            steps += [
+                LandedSensor(task_id="counted", stream=name, part="queries"),
+                CheckSinksOperator(task_id="check_sinks", stream=name, execution_timeout=hour),
+            ]
+        steps += [
+            AuditOperator(task_id="audit", stream=name, execution_timeout=timedelta(minutes=30)),
+            AnnounceOperator(task_id="announce", stream=name, asset=asset),
+        ]
+        chain(*steps)
+    dag.doc_md = docs.load(spec, steps)
+    return dag
+
+
+def compact_dag(spec: StreamSpec) -> DAG:
+    """``<stream>_compact``: once a day, few large files for the closed dates."""
+    with DAG(
+        dag_id=f"{spec.name}_compact",
+        dag_display_name=f"{spec.label}: compact",
+        description="The small files of closed dates become few large ones, with the same rows, proved twice",
+        schedule=timedelta(days=1),
+        start_date=START,
+        catchup=False,
+        max_active_runs=1,
+        dagrun_timeout=timedelta(hours=8),
+        tags=["maintenance", "sluice", spec.name],
+        default_args={
+            "owner": "sluice",
+            "retries": 2,
+            "retry_delay": timedelta(minutes=1),
+            "execution_timeout": timedelta(hours=2),
+        },
+        params=forms.compact(),
+    ) as dag:
+        steps = [
+            CompactOperator(task_id="compact", stream=spec.name),
+            CheckCompactionOperator(task_id="check", stream=spec.name),
+        ]
+        chain(*steps)
+    dag.doc_md = docs.compact(spec, steps)
+    return dag
+
+
+for name in stream.names():
+    try:
+        spec = stream.load(name)
+    except ConfigError:
+        # Its supervision fails with the reason; the DAGs of other streams stay.
+        supervision_dag(name, name, ("consumer",))
+        decision_dag(name, name)
+        continue
+    load_dag(spec)
+    interval = timedelta(seconds=spec.supervision.interval_seconds)
+    supervision_dag(name, spec.label, tuple(spec.parts), schedule=interval)
+    decision_dag(name, spec.label)
+    if spec.partition_by and not spec.partitions[0].width:
+        compact_dag(spec)
