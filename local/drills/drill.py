@@ -20,7 +20,6 @@ from local.airflow_client import AirflowError
 from local.drills.stream import Site
 from local.drills.traffic import Trickle
 from sluice.clients.errors import ClientError
-from sluice.clients.keys import RUNTIME
 from sluice.model.health import CALM, RESTARTABLE, Verdict
 
 T = TypeVar("T")
@@ -141,14 +140,8 @@ def events(scene: Scene, kind: str) -> list[dict[str, Any]]:
 
 
 def by_verdict(scene: Scene) -> tuple[float, str] | None:
-    """Supervision: the first verdict that is not calm, or the first restart by the runtime."""
-    found = [_first(scene, lambda verdict: verdict not in CALM)]
-    found += [
-        (moment(event["at"]), f"restart by {RUNTIME}")
-        for event in events(scene, "restart")
-        if event.get("who") == RUNTIME
-    ]
-    return min(filter(None, found), default=None)
+    """Supervision: the first verdict that is not calm."""
+    return _first(scene, lambda verdict: verdict not in CALM)
 
 
 def by_verdict_to_restart(scene: Scene) -> tuple[float, str] | None:

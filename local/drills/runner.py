@@ -18,6 +18,7 @@ from local.errors import Problem
 from local.paths import REPO
 from local.progress import Board
 from sluice.clients.errors import Missing
+from sluice.clients.keys import RUNTIME
 
 SAMPLE = REPO / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
 CALM_SECONDS = 240.0
@@ -241,7 +242,9 @@ class DrillRun:
         finally:
             if proxy is not None:
                 proxy.__exit__()
-        restarts = [moment(event["at"]) for event in events(self.scene, "restart")]
+        acts = events(self.scene, "restart")
+        # The history learns of the runtime's restarts at the next check; its status knows them all.
+        restarts = [moment(event["at"]) for event in acts if event.get("who") != RUNTIME]
         if self.scene.broken:
             restarts += self.site.status().restarts_since(self.scene.broken)
         self.record.decided_at = min(restarts, default=None)

@@ -34,7 +34,7 @@ def bag_with(monkeypatch: pytest.MonkeyPatch) -> Bag:
 def test_a_csv_stream_is_a_folder_with_two_files(bag_with: Bag, bag: Any, tmp_path: Path) -> None:
     root = rides.make(tmp_path)
     found = bag_with(root)
-    own = {"rides_load", "rides_stream"}
+    own = {"rides_load", "rides_stream", "rides_decision"}
     assert own <= set(found.dags)
     assert set(found.dags) - own == {dag_id for dag_id in bag.dags if not dag_id.startswith("drill_")}
     load, taxi = found.dags["rides_load"], found.dags["nyc_taxi_load"]
@@ -54,7 +54,7 @@ def test_a_wrong_stream_is_red_in_its_own_supervision_alone(
     root = rides.make(tmp_path)
     (root / "rides" / "stream.toml").write_text(toml)
     found = bag_with(root)
-    assert set(found.dags) - set(bag.dags) == {"rides_stream"}
+    assert set(found.dags) - set(bag.dags) == {"rides_stream", "rides_decision"}
     assert {f"{name}_load" for name in stream.names()} - set(found.dags) == {"rides_load"}
 
 

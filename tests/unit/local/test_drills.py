@@ -81,12 +81,6 @@ def test_noticed_by_the_first_verdict_that_is_not_calm(verdicts: list[dict[str, 
     assert drill.by_verdict(scene(history=History(verdict=verdicts))) == expected
 
 
-def test_noticed_by_a_restart_that_the_runtime_made_before_a_verdict_could_be_reached() -> None:
-    restarts = [verdict(1003, "") | {"who": "schedule"}, verdict(1004, "") | {"who": "runtime"}]
-    found = drill.by_verdict(scene(history=History(verdict=[verdict(1001, "idle")], restart=restarts)))
-    assert found == (1004.0, "restart by runtime")
-
-
 def test_noticed_by_the_first_verdict_that_is_to_be_followed_by_a_restart() -> None:
     words = [verdict(1001, "superseded"), verdict(1002, "idle"), verdict(1005, "dead")]
     assert drill.by_verdict_to_restart(scene(history=History(verdict=words))) == (1005.0, "verdict dead")
