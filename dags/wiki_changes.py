@@ -1,22 +1,23 @@
 """
 ### Load what the Wikipedia stream gives, and prove it
 
-One run takes events of Wikimedia's feed of recent changes through the topic `wiki-changes` into the lake's
-table `raw.wiki_changes`, until so many events or minutes are over. It ends green only if every record that
+One run follows events of Wikimedia's feed of recent changes through the topic `wiki-changes` into the lake's
+table `raw.wiki_changes`, until N events arrived or M minutes passed. It ends green only if every record that
 came onto the topic meanwhile is there exactly once, or in quarantine with its reason.
 
 | step | what it does | when it is red |
 |---|---|---|
 | `provision_topic` | the topic is as `stream.toml` declares it | it would have to shrink |
 | `ensure_stream` | the consumer runs and owns the stream | it dies, or does not own it in 3 minutes |
-| `produce` | sends what the feed gives; where the stream's own producer does, counts that | nothing came |
+| `produce` | ensures that the producer runs; waits for events | no events came; it is suspended or down |
 | `landed` | waits until all of it is published | the consumer is down, or the time is up |
 | `validate` | proves every offset and event id anew | a gap, a duplicate, an event twice |
 | `audit` | counts objects, versions and delete markers | over the stream's budget |
 | `announce` | an event of the asset `wiki_changes` that carries the proof | there is no proof |
 
-Every step may be cleared and run again, and runs may overlap: one producer sends at a time. A run's range
-begins where the topic ended before its first attempt, so what a killed attempt sent is proved with the rest.
+Every step may be cleared and run again. A run's range begins where the topic ended before its first attempt
+and ends where it ended after the wait, whoever sent what lies between. Runs may overlap: then both prove the
+events that they have in common. The producer goes on when the load is over.
 
 ---
 
@@ -98,7 +99,7 @@ with DAG(
     start_date=datetime(2026, 1, 1, tzinfo=UTC),
     catchup=False,
     max_active_runs=4,
-    # Longer than the longest run of the producer, with a retry of it that counts from the beginning.
+    # Longer than the longest wait for events, with a retry of it.
     dagrun_timeout=timedelta(hours=28),
     tags=["load", "sluice", "wiki_changes"],
     default_args={
@@ -114,15 +115,15 @@ with DAG(
             minimum=1,
             maximum=10_000_000,
             title="Events",
-            description="The run sends so many events of the feed, or fewer if the time below is up before",
+            description="The run waits for so many events, and takes fewer if the time below is up before",
         ),
         "minutes": Param(
             5,
             type="integer",
             minimum=1,
             maximum=720,
-            title="Time to send (minutes)",
-            description="How long the feed is read at most; red when nothing came at all",
+            title="Time to wait (minutes)",
+            description="How long the events are waited for at most; red when nothing came at all",
         ),
         "max_quarantined_percent": Param(
             5,
@@ -145,13 +146,7 @@ with DAG(
     (
         ProvisionTopicOperator(task_id="provision_topic", stream=STREAM)
         >> EnsureStreamOperator(task_id="ensure_stream", stream=STREAM)
-        # One at a time: a second run would count what the first one sends.
-        >> ProduceFeedOperator(
-            task_id="produce",
-            stream=STREAM,
-            max_active_tis_per_dag=1,
-            execution_timeout=timedelta(hours=13),
-        )
+        >> ProduceFeedOperator(task_id="produce", stream=STREAM)
         >> LandedSensor(task_id="landed", stream=STREAM)
         >> ValidateOperator(task_id="validate", stream=STREAM, execution_timeout=timedelta(hours=1))
         >> AuditOperator(task_id="audit", stream=STREAM, execution_timeout=timedelta(minutes=30))

@@ -1,5 +1,4 @@
-"""The Wikipedia stream's producer: ``python spark_jobs/wiki_changes/producer.py``, run by its runtime; with
-``--events N`` or ``--minutes M``, by a load."""
+"""The Wikipedia stream's producer: ``python spark_jobs/wiki_changes/producer.py``, run by its runtime."""
 
 from __future__ import annotations
 

@@ -12,7 +12,8 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.hooks import plan as plans
 from sluice.hooks.failures import final_failures, last_words
 from sluice.hooks.stream import StreamMixin
-from sluice.triggers.landed import LandedTrigger, Outcome
+from sluice.triggers.landed import LandedTrigger
+from sluice.triggers.wait import Outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -75,7 +76,7 @@ class LandedSensor(StreamMixin, BaseSensorOperator):
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """What the trigger found: the task's return value, or its failure."""
         outcome, reason = Outcome(event["outcome"]), event["reason"]
-        if outcome is Outcome.LANDED:
+        if outcome is Outcome.REACHED:
             self.log.info("%s", reason)
             return event
         if outcome is Outcome.HOPELESS:

@@ -38,7 +38,7 @@ class _Stopped(Exception):
 
 
 class Reader:
-    """Reads until ``stop`` is set, ``most`` events were sent, or something fails."""
+    """Reads until ``stop`` is set, or something fails."""
 
     def __init__(
         self,
@@ -49,7 +49,6 @@ class Reader:
         sender: Sender,
         activity: Activity,
         stop: threading.Event,
-        most: int | None,
     ) -> None:
         self.counts = Counts()
         self.failure: Exception | None = None
@@ -60,7 +59,6 @@ class Reader:
         self._sender = sender
         self._activity = activity
         self._stop = stop
-        self._most = most
         # A daemon: one that waits for a server's answer does not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
 
@@ -79,18 +77,13 @@ class Reader:
 
     def _run(self) -> None:
         try:
-            events = self._client.events(self._window.mark)
-            # The next frame is not waited for when there are enough.
-            while not self._is_enough() and (frame := next(events, None)) is not None:
+            for frame in self._client.events(self._window.mark):
                 self._handle(frame)
         except _Stopped:
             return
         except Exception as error:
             # For the thread that waits for this one's end.
             self.failure = error
-
-    def _is_enough(self) -> bool:
-        return self._most is not None and self.counts.sent >= self._most
 
     def _handle(self, frame: Frame) -> None:
         event = self._source.read(frame.data, frame.position)
