@@ -1,0 +1,1 @@
+"""Clients over PyIceberg's tables."""
