@@ -11,9 +11,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from sluice.hooks import plan as plans
 from sluice.hooks.failures import final_failures, last_words
 from sluice.operators.starting import StartingOperator
-from sluice.sensors.landed import BACKSTOP, GRACE_INTERVALS
 from sluice.triggers.arrived import ArrivedTrigger
-from sluice.triggers.wait import Outcome
+from sluice.triggers.wait import BACKSTOP, GRACE_INTERVALS, Outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

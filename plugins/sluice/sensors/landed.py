@@ -13,16 +13,12 @@ from sluice.hooks import plan as plans
 from sluice.hooks.failures import final_failures, last_words
 from sluice.hooks.stream import StreamMixin
 from sluice.triggers.landed import LandedTrigger
-from sluice.triggers.wait import Outcome
+from sluice.triggers.wait import BACKSTOP, GRACE_INTERVALS, Outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-# The trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
-BACKSTOP = timedelta(minutes=5)
 DEFAULT_TIMEOUT_MINUTES = 30
-# Supervision finds a dead consumer within one interval and starts it within the next.
-GRACE_INTERVALS = 2.5
 
 
 class LandedSensor(StreamMixin, BaseSensorOperator):

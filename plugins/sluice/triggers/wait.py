@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -15,6 +16,10 @@ from sluice.model.config import ConfigError
 from sluice.model.process import ENDED, ProcessState, ProcessStatus
 from sluice.triggers.base import StreamTrigger, T
 
+# The trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
+BACKSTOP = timedelta(minutes=5)
+# Supervision finds a dead component within one interval and starts it within the next.
+GRACE_INTERVALS = 2.5
 MAX_RESTARTS = 5
 DOWN = frozenset({*ENDED, ProcessState.BACKOFF})
 
