@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from spark_jobs.common.feed.event import Source
-from spark_jobs.common.feed.main import run
+from spark_jobs.common.feed.run import run
 from spark_jobs.wiki_changes.events import read, rewind
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from sluice.model import overrides, stream
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.headers import feed_name
 from spark_jobs.common.feed.lock import Lock
-from spark_jobs.common.feed.production import TAIL_FACTOR, Production
+from spark_jobs.common.feed.producer import TAIL_FACTOR, Production
 from spark_jobs.common.feed.records import Records
 from spark_jobs.common.feed.resume import read_tail
 from spark_jobs.wiki_changes.events import read, rewind
