@@ -14,10 +14,8 @@ from pathlib import Path
 import pytest
 
 from sluice.model.process import SUPERSEDED_STATUS
-from spark_jobs.common.feed.activity import Activity
-from spark_jobs.common.feed.client import Client
+from spark_jobs.common.feed.client import Activity, Client, Frame
 from spark_jobs.common.feed.event import Event
-from spark_jobs.common.feed.frames import Frame
 from spark_jobs.common.feed.headers import Headers
 from spark_jobs.common.feed.lock import Lost
 from spark_jobs.common.feed.sender import Sender

@@ -10,8 +10,7 @@ from dataclasses import replace
 from sluice.model.platform import Kafka
 from sluice.model.stream import Feed, StreamSpec
 from sluice.model.tending import BEAT_SECONDS
-from spark_jobs.common.feed.activity import Activity
-from spark_jobs.common.feed.client import Client
+from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.headers import Headers, feed_name
 from spark_jobs.common.feed.lock import Lock

@@ -6,10 +6,8 @@ import threading
 import time
 from dataclasses import dataclass
 
-from spark_jobs.common.feed.activity import Activity
-from spark_jobs.common.feed.client import Client
+from spark_jobs.common.feed.client import Activity, Client, Frame
 from spark_jobs.common.feed.event import Source
-from spark_jobs.common.feed.frames import Frame
 from spark_jobs.common.feed.seen import Seen
 from spark_jobs.common.feed.sender import Sender
 from spark_jobs.common.feed.window import Window
