@@ -14,9 +14,8 @@ from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.headers import Headers, feed_name
 from spark_jobs.common.feed.lock import Lock
-from spark_jobs.common.feed.reader import Counts, Reader
+from spark_jobs.common.feed.reader import Counts, Reader, Seen
 from spark_jobs.common.feed.resume import Tail
-from spark_jobs.common.feed.seen import Seen
 from spark_jobs.common.feed.sender import Sender, Undelivered
 from spark_jobs.common.feed.window import Window
 from spark_jobs.common.heartbeat import Heartbeat

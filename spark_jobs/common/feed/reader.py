@@ -4,13 +4,40 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from spark_jobs.common.feed.client import Activity, Client, Frame
 from spark_jobs.common.feed.event import Source
-from spark_jobs.common.feed.seen import Seen
 from spark_jobs.common.feed.sender import Sender
 from spark_jobs.common.feed.window import Window
+
+
+class Seen:
+    """The last ``most`` ids; the oldest is forgotten first. Not for several threads at once."""
+
+    def __init__(self, most: int, ids: Iterable[str] = ()) -> None:
+        """``ids``: what is known from the start, oldest first."""
+        self._most = most
+        self._ids: set[str] = set()
+        self._order: deque[str] = deque()
+        for known in ids:
+            self.is_new(known)
+
+    def is_new(self, event_id: str) -> bool:
+        """Whether it was not known; from here on it is."""
+        if event_id in self._ids:
+            return False
+        self._ids.add(event_id)
+        self._order.append(event_id)
+        if len(self._order) > self._most:
+            self._ids.remove(self._order.popleft())
+        return True
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
 
 _LOOK_SECONDS = 0.2
 
