@@ -16,9 +16,8 @@ import pytest
 from sluice.model.process import SUPERSEDED_STATUS
 from spark_jobs.common.feed.client import Activity, Client, Frame
 from spark_jobs.common.feed.event import Event
-from spark_jobs.common.feed.headers import Headers
 from spark_jobs.common.feed.lock import Lost
-from spark_jobs.common.feed.sender import Sender
+from spark_jobs.common.feed.sender import Headers, Sender
 from spark_jobs.common.feed.window import Window
 from spark_jobs.wiki_changes.events import rewind
 from tests.support.faulty_replay import MALFORMED, FaultyReplay

@@ -23,11 +23,10 @@ from confluent_kafka.admin import AdminClient
 from local.paths import REPO
 from sluice.model import overrides, stream
 from spark_jobs.common.feed.event import Source
-from spark_jobs.common.feed.headers import feed_name
 from spark_jobs.common.feed.lock import Lock
 from spark_jobs.common.feed.producer import TAIL_FACTOR, Production
-from spark_jobs.common.feed.records import Records
-from spark_jobs.common.feed.resume import read_tail
+from spark_jobs.common.feed.resume import Records, read_tail
+from spark_jobs.common.feed.sender import feed_name
 from spark_jobs.wiki_changes.events import read, rewind
 from tests.support.services import Services
 

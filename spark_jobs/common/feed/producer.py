@@ -12,11 +12,10 @@ from sluice.model.stream import Feed, StreamSpec
 from sluice.model.tending import BEAT_SECONDS
 from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.event import Source
-from spark_jobs.common.feed.headers import Headers, feed_name
 from spark_jobs.common.feed.lock import Lock
 from spark_jobs.common.feed.reader import Counts, Reader, Seen
 from spark_jobs.common.feed.resume import Tail
-from spark_jobs.common.feed.sender import Sender, Undelivered
+from spark_jobs.common.feed.sender import Headers, Sender, Undelivered, feed_name
 from spark_jobs.common.feed.window import Window
 from spark_jobs.common.heartbeat import Heartbeat
 

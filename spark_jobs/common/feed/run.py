@@ -9,11 +9,10 @@ from contextlib import closing
 from sluice.model import platform as platforms
 from sluice.model import stream as streams
 from spark_jobs.common.feed.event import Source
-from spark_jobs.common.feed.headers import feed_name
 from spark_jobs.common.feed.lock import Lock
 from spark_jobs.common.feed.producer import TAIL_FACTOR, Production
-from spark_jobs.common.feed.records import Records
-from spark_jobs.common.feed.resume import read_tail
+from spark_jobs.common.feed.resume import Records, read_tail
+from spark_jobs.common.feed.sender import feed_name
 from spark_jobs.common.fence import Superseded
 from spark_jobs.common.process import live
 
