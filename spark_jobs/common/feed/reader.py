@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -20,8 +20,7 @@ class Seen:
     def __init__(self, most: int, ids: Iterable[str] = ()) -> None:
         """``ids``: what is known from the start, oldest first."""
         self._most = most
-        self._ids: set[str] = set()
-        self._order: deque[str] = deque()
+        self._ids: OrderedDict[str, None] = OrderedDict()
         for known in ids:
             self.is_new(known)
 
@@ -29,10 +28,9 @@ class Seen:
         """Whether it was not known; from here on it is."""
         if event_id in self._ids:
             return False
-        self._ids.add(event_id)
-        self._order.append(event_id)
-        if len(self._order) > self._most:
-            self._ids.remove(self._order.popleft())
+        self._ids[event_id] = None
+        if len(self._ids) > self._most:
+            self._ids.popitem(last=False)
         return True
 
     def __len__(self) -> int:

@@ -140,14 +140,8 @@ class Sender:
     def poll(self, seconds: float) -> None:
         """Take note of what Kafka says; waits up to so many seconds for it. Raises Undelivered."""
         self._producer.poll(seconds)
-        self._refuse_failure()
-
-    def flush(self, seconds: float) -> int:
-        """Wait until all is acknowledged, up to so many seconds; returns how many records are not.
-        Raises Undelivered."""
-        self._producer.flush(seconds)
-        self._refuse_failure()
-        return len(self._window)
+        if self._failure is not None:
+            raise Undelivered(f"Kafka did not take a record of {self._topic!r}: {self._failure.str()}")
 
     def abandon(self) -> None:
         """Send nothing more, not even what was handed over already."""
@@ -167,7 +161,3 @@ class Sender:
         if partition is not None and offset is not None and offset >= 0:
             self._ends[partition] = max(self._ends.get(partition, 0), offset + 1)
         self._window.settle(entry)
-
-    def _refuse_failure(self) -> None:
-        if self._failure is not None:
-            raise Undelivered(f"Kafka did not take a record of {self._topic!r}: {self._failure.str()}")
