@@ -172,8 +172,8 @@ def test_every_event_is_there_once_whatever_is_killed_up_to_the_page(wiki: Wiki)
     old = datetime.now(UTC).replace(hour=12, minute=0) - timedelta(days=2)
     with step("a bounded load is verified event by event"):
         first = check_a_bounded_load(wiki)
-    with step("supervision starts the report"):
-        check_supervision_starts_what_is_down(wiki, "report")
+    with step("supervision starts the producer and the report"):
+        check_supervision_starts_what_is_down(wiki, "producer", "report")
     with step("each process is killed, and supervision starts it again"):
         kill_each(wiki, old)
         check_supervision_starts_what_is_down(wiki, "producer", "report")
@@ -208,7 +208,7 @@ def test_an_order_stops_every_part_until_another_starts_it(wiki: Wiki) -> None:
 
 
 def check_a_bounded_load(wiki: Wiki) -> int:
-    """Gives the number of the first event. The load starts the producer; then events come fast."""
+    """Gives the number of the first event. The load starts the producer, which is stopped at the end."""
     run_id = wiki.airflow.trigger(LOAD, {"events": EVENTS, "minutes": 4})
     wait_until("a producer at work", lambda: wiki.replayed["open"] > 0, RUN_SECONDS)
     replay.burst(wiki.stack.context, EVENTS, 1000)
@@ -216,10 +216,12 @@ def check_a_bounded_load(wiki: Wiki) -> int:
     assert made["records"] >= EVENTS
     assert wiki.airflow.xcom(LOAD, run_id, "announce")["asset"] == "wiki_changes"
     assert proof["published"] + proof["quarantined"] == made["records"]
+    assert wiki.states()["producer"] == "RUNNING", "it goes on when the load is over"
+    wiki.stop("producer")
+    wiki.wait_for_everything()
     first, _ = wiki.assert_exact(wiki.rows())
     paths = {task.file.file_path for task in wiki.table().scan().plan_files()}
     assert all("/change_timestamp_date=" in path and "/server_name=" in path for path in paths)
-    assert wiki.states()["producer"] == "RUNNING", "it goes on when the load is over"
     return first
 
 
