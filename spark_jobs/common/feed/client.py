@@ -25,6 +25,17 @@ _RETRY_DIGITS = 9
 MOST_CHARACTERS = 32 * 1024 * 1024
 # What servers take as the value of a header (8 KiB, as a rule) with room to spare.
 MOST_POSITION = 4096
+# Of the pause before the next connection.
+FIRST_SECONDS = 1.0
+MOST_SECONDS = 60.0
+# A server may ask for patience, but not for good.
+MOST_ASKED_SECONDS = 900.0
+# Without an event for so long, a feed that answers is silent.
+SILENT_SECONDS = 10.0
+CONNECT_SECONDS = 10.0
+# Of the body of an answer that is no feed, for the log.
+_MOST_BODY = 300
+_BODY_SECONDS = 5.0
 
 
 class FeedError(Exception):
@@ -90,12 +101,6 @@ def _seconds(retry: int | None) -> float | None:
     return retry / 1000
 
 
-FIRST_SECONDS = 1.0
-MOST_SECONDS = 60.0
-# A server may ask for patience, but not for good.
-MOST_ASKED_SECONDS = 900.0
-
-
 def delay(failures: int, drawn: float, asked: float = 0.0) -> float:
     """Seconds to wait after so many connections in a row (1 or more) that brought no event.
 
@@ -122,10 +127,6 @@ def retry_after(header: str | None, now: datetime | None = None) -> float:
     return max(0.0, (at - (now or datetime.now(UTC))).total_seconds())
 
 
-# Without an event for so long, a feed that answers is silent.
-SILENT_SECONDS = 10.0
-
-
 class Activity:
     """Times are seconds since 1970, of ``clock``."""
 
@@ -135,12 +136,13 @@ class Activity:
         # When the feed last gave a sign of life; before the first, when this began to ask.
         self._heard = self._event = clock()
         self._blocked: float | None = None
-        self._trouble = ""
+        # Why there was no connection when there last was none.
+        self.trouble = ""
 
     def connecting(self, trouble: str = "") -> None:
         """There is no connection; ``trouble`` says why, in words."""
         self._is_answered = False
-        self._trouble = trouble
+        self.trouble = trouble
 
     def heard(self) -> None:
         """Something came, if only a comment."""
@@ -158,11 +160,6 @@ class Activity:
         elif self._blocked is None:
             self._blocked = self._clock()
 
-    @property
-    def trouble(self) -> str:
-        """Why there was no connection when there last was none; empty before the first such time."""
-        return self._trouble
-
     def state(self) -> tuple[str, float]:
         """One of :class:`sluice.model.tending.State`, and since when."""
         blocked = self._blocked
@@ -173,12 +170,6 @@ class Activity:
         if self._clock() - self._event > SILENT_SECONDS:
             return "silent", self._event
         return "streaming", self._event
-
-
-CONNECT_SECONDS = 10.0
-# Of the body of an answer that is no feed, for the log.
-_MOST_BODY = 300
-_BODY_SECONDS = 5.0
 
 
 class Client:
