@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -28,12 +28,12 @@ from local.stack import Stack
 from sluice.clients.errors import Missing
 from sluice.clients.report import ReportReader
 from sluice.clients.table import Lake
+from sluice.io.kafka import topic_offsets
+from sluice.io.retry import wait_for
 from sluice.model.report import Report, Window, top
 from sluice.model.stream import StreamSpec
 from sluice.ui.links import PREFIX
-from spark_jobs.common.topic import watermarks
 
-T = TypeVar("T")
 # So many events are followed. The load waits for some more, because others come at the same time, and still
 # more are replayed, so that it is over before they are.
 EVENTS = 20_000
@@ -71,7 +71,7 @@ class Replayed:
 
     def topic(self) -> evidence.Offsets:
         """From where to where the topic goes now."""
-        return watermarks(self._stack.platform("reader").kafka, self._spec.topic.name)
+        return topic_offsets(self._stack.platform("reader").kafka, self._spec.topic.name)
 
 
 class FeedDemo(Demo):
@@ -118,10 +118,12 @@ class FeedDemo(Demo):
         span = Span.between(self.before, self._replayed(stack, self.spec).topic())
         began = time.monotonic()
         console.print(f"waiting until the lake holds all {len(wanted):,} events …", highlight=False)
-        found = until(
+        # Or the time is up: then the figures say what lacks.
+        found = wait_for(
             partial(self._found, stack, span, wanted),
-            lambda found: not found.missing and not found.gaps,
             LANDED_SECONDS,
+            AGAIN_SECONDS,
+            lambda found: not found.missing and not found.gaps,
         )
         lake, _ = evidence.tables(stack, self.spec)
         table_rows, files = _totals(lake.current_snapshot())
@@ -129,10 +131,11 @@ class FeedDemo(Demo):
         began = time.monotonic()
         console.print(f"waiting until the report counts all {table_rows:,} rows …", highlight=False)
         reader = ReportReader(Lake.open(stack.platform("reader")), self.report.table)
-        report = until(
+        report = wait_for(
             partial(_read, reader, self._began - 7_200),
-            lambda report: report is not None and report.records >= table_rows,
             REPORTED_SECONDS,
+            AGAIN_SECONDS,
+            lambda report: report is not None and report.records >= table_rows,
         )
         took["in the report"] = time.monotonic() - began
         window = busiest(report)
@@ -220,15 +223,3 @@ def _read(reader: ReportReader, since: float) -> Report | None:
         return reader.read(since)
     except Missing:
         return None
-
-
-def until(
-    look: Callable[[], T], done: Callable[[T], bool], seconds: float, again: float = AGAIN_SECONDS
-) -> T:
-    """What is seen when it is done or the time is up: then the figures say what lacks."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = look()
-        if done(found) or time.monotonic() > deadline:
-            return found
-        time.sleep(again)

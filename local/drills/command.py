@@ -19,8 +19,7 @@ from local.drills.stream import Site
 from local.errors import Problem
 from local.home import locked
 from local.paths import REPO
-from local.progress import Board
-from local.screen import screen
+from local.progress import Board, screen
 from local.stack import Stack
 from sluice.model import stream
 

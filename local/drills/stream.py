@@ -16,10 +16,10 @@ from local.airflow_client import Airflow
 from local.stack import Stack, wait_until
 from sluice.clients.errors import Missing
 from sluice.clients.history import History
-from sluice.clients.s3 import connect
 from sluice.clients.table import Lake, facts_of, lineage
+from sluice.io.kafka import topic_offsets
+from sluice.io.s3 import connect
 from sluice.model.stream import StreamSpec
-from spark_jobs.common.topic import watermarks
 
 LAND_SECONDS = 180.0
 GOING = ("STARTING", "RUNNING", "BACKOFF")
@@ -61,7 +61,7 @@ class Site:
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Partition -> (first, next) offset, from the broker."""
-        return watermarks(self.stack.platform("reader").kafka, self.spec.topic.name)
+        return topic_offsets(self.stack.platform("reader").kafka, self.spec.topic.name)
 
     def producer(self, **more: Any) -> Producer:
         """A foreign producer with the producer role's rights, `more` in librdkafka's words."""
