@@ -11,6 +11,7 @@ import pytest
 from local import platform_files
 from local.home import Home
 from local.ports import DEFAULTS
+from sluice.model import exits
 from spark_jobs.common.feed import run
 from spark_jobs.common.feed.event import Event, Source
 
@@ -36,5 +37,5 @@ def _own_signals() -> Iterator[None]:
 
 @pytest.mark.usefixtures("platform", "_own_signals")
 def test_a_stream_without_a_feed_is_said(levels: Callable[..., list[str]]) -> None:
-    assert run.run("nyc_taxi", SOURCE) == 1
+    assert run.run("nyc_taxi", SOURCE) == exits.CONFIGURATION
     assert levels("'nyc_taxi'", "feed")[-1] == "ERROR"
