@@ -21,6 +21,7 @@ BACKSTOP = timedelta(minutes=5)
 # Supervision finds a dead component within one interval and starts it within the next.
 GRACE_INTERVALS = 2.5
 MAX_RESTARTS = 5
+LOG_INTERVAL_SECONDS = 15.0
 DOWN = frozenset({*ENDED, ProcessState.BACKOFF})
 
 
@@ -95,7 +96,7 @@ class WaitTrigger(StreamTrigger):
 
     async def _wait(self) -> tuple[Outcome, str]:
         program = self.spec.part(self.part).program
-        watch, last_logged = ProcessWatch(self.grace), ""
+        watch, last_logged, next_log = ProcessWatch(self.grace), "", 0.0
         while True:
             errors: list[str] = []
             self._progress = progress = await self._try(self.check, errors) or self._progress
@@ -105,11 +106,11 @@ class WaitTrigger(StreamTrigger):
             failure = process and watch.failure(process, self.clock())
             if failure:
                 return Outcome.HOPELESS, f"{failure}; {progress.message}"
-            message = "; ".join([progress.message, *errors])
-            if message != last_logged:
+            message, now = "; ".join([progress.message, *errors]), self.clock()
+            if message != last_logged and now >= next_log:
                 self.log.info("%s", message)
-                last_logged = message
-            if self.clock() >= self.deadline:
+                last_logged, next_log = message, now + LOG_INTERVAL_SECONDS
+            if now >= self.deadline:
                 return Outcome.TIMED_OUT, message
             await self.sleep(self.poll_interval)
 
