@@ -161,7 +161,7 @@ class Feeding:
         self._threads: list[Thread] = []
 
     def start(self) -> Running:
-        command = [sys.executable, str(SPEC.part("producer").script)]
+        command = [sys.executable, *SPEC.part("producer").arguments]
         running = Running(command, self._environment, self._folder, len(self._started))
         self._started.append(running)
         return running

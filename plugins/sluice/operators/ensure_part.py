@@ -16,5 +16,8 @@ class EnsurePartOperator(StartingOperator):
     Red at once where somebody holds it. A second start is never made: two runs at once find one process.
     """
 
+    does = "starts the component unless it runs"
+    fails_if = "it is held"
+
     def work(self, context: Context) -> dict[str, Any]:
         return {"program": self.program, "started": self.ensure_runs(context)}

@@ -32,6 +32,9 @@ class ProduceFeedOperator(StartingOperator):
     or down for too long, and if no event arrived.
     """
 
+    does = "ensures that the producer runs; waits until N events arrived or M minutes passed"
+    fails_if = "no events came, or the producer is suspended or down"
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(part="producer", **kwargs)
 

@@ -13,9 +13,6 @@ from local.home import Home
 from local.ports import DEFAULTS
 from sluice.model import exits
 from spark_jobs.common.feed import run
-from spark_jobs.common.feed.event import Event, Source
-
-SOURCE = Source(lambda data, position: Event(data), lambda position: position)
 
 
 @pytest.fixture
@@ -37,5 +34,5 @@ def _own_signals() -> Iterator[None]:
 
 @pytest.mark.usefixtures("platform", "_own_signals")
 def test_a_stream_without_a_feed_is_said(levels: Callable[..., list[str]]) -> None:
-    assert run.run("nyc_taxi", SOURCE) == exits.CONFIGURATION
+    assert run.run("nyc_taxi") == exits.CONFIGURATION
     assert levels("'nyc_taxi'", "feed")[-1] == "ERROR"
