@@ -13,6 +13,7 @@ from sluice.model import stream as streams
 from sluice.model.config import ConfigError
 from sluice.model.stream import StreamSpec
 from spark_jobs.common import session
+from spark_jobs.common.functions import function
 from spark_jobs.common.heartbeat import Heartbeat
 from spark_jobs.common.iceberg import IcebergTable
 from spark_jobs.common.ownership import own
@@ -30,18 +31,19 @@ PARTITIONS = 2
 LOOKS = 6
 
 
-def run(name: str, counting: Counting) -> int:
+def run(name: str) -> int:
     """Keep the report of stream ``name`` until told to stop (SIGTERM); returns the exit code.
 
     0: stopped as asked, after the commit in flight. 76: a later owner has taken over. 1: anything else; the
     last line of stderr says what. Waits for the stream's table where there is none yet.
     """
-    return live(f"the report of {name}", lambda stop: _follow(name, counting, stop))
+    return live(f"the report of {name}", lambda stop: _follow(name, stop))
 
 
-def _follow(name: str, counting: Counting, stop: threading.Event) -> None:
+def _follow(name: str, stop: threading.Event) -> None:
     spec = streams.load(name)
     platform = platforms.load("consumer")
+    counting = function(spec, "report:counting")()
     pulse = Pulse(Heartbeat(platform.kafka, name, "report", spec.topic.name))
     pulse.start()
     try:

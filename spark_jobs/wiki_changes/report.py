@@ -1,17 +1,13 @@
-"""Who edits most, window by window: ``python spark_jobs/wiki_changes/report.py``, run by the runtime."""
+"""Who edits most, window by window."""
 
 from __future__ import annotations
-
-import sys
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_jobs.common.report import run
 from spark_jobs.common.report_counts import COORDINATES
 from spark_jobs.common.report_owner import Counting
 
-NAME = "wiki_changes"
 # Of the types of a change; the others are a page's category, an entry of a log, and what came from elsewhere.
 EDITS = ("edit", "new")
 
@@ -31,5 +27,5 @@ def edits(changes: DataFrame) -> DataFrame:
     )
 
 
-if __name__ == "__main__":
-    sys.exit(run(NAME, Counting({"user": "STRING", "bot": "BOOLEAN"}, edits)))
+def counting() -> Counting:
+    return Counting({"user": "STRING", "bot": "BOOLEAN"}, edits)

@@ -28,7 +28,7 @@ from sluice.clients.table import Lake
 from sluice.hooks.failures import is_hopeless, last_reason
 from sluice.model.config import ConfigError
 from sluice.model.platform import CATALOG
-from sluice.model.stream import STREAMS
+from sluice.model.stream import ENTRY_POINT
 from spark_jobs.common import tables
 from spark_jobs.common.compact import compact
 from spark_jobs.common.iceberg import MAIN, IcebergTable, Snapshot
@@ -41,7 +41,6 @@ from tests.support.lakehouse import Stream
 from tests.support.raising import raising
 from tests.support.services import Services
 
-SCRIPT = STREAMS / "common" / "compact.py"
 # Of Changes: the second one begins an hour after its BEGIN.
 FIRST, SECOND = date(2026, 3, 1), date(2026, 3, 2)
 HOUR = 3600
@@ -348,13 +347,13 @@ def test_what_the_proof_sees(spark: SparkSession) -> None:
 
 @pytest.fixture
 def submit(services: Services, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the script as Airflow does, in a process group of its own."""
+    """Starts the job as Airflow does, in a process group of its own."""
     context = services.stack.context
     stream_programs.prepare(context)
     started: list[subprocess.Popen[str]] = []
 
     def submit(*arguments: str) -> subprocess.Popen[str]:
-        command = [str(Path(context.python).parent / "spark-submit"), str(SCRIPT), *arguments]
+        command = [str(Path(context.python).parent / "spark-submit"), str(ENTRY_POINT), "compact", *arguments]
         with (tmp_path / "log").open("w") as log:
             started.append(
                 subprocess.Popen(
@@ -400,7 +399,7 @@ def test_a_job_that_has_nothing_to_compact_ends_with_a_reason_that_no_retry_mend
     services: Services, submit: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     services.minio, services.postgres  # noqa: B018
-    assert submit("--stream", "nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == 1
+    assert submit("nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == 1
     reason = last_reason((tmp_path / "log").read_text().splitlines())
     assert is_hopeless(reason)
     assert "'nyc_taxi'" in reason
@@ -415,7 +414,7 @@ def test_a_job_that_dies_in_its_commit_changes_nothing_and_can_be_run_again(
         publish_three(changes)
         before, base = rows(changes), newest(changes).id
         with holding_the_catalog(services) as waiting:
-            process = submit("--stream", "wiki_changes", "--before", "2026-03-02")
+            process = submit("wiki_changes", "--before", "2026-03-02")
             wait_until("its commit", lambda: bool(waiting()) or process.poll() is not None, SECONDS, 0.2)
             assert process.poll() is None, (tmp_path / "log").read_text()
             os.killpg(process.pid, signal.SIGKILL)

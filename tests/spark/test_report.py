@@ -35,7 +35,7 @@ MOVING = (
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
 )
-REPORT = stream.load("wiki_changes").part("report").script
+REPORT = stream.load("wiki_changes").part("report").arguments
 
 # Its subject goes soon; until then all of it in `make test-all`.
 pytestmark = pytest.mark.exhaustive
@@ -363,7 +363,7 @@ def test_the_process_waits_stops_dies_and_gives_way(
         except Exception as error:
             raise AssertionError(f"{error}:\n{log()[-5000:]}") from error
 
-    process = start(REPORT)
+    process = start(*REPORT)
     until("the wait for the stream's table", lambda: told("waiting for table raw.wiki_changes"))
     changes = Changes(spark, services, declared.name)
     changes.publish([Change(0), Change(30 * MINUTE)])
@@ -390,7 +390,7 @@ def test_the_process_waits_stops_dies_and_gives_way(
     assert (tmp_path / "stop").exists()
     assert changes.rows() == changes.expected(), "the commit in flight is finished"
 
-    process = start(REPORT)
+    process = start(*REPORT)
     changes.publish([Change(45 * MINUTE)])
     until("the batches so far", lambda: changes.rows() == changes.expected())
     assert sum(row[5] for row in changes.rows()) == 2

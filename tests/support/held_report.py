@@ -7,13 +7,12 @@ would call the method; then it goes no further, or is asked to stop and goes on.
 from __future__ import annotations
 
 import os
-import runpy
 import signal
 import sys
 import time
 from pathlib import Path
 
-from sluice.model import stream
+from spark_jobs.__main__ import main as run_job
 from spark_jobs.common.report_owner import ReportOwner
 
 
@@ -28,7 +27,7 @@ def main(method: str, what: str, sign: str) -> None:
         original(owner)
 
     setattr(ReportOwner, method, instead)
-    runpy.run_path(str(stream.load("wiki_changes").part("report").script), run_name="__main__")
+    sys.exit(run_job(["report", "wiki_changes"]))
 
 
 if __name__ == "__main__":
