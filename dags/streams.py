@@ -28,11 +28,11 @@ from sluice.operators.validate import ValidateOperator
 from sluice.sensors.landed import LandedSensor
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-# The longest task that sends, and the longest run: with a retry, which for a feed counts from the beginning.
+# The longest task that sends (a feed's waits in the triggerer), and the longest run, with a retry.
 SEND_TIMEOUTS = {
     Source.CSV: (timedelta(hours=2), timedelta(hours=4)),
     Source.GENERATOR: (timedelta(hours=13), timedelta(hours=28)),
-    Source.FEED: (timedelta(hours=13), timedelta(hours=28)),
+    Source.FEED: (timedelta(minutes=10), timedelta(hours=28)),
 }
 
 
@@ -67,7 +67,8 @@ def load_dag(spec: StreamSpec) -> DAG:
         if spec.queries:
             steps += [EnsurePartOperator(task_id="ensure_queries", stream=name, part="queries")]
         steps += [
-            # One producer at a time: a second run finds in the ledger what the first has sent.
+            # One at a time, deferred ones too: a second run finds in the ledger what the first has sent, and
+            # that of a feed begins where the first has ended.
             produce(task_id="produce", stream=name, max_active_tis_per_dag=1, execution_timeout=send_timeout),
             LandedSensor(task_id="landed", stream=name),
             ValidateOperator(task_id="validate", stream=name, execution_timeout=hour),

@@ -22,6 +22,7 @@ from local.services import airflow as service
 from local.services import replay
 from local.stack import Stack, wait_until
 from sluice.clients.report import ReportReader
+from sluice.model.ranges import RangeSet
 from tests.integration import feeds, streams
 from tests.support import browser
 from tests.support.scenario import step
@@ -35,6 +36,8 @@ RUN_SECONDS = 420
 EVENTS = 3000
 # Components that are killed together, when all earlier records are published. The runtime restarts them.
 KILLED = (("producer",), ("producer", "report"), ("producer", "consumer"))
+# Replayed meanwhile.
+KILLED_EVENTS = 10_000
 COLUMNS = ("event_id", "change_timestamp", "user", "bot", "type", "_kafka_partition", "_kafka_offset")
 # Changes of a closed date, sent before each kill.
 OLD_EVENTS, OLD_SERVERS = 12, 4
@@ -169,15 +172,14 @@ def test_every_event_is_there_once_whatever_is_killed_up_to_the_page(wiki: Wiki)
     with step("a bounded load is verified event by event"):
         first = check_a_bounded_load(wiki)
     with step("supervision starts the producer and the report"):
-        check_supervision_starts_what_is_down(wiki)
+        check_supervision_starts_what_is_down(wiki, "producer", "report")
     with step("each process is killed, and the runtime restarts it"):
+        loads = start_two_loads(wiki)
         kill_each(wiki, old)
         wiki.wait_for_news()
-    with step("a load counts what the stream's own producer sends"):
-        run_id = wiki.run(LOAD, events=200, minutes=2)
-        (source,) = wiki.airflow.xcom(LOAD, run_id, "produce")["sources"]
-        assert source["adopted"], source
-        assert wiki.airflow.xcom(LOAD, run_id, "validate")["status"] == "exact"
+    with step("two loads, one of which waited meanwhile, verify events of their own"):
+        first_load, second_load = (check_load(wiki, *load) for load in loads.items())
+        assert not first_load.intersect(second_load)
     with step("every event is in the lake once"):
         rows = check_every_event(wiki, first)
     with step("the report has the lake's counts"):
@@ -194,7 +196,7 @@ def test_every_event_is_there_once_whatever_is_killed_up_to_the_page(wiki: Wiki)
 def test_an_order_stops_every_part_until_another_starts_it(wiki: Wiki) -> None:
     wiki.run(LOAD, events=50, minutes=2)
     with step("supervision starts what is down"):
-        check_supervision_starts_what_is_down(wiki)
+        check_supervision_starts_what_is_down(wiki, "report")
     with step("an order stops all parts"):
         wiki.run(STREAM, action="stop", why="a test")
         assert "RUNNING" not in wiki.states().values()
@@ -207,34 +209,59 @@ def test_an_order_stops_every_part_until_another_starts_it(wiki: Wiki) -> None:
 
 
 def check_a_bounded_load(wiki: Wiki) -> int:
-    """Gives the number of the first event."""
+    """Gives the number of the first event. The load starts the producer, which is stopped at the end."""
+    run_id = wiki.airflow.trigger(LOAD, {"events": EVENTS, "minutes": 4})
+    wait_until("a producer at work", lambda: wiki.replayed["open"] > 0, RUN_SECONDS)
     replay.burst(wiki.stack.context, EVENTS, 1000)
-    run_id = wiki.run(LOAD, events=EVENTS, minutes=4)
-    made = wiki.airflow.xcom(LOAD, run_id, "produce")
-    proof = wiki.airflow.xcom(LOAD, run_id, "validate")
-    assert made["records"] == EVENTS
-    assert (proof["status"], proof["published"] + proof["quarantined"]) == ("exact", EVENTS)
+    check_load(wiki, run_id, EVENTS)
     assert wiki.airflow.xcom(LOAD, run_id, "announce")["asset"] == "wiki_changes"
+    assert wiki.states()["producer"] == "RUNNING", "it goes on when the load is over"
+    wiki.stop("producer")
+    wiki.wait_for_everything()
     first, _ = wiki.assert_exact(wiki.rows())
     paths = {task.file.file_path for task in wiki.table().scan().plan_files()}
     assert all("/change_timestamp_date=" in path and "/server_name=" in path for path in paths)
-    # One producer at a time: the load's own has ended with it.
-    assert wiki.states()["producer"] in ("STOPPED", "EXITED")
     return first
 
 
-def check_supervision_starts_what_is_down(wiki: Wiki) -> None:
-    """Producer and report, and the consumer where it does not run."""
+def start_two_loads(wiki: Wiki) -> dict[str, int]:
+    """Run -> how many events it waits for. Returns when the first waits; then the second has its turn."""
+    many, few = KILLED_EVENTS - 1_000, 300
+    first = wiki.airflow.trigger(LOAD, {"events": many, "minutes": 6})
+    wait_until("a load that waits", lambda: is_waiting(wiki, first), RUN_SECONDS)
+    second = wiki.airflow.trigger(LOAD, {"events": few, "minutes": 6})
+    return {first: many, second: few}
+
+
+def is_waiting(wiki: Wiki, run_id: str) -> bool:
+    states = {task["task_id"]: task["state"] for task in wiki.airflow.tasks(LOAD, run_id)}
+    return bool(states["produce"] == "deferred")
+
+
+def check_load(wiki: Wiki, run_id: str, events: int) -> RangeSet:
+    """The offsets of a load that ended well, with so many events or more."""
+    feeds.assert_success(wiki, LOAD, run_id, wiki.airflow.wait(LOAD, run_id, RUN_SECONDS))
+    made, proof = (wiki.airflow.xcom(LOAD, run_id, task) for task in ("produce", "validate"))
+    assert made["records"] >= events
+    assert (proof["status"], proof["published"] + proof["quarantined"]) == ("exact", made["records"])
+    return RangeSet.of({int(partition): ranges for partition, ranges in made["ranges"].items()})
+
+
+def check_supervision_starts_what_is_down(wiki: Wiki, *down: str) -> None:
+    """The components ``down``, and the consumer if it does not run."""
     run_id = wiki.run(STREAM)
     assert set(wiki.states().values()) == {"RUNNING"}
-    tasks = {task["task_id"]: task["state"] for task in wiki.airflow.tasks(STREAM, run_id)}
-    assert tasks == dict.fromkeys(wiki.states(), "success"), tasks
+    tasks = wiki.airflow.tasks(STREAM, run_id)
+    assert {task["task_id"]: task["state"] for task in tasks} == dict.fromkeys(wiki.states(), "success")
+    # What needs nothing is ended by its trigger, without a worker.
+    acted = {task["task_id"] for task in tasks if task["pid"] is not None}
+    assert set(down) <= acted, tasks
     wiki.wait_for_news()
 
 
 def kill_each(wiki: Wiki, old: datetime) -> None:
     """While events come fast, and changes of the time ``old`` among them."""
-    replay.burst(wiki.stack.context, 10_000, 500)
+    replay.burst(wiki.stack.context, KILLED_EVENTS, 500)
     for number, names in enumerate(KILLED):
         wiki.send_old(number, old)
         wiki.wait_for_all_and_news()

@@ -68,7 +68,7 @@ class _Component(Rules):
             return None
         ended = self.ended()
         if self.beat is not None and any(_at(s.heartbeat) < self.beat.at for s in self.earlier):
-            # A load that sends by itself, as a rule. What was started now would only wait for it.
+            # What was started now would only wait for it.
             other = f"another one, process {self.beat.pid}, is at work in its place: {self._doing(self.beat)}"
             return self.say(Verdict.SUPERSEDED, f"{ended}; {other}", True)
         if self.process.state is ProcessState.BACKOFF:

@@ -76,8 +76,8 @@ ALARMING = frozenset(
 
 
 def no_action(component: str) -> frozenset[Verdict]:
-    """The verdicts of a component that need no action: healthy, suspended, or replaced by another process (a
-    load that sends by itself), which the consumer never is."""
+    """The verdicts of a component that need no action: healthy, suspended, or replaced by a process that this
+    runtime does not know, which the consumer never is."""
     return CALM if component == CONSUMER else CALM | {Verdict.SUPERSEDED}
 
 
