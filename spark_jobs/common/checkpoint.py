@@ -1,7 +1,7 @@
 """Where a query's checkpoint lies: one folder per owner, ``<root>/<stream>/w<token>``, so that whatever a
 zombie still writes, it writes into its own.
 
-A query without state throws it away with every take-over: its offsets are in the table. A query with state
+A consumer throws it away with every take-over: its offsets are in the table. A query that keeps state
 cannot, since its state is nowhere else. So its next owner *forks*: it copies what was published, and nothing
 that is newer, into a folder of its own, and goes on from there.
 

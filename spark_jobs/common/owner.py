@@ -3,8 +3,7 @@
 A batch is appended to the owner's branch, proved from the table's metadata, and published by moving ``main``
 forward. Taking over puts a snapshot with a higher token on ``main``: from then on no earlier owner's branch
 descends from it, so whatever an earlier owner still writes, it cannot publish. One commit carries rows and
-offsets, so there is no second truth: the checkpoint is thrown away with every take-over, or, where the query
-keeps state, taken over as far as it was published.
+offsets, so there is no second truth: the checkpoint is thrown away with every take-over.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import reduce
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -28,7 +26,7 @@ from sluice.model.ranges import RangeSet
 from sluice.model.stream import StreamSpec
 from spark_jobs.common import repeats
 from spark_jobs.common.batches import batch_ranges, planned_ends
-from spark_jobs.common.checkpoint import Checkpoint, Checkpoints
+from spark_jobs.common.checkpoint import Checkpoints
 from spark_jobs.common.group import Group
 from spark_jobs.common.iceberg import MAIN, AddedFile
 from spark_jobs.common.identity import with_identity
@@ -53,15 +51,11 @@ class Unproved(RuntimeError):
 class State:
     """Where the stream stands on ``main``: what is published is [starts, ends).
 
-    ``token`` is its newest owner's, ``batch`` the newest batch's number in its query, and ``holders`` are the
-    owners whose checkpoints may hold it: those who took over since, the latest first, and the one who
-    published it.
+    ``token`` is its newest owner's.
     """
 
     token: int = 0
     topic_id: str | None = None
-    batch: int | None = None
-    holders: list[int] = field(default_factory=list)
     starts: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
     claims: Claims = field(default_factory=Claims)
@@ -70,11 +64,7 @@ class State:
 
 
 class Owner(TableOwner):
-    """Owns one stream from :meth:`take_over` on. Not for several threads at once.
-
-    ``stateful``: the query keeps state, so its checkpoint is forked, and looked at before a batch is
-    published.
-    """
+    """Owns one stream from :meth:`take_over` on. Not for several threads at once."""
 
     def __init__(
         self,
@@ -83,12 +73,9 @@ class Owner(TableOwner):
         spec: StreamSpec,
         decode: Decode,
         topic: Topic,
-        *,
-        stateful: bool = False,
     ) -> None:
         super().__init__(spark, spec.table, spec.name)
         self.spark, self.spec, self.decode, self.topic = spark, spec, decode, topic
-        self.stateful = stateful
         self.checkpoints = Checkpoints(spark, platform.checkpoints.root, spec.name)
         self.group = Group(platform.kafka, spec.name, spec.topic.name)
         self.readback = ReadBack(platform.s3)
@@ -98,8 +85,8 @@ class Owner(TableOwner):
     def take_over(self) -> dict[int, int]:
         """Become the owner, also once more after Moved. Returns partition -> the offset to go on from.
 
-        Raises LookupError when the topic no longer holds what comes next (retention deleted it), when it is
-        another than the table's (it was made anew), or when the state is in no checkpoint.
+        Raises LookupError when the topic no longer holds what comes next (retention deleted it), or when it
+        is another than the table's (it was made anew).
         """
         # The id first: a topic that is made anew after it is noticed by the first batch.
         topic_id, watermarks = self.topic.id(), self.topic.watermarks()
@@ -114,21 +101,9 @@ class Owner(TableOwner):
 
         self._claim(read, lambda kind: self._summary(kind, RangeSet(), ends))
         self.state.ends = ends
-        self.checkpoint = self._new_checkpoint()
+        self.checkpoint = self.checkpoints.fresh(self.token)
         self.group.commit(ends)
         return ends
-
-    def _new_checkpoint(self) -> Checkpoint:
-        """After the take-over: from here on no earlier owner publishes, so what is published is final."""
-        state = self.state
-        if not self.stateful or state.ends == state.starts:
-            return self.checkpoints.fresh(self.token)
-        if state.batch is None:
-            raise LookupError(
-                f"{self.spec.name}: {self.spec.table} holds batches that do not say their number, so their "
-                "state cannot be found; begin anew with a new name and table"
-            )
-        return self.checkpoints.fork(self.token, state.holders, state.batch)
 
     def _refuse_another_topic(self, topic_id: str) -> None:
         """``topic_id`` is the topic's now; a table of before ids were kept accepts any."""
@@ -158,7 +133,7 @@ class Owner(TableOwner):
 
     def _read_state(self) -> State:
         """From the snapshots of ``main``, newest first; those of maintenance say nothing of the stream."""
-        state, newest_batch, published = State(), None, False
+        state, newest_batch = State(), None
         for snapshot_id, summary in self.table.lineage(MAIN):
             if "sluice.kind" not in summary:
                 continue
@@ -168,10 +143,6 @@ class Owner(TableOwner):
                 state.ends = _offsets(summary["sluice.ends"])
                 newest_batch = snapshot_id if summary["sluice.kind"] == "batch" else None
             state.topic_id = state.topic_id or summary.get("sluice.topic_id")
-            if not published:
-                state.holders.append(int(summary["sluice.token"]))
-                published = summary["sluice.kind"] == "batch"
-                state.batch = int(summary["sluice.batch"]) if "sluice.batch" in summary else None
             state.claims = state.claims.union(Claims.from_json(summary.get("sluice.claims", "{}")))
         if newest_batch is not None:
             # Its rows are in the table, so they are read from there.
@@ -202,7 +173,7 @@ class Owner(TableOwner):
 
         Raises Superseded when a later owner has taken over, Unproved when the batch's audit is not exact,
         Moved when maintenance moved ``main``, LookupError when the topic is another one now, Damaged when
-        Spark lost the batch's plan or state. Either way ``main`` is where it was.
+        Spark lost the batch's plan. Either way ``main`` is where it was.
         """
         began = time.time()
         planned = planned_ends(self.checkpoint, batch_id, self.spec.topic.name)
@@ -211,25 +182,11 @@ class Owner(TableOwner):
             self.state.starts.setdefault(partition, 0)
         ranges = batch_ranges(self.state.ends, ends)
         if not ranges:
-            if self.stateful:
-                # Without records: it is published already and was not marked as completed, or time alone has
-                # passed. Its state is wanted all the same.
-                records.write.format("noop").mode("overwrite").save()
-                self.checkpoint.verify(batch_id)
             return
         summary = self._summary("batch", ranges, ends, batch=batch_id, began=int(began * 1000))
-        # The query is run once: what keeps state would write its version with every look.
-        read = records.persist() if self.stateful else records
-        try:
-            rows = self._decoded(_by_partition(read, ranges) if self.stateful else read)
-            files, proof = self._append_and_prove(rows, ranges, summary)
-        finally:
-            if self.stateful:
-                read.unpersist()
+        files, proof = self._append_and_prove(self._decoded(records), ranges, summary)
         if not proof.is_exact:
             raise Unproved(f"{self.spec.table}: batch {batch_id} of {ranges}: {proof.sentence()}")
-        if self.stateful:
-            self.checkpoint.verify(batch_id)
         # What was read before the topic still had its id was read from that topic.
         self._refuse_another_topic(self.topic.id())
         self._publish()
@@ -324,15 +281,6 @@ class Owner(TableOwner):
     def _publish(self) -> None:
         super()._publish()
         self.state.claims = self.state.claims.union(self.state.latest)
-
-
-def _by_partition(records: DataFrame, ranges: RangeSet) -> DataFrame:
-    """The records with those of each partition of the topic in one task, as they came before state was
-    kept."""
-    return reduce(
-        DataFrame.union,
-        (records.where(F.col("partition") == partition).coalesce(1) for partition in ranges.partitions),
-    )
 
 
 def _offsets(text: str) -> dict[int, int]:

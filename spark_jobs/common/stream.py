@@ -23,19 +23,13 @@ from spark_jobs.common.topic import Topic
 
 log = logging.getLogger(__name__)
 
-# The topic's records, as Spark reads them -> the same, each once, out of a query that keeps state.
-Keep = Callable[[DataFrame], DataFrame]
 
-
-def run(
-    name: str, record: Callable[[SparkSession], StructType], decode: Decode, keep: Keep | None = None
-) -> int:
+def run(name: str, record: Callable[[SparkSession], StructType], decode: Decode) -> int:
     """Run the consumer of stream ``name`` until it is told to stop (SIGTERM, SIGINT); returns the exit code.
 
     0: stopped as asked, after the batch in flight was published. 76: a later owner has taken over.
     1: anything else; the last line of stderr says what. ``record`` gives the type of a decoded record,
-    ``decode`` the columns (record, reason) of a batch. ``keep`` makes it a stream that keeps state: its
-    checkpoint is forked by the next owner, and not thrown away.
+    ``decode`` the columns (record, reason) of a batch.
     """
 
     def consume(stop: threading.Event) -> None:
@@ -44,12 +38,9 @@ def run(
         spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions)
         tables.ensure(spark, spec, record(spark))
         topic = Topic(platform.kafka, spec.topic.name)
-        owner = Owner(spark, platform, spec, decode, topic, stateful=keep is not None)
+        owner = Owner(spark, platform, spec, decode, topic)
         with progress.attach(spark, platform, name):
-            own(
-                owner,
-                lambda positions: Consumption(spark, platform, spec, owner, positions, keep).until(stop),
-            )
+            own(owner, lambda positions: Consumption(spark, platform, spec, owner, positions).until(stop))
 
     return live(f"the consumer of {name}", consume)
 
@@ -64,7 +55,6 @@ class Consumption:
         spec: StreamSpec,
         owner: Owner,
         positions: dict[int, int],
-        keep: Keep | None = None,
     ) -> None:
         self._batch_in_flight = threading.Lock()
         self._stopping = False
@@ -82,8 +72,7 @@ class Consumption:
         }
         records = spark.readStream.format("kafka").options(**options).load()
         self.query: StreamingQuery = (
-            (records if keep is None else keep(records))
-            .writeStream.queryName(spec.name)
+            records.writeStream.queryName(spec.name)
             .option("checkpointLocation", owner.checkpoint.uri)
             .trigger(processingTime=f"{spec.consumer.trigger_seconds} seconds")
             .foreachBatch(self._batch)

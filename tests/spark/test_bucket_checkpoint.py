@@ -13,14 +13,13 @@ from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from local.drills.proxy import FaultProxy, Rule
 from sluice.model.platform import Checkpoints
 from spark_jobs.common.checkpoint import Damaged
 from spark_jobs.common.session import checkpoint_options
-from spark_jobs.common.stream import Keep
 from tests.support.counting import Counting, exact, published
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
@@ -223,45 +222,24 @@ def test_a_completion_that_was_not_written_is_made_good(
     assert (second.ran, published(services.postgres())) == ([2, 3], exact(4))
 
 
-def each_once(records: DataFrame) -> DataFrame:
-    return records.dropDuplicates(["partition", "offset"])
-
-
-@pytest.mark.parametrize(
-    ("pattern", "keep", "lacking"),
-    [
-        pytest.param(r"/w1/(offsets|commits)/1$", None, "offsets/1", id="the plan"),
-        pytest.param(
-            *(r"/w1/state/0/1/2.delta$", each_once, "state/0/1: version 2"),
-            id="the state",
-            marks=pytest.mark.exhaustive,
-        ),
-    ],
-)
-def test_an_owner_publishes_no_batch_that_its_checkpoint_lacks(
-    pattern: str,
-    keep: Keep | None,
-    lacking: str,
-    spark: SparkSession,
-    services: Services,
-    proxy: FaultProxy,
-    root: str,
+def test_a_consumer_publishes_no_batch_without_its_plan(
+    spark: SparkSession, services: Services, proxy: FaultProxy, root: str
 ) -> None:
     """What makes Spark alone lose records, in a stream of Sluice's: Kafka, the lake, and its checkpoint
     there."""
     services.minio, services.postgres  # noqa: B018
-    stream = Stream(spark, services, "in_the_bucket_with_state" if keep else "in_the_bucket", root)
+    stream = Stream(spark, services, "in_the_bucket", root)
     try:
         stream.send(3)
-        running = stream.run(stream.owner(keep is not None), keep)
-        proxy.add(Rule(pattern, "PUT", status=503))
+        running = stream.run(stream.owner())
+        proxy.add(Rule(r"/w1/(offsets|commits)/1$", "PUT", status=503))
         stream.send(2)
-        with pytest.raises(Damaged, match=lacking):
+        with pytest.raises(Damaged, match="offsets/1"):
             stream.await_end(running)
         stream.assert_exact(3)
         proxy.clear()
         stream.send(2)
-        stream.run(stream.owner(keep is not None), keep)
+        stream.run(stream.owner())
         stream.assert_exact(7)
     finally:
         stream.stop()

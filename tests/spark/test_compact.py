@@ -221,8 +221,8 @@ class Days(Stream):
         record = StructType([StructField("day", DateType()), StructField("server", StringType())])
         tables.ensure(spark, self.spec, record)
 
-    def owner(self, stateful: bool = False, kind: Callable[..., Owner] = Owner) -> Owner:
-        owner = super().owner(stateful, kind)
+    def owner(self, kind: Callable[..., Owner] = Owner) -> Owner:
+        owner = super().owner(kind)
         owner.decode = _day_and_server
         return owner
 

@@ -9,10 +9,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import count
 from pathlib import Path
-from unittest import mock
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from local.stack import wait_until
 from sluice.model.platform import Kafka
@@ -202,60 +201,3 @@ def test_offsets_that_expired_come_back_while_the_stream_is_idle(stream: Stream)
         finally:
             stop.set()
         waiting.result(30)
-
-
-@pytest.mark.exhaustive
-def test_a_query_that_keeps_state_changes_hands_exactly(stream: Stream) -> None:
-    """It looks at each record whether it came before, which is state of the Kafka source."""
-    stream.send(3)
-    zombie = stream.owner(stateful=True)
-    first = stream.run(zombie, keep=_each_once)
-    stream.send(2)
-    first.query.processAllAvailable()
-    stream.assert_exact(5)
-    before = published_batches(stream)
-
-    def successor() -> None:
-        owner = stream.owner(stateful=True)
-        second = stream.run(owner, keep=_each_once)
-        assert owner.state.holders == [1]
-        stream.send(1)
-        second.query.processAllAvailable()
-
-    before_publishing(zombie, stream, successor)
-    stream.send(4)
-    with pytest.raises(Superseded):
-        stream.await_end(first)
-    stream.assert_exact(10)
-    batches = published_batches(stream)
-    assert batches[: len(before)] == before
-    assert batches == sorted(set(batches)), "the numbers go on over the take-over"
-    stream.started[-1].query.stop()
-
-    # Between publishing and completing, the process may die: then the batch runs again, for its state alone.
-    for path in Path(stream.platform.checkpoints.root).glob(f"{stream.spec.name}/w2/commits/*"):
-        if int(path.name.strip(".cr")) >= batches[-1]:
-            path.unlink()
-    third, ran = stream.owner(stateful=True), list[int]()
-    write = third.batch
-
-    def noted(records: DataFrame, batch_id: int) -> None:
-        ran.append(batch_id)
-        write(records, batch_id)
-
-    with mock.patch.object(third, "batch", noted):
-        stream.send(1)
-        stream.run(third, keep=_each_once)
-    stream.assert_exact(11)
-    assert ran[:2] == [batches[-1], batches[-1] + 1]
-    assert published_batches(stream)[: len(batches)] == batches
-
-
-def published_batches(stream: Stream) -> list[int]:
-    return [int(s["batch"]) for s in reversed(stream.summaries()) if s["kind"] == "batch"]
-
-
-def _each_once(records: DataFrame) -> DataFrame:
-    """With a watermark, so that there are batches without records too, which only tidy up."""
-    watermarked = records.withWatermark("timestamp", "1 second")
-    return watermarked.dropDuplicatesWithinWatermark(["partition", "offset"])

@@ -40,11 +40,11 @@ class Hits(Stream):
         self.started: list[Consumption] = []
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
-    def owner(self, stateful: bool = False, kind: Callable[..., Owner] = Owner) -> Owner:
+    def owner(self, kind: Callable[..., Owner] = Owner) -> Owner:
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
         decode = lambda rows: hits(rows, self.struct)  # noqa: E731
-        return kind(self.spark, self.platform, self.spec, decode, topic, stateful=stateful)
+        return kind(self.spark, self.platform, self.spec, decode, topic)
 
     def records(self) -> int:
         """How many the topic holds."""

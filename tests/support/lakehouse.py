@@ -20,7 +20,7 @@ from spark_jobs.common import tables
 from spark_jobs.common.iceberg import MAIN, IcebergTable
 from spark_jobs.common.owner import Owner
 from spark_jobs.common.session import catalog_options
-from spark_jobs.common.stream import Consumption, Keep
+from spark_jobs.common.stream import Consumption
 from spark_jobs.common.topic import Topic
 from tests.support.services import Services
 
@@ -53,23 +53,22 @@ class Stream:
         # Kept: one that nobody holds is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
-    def owner(self, stateful: bool = False, kind: Callable[..., Owner] = Owner) -> Owner:
+    def owner(self, kind: Callable[..., Owner] = Owner) -> Owner:
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         # Silent: it outlives brokers that tests end.
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
-        return kind(self.spark, self.platform, self.spec, _decode, topic, stateful=stateful)
+        return kind(self.spark, self.platform, self.spec, _decode, topic)
 
-    def consume(self, owner: Owner, positions: dict[int, int], keep: Keep | None = None) -> Consumption:
-        """The query of an owner, through ``keep`` where it is to keep state; :meth:`stop` ends it where the
-        test does not."""
+    def consume(self, owner: Owner, positions: dict[int, int]) -> Consumption:
+        """The query of an owner; :meth:`stop` ends it where the test does not."""
         # Two of one name cannot run in one session.
         spec = replace(self.spec, name=f"{self.spec.name}_{len(self.started)}")
-        self.started.append(Consumption(self.spark, self.platform, spec, owner, positions, keep))
+        self.started.append(Consumption(self.spark, self.platform, spec, owner, positions))
         return self.started[-1]
 
-    def run(self, owner: Owner, keep: Keep | None = None) -> Consumption:
+    def run(self, owner: Owner) -> Consumption:
         """Take over, publish all that is there, and stay ready for more."""
-        consumption = self.consume(owner, owner.take_over(), keep)
+        consumption = self.consume(owner, owner.take_over())
         consumption.query.processAllAvailable()
         return consumption
 

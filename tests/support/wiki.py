@@ -53,14 +53,12 @@ class Wiki(Stream):
         self.started: list[Consumption] = []
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
-    def owner(
-        self, stateful: bool = False, kind: Callable[..., Owner] = Owner, decode: Decode | None = None
-    ) -> Owner:
+    def owner(self, kind: Callable[..., Owner] = Owner, decode: Decode | None = None) -> Owner:
         """``decode``, ``kind``: in place of the stream's own."""
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
         usual: Decode = lambda rows: changes(rows, self.struct)  # noqa: E731
-        return kind(self.spark, self.platform, self.spec, decode or usual, topic, stateful=stateful)
+        return kind(self.spark, self.platform, self.spec, decode or usual, topic)
 
     def put(self, bodies: list[tuple[str, bytes]]) -> None:
         """Records with the wiki as their key, as the stream's producer sends them."""
