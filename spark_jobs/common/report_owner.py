@@ -19,16 +19,13 @@ from pyspark.sql import functions as F
 from sluice.model.platform import CATALOG
 from sluice.model.stream import Report, StreamSpec
 from spark_jobs.common import report_counts, report_source, report_state, report_table
-from spark_jobs.common.iceberg import MAIN, IcebergTable, Refused
+from spark_jobs.common.iceberg import MAIN, IcebergTable
 from spark_jobs.common.ownership import TableOwner
 from spark_jobs.common.report_lateness import Judged, judge
 from spark_jobs.common.report_source import News
 from spark_jobs.common.report_state import State
 
 log = logging.getLogger(__name__)
-
-# Two commits, so not with every one of the report's.
-TIDY_EVERY = 20
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,6 @@ class ReportOwner(TableOwner):
         super().__init__(spark, report.table, f"the report of {spec.name}")
         self.spark, self.spec, self.report, self.counting = spark, spec, report, counting
         self.state = State(report_state.rule(report))
-        # Commits until the table's metadata is tidied up.
-        self._until_tidy = 0
 
     def take_over(self) -> State:
         """Become the owner, also once more after Moved. Returns what is counted."""
@@ -62,7 +57,6 @@ class ReportOwner(TableOwner):
             self.state = report_state.read(summaries, report_state.rule(self.report))
 
         self._claim(read, lambda kind: self._summary(kind, self.state))
-        self._until_tidy = 0
         return self.state
 
     def look(self, source: IcebergTable) -> News | None:
@@ -109,7 +103,7 @@ class ReportOwner(TableOwner):
             time.time() - began,
         )
         self.state = state
-        self._tidy()
+        self._tidy(self.report.keep_snapshots)
 
     def _rows(self, news: News) -> DataFrame:
         reader = self.spark.read
@@ -152,17 +146,3 @@ class ReportOwner(TableOwner):
 
     def _summary(self, kind: str, state: State) -> dict[str, str]:
         return report_state.summary(kind, self.spec.name, self.token, state, self.report.watermark_minutes)
-
-    def _tidy(self) -> None:
-        """The newest snapshots are kept: as many as declared, and a few more. What earlier owners wrote and
-        did not publish is of no use, and their branches would keep snapshots."""
-        if self._until_tidy == 0:
-            try:
-                earlier = [name for name in self.table.branches() if name not in (MAIN, self.branch)]
-                self.table.remove_branches(earlier)
-                self.table.expire(self.report.keep_snapshots)
-            except Refused as refusal:
-                # Somebody takes over just now; if so, the next commit says it.
-                log.info("tidying up %s was refused (%s); next time", self.table.name, refusal)
-            self._until_tidy = TIDY_EVERY
-        self._until_tidy -= 1

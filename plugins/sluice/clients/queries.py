@@ -82,7 +82,7 @@ def touched(table: Table, snapshot_id: int, query: Query, expected: RangeSet) ->
     if query.window is None:
         return None
     first = last = None
-    for batch in _rows(table, snapshot_id, files.overlapping(expected), (query.at,)):
+    for batch in _rows(table, snapshot_id, _matching(files.overlapping(expected), query), (query.at,)):
         if batch.num_rows:
             bounds = pc.min_max(_micros(batch.column(query.at)))
             low, high = (bounds[name].as_py() // _MICROS for name in ("min", "max"))
@@ -110,7 +110,7 @@ def recount(
         rows = files.between(query.at, [(_iso(windows[0]), _iso(end))])
     counts: list[pa.Table] = []
     values: dict[str, list[pa.Table]] = {measure: [] for measure in query.distinct}
-    for batch in _rows(table, snapshot_id, rows, (*columns, *_OFFSETS)):
+    for batch in _rows(table, snapshot_id, _matching(rows, query), (*columns, *_OFFSETS)):
         placed = _placed(pa.Table.from_batches([batch]), query, late, windows)
         counts.append(placed.group_by(query.keys).aggregate([([], "count_all")]))
         for measure, column in query.distinct.items():
@@ -118,6 +118,12 @@ def recount(
                 placed.select([*query.keys, column]).group_by([*query.keys, column]).aggregate([])
             )
     return _results(query, counts, values)
+
+
+def _matching(rows: BooleanExpression, query: Query) -> BooleanExpression:
+    for column, values in query.where.items():
+        rows = files.both(rows, files.among(column, values))
+    return rows
 
 
 def _placed(rows: pa.Table, query: Query, late: pa.Table, windows: tuple[int, int] | None) -> pa.Table:

@@ -47,7 +47,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{where}: {value!r} is not a table of keys and values")
         _, item = typing.get_args(hint)
-        if dataclasses.is_dataclass(item):
+        if dataclasses.is_dataclass(item) or typing.get_origin(item) is list:
             return {str(key): _value(item, element, f"{where} {key}") for key, element in value.items()}
         return {str(key): _text(element) for key, element in value.items()}
     if typing.get_origin(hint) is list:

@@ -1,0 +1,1 @@
+"""I/O over PyIceberg: snapshots, files, results."""
