@@ -21,7 +21,7 @@ from local.demo.demo import Demo, Run
 from local.demo.events import Found, Span
 from local.demo.verdict import FeedFigures
 from local.errors import Problem
-from local.replay.feed import Feed
+from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
 from local.stack import Stack

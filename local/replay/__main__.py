@@ -9,7 +9,6 @@ from pathlib import Path
 
 from local.ending import end_with
 from local.errors import Problem
-from local.replay.faults import Faults
 from local.replay.server import Replay
 
 
@@ -20,7 +19,6 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        faults = Faults().changed(dict(_pair(text) for text in options.fault))
         replay = Replay(
             rate=options.rate,
             port=options.port,
@@ -28,7 +26,6 @@ def main(arguments: list[str]) -> int:
             from_start=options.from_start,
             start=options.start,
             pace=options.pace,
-            faults=faults,
             retry_ms=options.retry_ms,
             keep_alive_seconds=options.keep_alive_seconds,
             place=options.place,
@@ -36,7 +33,6 @@ def main(arguments: list[str]) -> int:
             seed=options.seed,
             servers=options.servers,
             users=options.users,
-            hostile=options.hostile,
             late_share=options.late_share,
         )
         with replay:
@@ -47,13 +43,6 @@ def main(arguments: list[str]) -> int:
     except OSError as error:
         raise Problem(f"port {options.port}: {error.strerror or error}; give another with --port") from error
     return 0
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise ValueError(f"--fault {text}: write it as name=value")
-    return name, value
 
 
 def parser() -> argparse.ArgumentParser:
@@ -69,13 +58,11 @@ def parser() -> argparse.ArgumentParser:
     add("--seed", type=int, default=1, help="another seed, other ids, users and servers")
     add("--servers", type=int, default=60, help="how many wikis there are")
     add("--users", type=int, default=2_000, help="how many editors there are")
-    add("--hostile", action="store_true", help="some editors' names are markup")
     add("--late-share", type=float, default=0.002, help="how many of the changes come 45 minutes late")
     add("--retry-ms", type=int, default=1_000, help="what clients are told to wait; 0: nothing is said")
     add("--keep-alive-seconds", type=float, default=15.0, help="a comment after so long without an event")
     add("--place", type=Path, help="a file that keeps how far the feed is, for the next start")
     add("--patient", action="store_true", help="the first event happens when somebody asks for the feed")
-    add("--fault", action="append", default=[], metavar="NAME=VALUE", help="as POST /faults; may come often")
     return made
 
 

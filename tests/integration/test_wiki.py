@@ -17,7 +17,7 @@ from pyiceberg.table import DataScan
 from local import evidence
 from local.drills.faults import family, signal_all
 from local.drills.site import LAND_SECONDS, Site
-from local.replay.feed import Feed
+from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
 from local.stack import Stack, wait_until

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from local.replay import Replay
-from local.replay.faults import POISON
 from sluice.model.process import SUPERSEDED_STATUS
 from spark_jobs.common.feed.activity import Activity
 from spark_jobs.common.feed.client import Client
@@ -25,6 +23,7 @@ from spark_jobs.common.feed.lock import Lost
 from spark_jobs.common.feed.sender import Sender
 from spark_jobs.common.feed.window import Window
 from spark_jobs.wiki_changes.events import rewind
+from tests.support.faulty_replay import MALFORMED, FaultyReplay
 from tests.support.feeding import FEED, PARTITIONS, SPEC, TOPIC, Feeding, Record, wait_for
 from tests.support.services import Services
 
@@ -45,23 +44,23 @@ def feed(services: Services, tmp_path: Path) -> Iterator[Feed]:
         feeding.close()
 
 
-def numbers(replay: Replay, records: list[Record], events: range) -> list[int]:
+def numbers(replay: FaultyReplay, records: list[Record], events: range) -> list[int]:
     """Which event of the replayed stream each record is."""
-    known = {replay.feed.event_id(n): n for n in events if replay.odd_kind(n) not in POISON}
-    poison = {replay.payload(n).encode(): n for n in events if replay.odd_kind(n) in POISON}
+    known = {replay.feed.event_id(n): n for n in events if replay.anomaly(n) not in MALFORMED}
+    poison = {replay.payload(n).encode(): n for n in events if replay.anomaly(n) in MALFORMED}
     return [known[r.event_id] if r.event_id in known else poison[r.value] for r in records]
 
 
-def assert_exactly_once(replay: Replay, records: list[Record], events: range) -> None:
+def assert_exactly_once(replay: FaultyReplay, records: list[Record], events: range) -> None:
     """Every event is in the topic once, as it was sent; those of one wiki in one partition and in order."""
     found = numbers(replay, records, events)
-    assert sorted(found) == [n for n in events if replay.odd_kind(n) != "canary"]
+    assert sorted(found) == [n for n in events if replay.anomaly(n) != "canary"]
     seqs = [record.seq for record in records]
     assert len(set(seqs)) == len(seqs)
     newest: dict[bytes, tuple[int, int]] = {}
     for n, record in zip(found, records, strict=True):
         assert record.value == replay.payload(n).encode()
-        is_poison = replay.odd_kind(n) in POISON
+        is_poison = replay.anomaly(n) in MALFORMED
         assert record.key == (None if is_poison else replay.feed.server(n)[1].encode())
         if record.key is not None:
             partition, before = newest.get(record.key, (record.partition, -1))
@@ -73,12 +72,12 @@ def assert_exactly_once(replay: Replay, records: list[Record], events: range) ->
 def test_kills_at_random_moments(feed: Feed, services: Services, rounds: int) -> None:
     draw = random.Random(SEED)  # noqa: S311
     total = 10_000 * rounds
-    with Replay(rate=0, total=total, retry_ms=100) as replay:
+    with FaultyReplay(rate=0, total=total, retry_ms=100) as replay:
 
         def sends_more(than: int) -> Callable[[], bool]:
             return lambda: bool(replay.status()["frames"] > than)
 
-        replay.break_it(cut_every=1_000, cut="half", odd_every=97)
+        replay.set_faults(cut_every=1_000, cut="half", anomaly_every=97)
         feeding = feed(replay.url)
         for moment in ("whenever", "sending", "kafka stands") * rounds:
             producer, sent = feeding.start(), replay.status()["frames"]
@@ -95,7 +94,7 @@ def test_kills_at_random_moments(feed: Feed, services: Services, rounds: int) ->
                 time.sleep(draw.uniform(0, 0.3))
                 services.signal("kafka", signal.SIGCONT)
         assert feeding.count() < total, "all was sent before the last kill"
-        replay.heal()
+        replay.clear_faults()
         producer = feeding.start()
         wait_for("the whole stream", lambda: feeding.count() >= total, 120)
         producer.send(signal.SIGTERM)
@@ -104,19 +103,19 @@ def test_kills_at_random_moments(feed: Feed, services: Services, rounds: int) ->
 
 
 def test_whatever_a_connection_does_and_whatever_comes(feed: Feed) -> None:
-    with Replay(rate=0, total=5_000, retry_ms=50) as replay:
-        replay.break_it(odd_every=7, canary_every=50, cut_every=400, cut="end", repeat=30)
+    with FaultyReplay(rate=0, total=5_000, retry_ms=50) as replay:
+        replay.set_faults(anomaly_every=7, canary_every=50, cut_every=400, cut="end", repeat=30)
         feeding = feed(replay.url)
-        wanted = sum(replay.odd_kind(n) != "canary" for n in range(5_000))
+        wanted = sum(replay.anomaly(n) != "canary" for n in range(5_000))
         producer = feeding.start("--events", str(wanted))
         for cut in ("end", "drop", "half", "half_end", "reset"):
             answered = len(replay.asked)
-            replay.break_it(cut=cut, cut_every=150)
+            replay.set_faults(cut=cut, cut_every=150)
             wait_for(f"two cuts: {cut}", partial(lambda before: len(replay.asked) > before + 1, answered))
-        replay.break_it(cut_every=0, bytes_per_second=200_000)
+        replay.set_faults(cut_every=0, bytes_per_second=200_000)
         sent = replay.status()["frames"]
         wait_for("slow events", lambda: replay.status()["frames"] > sent + 20, pause=0.01)
-        replay.break_it(cut_every=10, cut_times=1, refuse=3, retry_after=1, bytes_per_second=0)
+        replay.set_faults(cut_every=10, cut_times=1, refuse=3, retry_after=1, bytes_per_second=0)
         wait_for("three refusals", lambda: [a.status for a in replay.asked].count(503) == 3)
         assert producer.ends(60) == 0, producer.log
         records = feeding.records()
@@ -126,7 +125,7 @@ def test_whatever_a_connection_does_and_whatever_comes(feed: Feed) -> None:
         result = producer.result
         assert result["begin"] == dict.fromkeys(map(str, range(PARTITIONS)), 0)
         assert sum(result["ends"].values()) == result["events"] == result["sent"] == wanted == len(records)
-        assert result["poison"] == sum(replay.odd_kind(n) in POISON for n in range(5_000))
+        assert result["poison"] == sum(replay.anomaly(n) in MALFORMED for n in range(5_000))
         assert result["known"] > 0
         assert result["canary"] >= 5_000 // 50
         assert result["adopted"] is False
@@ -157,18 +156,18 @@ class Read:
 
 @pytest.mark.parametrize("fault", [{"silence_seconds": 1000.0}, {"cut": "hang", "cut_every": 100}])
 def test_a_silent_connection_is_given_up_and_one_that_lives_is_not(fault: dict[str, object]) -> None:
-    with Replay(rate=200, retry_ms=50, keep_alive_seconds=0.2, from_start=True) as replay:
+    with FaultyReplay(rate=200, retry_ms=50, keep_alive_seconds=0.2, from_start=True) as replay:
         read = Read(replay.url, read_seconds=0.5)
         wait_for("events", lambda: len(read.frames) > 10)
-        replay.break_it(**fault)
+        replay.set_faults(**fault)
         wait_for("another connection", lambda: len(replay.asked) >= 2)
         assert "ReadTimeout" in read.activity.trouble
-        replay.heal()
+        replay.clear_faults()
         # More than one connection brings before it hangs: what hung when it was healed is given up by then.
         got = len(read.frames)
         wait_for("more events", lambda: len(read.frames) > got + 150)
         asked, began = len(replay.asked), time.monotonic()
-        replay.break_it(bytes_per_second=2_000)
+        replay.set_faults(bytes_per_second=2_000)
         wait_for("what takes longer than a silence may", lambda: time.monotonic() - began > 3 * 0.5)
         assert len(replay.asked) == asked, "slow is not silent"
         read.end()
@@ -177,14 +176,14 @@ def test_a_silent_connection_is_given_up_and_one_that_lives_is_not(fault: dict[s
 
 
 def test_who_waits_for_a_silent_feed_is_woken_by_a_stop() -> None:
-    with Replay(rate=0, total=3) as replay:
+    with FaultyReplay(rate=0, total=3) as replay:
         read = Read(replay.url, read_seconds=600)
         wait_for("the events", lambda: len(read.frames) == 3)
         read.end()
 
 
 def test_one_producer_at_a_time_and_a_bounded_run_goes_on_where_it_ends(feed: Feed) -> None:
-    with Replay(rate=300, from_start=True) as replay:
+    with FaultyReplay(rate=300, from_start=True) as replay:
         feeding = feed(replay.url, lock_seconds=1)
         first = feeding.start()
         wait_for("records", feeding.count)
@@ -222,7 +221,7 @@ def test_one_producer_at_a_time_and_a_bounded_run_goes_on_where_it_ends(feed: Fe
 
 
 def test_who_loses_the_lock_ends_and_sends_nothing_more(feed: Feed, services: Services) -> None:
-    with Replay(rate=500, from_start=True) as replay:
+    with FaultyReplay(rate=500, from_start=True) as replay:
         feeding = feed(replay.url)
         producer = feeding.start_thread()
         wait_for("records", feeding.count)
@@ -245,7 +244,7 @@ def test_who_loses_the_lock_ends_and_sends_nothing_more(feed: Feed, services: Se
 
 
 def test_it_beats_while_its_source_is_away(feed: Feed) -> None:
-    with Replay(rate=100, from_start=True, seed=7) as replay:
+    with FaultyReplay(rate=100, from_start=True, seed=7) as replay:
         feeding, port, start = feed(replay.url), replay.port, replay.feed.start
         producer = feeding.start_thread()
 
@@ -271,7 +270,7 @@ def test_it_beats_while_its_source_is_away(feed: Feed) -> None:
     assert gone - 5 < later["since"] / 1000 <= gone + 1
     assert "refused" in later["detail"]
     assert sum(ends.values()) == feeding.count() > 0
-    with Replay(rate=100, from_start=True, seed=7, port=port, start=start) as replay:
+    with FaultyReplay(rate=100, from_start=True, seed=7, port=port, start=start) as replay:
         wait_for("a beat", beat_in("streaming"), 90)
         producer.end()
         records = feeding.records()
@@ -284,7 +283,7 @@ def test_it_waits_while_kafka_stands_still_and_while_it_is_down(
     feed: Feed, services: Services, down_seconds: float
 ) -> None:
     total = 20_000
-    with Replay(rate=0, total=total, retry_ms=100) as replay:
+    with FaultyReplay(rate=0, total=total, retry_ms=100) as replay:
         feeding = feed(replay.url, most_in_flight=500)
         producer = feeding.start("--events", str(total))
         wait_for("records", feeding.count, pause=0.02)
@@ -303,7 +302,7 @@ def test_it_waits_while_kafka_stands_still_and_while_it_is_down(
         count = feeding.count()
         assert count < total // 2
         wait_for("more records", lambda: feeding.count() > count, pause=0.02)
-        replay.break_it(bytes_per_second=2_000_000)
+        replay.set_faults(bytes_per_second=2_000_000)
         services.crash("kafka", seconds=down_seconds)
         assert feeding.count() < total, "all was sent before it crashed"
         assert producer.ends(120) == 0, producer.log
@@ -311,7 +310,7 @@ def test_it_waits_while_kafka_stands_still_and_while_it_is_down(
 
 
 def test_minutes_end_a_run_on_a_feed_that_says_nothing(feed: Feed) -> None:
-    with Replay(rate=0, total=0) as replay:
+    with FaultyReplay(rate=0, total=0) as replay:
         feeding = feed(replay.url)
         producer = feeding.start("--events", "10", "--minutes", "0.02")
         assert producer.ends() == 0, producer.log

@@ -81,7 +81,7 @@ def provision(
             if key is not None:
                 with engine.begin() as connection:
                     # A writer that is at work finds no row, and is refused until it has entered again.
-                    forget = sa.text(f"delete from {FENCE_TABLE} where stream = :key")  # noqa: S608
+                    forget = sa.text(f"delete from {FENCE_TABLE} where stream = :key")
                     connection.execute(forget, {"key": key})
         differences = _differences(engine, table, query, types)
     if differences:
@@ -133,7 +133,7 @@ def last_batch(database: Database, stream: str, query_name: str) -> int | None:
 
     Raises Missing where nothing was ever provisioned there.
     """
-    statement = sa.text(f"select batch from {FENCE_TABLE} where stream = :key")  # noqa: S608
+    statement = sa.text(f"select batch from {FENCE_TABLE} where stream = :key")
     with _asking(database) as engine, engine.connect() as connection:
         found = connection.execute(statement, {"key": fence_key(stream, query_name)}).scalar_one_or_none()
     return None if found is None or found < 0 else int(found)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from pyarrow import RecordBatch, RecordBatchReader
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import (
     AlwaysFalse,
@@ -18,15 +19,13 @@ from pyiceberg.expressions import (
     LessThan,
     Or,
 )
-from pyiceberg.io.pyarrow import ArrowScan
+from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
 from sluice.clients.table import MAIN, asking
 from sluice.model.proof import FileFact
 from sluice.model.ranges import RangeSet
-
-if TYPE_CHECKING:
-    from pyarrow import RecordBatch
 
 FILES_AT_ONCE = 64
 PARTITION, OFFSET, SOURCE, ROW = "_kafka_partition", "_kafka_offset", "_source_id", "_source_row"
@@ -131,36 +130,55 @@ def pairs(
     table: Table, tasks: Sequence[FileScanTask], at_once: int = FILES_AT_ONCE
 ) -> Iterator[tuple[Any, Any]]:
     """Batches of (partitions, offsets) of these files, both as arrays of NumPy."""
-    schema = table.schema().select(PARTITION, OFFSET)
     with asking(f"{len(tasks)} files of table {_name(table)}"):
-        scan = ArrowScan(table.metadata, table.io, schema, AlwaysTrue())
-        # PyIceberg holds all files of one question in memory at once.
-        for start in range(0, len(tasks), at_once):
-            for batch in scan.to_record_batches(tasks[start : start + at_once]):
-                yield (
-                    batch.column(PARTITION).to_numpy(zero_copy_only=False),
-                    batch.column(OFFSET).to_numpy(zero_copy_only=False),
-                )
+        for batch in _batches(table, table.schema().select(PARTITION, OFFSET), AlwaysTrue(), tasks, at_once):
+            yield (
+                batch.column(PARTITION).to_numpy(zero_copy_only=False),
+                batch.column(OFFSET).to_numpy(zero_copy_only=False),
+            )
 
 
-def batches(table: Table, rows: BooleanExpression, columns: tuple[str, ...]) -> Iterator[RecordBatch]:
-    """Arrow batches of the rows of ``main`` that match, with those columns."""
-    if table.snapshot_by_name(MAIN) is None:
-        return
-    with asking(f"rows of table {_name(table)}"):
-        yield from table.scan(row_filter=rows, selected_fields=columns).use_ref(MAIN).to_arrow_batch_reader()
+def read(
+    table: Table, rows: BooleanExpression, columns: tuple[str, ...], snapshot_id: int | None = None
+) -> RecordBatchReader:
+    """The rows that match at a snapshot (None: the newest of ``main``), with those columns, batch by batch.
+
+    Raises Missing or Unreachable while it is read.
+    """
+    scan = table.scan(row_filter=rows, selected_fields=columns, snapshot_id=snapshot_id)
+    schema = schema_to_pyarrow(scan.projection())
+
+    def batches() -> Iterator[RecordBatch]:
+        with asking(f"rows of table {_name(table)}"):
+            yield from _batches(table, scan.projection(), rows, list(scan.plan_files()))
+
+    # The files' types may be larger than the schema's (large_string); a cast of the reader evens them out.
+    return RecordBatchReader.from_batches(schema, batches()).cast(schema)
+
+
+def _batches(
+    table: Table,
+    schema: Schema,
+    rows: BooleanExpression,
+    tasks: Sequence[FileScanTask],
+    at_once: int = FILES_AT_ONCE,
+) -> Iterator[RecordBatch]:
+    scan = ArrowScan(table.metadata, table.io, schema, rows)
+    # PyIceberg holds all files of one question in memory at once.
+    for start in range(0, len(tasks), at_once):
+        yield from scan.to_record_batches(tasks[start : start + at_once])
 
 
 def source_rows(table: Table, source_id: str) -> Iterator[int]:
     """The row numbers of one source that are published, as often as they are there."""
-    for batch in batches(table, equal(SOURCE, source_id), (ROW,)):
+    for batch in read(table, equal(SOURCE, source_id), (ROW,)):
         yield from batch.column(ROW).to_pylist()
 
 
 def quarantined(table: Table, rows: BooleanExpression) -> Iterator[dict[str, Any]]:
     """Rows of a quarantine table, without the raw bytes."""
     columns = ("stage", "reason", PARTITION, OFFSET, SOURCE, ROW, "object", "line")
-    for batch in batches(table, rows, columns):
+    for batch in read(table, rows, columns):
         yield from batch.to_pylist()
 
 

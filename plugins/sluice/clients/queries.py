@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 
 from sluice.clients import files
 from sluice.clients.errors import Unreachable
-from sluice.clients.table import asking, facts_of, lineage
+from sluice.clients.lake.arrow_sql import open_sql, quoted
+from sluice.clients.table import facts_of, lineage
 from sluice.model import query_state
-from sluice.model.query import WINDOW, Query, key_text
+from sluice.model.query import WINDOW, Query, Window, key_text
 from sluice.model.query_state import State
 
 if TYPE_CHECKING:
@@ -70,10 +69,8 @@ def late(table: Table, standing: Standing, name: str) -> pa.Table:
     since = standing.states[name].base
     rows = files.both(files.equal("query", name), files.at_least("batch", since))
     columns = (WINDOW, *_OFFSETS)
-    with asking(f"rows of table {'.'.join(table.name())}"):
-        scan = table.scan(row_filter=rows, selected_fields=columns, snapshot_id=standing.snapshot_id)
-        found = scan.to_arrow().select(columns)
-    return found.set_column(0, WINDOW, _micros(found.column(WINDOW)))
+    found = files.read(table, rows, columns, standing.snapshot_id).read_all().select(columns)
+    return found.set_column(0, WINDOW, found.column(WINDOW).cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
 
 
 def touched(table: Table, snapshot_id: int, query: Query, expected: RangeSet) -> tuple[int, int] | None:
@@ -81,16 +78,13 @@ def touched(table: Table, snapshot_id: int, query: Query, expected: RangeSet) ->
     None where there are none, or the query has no windows."""
     if query.window is None:
         return None
-    first = last = None
-    for batch in _rows(table, snapshot_id, _matching(files.overlapping(expected), query), (query.at,)):
-        if batch.num_rows:
-            bounds = pc.min_max(_micros(batch.column(query.at)))
-            low, high = (bounds[name].as_py() // _MICROS for name in ("min", "max"))
-            first = low if first is None else min(first, low)
-            last = high if last is None else max(last, high)
-    if first is None or last is None:
+    moment = f"epoch_us({quoted(query.at)})"
+    rows = _rows(table, snapshot_id, _matching(files.overlapping(expected), query), (query.at,))
+    with open_sql() as sql:
+        ((first, last),) = sql.rows(f"select min({moment}), max({moment}) from source", source=rows)
+    if first is None:
         return None
-    return query.window.starts(first)[0], query.window.starts(last)[-1]
+    return query.window.starts(first // _MICROS)[0], query.window.starts(last // _MICROS)[-1]
 
 
 def recount(
@@ -101,23 +95,16 @@ def recount(
     ``late`` rows are left out of the windows that they came too late for. ``windows``: the first and the last
     beginning of those that are wanted; else all rows are read, of two columns or three.
     """
-    columns = tuple(
-        dict.fromkeys([*query.by, *([query.at] if query.window else []), *query.distinct.values()])
-    )
+    columns = [*query.by, *([query.at] if query.window else []), *query.distinct.values(), *_OFFSETS]
     rows: BooleanExpression = AlwaysTrue()
     if query.window and windows:
         end = windows[1] + query.window.minutes * 60
         rows = files.between(query.at, [(_iso(windows[0]), _iso(end))])
-    counts: list[pa.Table] = []
-    values: dict[str, list[pa.Table]] = {measure: [] for measure in query.distinct}
-    for batch in _rows(table, snapshot_id, _matching(rows, query), (*columns, *_OFFSETS)):
-        placed = _placed(pa.Table.from_batches([batch]), query, late, windows)
-        counts.append(placed.group_by(query.keys).aggregate([([], "count_all")]))
-        for measure, column in query.distinct.items():
-            values[measure].append(
-                placed.select([*query.keys, column]).group_by([*query.keys, column]).aggregate([])
-            )
-    return _results(query, counts, values)
+    source = _rows(table, snapshot_id, _matching(rows, query), tuple(dict.fromkeys(columns)))
+    with open_sql() as sql:
+        results = sql.rows(_counting(query, windows), source=source, late=late)
+    split = len(query.keys)
+    return {key_text(result[:split]): result[split:] for result in results}
 
 
 def _matching(rows: BooleanExpression, query: Query) -> BooleanExpression:
@@ -126,63 +113,35 @@ def _matching(rows: BooleanExpression, query: Query) -> BooleanExpression:
     return rows
 
 
-def _placed(rows: pa.Table, query: Query, late: pa.Table, windows: tuple[int, int] | None) -> pa.Table:
-    """Each row once for every window that it is in and not too late for; as it is where there are none."""
-    if query.window is None:
-        return rows
-    every, length, shift = (
-        minutes * 60 * _MICROS
-        for minutes in (query.window.every_minutes, query.window.minutes, query.window.from_minute)
-    )
-    at = _micros(rows.column(query.at)).to_numpy()
-    newest = at - (at - shift) % every
-    parts = []
-    for back in range(-(-length // every)):
-        starts = newest - back * every
-        inside = starts > at - length
-        if windows:
-            inside &= (starts >= windows[0] * _MICROS) & (starts <= windows[1] * _MICROS)
-        parts.append(rows.append_column(WINDOW, pa.array(starts)).filter(pa.array(inside)))
-    placed = pa.concat_tables(parts)
-    if not late.num_rows:
-        return placed
-    return placed.join(late, [*_OFFSETS, WINDOW], join_type="left anti")
-
-
-def _results(query: Query, counts: Iterable[pa.Table], values: Mapping[str, list[pa.Table]]) -> Results:
-    found: dict[str, dict[str, int]] = {}
-    parts = list(counts)
-    if not parts:
-        return {}
-    total = pa.concat_tables(parts).group_by(query.keys).aggregate([("count_all", "sum")])
-    _into(found, query, total, "count_all_sum", [m for m in query.measures if m not in query.distinct])
-    for measure, column in query.distinct.items():
-        # A null is no value.
-        pairs = pa.concat_tables(values[measure]).group_by([*query.keys, column]).aggregate([])
-        known = pairs.filter(pc.is_valid(pairs.column(column)))
-        _into(found, query, known.group_by(query.keys).aggregate([([], "count_all")]), "count_all", [measure])
-    return {key: tuple(told.get(measure, 0) for measure in query.measures) for key, told in found.items()}
-
-
-def _into(
-    found: dict[str, dict[str, int]], query: Query, counted: pa.Table, column: str, measures: list[str]
-) -> None:
-    numbers = counted.column(column).to_pylist()
-    for key, number in zip(_keys(counted, query), numbers, strict=True):
-        told = found.setdefault(key, {})
-        for measure in measures:
-            told[measure] = number
-
-
-def _keys(results: pa.Table, query: Query) -> list[str]:
-    """The text of each row's key; a window's beginning is in microseconds since 1970."""
-    columns = [
-        results.column(name).cast(pa.timestamp("us", "UTC")).to_pylist()
-        if name == WINDOW
-        else results.column(name).to_pylist()
-        for name in query.keys
+def _counting(query: Query, windows: tuple[int, int] | None) -> str:
+    """SQL for the results of ``source``'s rows but the ``late`` ones: keys, then measures. A null is no
+    value, and a row without a moment is in no window."""
+    keys = [*map(quoted, query.by), *([f"make_timestamp({WINDOW})"] if query.window else [])]
+    measures = [
+        f"count(distinct {quoted(query.distinct[name])})" if name in query.distinct else "count(*)"
+        for name in query.measures
     ]
-    return [key_text(values) for values in zip(*columns, strict=True)]
+    rows = _placed(query, query.window, windows) if query.window else "source"
+    return f"select {', '.join([*keys, *measures])} from {rows} group by {', '.join(keys)}"
+
+
+def _placed(query: Query, window: Window, windows: tuple[int, int] | None) -> str:
+    """SQL for ``source``'s rows, each once for every window that it is in and not too late for."""
+    every, length, shift = (
+        minutes * 60 * _MICROS for minutes in (window.every_minutes, window.minutes, window.from_minute)
+    )
+    wanted = f"{WINDOW} > _at - {length}"
+    if windows:
+        wanted += f" and {WINDOW} between {windows[0] * _MICROS} and {windows[1] * _MICROS}"
+    return f"""(
+        select * from (
+            -- SQL's remainder has the sign of the number that is divided.
+            select *, _at - ((_at - {shift}) % {every} + {every}) % {every} - _back * {every} as {WINDOW}
+            from (select *, epoch_us({quoted(query.at)}) as _at from source),
+                range({-(-length // every)}) as before(_back)
+        ) anti join late using ({", ".join([*_OFFSETS, WINDOW])})
+        where {wanted}
+    )"""
 
 
 def texts(results: pa.Table, query: Query) -> Results:
@@ -197,23 +156,17 @@ def texts(results: pa.Table, query: Query) -> Results:
 
 def _rows(
     table: Table, snapshot_id: int, rows: BooleanExpression, columns: tuple[str, ...]
-) -> Iterable[pa.RecordBatch]:
+) -> pa.RecordBatchReader:
     if table.snapshot_by_id(snapshot_id) is None:
         raise Unreachable(
             f"snapshot {snapshot_id} of table {'.'.join(table.name())} is not kept any more; look again when "
             "the queries have gone on"
         )
-    with asking(f"rows of table {'.'.join(table.name())}"):
-        scan = table.scan(row_filter=rows, selected_fields=columns, snapshot_id=snapshot_id)
-        yield from scan.to_arrow_batch_reader()
-
-
-def _micros(moments: Any) -> Any:
-    return moments.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    return files.read(table, rows, columns, snapshot_id)
 
 
 def _iso(seconds: int) -> str:
-    return f"{np.datetime64(seconds, 's')}+00:00"
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def within(results: Results, query: Query, windows: tuple[int, int] | None) -> Results:
@@ -222,5 +175,5 @@ def within(results: Results, query: Query, windows: tuple[int, int] | None) -> R
     if query.window is None or windows is None:
         return results
     # The text of a moment sorts as the moment does, and is the key's last part.
-    first, last = (key_text([np.datetime64(at, "s").astype(datetime).replace(tzinfo=UTC)]) for at in windows)
+    first, last = (key_text([datetime.fromtimestamp(at, UTC)]) for at in windows)
     return {key: told for key, told in results.items() if first <= key.rsplit("|", 1)[1] <= last}

@@ -20,18 +20,42 @@ class ProcessState(StrEnum):
     UNKNOWN = "unknown"
 
 
-# With this, a process says that another one owns its work now: nobody must start it again. EX_PROTOCOL of
-# sysexits.h is near enough.
+# A process ends with this when another writer owns its work. EX_PROTOCOL of sysexits.h.
 SUPERSEDED_STATUS = 76
-# Going, or about to.
+# A process ends with this when it cannot work with its configuration. EX_CONFIG of sysexits.h.
+EXIT_CONFIGURATION = 78
+# The runtime restarts no process that ends with one of these.
+FINAL_EXITS = frozenset({SUPERSEDED_STATUS, EXIT_CONFIGURATION})
 ALIVE = frozenset({ProcessState.STARTING, ProcessState.RUNNING})
-# Nothing will start it again but somebody who asks for it.
+# The runtime does not restart it: it was stopped, or ended with one of FINAL_EXITS. In BACKOFF it does.
 ENDED = frozenset({ProcessState.STOPPED, ProcessState.EXITED, ProcessState.FATAL})
+RESTARTS_KEPT = 20
+
+
+@dataclass(frozen=True)
+class ProcessExit:
+    """How an instance of a process ended. ``at``: seconds since 1970; ``code``: negative for a signal, as in
+    ``subprocess``; ``seconds``: for how long it had run."""
+
+    at: float
+    code: int
+    seconds: float
+
+    def __str__(self) -> str:
+        how = f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
+        return f"{how} after {self.seconds:.0f} s"
 
 
 @dataclass(frozen=True)
 class ProcessStatus:
-    """One look at a program. ``since``: when it last started, seconds since 1970, None if it never did."""
+    """One observation of a component's process.
+
+    ``pid`` and ``since`` (start time, seconds since 1970; None before the first) are those of the component
+    itself, not of the parent process that restarts it. ``restarts``: start times of the instances that the
+    runtime itself started after one had ended, oldest first, since the last start on request (by Airflow or a
+    person), RESTARTS_KEPT at most. ``last_exit``: of the newest instance that ended since then. In BACKOFF
+    ``restart_at`` is the time of the next restart.
+    """
 
     program: str
     state: ProcessState
@@ -39,10 +63,17 @@ class ProcessStatus:
     since: float | None = None
     exit_status: int | None = None
     description: str = ""
+    restarts: tuple[float, ...] = ()
+    last_exit: ProcessExit | None = None
+    restart_at: float | None = None
 
     @property
     def is_alive(self) -> bool:
         return self.state in ALIVE
+
+    def restarts_since(self, at: float) -> list[float]:
+        """The runtime's own restarts from ``at`` (seconds since 1970) on."""
+        return [restart for restart in self.restarts if restart >= at]
 
     @property
     def identity(self) -> str:
@@ -59,8 +90,16 @@ class ProcessStatus:
         return f"{self.program} is {self.state.value.upper()}{detail}"
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"state": self.state.value}
+        return asdict(self) | {"state": self.state.value, "restarts": list(self.restarts)}
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> ProcessStatus:
-        return cls(**(data | {"state": ProcessState(data["state"])}))
+        ended = data.get("last_exit")
+        return cls(
+            **data
+            | {
+                "state": ProcessState(data["state"]),
+                "restarts": tuple(data.get("restarts", ())),
+                "last_exit": ProcessExit(**ended) if ended else None,
+            }
+        )

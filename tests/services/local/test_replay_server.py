@@ -14,22 +14,22 @@ import httpx
 import pytest
 from httpx_sse import EventSource, ServerSentEvent, connect_sse
 
-from local.replay import Replay
-from local.replay.connection import half
-from local.replay.frames import frame, sse_id
+from local.replay.frames import sse_id
+from tests.support.faulty_replay import FaultyReplay, frame, half
 
+Start = Callable[..., FaultyReplay]
 AGENT = {"User-Agent": "Sluice tests (sluice@example.org)"}
 # For what must come; and so long nothing may come where nothing must: some turns of the server.
 DEADLINE, STILL = 60.0, 0.3
 
 
 @pytest.fixture
-def replay() -> Iterator[Callable[..., Replay]]:
+def replay() -> Iterator[Start]:
     """Makes servers, and ends them."""
-    made: list[Replay] = []
+    made: list[FaultyReplay] = []
 
-    def make(**options: Any) -> Replay:
-        made.append(Replay(**options).__enter__())
+    def make(**options: Any) -> FaultyReplay:
+        made.append(FaultyReplay(**options).__enter__())
         return made[-1]
 
     yield make
@@ -91,7 +91,7 @@ def collect(source: EventSource, into: list[ServerSentEvent]) -> None:
         into.append(event)
 
 
-def test_everything_comes_once_and_in_order_with_its_position(replay: Callable[..., Replay]) -> None:
+def test_everything_comes_once_and_in_order_with_its_position(replay: Start) -> None:
     server = replay(rate=0, total=500)
     got = read(server.url, 500)
     assert [event.data for event in got] == [server.payload(n) for n in range(500)]
@@ -100,19 +100,21 @@ def test_everything_comes_once_and_in_order_with_its_position(replay: Callable[.
     assert server.status()["n"] == 499
 
 
-def test_a_client_goes_on_behind_its_position(replay: Callable[..., Replay]) -> None:
+def test_a_client_goes_on_behind_its_position(replay: Start) -> None:
     server = replay(rate=0, total=100)
     position = read(server.url, 40)[-1].id
     rest = read(server.url, 60, position)
     assert [event.json()["meta"]["offset"] for event in rest] == list(range(40, 100))
-    server.break_it(repeat=3)
+    server.set_faults(repeat=3)
     again = read(server.url, 63, position)
     assert [event.json()["meta"]["offset"] for event in again] == list(range(37, 100))
     assert [asked.last_event_id for asked in server.asked] == [None, position, position]
     assert server.asked[0].user_agent == AGENT["User-Agent"]
 
 
-def test_by_the_clock_only_what_is_new_comes_unless_it_is_asked_for(replay: Callable[..., Replay]) -> None:
+def test_by_the_clock_only_what_is_new_comes_unless_it_is_asked_for(
+    replay: Start,
+) -> None:
     server = replay(rate=2_000.0)
     seen = read(server.url, 50)
     first = seen[0].json()["meta"]["offset"]
@@ -124,7 +126,7 @@ def test_by_the_clock_only_what_is_new_comes_unless_it_is_asked_for(replay: Call
     assert read(replay(rate=2_000.0, from_start=True).url, 1)[0].json()["meta"]["offset"] == 0
 
 
-def test_the_connection_opens_with_a_retry_and_stays_alive(replay: Callable[..., Replay]) -> None:
+def test_the_connection_opens_with_a_retry_and_stays_alive(replay: Start) -> None:
     server = replay(rate=0, total=1, retry_ms=250, keep_alive_seconds=0.01)
     with httpx.stream("GET", server.url, headers=AGENT, timeout=DEADLINE, trust_env=False) as answer:
         assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -139,11 +141,9 @@ def test_the_connection_opens_with_a_retry_and_stays_alive(replay: Callable[...,
 @pytest.mark.parametrize(
     ("cut", "ends"), [("end", True), ("half_end", True), ("drop", False), ("half", False), ("reset", False)]
 )
-def test_a_connection_is_cut_after_so_many_events(
-    replay: Callable[..., Replay], cut: str, ends: bool
-) -> None:
+def test_a_connection_is_cut_after_so_many_events(replay: Start, cut: str, ends: bool) -> None:
     server = replay(rate=0, total=100)
-    server.break_it(cut_every=7, cut=cut, cut_times=1)
+    server.set_faults(cut_every=7, cut=cut, cut_times=1)
     got: list[ServerSentEvent] = []
     with httpx.Client(timeout=DEADLINE, trust_env=False) as client:
         source = connect_sse(client, "GET", server.url, headers=AGENT)
@@ -162,9 +162,11 @@ def test_a_connection_is_cut_after_so_many_events(
     assert len(rest) == 100 - len(got), "once only"
 
 
-def test_what_was_sent_before_a_cut_arrives_also_at_a_slow_reader(replay: Callable[..., Replay]) -> None:
+def test_what_was_sent_before_a_cut_arrives_also_at_a_slow_reader(
+    replay: Start,
+) -> None:
     server = replay(rate=0)
-    server.break_it(cut_every=1_000, cut="drop")
+    server.set_faults(cut_every=1_000, cut="drop")
     got = b""
     with socket.socket() as raw:
         # Next to nothing fits in between, so the server still holds a part when it is done.
@@ -178,9 +180,9 @@ def test_what_was_sent_before_a_cut_arrives_also_at_a_slow_reader(replay: Callab
     assert got.endswith(b"}\n\n\r\n"), "and its last chunk is whole"
 
 
-def test_half_an_event_and_then_nothing(replay: Callable[..., Replay]) -> None:
+def test_half_an_event_and_then_nothing(replay: Start) -> None:
     server = replay(rate=0, total=100, retry_ms=0, keep_alive_seconds=0.01)
-    server.break_it(cut_every=2, cut="hang")
+    server.set_faults(cut_every=2, cut="hang")
     whole = [frame(server.feed, n, server.faults) for n in range(3)]
     expected = b":ok\n\n" + whole[0] + whole[1] + half(server.feed, 2, whole[2])
     reader = Reader(server.url)
@@ -189,7 +191,7 @@ def test_half_an_event_and_then_nothing(replay: Callable[..., Replay]) -> None:
     assert reader.is_connected
 
 
-def test_half_an_event_is_never_a_whole_one(replay: Callable[..., Replay]) -> None:
+def test_half_an_event_is_never_a_whole_one(replay: Start) -> None:
     server = replay(rate=0)
     lengths = set()
     for n in range(500):
@@ -202,37 +204,41 @@ def test_half_an_event_is_never_a_whole_one(replay: Callable[..., Replay]) -> No
     assert lengths == set(range(10)), "it ends anywhere"
 
 
-def test_requests_are_refused_so_often_and_say_when_to_come_again(replay: Callable[..., Replay]) -> None:
+def test_requests_are_refused_so_often_and_say_when_to_come_again(
+    replay: Start,
+) -> None:
     server = replay(rate=0, total=5)
-    server.break_it(refuse=2, refuse_status=502, retry_after=7)
+    server.set_faults(refuse=2, refuse_status=502, retry_after=7)
     answers = [get(server.url) for _ in range(2)]
     assert [(answer.status_code, answer.headers["retry-after"]) for answer in answers] == [(502, "7")] * 2
     assert len(read(server.url, 5)) == 5
     assert [asked.status for asked in server.asked] == [502, 502, 200]
 
 
-def test_who_does_not_say_who_they_are_or_where_they_were_is_refused(replay: Callable[..., Replay]) -> None:
+def test_who_does_not_say_who_they_are_or_where_they_were_is_refused(
+    replay: Start,
+) -> None:
     server = replay(rate=0, total=5)
     nobody, lost = get(server.url, **{"User-Agent": ""}), get(server.url, **{"Last-Event-ID": "[]"})
     assert (nobody.status_code, lost.status_code) == (403, 400)
     assert get(f"{server.url}?since=x").status_code == 400
 
 
-def test_silence_ends_by_itself_or_when_it_is_healed(replay: Callable[..., Replay]) -> None:
+def test_silence_ends_by_itself_or_when_it_is_healed(replay: Start) -> None:
     server = replay(rate=0, total=5, retry_ms=0, keep_alive_seconds=0.01)
-    server.break_it(silence_seconds=3_600)
+    server.set_faults(silence_seconds=3_600)
     reader = Reader(server.url)
     assert reader.waits_for(lambda data: data == b":ok\n\n")
     assert not reader.waits_for(lambda data: data != b":ok\n\n", STILL), "not even a comment"
-    server.heal()
+    server.clear_faults()
     assert reader.waits_for(lambda data: data.count(b"event: message") == 5), "on the same connection"
-    server.break_it(silence_seconds=0.2)
+    server.set_faults(silence_seconds=0.2)
     assert len(read(server.url, 5)) == 5
 
 
-def test_a_slow_connection_sends_in_small_pieces(replay: Callable[..., Replay]) -> None:
+def test_a_slow_connection_sends_in_small_pieces(replay: Start) -> None:
     server = replay(rate=0, total=3)
-    server.break_it(bytes_per_second=20_000)
+    server.set_faults(bytes_per_second=20_000)
     pieces: list[int] = []
     with httpx.stream("GET", server.url, headers=AGENT, timeout=DEADLINE, trust_env=False) as answer:
         size = 0
@@ -245,24 +251,20 @@ def test_a_slow_connection_sends_in_small_pieces(replay: Callable[..., Replay]) 
     assert len(pieces) >= 3
 
 
-def test_faults_and_status_over_http(replay: Callable[..., Replay]) -> None:
+def test_status_over_http_and_anomalies_at_their_turn(replay: Start) -> None:
     server = replay(rate=0, total=5)
+    server.set_faults(anomaly_every=2, anomalies=("legacy",))
     base = server.url.removesuffix("/v2/stream/recentchange")
     with httpx.Client(base_url=base, timeout=DEADLINE, trust_env=False) as client:
-        assert client.post("/faults", json={"odd_every": 2, "odd": "legacy"}).json()["odd_every"] == 2
-        assert client.post("/faults", json={"odd_evry": 2}).status_code == 400
-        assert client.post("/faults", json=[1]).status_code == 400
-        assert (
-            client.post("/faults", content="{", headers={"Content-Type": "application/json"}).status_code
-            == 400
-        )
-        assert client.post("/faults", content='{"cut_every": 1}').status_code == 415
-        assert client.get("/status").json()["faults"]["cut_every"] == 0
+        assert client.get("/status").json()["total"] == 5
         assert client.get("/v2/stream/other").status_code == 404
-    assert [server.odd_kind(n) for n in range(4)] == [None, "legacy", None, "legacy"]
+        assert client.post("/burst", content='{"events": 1, "rate": 1}').status_code == 415
+        assert client.post("/burst", json=[1]).status_code == 400
+    assert [server.anomaly(n) for n in range(4)] == [None, "legacy", None, "legacy"]
+    assert [event.data for event in read(server.url, 5)] == [server.payload(n) for n in range(5)]
 
 
-def test_a_burst_is_seen_by_who_is_connected(replay: Callable[..., Replay]) -> None:
+def test_a_burst_is_seen_by_who_is_connected(replay: Start) -> None:
     server = replay(rate=0.001)
     base = server.url.removesuffix("/v2/stream/recentchange")
     with (
@@ -278,7 +280,7 @@ def test_a_burst_is_seen_by_who_is_connected(replay: Callable[..., Replay]) -> N
         assert refused.status_code == 400
 
 
-def test_a_patient_server_waits_for_its_first_client(replay: Callable[..., Replay]) -> None:
+def test_a_patient_server_waits_for_its_first_client(replay: Start) -> None:
     server = replay(rate=2_000.0, patient=True, from_start=True)
     refused = get(server.url, **{"Last-Event-ID": "[]"})
     assert (refused.status_code, server.status()["n"]) == (400, -1)
@@ -286,14 +288,16 @@ def test_a_patient_server_waits_for_its_first_client(replay: Callable[..., Repla
     assert server.status()["n"] >= 49
 
 
-def test_a_position_of_another_feed_beyond_the_end_gets_what_is_new(replay: Callable[..., Replay]) -> None:
+def test_a_position_of_another_feed_beyond_the_end_gets_what_is_new(
+    replay: Start,
+) -> None:
     server = replay(rate=2_000.0)
     beyond = sse_id(server.feed, 2_015_394_065)
     got = read(server.url, 5, position=beyond)
     assert got[0].json()["meta"]["offset"] < 1_000_000
 
 
-def test_two_clients_at_once_and_an_end_that_waits_for_none(replay: Callable[..., Replay]) -> None:
+def test_two_clients_at_once_and_an_end_that_waits_for_none(replay: Start) -> None:
     server = replay(rate=0, total=2_000)
     counts: list[int] = []
     threads = [threading.Thread(target=lambda: counts.append(len(read(server.url, 2_000)))) for _ in range(2)]
@@ -309,8 +313,8 @@ def test_two_clients_at_once_and_an_end_that_waits_for_none(replay: Callable[...
                 pass
 
 
-def test_a_port_that_is_taken(replay: Callable[..., Replay]) -> None:
+def test_a_port_that_is_taken(replay: Start) -> None:
     server = replay(rate=0)
-    with pytest.raises(OSError) as caught, Replay(rate=0, port=server.port):  # noqa: PT011  its number
+    with pytest.raises(OSError) as caught, FaultyReplay(rate=0, port=server.port):  # noqa: PT011  its number
         pass
     assert caught.value.errno == errno.EADDRINUSE

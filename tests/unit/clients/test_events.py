@@ -7,14 +7,13 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 
 from sluice.clients import files
-from sluice.clients.events import MOST_SPANS, Census, Hash, census
+from sluice.clients.events import MOST_SPANS, Census, census
 from sluice.clients.table import Lake
 from sluice.model.ranges import RangeSet
 from tests.support import lake as lakes
@@ -53,19 +52,22 @@ class Events:
         self.next += len(rows)
         return RangeSet.of({0: [(self.next - len(rows), self.next)]})
 
-    def count(self, expected: RangeSet, hashed: Hash | None = None) -> Census:
+    def count(self, expected: RangeSet) -> Census:
         """``read``: the ids that were read for it."""
         table = self.lake.table(TABLE)
         self.read.clear()
         rows = files.overlapping(expected)
-        return census(table, rows, "event_id", self.partition_by, self._batches, hashed)
+        return census(table, rows, "event_id", self.partition_by, self._read)
 
-    def _batches(
-        self, table: Table, rows: BooleanExpression, columns: tuple[str, ...]
-    ) -> Iterator[pa.RecordBatch]:
-        for batch in files.batches(table, rows, columns):
-            self.read.extend(batch.column("event_id").to_pylist())
-            yield batch
+    def _read(self, table: Table, rows: BooleanExpression, columns: tuple[str, ...]) -> pa.RecordBatchReader:
+        reader = files.read(table, rows, columns)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            for batch in reader:
+                self.read.extend(batch.column("event_id").to_pylist())
+                yield batch
+
+        return pa.RecordBatchReader.from_batches(reader.schema, batches())
 
 
 @pytest.fixture(params=[["day"], []], ids=["by date", "one partition"])
@@ -106,13 +108,6 @@ def test_nothing_at_all(made: Events) -> None:
     made.add((ONE, "a"))
     assert made.count(RangeSet.of({0: [(5, 9)]})) == Census(0, 0)
     assert made.count(made.add((ONE, None))) == Census(1, 1)
-
-
-def test_ids_of_one_hash_are_told_apart(made: Events) -> None:
-    load = made.add((ONE, "a"), (ONE, "b"), (ONE, "a"))
-    made.add((ONE, "c"))
-    found = made.count(load, hashed=lambda ids: np.zeros(len(ids.drop_null()), np.uint64))
-    assert (found.rows, found.twice) == (3, {"a": 2})
 
 
 def test_only_the_dates_of_the_load_are_read(tmp_path: Path) -> None:

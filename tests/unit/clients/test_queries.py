@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +15,7 @@ from sluice.clients import queries
 from sluice.clients.errors import Unreachable
 from sluice.clients.table import Lake
 from sluice.model import query_state
-from sluice.model.query import Query, Sink, Window
+from sluice.model.query import Query, Sink, Window, key_text
 from sluice.model.query_state import State, rule
 from sluice.model.ranges import RangeSet
 from tests.support import lake as lakes
@@ -174,3 +175,22 @@ def test_a_databases_rows_have_the_keys_of_a_topics(lake: Lake) -> None:
 def test_an_empty_table_comes_to_nothing(lake: Lake) -> None:
     snapshot = put(lake)
     assert queries.recount(lake.table("raw.hits"), snapshot, replace(USERS), none(), None) == {}
+
+
+def test_moments_before_1970_and_moments_that_are_missing(lake: Lake) -> None:
+    moments = [0, -1, -179, -180, -181, 119, 120, 121]
+    rows = [
+        {"zipcode": "a", "hittime": datetime.fromtimestamp(moment, UTC) if moment is not None else None}
+        for moment in (*moments, None)
+    ]
+    table = lake.catalog.load_table("raw.hits")
+    table.append(pa.Table.from_pylist(rows, HITS))
+    head, expected = table.current_snapshot(), Counter[str]()
+    assert head is not None
+    assert WINDOWS.window is not None
+    for moment in moments:
+        expected.update(
+            key_text(["a", datetime.fromtimestamp(start, UTC)]) for start in WINDOWS.window.starts(moment)
+        )
+    counted = queries.recount(table, head.snapshot_id, WINDOWS, none(), None)
+    assert counted == {key: (times,) for key, times in expected.items()}

@@ -18,7 +18,6 @@ import pytest
 
 from local import access, checks, ports
 from local.demo import catalogue
-from local.replay import faults
 from local.services import replay
 from local.status.rows import HEADERS
 from local.verbs import VERBS
@@ -307,13 +306,6 @@ def test_what_a_snapshot_of_a_report_says() -> None:
     assert shared <= set(spans(text))
     written = report_state.summary("report", "s", 1, report_state.State("r"), 10)
     assert said | shared == set(written)
-
-
-def test_every_fault_of_the_replay_server() -> None:
-    rows = table(OPERATING.read_text(), "fault", "what it does")
-    assert sorted(name for row in rows for name in names(row[0])) == sorted(faults.NAMES)
-    said = {name for row in rows for name in names(row[1])}
-    assert said == {*faults.CUTS, *faults.KINDS}
 
 
 def test_every_behaviour_names_a_test() -> None:

@@ -25,7 +25,7 @@ from local.demo.taxi import TaxiDemo
 from local.demo.verdict import FeedFigures
 from local.errors import Problem
 from local.paths import REPO
-from local.replay.feed import Feed
+from local.replay.events import Feed
 from local.stack import Stack
 from sluice.model.report import Editor, Report, Window
 from tests.support import lake as lakes

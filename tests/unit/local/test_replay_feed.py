@@ -11,17 +11,15 @@ from typing import Any
 
 import pytest
 
-from local.replay.faults import CUTS, KINDS, POISON, Faults
-from local.replay.feed import Feed
-from local.replay.frames import OTHER_TOPIC, BadPosition, after, frame, payload, since, sse_id
-from local.replay.names import HOSTILE, SERVERS
-from local.replay.place import Place
-from local.replay.state import Asked, Clock, State
+from local.replay.events import SERVERS, Feed
+from local.replay.frames import OTHER_TOPIC, BadPosition, after, since, sse_id
+from local.replay.frames import frame as plain_frame
+from local.replay.schedule import Asked, Clock, Place, State
+from tests.support.faulty_replay import KINDS, MALFORMED, Faults, frame, payload
 from tests.support.raising import raising
 
 START = 1_790_000_000.25
 FEED = Feed(start=START, pace=50, seed=1)
-NO_FAULTS = Faults()
 
 
 def test_an_event_is_a_function_of_the_seed_its_number_and_the_start() -> None:
@@ -77,13 +75,6 @@ def test_few_users_and_wikis_make_most_of_the_changes() -> None:
         assert bots.setdefault(FEED.user(n).name, FEED.user(n).bot) == FEED.user(n).bot
 
 
-def test_hostile_names_come_where_they_are_wanted() -> None:
-    hostile = replace(FEED, hostile=True)
-    names = {hostile.event(n)["user"] for n in range(2_000)}
-    assert set(HOSTILE) <= names
-    assert not set(HOSTILE) & {FEED.event(n)["user"] for n in range(2_000)}
-
-
 @pytest.mark.parametrize("wrong", [{"servers": 0}, {"servers": 500}, {"pace": 0}, {"late_share": 2}])
 def test_a_feed_that_cannot_be(wrong: dict[str, Any]) -> None:
     with raising(ValueError, *wrong):
@@ -121,7 +112,7 @@ def test_since_is_the_first_event_at_or_after_a_time() -> None:
 
 
 def test_a_frame_is_an_event_as_the_standard_writes_it() -> None:
-    text = frame(FEED, 3, NO_FAULTS).decode()
+    text = plain_frame(FEED, 3).decode()
     assert text == f"event: message\nid: {sse_id(FEED, 3)}\ndata: {FEED.data(3)}\n\n"
     assert json.loads(FEED.data(3)) == FEED.event(3)
 
@@ -138,7 +129,7 @@ def fields(data: bytes) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_odd_event_is_odd_in_its_own_way(kind: str) -> None:
-    faults = Faults(odd_every=1, odd=kind)
+    faults = Faults(anomaly_every=1, anomalies=(kind,))
     read = fields(frame(FEED, 3, faults))
     text = "\n".join(read["data"])
     assert text == payload(FEED, 3, kind)
@@ -153,7 +144,7 @@ def test_an_odd_event_is_odd_in_its_own_way(kind: str) -> None:
         return
     assert kind != "broken"
     assert isinstance(parsed, list) == (kind == "list")
-    if kind not in POISON:
+    if kind not in MALFORMED:
         assert parsed["meta"]["id"] == FEED.event_id(3)
     if kind == "no_meta_id":
         assert "id" not in parsed["meta"]
@@ -164,8 +155,8 @@ def test_an_odd_event_is_odd_in_its_own_way(kind: str) -> None:
 
 
 def test_odd_events_and_canaries_come_at_their_turn() -> None:
-    faults = Faults(odd_every=3, odd="broken,legacy", canary_every=10)
-    kinds = [faults.odd_kind(n) for n in range(12)]
+    faults = Faults(anomaly_every=3, anomalies=("broken", "legacy"), canary_every=10)
+    kinds = [faults.anomaly(n) for n in range(12)]
     assert kinds == [
         None,
         None,
@@ -183,18 +174,6 @@ def test_odd_events_and_canaries_come_at_their_turn() -> None:
     assert json.loads(payload(FEED, 9, "canary"))["meta"]["domain"] == "canary"
 
 
-def test_faults_are_changed_by_name_and_refused_by_name() -> None:
-    faults = NO_FAULTS.changed({"cut_every": "5", "cut": "reset", "silence_seconds": 1})
-    assert (faults.cut_every, faults.cut, faults.silence_seconds) == (5, "reset", 1.0)
-    for wrong in (
-        *({"cut_evry": 1}, {"cut": "gently"}, {"cut_every": -1}, {"cut_every": "x"}, {"cut_every": None}),
-        *({"odd": "broken,funny"}, {"odd": ""}, {"refuse_status": 200}, {"repeat": True}),
-    ):
-        with raising(ValueError, *wrong):
-            NO_FAULTS.changed(wrong)
-    assert "drop" in CUTS
-
-
 def test_the_feed_grows_with_the_clock_up_to_its_total() -> None:
     clock = Clock(born=100.0, rate=50, first=7)
     assert [clock.following(now) for now in (100.0, 100.01, 100.03, 110.0)] == [7, 7, 8, 507]
@@ -204,7 +183,7 @@ def test_the_feed_grows_with_the_clock_up_to_its_total() -> None:
 
 
 def test_a_burst_is_faster_for_so_many_events_in_both_times() -> None:
-    state = State(Clock(born=1_000.0, rate=50), Feed(start=1_000.0, pace=50), Faults())
+    state = State(Clock(born=1_000.0, rate=50), Feed(start=1_000.0, pace=50))
     before = state.feed
     assert state.burst(2_000, 500, 1_010.0) == 500
     assert [state.clock.following(now) for now in (1_010.5, 1_012.0, 1_014.5)] == [750, 1_500, 2_525]
@@ -217,20 +196,20 @@ def test_a_burst_is_faster_for_so_many_events_in_both_times() -> None:
     assert [state.feed.at(n) for n in (1_000, 1_500, 1_600, 1_650)] == [1_011.0, 1_012.0, 1_013.0, 1_014.0]
     assert state.clock.following(1_014.0) == 1_650
     assert state.burst(10, 5, 2_000.0) == state.clock.following(2_000.0) == 50_950
-    slow = State(Clock(born=0.0, rate=50), Feed(start=0.0, pace=5), Faults())
+    slow = State(Clock(born=0.0, rate=50), Feed(start=0.0, pace=5))
     slow.burst(100, 500, 0.0)
     assert slow.feed.at(100) == 2.0, "ten times as fast as it was"
     for events, rate in ((0, 500), (5, 0)):
         with raising(ValueError, events, rate):
             state.burst(events, rate, 1_010.0)
     with pytest.raises(ValueError, match="burst"):
-        State(Clock(born=0.0, rate=0), FEED, Faults()).burst(1, 1, 0.0)
+        State(Clock(born=0.0, rate=0), FEED).burst(1, 1, 0.0)
 
 
 def test_a_patient_feed_begins_when_it_is_asked_for() -> None:
     def made() -> State:
         feed = Feed(start=96.0, pace=50)
-        return State(Clock(born=100.0, rate=50, first=200), feed, Faults(), asleep=True)
+        return State(Clock(born=100.0, rate=50, first=200), feed, asleep=True)
 
     state = made()
     assert (state.following(500.0), state.to_json(500.0)["n"]) == (200, 199)
@@ -241,26 +220,18 @@ def test_a_patient_feed_begins_when_it_is_asked_for() -> None:
     burst = made()
     assert burst.burst(100, 100, 700.0) == 200
     assert (burst.following(701.0), burst.feed.at(300)) == (300, 701.0)
-    assert State(Clock(born=100.0, rate=50), FEED, Faults()).following(101.0) == 50
+    assert State(Clock(born=100.0, rate=50), FEED).following(101.0) == 50
 
 
-def test_a_state_counts_what_it_refuses_and_cuts() -> None:
-    state = State(Clock(born=100.0, rate=0), FEED, Faults())
-    assert not state.refuse(100.0)
-    assert state.cut()
-    state.change({"refuse": 2, "cut_times": 1, "silence_seconds": 5}, 200.0)
-    assert [state.refuse(201.0) for _ in range(3)] == [True, True, False]
-    assert [state.cut() for _ in range(2)] == [True, False]
-    assert [state.silent(now) for now in (204.9, 205.0)] == [True, False]
-    state.change({"refuse": 0, "refuse_seconds": 3}, 300.0)
-    assert [state.refuse(now) for now in (302.9, 303.0)] == [True, False]
+def test_a_status_says_how_far_it_is_and_who_asked() -> None:
+    state = State(Clock(born=100.0, rate=0), FEED)
     state.sent(9, 10)
     state.sent(4, 5)
     state.note(Asked(300.0, "me", None, 200))
     said = state.to_json(300.0)
     assert (said["n"], said["sent"], said["frames"]) == (9, 9, 15)
     assert said["asked"][0]["user_agent"] == "me"
-    assert State(Clock(born=100.0, rate=10), FEED, Faults()).to_json(100.0)["n"] == -1
+    assert State(Clock(born=100.0, rate=10), FEED).to_json(100.0)["n"] == -1
 
 
 def test_a_place_goes_on_where_it_was_and_after_a_kill_beyond_it(tmp_path: Path) -> None:

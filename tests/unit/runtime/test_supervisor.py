@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from xml.parsers.expat import ExpatError
 from xmlrpc.client import Fault, ProtocolError, ResponseError
@@ -13,7 +14,7 @@ from supervisor.xmlrpc import Faults
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.platform import Supervisor
-from sluice.model.process import ProcessState, ProcessStatus
+from sluice.model.process import ProcessExit, ProcessState, ProcessStatus
 from sluice.runtime.supervisor import SupervisorRuntime, parse_info
 from tests.support.raising import raising
 
@@ -101,7 +102,9 @@ def test_an_identity_is_a_start_and_not_a_pid() -> None:
 
 
 def test_a_status_survives_json() -> None:
-    status = parse_info({**INFO, "exitstatus": 76})
+    status = replace(
+        parse_info({**INFO, "exitstatus": 76}), restarts=(1.5, 2.5), last_exit=ProcessExit(2.4, -9, 0.9)
+    )
     read = ProcessStatus.from_json(json.loads(json.dumps(status.to_json())))
     assert read == status
     assert read.state is ProcessState.RUNNING

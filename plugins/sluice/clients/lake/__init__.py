@@ -1,1 +1,1 @@
-"""I/O over PyIceberg: snapshots, files, results."""
+"""Clients over PyIceberg's tables."""

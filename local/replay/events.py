@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
 from local.paths import REPO
-from local.replay.names import SERVERS, User, by_rank, users
-from local.replay.tempo import Turn, when
 
 RECORDING = REPO / "samples" / "wiki_changes" / "recentchange.jsonl"
 TOPIC = "codfw.mediawiki.recentchange"
@@ -23,6 +22,69 @@ _TABLE = 4096
 _DRAWN = 65_536
 # A change is made up to so many seconds before its event is.
 _BEFORE = 4
+# The wikis with most edits come first, as the feed is stretched by rank.
+_WIKIPEDIAS = (
+    "en de fr es ru it ja zh pl pt uk ar fa nl vi sv he cs ko id tr hu fi ca no ro sr bg da el sk hr hy eu "
+    "lt et ce jv ms sl th hi bn ta te ka az kk uz be gl eo la cy sq mk bs lv ml mr ur sw tl is ga af"
+)
+SERVERS: tuple[tuple[str, str], ...] = (
+    ("www.wikidata.org", "wikidatawiki"),
+    ("commons.wikimedia.org", "commonswiki"),
+    *((f"{language}.wikipedia.org", f"{language}wiki") for language in _WIKIPEDIAS.split()),
+    *((f"{language}.wiktionary.org", f"{language}wiktionary") for language in ("en", "fr", "ms", "jv", "ru")),
+    *((f"{language}.wikisource.org", f"{language}wikisource") for language in ("en", "fr", "pl", "de")),
+)
+
+
+@dataclass(frozen=True)
+class Turn:
+    """From event `n` on, which happens at `at` (seconds since 1970), there are `pace` a second."""
+
+    n: int
+    at: float
+    pace: float
+
+
+def when(turns: Sequence[Turn], n: int) -> float:
+    """The time of event n. Before the first turn its pace counts backwards."""
+    turn = turns[0]
+    if len(turns) > 1:
+        turn = turns[max(0, bisect_right(turns, n, key=lambda turn: turn.n) - 1)]
+    return turn.at + (n - turn.n) / turn.pace
+
+
+def reached(turns: Sequence[Turn], now: float) -> int:
+    """The first event that has not happened by `now`."""
+    turn = turns[max(0, bisect_right(turns, now, key=lambda turn: turn.at) - 1)]
+    return turn.n + max(0, int((now - turn.at) * turn.pace))
+
+
+def burst(turns: Sequence[Turn], n: int, events: int, pace: float) -> tuple[Turn, ...]:
+    """From event n on so many at another pace, then as it was at first. What was planned beyond n is off."""
+    at = when(turns, n)
+    past = [turn for turn in turns if turn.n < n] or [replace(turns[0], n=n, at=at)]
+    return (*past, Turn(n, at, pace), Turn(n + events, at + events / pace, turns[0].pace))
+
+
+@dataclass(frozen=True)
+class User:
+    """Who made a change, and whether that is a bot."""
+
+    name: str
+    bot: bool
+
+
+def users(known: Sequence[User], count: int) -> list[User]:
+    """So many users by rank: the recording's own first, then made-up ones; one in seven of those is a bot."""
+    made = (User(f"Editor {n}", False) if n % 7 else User(f"Helper{n}Bot", True) for n in range(1, count + 1))
+    return [*known, *made][: max(1, count)]
+
+
+def by_rank(count: int, share: float) -> int:
+    """The rank of something popular, 0 to `count` - 1, out of `share` in [0, 1): rank r comes up about
+    1/(r + 1) as often as the first, as users and wikis do (Zipf's law)."""
+    # The inverse of the log-uniform distribution function.
+    return min(count - 1, int((count + 1) ** share) - 1)
 
 
 def recorded(path: Path = RECORDING) -> tuple[dict[str, Any], ...]:
@@ -44,7 +106,6 @@ class Feed:
     seed: int = 1
     servers: int = 60
     users: int = 2_000
-    hostile: bool = False
     late_share: float = 0.002
     late_seconds: int = 2_700
     turns: tuple[Turn, ...] = ()
@@ -117,7 +178,7 @@ class Feed:
     def _users(self) -> list[tuple[User, str]]:
         """By draw: the user, and both of its fields as JSON."""
         known = {str(event["user"]): bool(event["bot"]) for event in self.recording}
-        ranked = users([User(name, bot) for name, bot in known.items()], self.users, self.hostile)
+        ranked = users([User(name, bot) for name, bot in known.items()], self.users)
         drawn = [ranked[by_rank(len(ranked), index / _TABLE)] for index in range(_TABLE)]
         return [
             (user, f'{json.dumps(user.name, ensure_ascii=False)},"bot":{json.dumps(user.bot)}')

@@ -1,19 +1,23 @@
-"""What the connections share: how far the feed is, which faults are on, who asked. For any thread."""
+"""How far the feed is: by the clock, in bursts, after a restart; and who asked for it. For any thread."""
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
-from local.replay.faults import Faults
-from local.replay.feed import Feed
-from local.replay.tempo import Turn, burst, reached
+from local.errors import Problem
+from local.home import write_private
+from local.replay.events import Feed, Turn, burst, reached
 
 _REMEMBERED = 1_000
 _ENDLESS = 1 << 62
+# More than what comes between two looks at the clock, also in a burst.
+AHEAD_SECONDS = 10
+AHEAD_EVENTS = 5_000
 
 
 @dataclass(frozen=True)
@@ -55,37 +59,21 @@ class State:
     `asleep`: nothing comes before somebody asks for the feed, or for a burst of it.
     """
 
-    def __init__(self, clock: Clock, feed: Feed, faults: Faults, asleep: bool = False) -> None:
+    def __init__(self, clock: Clock, feed: Feed, asleep: bool = False) -> None:
         self.clock = clock
         self.feed = feed
         self._asleep = asleep
         self._guard = threading.Lock()
-        self._faults = faults
-        self._since = clock.born
-        self._cuts = 0
-        self._refused = 0
         self._sent = -1
         self._frames = 0
         self._open = 0
         self._asked: deque[Asked] = deque(maxlen=_REMEMBERED)
 
     @property
-    def faults(self) -> Faults:
-        return self._faults
-
-    @property
     def asked(self) -> list[Asked]:
         """Oldest first, the last 1,000."""
         with self._guard:
             return list(self._asked)
-
-    def change(self, wanted: Mapping[str, Any], now: float) -> Faults:
-        """Changes some faults; what they count, and their time, starts anew. Raises ValueError."""
-        with self._guard:
-            self._faults = self._faults.changed(wanted)
-            self._cuts = self._refused = 0
-            self._since = now
-            return self._faults
 
     def following(self, now: float) -> int:
         """The number of the first event that is not there yet."""
@@ -116,22 +104,6 @@ class State:
             self.clock = replace(self.clock, turns=burst(self.clock.tempo, n, events, rate)[1:])
             return n
 
-    def refuse(self, now: float) -> bool:
-        """Whether a request that comes now is refused; counts it."""
-        with self._guard:
-            self._refused += 1
-            until = self._since + self._faults.refuse_seconds
-            return self._refused <= self._faults.refuse or now < until
-
-    def silent(self, now: float) -> bool:
-        return now < self._since + self._faults.silence_seconds
-
-    def cut(self) -> bool:
-        """Whether a connection that may be cut now is; counts it."""
-        with self._guard:
-            self._cuts += 1
-            return self._faults.cut_times == 0 or self._cuts <= self._faults.cut_times
-
     def note(self, asked: Asked) -> None:
         with self._guard:
             self._asked.append(asked)
@@ -156,5 +128,40 @@ class State:
                 "open": self._open,
                 "asked": [asdict(asked) for asked in list(self._asked)[-20:]],
                 **asdict(self.clock),
-                "faults": asdict(self._faults),
             }
+
+
+class Place:
+    """The next event's number, kept in a file. While the server runs the file is ahead of it: a killed one
+    goes on beyond every number that a client may have been given, so none of them waits for it to catch up.
+    """
+
+    def __init__(self, path: Path | None, rate: float) -> None:
+        """Without a path nothing is kept. Raises Problem for a file that is none."""
+        self._path = path
+        self._ahead = max(AHEAD_EVENTS, int(rate * AHEAD_SECONDS))
+        self._kept = 0
+        if path is not None and path.exists():
+            try:
+                self._kept = int(json.loads(path.read_text())["next"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise Problem(f"{path}: not a replay server's place ({error}); remove it") from error
+
+    @property
+    def first(self) -> int:
+        """The number that the feed goes on with."""
+        return self._kept
+
+    def reached(self, following: int) -> None:
+        """The feed has come to here: `following` is the next event's number."""
+        if following >= self._kept:
+            self._write(following + self._ahead)
+
+    def close(self, following: int) -> None:
+        """An orderly end: nothing needs to be skipped."""
+        self._write(following)
+
+    def _write(self, number: int) -> None:
+        self._kept = number
+        if self._path is not None:
+            write_private(self._path, json.dumps({"next": number}) + "\n")
