@@ -4,22 +4,45 @@ their records by it, and by nothing that a job said."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-from numpy.typing import NDArray
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.table import Table
 
 from local.errors import Problem
 from local.stack import Stack
+from sluice.clients import files
+from sluice.clients.lake.arrow_sql import ArrowSql, open_sql
 from sluice.model.stream import StreamSpec
 from spark_jobs.common.topic import watermarks
 
 Offsets = dict[int, tuple[int, int]]
-Held = dict[int, NDArray[np.int64]]
+OFFSETS = ("_kafka_partition", "_kafka_offset")
+# Two attempts at a batch may both set a record aside, and it counts once; rows that were refused before they
+# reached the topic have no offset.
+_HELD = """
+    create view held as select * from (
+        select _kafka_partition as part, _kafka_offset as place from lake
+        union all
+        select distinct _kafka_partition, _kafka_offset from quarantine
+    ) where part is not null
+"""
+_COMPARED = """
+    with inside as (
+        select part, place, coalesce(place >= first and place < until, false) as fits
+        from held left join topic using (part)
+    )
+    select
+        (select coalesce(sum(greatest(until - first, 0)), 0) from topic)
+            - count(distinct (part, place)) filter (fits),
+        count(*) - count(distinct (part, place)),
+        count(*) filter (not fits),
+        (select coalesce(sum(until - first), 0) from topic)
+    from inside
+"""
 
 
 def tables(stack: Stack, spec: StreamSpec) -> tuple[Table, Table]:
@@ -46,72 +69,14 @@ def stream_starts(table: Table) -> dict[int, int]:
     raise Problem(f"table {'.'.join(table.name())}: no snapshot on main says where the stream began")
 
 
-class Coordinates:
-    """Offsets by partition, gathered batch by batch."""
-
-    def __init__(self) -> None:
-        self._parts: dict[int, list[NDArray[np.int64]]] = {}
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Adds a batch's coordinates; rows refused before they reached the topic have none."""
-        on_topic = batch.filter(pc.is_valid(batch.column("_kafka_partition")))
-        partitions = on_topic.column("_kafka_partition").to_numpy(zero_copy_only=False)
-        values = np.asarray(on_topic.column("_kafka_offset").to_numpy(zero_copy_only=False), np.int64)
-        for partition in np.unique(partitions):
-            self._parts.setdefault(int(partition), []).append(values[partitions == partition])
-
-    def held(self) -> Held:
-        """Not sorted, repeats kept."""
-        return {partition: np.concatenate(parts) for partition, parts in self._parts.items()}
-
-    def once(self) -> Held:
-        """Sorted, each once: two attempts at a batch may both set a record aside, and it counts once."""
-        return {partition: np.unique(values) for partition, values in self.held().items()}
-
-
-def both(table: Held, aside: Held) -> Held:
-    """The table's coordinates and the quarantine's together, repeats kept."""
-    nothing = np.empty(0, np.int64)
-    return {
-        partition: np.concatenate([table.get(partition, nothing), aside.get(partition, nothing)])
-        for partition in table.keys() | aside.keys()
-    }
-
-
-def scan(table: Table, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """The rows of main, streaming."""
-    yield from table.scan(selected_fields=columns).to_arrow_batch_reader()
-
-
-def gaps(held: Held, starts: dict[int, int], topic: Offsets) -> int:
-    """Offsets from the stream's start to the topic's end that nothing holds."""
-    missing = 0
-    for partition, (begin, end) in topic.items():
-        start = starts.get(partition, begin)
-        values = np.unique(held.get(partition, np.empty(0, np.int64)))
-        inside = int(((values >= start) & (values < end)).sum())
-        missing += max(0, end - start) - inside
-    return missing
-
-
-def duplicates(held: Held) -> int:
-    """Coordinates that are held more than once, each counted as often as it is too many."""
-    return sum(int(len(values) - len(np.unique(values))) for values in held.values())
-
-
-def strays(held: Held, starts: dict[int, int], topic: Offsets) -> int:
-    """Coordinates that are held and not on the topic."""
-    count = 0
-    for partition, values in held.items():
-        begin, end = topic.get(partition, (0, 0))
-        start = starts.get(partition, begin)
-        count += int(((values < start) | (values >= end)).sum())
-    return count
-
-
 @dataclass(frozen=True)
 class Exactness:
-    """How the lake compares with the topic: exact is none of each."""
+    """How the lake compares with the topic: exact is none of each.
+
+    `gaps`: offsets from the stream's start to the topic's end that nothing holds; `duplicates`: offsets that
+    are held more than once, each as often as it is too many; `strays`: offsets that are held and not on the
+    topic.
+    """
 
     gaps: int
     duplicates: int
@@ -129,22 +94,38 @@ class Exactness:
         )
 
 
+@contextmanager
+def held(lake: pa.RecordBatchReader, quarantine: pa.RecordBatchReader) -> Iterator[ArrowSql]:
+    """SQL over `lake` and `quarantine`, both with OFFSETS and what else was scanned, and over `held` (part,
+    place), the offsets of both."""
+    with open_sql() as sql:
+        sql.rows("create table lake as from source", source=lake)
+        sql.rows("create table quarantine as from source", source=quarantine)
+        sql.rows(_HELD)
+        yield sql
+
+
+def compare(sql: ArrowSql, starts: Mapping[int, int], topic: Offsets) -> Exactness:
+    """What is `held` against the offsets of a topic, from `starts` on."""
+    rows = [{"part": p, "first": starts.get(p, begin), "until": end} for p, (begin, end) in topic.items()]
+    schema = pa.schema([(name, pa.int64()) for name in ("part", "first", "until")])
+    sql.rows("create or replace table topic as from source", source=pa.Table.from_pylist(rows, schema))
+    return Exactness(*map(int, sql.rows(_COMPARED)[0]))
+
+
+def scan(
+    table: Table, columns: tuple[str, ...], rows: BooleanExpression | None = None
+) -> pa.RecordBatchReader:
+    """The rows of main (those that match), streaming."""
+    return files.read(table, rows or AlwaysTrue(), columns)
+
+
 def exactness(stack: Stack, spec: StreamSpec) -> Exactness:
     """Every offset of the topic against the table and the quarantine, as they are now."""
     lake, quarantine = tables(stack, spec)
     topic = watermarks(stack.platform("reader").kafka, spec.topic.name)
-    in_table, aside = Coordinates(), Coordinates()
-    for batch in scan(lake, ("_kafka_partition", "_kafka_offset")):
-        in_table.add(batch)
-    for batch in scan(quarantine, ("_kafka_partition", "_kafka_offset")):
-        aside.add(batch)
-    held, starts = both(in_table.held(), aside.once()), stream_starts(lake)
-    return Exactness(
-        gaps=gaps(held, starts, topic),
-        duplicates=duplicates(held),
-        strays=strays(held, starts, topic),
-        records=total((starts.get(partition, begin), end) for partition, (begin, end) in topic.items()),
-    )
+    with held(scan(lake, OFFSETS), scan(quarantine, OFFSETS)) as sql:
+        return compare(sql, stream_starts(lake), topic)
 
 
 def total(values: Iterable[tuple[int, int]]) -> int:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 from pyiceberg.table import Table
 
 from local import evidence
-from local.evidence import Coordinates, Held, Offsets
+from local.evidence import OFFSETS, Offsets
+from sluice.clients import files
+from sluice.clients.lake.arrow_sql import quoted
 
-PLACE = ("_kafka_partition", "_kafka_offset")
+_INSIDE = "join topic on _kafka_partition = part and _kafka_offset >= first and _kafka_offset < until"
 
 
 @dataclass(frozen=True)
@@ -32,80 +32,50 @@ class Span:
     def records(self) -> int:
         return evidence.total(self.offsets.values())
 
-    def count(self, held: Held) -> int:
-        """How many of these coordinates lie in it."""
-        return sum(
-            int(((held[part] >= begin) & (held[part] < end)).sum())
-            for part, (begin, end) in self.offsets.items()
-            if part in held
-        )
-
-    def mask(self, batch: pa.RecordBatch) -> NDArray[np.bool_]:
-        """Which rows' coordinates lie in it; those without any do not."""
-        partitions = batch.column(PLACE[0]).fill_null(-1).to_numpy(zero_copy_only=False)
-        offsets = batch.column(PLACE[1]).fill_null(-1).to_numpy(zero_copy_only=False)
-        inside = np.zeros(batch.num_rows, np.bool_)
-        for partition, (begin, end) in self.offsets.items():
-            inside |= (partitions == partition) & (offsets >= begin) & (offsets < end)
-        return inside
-
 
 @dataclass(frozen=True)
 class Found:
-    """What the lake holds of a span. `ids`: of its rows' events; `ids_read`: of all rows that were read, also
-    those that came later; `again`: of them, how many rows are of an event that is there already. `held`:
-    coordinates, table and quarantine together, repeats kept."""
+    """What the lake holds of a span: `gaps` are offsets of it that nothing holds, `event_ids` the different
+    ones of its rows. `missing`: of the events that were looked for, how many are in no row that was read;
+    `duplicates`: offsets and event ids that were read more than once."""
 
     rows: int
     quarantined: int
-    ids: set[str]
-    ids_read: set[str]
-    again: int
-    held: Held
-
-    def gaps(self, span: Span) -> int:
-        """Offsets of the span that nothing holds."""
-        return evidence.gaps(
-            self.held, {part: begin for part, (begin, _) in span.offsets.items()}, span.offsets
-        )
+    event_ids: int
+    gaps: int
+    missing: int
+    duplicates: int
 
 
 def gather(
-    rows: Iterable[pa.RecordBatch], aside: Iterable[pa.RecordBatch], span: Span, event_id: str
+    rows: pa.RecordBatchReader,
+    aside: pa.RecordBatchReader,
+    span: Span,
+    event_id: str,
+    wanted: Collection[str],
 ) -> Found:
-    """Out of batches with coordinates, those of the table with the event's id in column `event_id`."""
-    in_table, in_quarantine = Coordinates(), Coordinates()
-    inside_rows = every = 0
-    ids: set[str] = set()
-    ids_read: set[str] = set()
-    for batch in rows:
-        inside = span.mask(batch)
-        in_table.add(batch)
-        every += batch.num_rows
-        inside_rows += int(inside.sum())
-        ids_read.update(batch.column(event_id).to_pylist())
-        ids.update(batch.filter(pa.array(inside)).column(event_id).to_pylist())
-    for batch in aside:
-        in_quarantine.add(batch)
-    # Two attempts at a batch may both set a record aside, and it counts once.
-    put_aside = in_quarantine.once()
-    return Found(
-        rows=inside_rows,
-        quarantined=span.count(put_aside),
-        ids=ids,
-        ids_read=ids_read,
-        again=every - len(ids_read),
-        held=evidence.both(in_table.held(), put_aside),
-    )
+    """Out of rows with OFFSETS, those of the table with the event's id in column `event_id`."""
+    name = quoted(event_id)
+    with evidence.held(rows, aside) as sql:
+        exact = evidence.compare(sql, {}, span.offsets)
+        ((inside, ids),) = sql.rows(f"select count(*), count(distinct {name}) from lake {_INSIDE}")
+        ((put_aside,),) = sql.rows(f"select count(distinct (part, _kafka_offset)) from quarantine {_INSIDE}")
+        ((again,),) = sql.rows(f"select count(*) - count(distinct {name}) from lake")
+        events = pa.table({"id": pa.array(wanted, pa.string())})
+        ((missing,),) = sql.rows(f"select count(*) from events anti join lake on id = {name}", events=events)
+    return Found(inside, put_aside, ids, exact.gaps, missing, exact.duplicates + again)
 
 
-def read(table: Table, quarantine: Table, span: Span, event_id: str, since: float) -> Found:
+def read(
+    table: Table, quarantine: Table, span: Span, event_id: str, since: float, wanted: Collection[str]
+) -> Found:
     """From the branches main of both. `since`: when the span began, seconds since 1970; what Kafka got before
     is not read."""
-    came = f"_kafka_timestamp >= '{datetime.fromtimestamp(since, UTC).isoformat()}'"
+    came = files.at_least("_kafka_timestamp", datetime.fromtimestamp(since, UTC).isoformat())
     return gather(
-        table.scan(came, selected_fields=(*PLACE, event_id)).to_arrow_batch_reader(),
-        quarantine.scan(came, selected_fields=PLACE).to_arrow_batch_reader(),
+        evidence.scan(table, (*OFFSETS, event_id), came),
+        evidence.scan(quarantine, OFFSETS, came),
         span,
         event_id,
+        wanted,
     )

@@ -120,8 +120,8 @@ class FeedDemo(Demo):
         began = time.monotonic()
         console.print(f"waiting until the lake holds all {len(wanted):,} events …", highlight=False)
         found = until(
-            partial(self._found, stack, span),
-            lambda found: wanted <= found.ids_read and not found.gaps(span),
+            partial(self._found, stack, span, wanted),
+            lambda found: not found.missing and not found.gaps,
             LANDED_SECONDS,
         )
         lake, _ = evidence.tables(stack, self.spec)
@@ -141,13 +141,13 @@ class FeedDemo(Demo):
         return FeedFigures(
             state=run.state,
             replayed=len(wanted),
-            missing=len(wanted - found.ids_read),
+            missing=found.missing,
             topic_records=span.records,
             lake_rows=found.rows,
             quarantined=found.quarantined,
-            event_ids=len(found.ids),
-            gaps=found.gaps(span),
-            duplicates=evidence.duplicates(found.held) + found.again,
+            event_ids=found.event_ids,
+            gaps=found.gaps,
+            duplicates=found.duplicates,
             table_rows=table_rows,
             reported=report.records if report is not None else 0,
             files=files,
@@ -171,9 +171,10 @@ class FeedDemo(Demo):
         feed = Feed(start=0.0, seed=self._replayed(stack, self.spec).seed())
         return {feed.event_id(n) for n in range(self._first, self._first + EVENTS)}
 
-    def _found(self, stack: Stack, span: Span) -> Found:
+    def _found(self, stack: Stack, span: Span, wanted: set[str]) -> Found:
         lake, quarantine = evidence.tables(stack, self.spec)
-        return events.read(lake, quarantine, span, self.event_id, self._began - ON_ITS_WAY_SECONDS)
+        since = self._began - ON_ITS_WAY_SECONDS
+        return events.read(lake, quarantine, span, self.event_id, since, wanted)
 
     def show(self, stack: Stack, console: Console, result: Any) -> None:
         # Not the table's title: that is broken to the table's width.

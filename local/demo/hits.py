@@ -80,24 +80,19 @@ class HitsDemo(Demo):
         reader = stack.platform("reader")
         lake, quarantine = evidence.tables(stack, self.spec)
         topic = watermarks(reader.kafka, self.spec.topic.name)
-        rows, aside = evidence.Coordinates(), evidence.Coordinates()
-        lake_rows = quarantined = 0
-        for batch in evidence.scan(lake, ("_kafka_partition", "_kafka_offset")):
-            rows.add(batch)
-            lake_rows += batch.num_rows
-        for batch in evidence.scan(quarantine, ("_kafka_partition", "_kafka_offset")):
-            aside.add(batch)
-        quarantined = sum(len(offsets) for offsets in aside.once().values())
-        held = evidence.both(rows.held(), aside.once())
+        offsets = (evidence.scan(table, evidence.OFFSETS) for table in (lake, quarantine))
+        with evidence.held(*offsets) as sql:
+            exact = evidence.compare(sql, evidence.stream_starts(lake), topic)
+            ((lake_rows, held),) = sql.rows("select (select count(*) from lake), (select count(*) from held)")
         objects, versions, markers = bucket_counts(stack, stack.platform("airflow").lake.warehouse)
         return HitsFigures(
             state=run.state,
             sent=HITS,
             topic_records=evidence.total(topic.values()),
             lake_rows=lake_rows,
-            quarantined=quarantined,
-            gaps=evidence.gaps(held, evidence.stream_starts(lake), topic),
-            duplicates=evidence.duplicates(held),
+            quarantined=held - lake_rows,
+            gaps=exact.gaps,
+            duplicates=exact.duplicates,
             counts=self._counts(stack),
             objects=objects,
             versions=versions,

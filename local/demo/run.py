@@ -83,7 +83,7 @@ def show(console: Console, stack: Stack, demo: Demo, state: str, result: Result)
         soft_wrap=True,
         highlight=False,
     )
-    rows = f"select * from {demo.spec.name} limit 5"  # noqa: S608  shown, not asked
+    rows = f"select * from {demo.spec.name} limit 5"
     console.print(
         f"Figures: {demo.result.relative_to(REPO)}   Rows: make sql Q='{rows}'",
         soft_wrap=True,

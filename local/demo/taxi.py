@@ -44,10 +44,9 @@ class TaxiDemo(Demo):
         own = stack.platform("airflow")
         lake, quarantine = evidence.tables(stack, self.spec)
         topic = watermarks(stack.platform("reader").kafka, self.spec.topic.name)
-        held = read.content(lake, quarantine, read.sample_id(stack, own.source.bucket, KEY))
+        held = read.content(lake, quarantine, read.sample_id(stack, own.source.bucket, KEY), topic)
         objects, versions, markers = bucket_counts(stack, own.lake.warehouse)
         source_rows = read.source_rows(stack, own.source.bucket, KEY)
-        gaps = evidence.gaps(held.offsets, evidence.stream_starts(lake), topic)
         return Figures(
             state=run.state,
             source_rows=source_rows,
@@ -56,8 +55,8 @@ class TaxiDemo(Demo):
             quarantined=held.quarantined,
             of_source_rows=held.of_source_rows,
             of_source_quarantined=held.of_source_quarantined,
-            gaps=gaps,
-            duplicates=evidence.duplicates(held.offsets) + held.repeated_source_rows,
+            gaps=held.gaps,
+            duplicates=held.duplicates,
             objects=objects,
             versions=versions,
             delete_markers=markers,

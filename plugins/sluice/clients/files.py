@@ -47,8 +47,8 @@ def equal(column: str, value: int | str) -> BooleanExpression:
     return _is(EqualTo, column, value)
 
 
-def at_least(column: str, value: int) -> BooleanExpression:
-    """The rows with that value or a higher one in that column."""
+def at_least(column: str, value: int | str) -> BooleanExpression:
+    """The rows with that value or a higher one in that column; a moment is written as ISO 8601 does."""
     return _is(GreaterThanOrEqual, column, value)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -176,34 +176,35 @@ def test_a_span_is_what_came_between_two_moments() -> None:
     assert span.records == 6
 
 
-def rows(*found: tuple[int | None, int | None, str]) -> pa.RecordBatch:
-    places = {"_kafka_partition": pa.int32(), "_kafka_offset": pa.int64(), "event_id": pa.string()}
-    columns = [[row[n] for row in found] for n in range(len(places))]
-    return pa.record_batch(
-        {name: pa.array(column, kind) for (name, kind), column in zip(places.items(), columns, strict=True)}
-    )
+Row = tuple[int | None, int | None, str]
+ROWS = pa.schema([("_kafka_partition", pa.int32()), ("_kafka_offset", pa.int64()), ("event_id", pa.string())])
+
+
+def rows(*found: Row) -> pa.RecordBatchReader:
+    rows = [dict(zip(ROWS.names, row, strict=True)) for row in found]
+    return pa.Table.from_pylist(rows, ROWS).to_reader(max_chunksize=2)
 
 
 SPAN = Span({0: (10, 14), 1: (0, 2)})
 
 
+def found(table: Sequence[Row], aside: Sequence[Row] = (), wanted: Collection[str] = ()) -> Found:
+    return gather(rows(*table), rows(*aside), SPAN, "event_id", wanted)
+
+
 def test_what_the_lake_holds_of_a_span() -> None:
-    table = [
-        rows((0, 9, "before"), (0, 10, "a"), (0, 11, "b")),
-        rows((0, 13, "d"), (1, 0, "e"), (1, 2, "later")),
-    ]
-    aside = [rows((0, 12, "x"), (0, 12, "x"), (None, None, "y"), (1, 1, "z"), (1, 5, "w"))]
-    found = gather(table, aside, SPAN, "event_id")
-    assert (found.rows, found.quarantined, found.ids, found.again) == (4, 2, {"a", "b", "d", "e"}, 0)
-    assert {"before", "later"} < found.ids_read
-    assert found.gaps(SPAN) == 0
-    assert gather(table[:1], aside, SPAN, "event_id").gaps(SPAN) == 2
-    assert gather([], [], SPAN, "event_id") == Found(0, 0, set(), set(), 0, {})
+    first = [(0, 9, "before"), (0, 10, "a"), (0, 11, "b")]
+    aside = [(0, 12, "x"), (0, 12, "x"), (None, None, "y"), (1, 1, "z"), (1, 5, "w")]
+    whole = found([*first, (0, 13, "d"), (1, 0, "e"), (1, 2, "later")], aside, {"before", "a", "later"})
+    assert whole == Found(rows=4, quarantined=2, event_ids=4, gaps=0, missing=0, duplicates=0)
+    part = found(first, aside, {"before", "a", "later"})
+    assert (part.gaps, part.missing) == (2, 1)
+    assert found([]) == Found(rows=0, quarantined=0, event_ids=0, gaps=6, missing=0, duplicates=0)
 
 
 def test_an_event_that_is_there_again_is_seen_wherever_it_lies() -> None:
-    assert gather([rows((0, 10, "a"), (0, 11, "a"))], [], SPAN, "event_id").again == 1
-    assert gather([rows((0, 9, "a")), rows((0, 11, "a"))], [], SPAN, "event_id").again == 1
+    assert found([(0, 10, "a"), (0, 11, "a")]).duplicates == 1
+    assert found([(0, 9, "a"), (0, 11, "a")]).duplicates == 1
 
 
 def test_what_kafka_got_long_before_is_not_read(tmp_path: Path) -> None:
@@ -216,8 +217,8 @@ def test_what_kafka_got_long_before_is_not_read(tmp_path: Path) -> None:
     data = [("old", 0, 9, at.replace(hour=11)), ("a", 0, 10, at), ("b", 0, 11, at.replace(hour=13))]
     columns = [list(column) for column in zip(*data, strict=True)]
     table.append(pa.table(dict(zip(schema.names, columns, strict=True)), schema=schema))
-    found = read(table, aside, SPAN, "event_id", at.timestamp())
-    assert (found.ids_read, found.rows) == ({"a", "b"}, 2)
+    found = read(table, aside, SPAN, "event_id", at.timestamp(), {"old", "a", "b"})
+    assert (found.missing, found.rows) == (1, 2)
 
 
 # What it shows.

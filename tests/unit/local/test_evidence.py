@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
-from local.evidence import Coordinates, Exactness, both, duplicates, gaps, strays
+from local.evidence import OFFSETS, Exactness, compare, held
+
+STARTS, TOPIC = {0: 0, 1: 5}, {0: (0, 3), 1: (0, 7), 2: (0, 0)}
+SCHEMA = pa.schema([("_kafka_partition", pa.int32()), ("_kafka_offset", pa.int64())])
+Places = list[tuple[int | None, int | None]]
+
+
+def rows(places: Places) -> pa.RecordBatchReader:
+    found = [dict(zip(OFFSETS, place, strict=True)) for place in places]
+    return pa.Table.from_pylist(found, SCHEMA).to_reader(max_chunksize=2)
+
+
+def compared(lake: Places, quarantine: Places) -> Exactness:
+    with held(rows(lake), rows(quarantine)) as sql:
+        return compare(sql, STARTS, TOPIC)
 
 
 @pytest.mark.parametrize(
-    ("held", "expected_gaps", "expected_duplicates", "expected_strays"),
+    ("in_lake", "gaps", "duplicates", "strays"),
     [
         ({0: [0, 1, 2], 1: [5, 6]}, 0, 0, 0),
         ({0: [0, 2], 1: [5, 6]}, 1, 0, 0),
@@ -24,40 +37,17 @@ from local.evidence import Coordinates, Exactness, both, duplicates, gaps, stray
     ],
 )
 def test_gaps_duplicates_and_strays(
-    held: dict[int, list[int]], expected_gaps: int, expected_duplicates: int, expected_strays: int
+    in_lake: dict[int, list[int]], gaps: int, duplicates: int, strays: int
 ) -> None:
-    arrays = {partition: np.array(values, np.int64) for partition, values in held.items()}
-    topic = {0: (0, 3), 1: (0, 7), 2: (0, 0)}
-    assert gaps(arrays, {0: 0, 1: 5}, topic) == expected_gaps
-    assert duplicates(arrays) == expected_duplicates
-    assert strays(arrays, {0: 0, 1: 5}, topic) == expected_strays
-
-
-def batch(pairs: list[tuple[int | None, int | None]]) -> pa.RecordBatch:
-    columns = list(zip(*pairs, strict=True))
-    return pa.record_batch(
-        {
-            "_kafka_partition": pa.array(columns[0], pa.int32()),
-            "_kafka_offset": pa.array(columns[1], pa.int64()),
-        }
-    )
-
-
-def test_coordinates_are_gathered_over_batches_and_rows_without_are_left_out() -> None:
-    gathered = Coordinates()
-    gathered.add(batch([(0, 5), (1, 7), (None, None), (0, 4)]))
-    gathered.add(batch([(0, 5)]))
-    assert {p: sorted(values.tolist()) for p, values in gathered.held().items()} == {0: [4, 5, 5], 1: [7]}
-    assert {p: values.tolist() for p, values in gathered.once().items()} == {0: [4, 5], 1: [7]}
+    places = [(partition, offset) for partition, offsets in in_lake.items() for offset in offsets]
+    assert compared([*places], []) == Exactness(gaps, duplicates, strays, records=5)
 
 
 def test_what_is_in_the_table_and_aside_is_there_twice_and_aside_twice_once() -> None:
-    table, aside = Coordinates(), Coordinates()
-    table.add(batch([(0, 1), (0, 2)]))
-    aside.add(batch([(0, 3), (0, 3), (1, 0)]))
-    assert duplicates(both(table.held(), aside.once())) == 0
-    aside.add(batch([(0, 2)]))
-    assert duplicates(both(table.held(), aside.once())) == 1
+    table: Places = [(0, 1), (0, 2), (None, None)]
+    aside: Places = [(0, 0), (0, 0), (1, 5), (None, None)]
+    assert compared(table, aside) == Exactness(gaps=1, duplicates=0, strays=0, records=5)
+    assert compared(table, [*aside, (0, 2)]).duplicates == 1
 
 
 @pytest.mark.parametrize(
