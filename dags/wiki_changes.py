@@ -9,9 +9,12 @@ came onto the topic meanwhile is there exactly once, or in quarantine with its r
 |---|---|---|
 | `provision_topic` | the topic is as `stream.toml` declares it | it would have to shrink |
 | `ensure_stream` | the consumer runs and owns the stream | it dies, or does not own it in 3 minutes |
+| `ensure_queries` | the process of the queries runs | somebody holds it |
 | `produce` | sends what the feed gives; where the stream's own producer does, counts that | nothing came |
 | `landed` | waits until all of it is published | the consumer is down, or the time is up |
 | `validate` | proves every offset and event id anew | a gap, a duplicate, an event twice |
+| `counted` | waits until every query has counted all of it | the queries are down, or the time is up |
+| `check_sinks` | counts the lake's rows anew, against every sink | a result is not as in the lake |
 | `audit` | counts objects, versions and delete markers | over the stream's budget |
 | `announce` | an event of the asset `wiki_changes` that carries the proof | there is no proof |
 
@@ -22,7 +25,7 @@ begins where the topic ended before its first attempt, so what a killed attempt 
 
 ### Supervise the Wikipedia stream
 
-While this DAG is not paused, the stream's consumer, producer and report shall run. Every two minutes they
+While this DAG is not paused, the stream's consumer, producer and queries shall run. Every two minutes they
 are looked at, and what their verdicts ask for is done. Only Airflow starts them again when they end: once for
 each end, whoever else asks at the same time.
 
@@ -37,7 +40,7 @@ each end, whoever else asks at the same time.
 | `stop` | by a person's order: holds the stream, and ends its process | it does not end |
 | `alarm` | says what no restart mends, and what mends it | always |
 | `tend_producer` | looks at the producer, restarts it, listens for its heartbeat | cut off, no heartbeat |
-| `tend_report` | the same for the report | the same |
+| `tend_queries` | the same for the queries | the same |
 
 Trigger it with an action to restart, stop or start the stream: all three processes. A stopped stream is held:
 nothing starts it until it is started or restarted by such an order. Verdicts that changed, restarts, orders
@@ -74,7 +77,9 @@ from sluice.operators.ask import AskOperator
 from sluice.operators.audit import AuditOperator
 from sluice.operators.carry_out import CarryOutOperator
 from sluice.operators.check_compaction import CheckCompactionOperator
+from sluice.operators.check_sinks import CheckSinksOperator
 from sluice.operators.compact import CompactOperator
+from sluice.operators.ensure_part import EnsurePartOperator
 from sluice.operators.ensure_stream import EnsureStreamOperator
 from sluice.operators.produce_feed import ProduceFeedOperator
 from sluice.operators.provision_topic import ProvisionTopicOperator
@@ -145,6 +150,7 @@ with DAG(
     (
         ProvisionTopicOperator(task_id="provision_topic", stream=STREAM)
         >> EnsureStreamOperator(task_id="ensure_stream", stream=STREAM)
+        >> EnsurePartOperator(task_id="ensure_queries", stream=STREAM, part="queries")
         # One at a time: a second run would count what the first one sends.
         >> ProduceFeedOperator(
             task_id="produce",
@@ -154,6 +160,8 @@ with DAG(
         )
         >> LandedSensor(task_id="landed", stream=STREAM)
         >> ValidateOperator(task_id="validate", stream=STREAM, execution_timeout=timedelta(hours=1))
+        >> LandedSensor(task_id="counted", stream=STREAM, part="queries")
+        >> CheckSinksOperator(task_id="check_sinks", stream=STREAM, execution_timeout=timedelta(hours=1))
         >> AuditOperator(task_id="audit", stream=STREAM, execution_timeout=timedelta(minutes=30))
         >> AnnounceOperator(
             task_id="announce",
@@ -188,7 +196,7 @@ with DAG(
             enum=[action.value for action in Action],
             title="Action",
             description="supervise: look, and do what is needed. restart: start consumer, producer and "
-            "report anew. stop: end them, and keep them stopped. start: end that, and start what is down",
+            "queries anew. stop: end them, and keep them stopped. start: end that, and start what is down",
         ),
         "why": Param(
             None,
@@ -217,7 +225,7 @@ with DAG(
 
     # Beside the consumer's lane: each of them is well or not by itself.
     TendOperator(task_id="tend_producer", stream=STREAM, part="producer")
-    TendOperator(task_id="tend_report", stream=STREAM, part="report")
+    TendOperator(task_id="tend_queries", stream=STREAM, part="queries")
 
 with DAG(
     dag_id="wiki_changes_compact",

@@ -25,12 +25,13 @@ from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
 from local.stack import Stack
+from sluice.clients import queries
 from sluice.clients.errors import Missing
-from sluice.clients.report import ReportReader
-from sluice.clients.table import Lake
-from sluice.model.report import Report, Window, top
+from sluice.clients.lake.results_table import Results, ResultsReader, Window
+from sluice.clients.table import Lake, published
 from sluice.model.stream import StreamSpec
-from sluice.ui.links import PREFIX
+from sluice.ui.links import PREFIX, pages
+from sluice.ui.shown import top
 from spark_jobs.common.topic import watermarks
 
 T = TypeVar("T")
@@ -44,11 +45,10 @@ MINUTES = 5
 # Until what was replayed is in the lake: the load's producer sends a part of it, and the stream's own, which
 # supervision starts within two minutes, may have to send the rest.
 LANDED_SECONDS = 300.0
-REPORTED_SECONDS = 300.0
+COUNTED_SECONDS = 300.0
 AGAIN_SECONDS = 3.0
 # A record's time is the producer's, when it was handed over: Kafka may have taken it somewhat later.
 ON_ITS_WAY_SECONDS = 120.0
-SHOWN = 10
 
 
 class Replayed:
@@ -85,10 +85,10 @@ class FeedDemo(Demo):
 
     def __init__(self, name: str, replayed: Callable[[Stack, StreamSpec], Replayed] = Replayed) -> None:
         super().__init__(name)
-        if self.spec.feed is None or self.spec.report is None:
-            raise Problem(f"stream {name} has no [feed] or no [report]: this demo needs both")
+        if self.spec.feed is None or not pages([self.spec]):
+            raise Problem(f"stream {name} has no [feed] or no query with a page: this demo needs both")
         self.event_id = self.spec.feed.event_id
-        self.report = self.spec.report
+        ((self.page, self.title),) = pages([self.spec])
         self.before: dict[int, int] = {}
         self._replayed = replayed
         self._supervised = False
@@ -128,15 +128,12 @@ class FeedDemo(Demo):
         table_rows, files = _totals(lake.current_snapshot())
         took["in the lake"] = time.monotonic() - began
         began = time.monotonic()
-        console.print(f"waiting until the report counts all {table_rows:,} rows …", highlight=False)
-        reader = ReportReader(Lake.open(stack.platform("reader")), self.report.table)
-        report = until(
-            partial(_read, reader, self._began - 7_200),
-            lambda report: report is not None and report.records >= table_rows,
-            REPORTED_SECONDS,
-        )
-        took["in the report"] = time.monotonic() - began
-        window = busiest(report)
+        console.print(f"waiting until the queries count all {table_rows:,} rows …", highlight=False)
+        reader = Lake.open(stack.platform("reader"))
+        uncounted = until(partial(uncounted_records, reader, self.spec), lambda n: n == 0, COUNTED_SECONDS)
+        took["all counted"] = time.monotonic() - began
+        results = ResultsReader(reader, self.spec, self.page.split(".")[1]).read(self._began - 7_200)
+        window = busiest(results)
         objects, versions, markers = bucket_counts(stack, stack.platform("airflow").lake.warehouse)
         return FeedFigures(
             state=run.state,
@@ -148,18 +145,17 @@ class FeedDemo(Demo):
             event_ids=found.event_ids,
             gaps=found.gaps,
             duplicates=found.duplicates,
-            table_rows=table_rows,
-            reported=report.records if report is not None else 0,
+            uncounted=uncounted,
             files=files,
             objects=objects,
             versions=versions,
             delete_markers=markers,
             s3_calls=run.calls,
-            page=f"{service.url(stack.context)}{PREFIX}/reports/{self.spec.name}",
+            page=f"{service.url(stack.context)}{PREFIX}/results/{self.page}",
             window=in_words(window),
             top=[
-                {"user": editor.user, "bot": editor.bot, "edits": editor.edits, "late": editor.late}
-                for editor in (top(window, SHOWN) if window is not None else [])
+                {"user": editor.user, "bot": editor.bot, "edits": editor.edits}
+                for editor in (top(window) if window is not None else [])
             ],
             seconds=rounded(took, run.began),
         )
@@ -178,7 +174,7 @@ class FeedDemo(Demo):
 
     def show(self, stack: Stack, console: Console, result: Any) -> None:
         # Not the table's title: that is broken to the table's width.
-        console.print(f"{self.report.title}, {result.window}", markup=False, highlight=False)
+        console.print(f"{self.title}, {result.window}", markup=False, highlight=False)
         table = Table("user", "bot", "edits")
         for editor in result.top:
             table.add_row(
@@ -188,10 +184,24 @@ class FeedDemo(Demo):
         console.print(f"More, every 10 seconds anew: {result.page}", soft_wrap=True, highlight=False)
 
 
-def busiest(report: Report | None) -> Window | None:
-    """The newest window in which somebody edited something."""
-    windows = report.windows if report is not None else ()
-    return next((window for window in windows if top(window, 1)), None)
+def busiest(results: Results) -> Window | None:
+    """The newest window with editors."""
+    return next((window for window in results.windows if window.editors), None)
+
+
+def uncounted_records(lake: Lake, spec: StreamSpec) -> int:
+    """Records that are published, and that some query of the stream has not counted yet."""
+    lake_state = published(lake.table(spec.table))
+    try:
+        standing = queries.standing(lake.table(spec.queries_table), spec.queries)
+    except Missing:
+        standing = None
+    if lake_state is None:
+        return 0
+    ends = standing.ends if standing is not None else {}
+    return sum(
+        max(end - ends.get(part, lake_state.starts.get(part, 0)), 0) for part, end in lake_state.ends.items()
+    )
 
 
 def in_words(window: Window | None) -> str:
@@ -213,14 +223,6 @@ def _totals(snapshot: Any) -> tuple[int, int]:
         return 0, 0
     said = snapshot.summary.additional_properties
     return int(said.get("total-records", 0)), int(said.get("total-data-files", 0))
-
-
-def _read(reader: ReportReader, since: float) -> Report | None:
-    """None before there is one: supervision starts its job."""
-    try:
-        return reader.read(since)
-    except Missing:
-        return None
 
 
 def until(

@@ -1,4 +1,4 @@
-"""Is a part of a stream well that gives heartbeats: its producer, its report? Values in, values out.
+"""Is a part of a stream well that gives heartbeats: its producer, its queries? Values in, values out.
 
 Such a part is judged by its process and by the newest heartbeat of its Kafka group. That a process runs says
 nothing: one that hangs gives no beat, and one whose source does not answer says so in its beat.

@@ -1,4 +1,4 @@
-"""Supervision of a stream's other parts (producer, report, queries): looked at, restarted, listened for."""
+"""Supervision of a stream's other parts (producer, queries): looked at, restarted, listened for."""
 
 from __future__ import annotations
 

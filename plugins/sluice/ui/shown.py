@@ -1,11 +1,14 @@
-"""What a page shows of a report, as JSON: ten editors of one window, and one line for each other window."""
+"""A query's results for a page, as JSON: ten editors of one window, and one line for each other window."""
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any
 
-from sluice.model.report import Editor, Report, Window, top
+if TYPE_CHECKING:
+    # PyIceberg takes a second to import, and the API server should not wait for it.
+    from sluice.clients.lake.results_table import Editor, Results, Window
 
 MOST_EDITORS = 10
 # A wiki allows 255 bytes; what is longer is an attack on the reader's screen.
@@ -20,39 +23,38 @@ class Whose(StrEnum):
     BOTS = "bots"
 
 
-def shown(report: Report, start: float | None, whose: Whose) -> dict[str, Any]:
-    """The report as it stands, with the window that begins at ``start`` (None: the newest) in full.
+def shown(results: Results, start: float | None, whose: Whose) -> dict[str, Any]:
+    """The results, with the window that begins at ``start`` (None: the newest) in full.
 
-    ``window`` is None where the report holds no such window. Times are seconds since 1970. Never all users:
-    a page is some kilobytes, however many edit.
+    ``window`` is None if there is no such window. Times are seconds since 1970. Never all users: a page is
+    some kilobytes, however many edit.
     """
     return {
-        "at": report.at,
-        "newest": report.newest,
-        "watermark": report.watermark,
-        "records": report.records,
-        "late": report.late,
-        "pace": report.pace,
-        "windows": [_line(window) for window in report.windows],
-        "window": _in_full(_find(report, start), report.watermark, whose),
+        "at": results.at,
+        "source_at": results.source_at,
+        "watermark": results.watermark,
+        "late": results.late,
+        "windows": [_line(window) for window in results.windows],
+        "window": _in_full(_find(results, start), results.watermark, whose),
     }
 
 
-def _find(report: Report, start: float | None) -> Window | None:
+def top(window: Window, count: int = MOST_EDITORS, whose: Whose = Whose.ALL) -> list[Editor]:
+    """The ``count`` users with the most edits, by name if equal."""
+    chosen = (editor for editor in window.editors if _is_of(editor, whose))
+    return nsmallest(count, chosen, key=lambda editor: (-editor.edits, editor.user, editor.bot))
+
+
+def _find(results: Results, start: float | None) -> Window | None:
     if start is None:
-        return report.windows[0] if report.windows else None
-    return next((window for window in report.windows if window.start == start), None)
+        return results.windows[0] if results.windows else None
+    return next((window for window in results.windows if window.start == start), None)
 
 
 def _line(window: Window) -> dict[str, Any]:
-    people = bots = late = 0
-    for editor in window.editors:
-        late += editor.late
-        if editor.bot:
-            bots += editor.edits
-        else:
-            people += editor.edits
-    return {"start": window.start, "end": window.end, "people": people, "bots": bots, "late": late}
+    bots = sum(editor.edits for editor in window.editors if editor.bot)
+    people = sum(editor.edits for editor in window.editors) - bots
+    return {"start": window.start, "end": window.end, "people": people, "bots": bots}
 
 
 def _in_full(window: Window | None, watermark: float | None, whose: Whose) -> dict[str, Any] | None:
@@ -65,9 +67,8 @@ def _in_full(window: Window | None, watermark: float | None, whose: Whose) -> di
         # As long as the watermark is before its end, events of it are in time.
         "open": watermark is None or watermark < window.end,
         "edits": sum(editor.edits for editor in counted),
-        "late": sum(editor.late for editor in counted),
-        "editors": sum(editor.edits > 0 for editor in counted),
-        "top": [_row(editor) for editor in top(window, MOST_EDITORS, whose.value)],
+        "editors": len(counted),
+        "top": [_row(editor) for editor in top(window, whose=whose)],
     }
 
 
@@ -79,4 +80,4 @@ def _row(editor: Editor) -> dict[str, Any]:
     name = editor.user
     if len(name) > MOST_CHARACTERS:
         name = f"{name[:MOST_CHARACTERS]}…"
-    return {"user": name, "bot": editor.bot, "edits": editor.edits, "late": editor.late}
+    return {"user": name, "bot": editor.bot, "edits": editor.edits}

@@ -1,4 +1,4 @@
-"""What a page reads: the report's table, the verdicts in the streams' history, and the queries' progress."""
+"""What a page reads: results tables, the verdicts in the streams' history, and the queries' progress."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ import time
 from collections.abc import Callable
 from functools import cache
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sluice.clients.errors import ClientError
 from sluice.clients.keys import Document, history_name
 from sluice.clients.progress import ProgressReader, StreamPast
 from sluice.model import platform as platforms
-from sluice.model.report import Report
 from sluice.model.stream import StreamSpec
 from sluice.ui import queries
 from sluice.ui.kept import Kept
+
+if TYPE_CHECKING:
+    from sluice.clients.lake.results_table import Results
 
 T = TypeVar("T")
 
 # The windows that a page offers.
 PAST_SECONDS = 24 * 3600.0
-REPORT_SECONDS = 2.0
+RESULTS_SECONDS = 2.0
 VERDICT_SECONDS = 5.0
 PROGRESS_SECONDS = 5.0
 PATIENCE_SECONDS = 2.0
 
 
-class ReportSource(Protocol):
-    """What :class:`sluice.clients.report.ReportReader` does."""
+class ResultsSource(Protocol):
+    """What :class:`sluice.clients.lake.results_table.ResultsReader` does."""
 
-    def read(self, since: float) -> Report:
+    def read(self, since: float) -> Results:
         """The windows from ``since`` (seconds since 1970) on. Raises ClientError."""
 
 
@@ -49,32 +51,32 @@ class ProgressSource(Protocol):
 
 
 class Sources:
-    """Reports, verdicts and progress, each kept for seconds, so that many viewers cost as much as one.
+    """Results, verdicts and progress, each kept for seconds, so that many viewers cost as much as one.
 
-    ``open_report``, ``open_events`` and ``open_progress`` are called when something is first asked for, and
+    ``open_results``, ``open_events`` and ``open_progress`` are called when something is first asked for, and
     again where they failed. Every method blocks: call it in a thread.
     """
 
     def __init__(
         self,
-        open_report: Callable[[StreamSpec], ReportSource],
+        open_results: Callable[[StreamSpec, str], ResultsSource],
         open_events: Callable[[str], EventSource],
         open_progress: Callable[[str], ProgressSource],
     ) -> None:
-        self._open_report = open_report
+        self._open_results = open_results
         self._open_events = open_events
         self._open_progress = open_progress
         self._kept: dict[tuple[str, str], Kept[Any]] = {}
         self._lock = Lock()
 
-    def report(self, spec: StreamSpec) -> Report:
-        """The last day's windows. Raises ClientError, or ConfigError where the platform file is wrong."""
+    def results(self, spec: StreamSpec, name: str) -> Results:
+        """The last day's windows. Raises ClientError, or ConfigError if the platform file is wrong."""
 
-        def asked() -> Callable[[], Report]:
-            opened = _once(lambda: self._open_report(spec))
+        def asked() -> Callable[[], Results]:
+            opened = _once(lambda: self._open_results(spec, name))
             return lambda: opened().read(time.time() - PAST_SECONDS)
 
-        return self._get(("report", spec.name), asked, REPORT_SECONDS)
+        return self._get(("results", f"{spec.name}.{name}"), asked, RESULTS_SECONDS)
 
     def progress(self, stream: str) -> StreamPast:
         """What the queries of a stream said lately. Raises ClientError, or ConfigError where the platform
@@ -132,18 +134,16 @@ def _once(make: Callable[[], T]) -> Callable[[], T]:
 @cache
 def sources() -> Sources:
     """The sources of the platform file of role ``airflow``. Nothing is read or connected yet."""
-    return Sources(open_report, open_history, open_progress)
+    return Sources(open_results, open_history, open_progress)
 
 
-def open_report(spec: StreamSpec) -> ReportSource:
-    """The table of a stream's report in the lake of the platform file of role ``airflow``."""
+def open_results(spec: StreamSpec, name: str) -> ResultsSource:
+    """The results table of a query in the lake of the platform file of role ``airflow``."""
     # Here and not at the top: PyIceberg takes a second to import, and the API server should not wait for it.
-    from sluice.clients.report import ReportReader
+    from sluice.clients.lake.results_table import ResultsReader
     from sluice.clients.table import Lake
 
-    if spec.report is None:
-        raise ValueError(f"stream {spec.name} has no report")
-    return ReportReader(Lake.open(platforms.load("airflow")), spec.report.table)
+    return ResultsReader(Lake.open(platforms.load("airflow")), spec, name)
 
 
 def open_history(name: str) -> EventSource:
