@@ -9,7 +9,7 @@ in a folder of their own; then it goes on, batch by batch, each over many server
 
 ``read``: ``ResultsReader.read`` of all windows, the first time (``cold``), when nothing is new (``same``),
 and after one more batch (``refreshed``). ``batch``: what one batch of the query costs, in S3 calls and in CPU
-seconds of its JVM. CPU seconds are those of the process that does it; MinIO's and PostgreSQL's are not counted.
+seconds of its JVM. CPU seconds are those of the process that does it; MinIO's and PostgreSQL's come on top.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ came onto the topic meanwhile is there exactly once, or in quarantine with its r
 | step | what it does | when it is red |
 |---|---|---|
 | `provision_topic` | the topic is as `stream.toml` declares it | it would have to shrink |
+| `provision_sinks` | the queries' tables and topics are there | a database does not answer, or refuses |
 | `ensure_stream` | the consumer runs and owns the stream | it dies, or does not own it in 3 minutes |
 | `ensure_queries` | the process of the queries runs | somebody holds it |
 | `produce` | sends what the feed gives; where the stream's own producer does, counts that | nothing came |
@@ -40,6 +41,7 @@ each end, whoever else asks at the same time.
 | `stop` | by a person's order: holds the stream, and ends its process | it does not end |
 | `alarm` | says what no restart mends, and what mends it | always |
 | `tend_producer` | looks at the producer, restarts it, listens for its heartbeat | cut off, no heartbeat |
+| `provision_sinks` | looks at the queries' tables and topics, and makes what is missing | no answer |
 | `tend_queries` | the same for the queries | the same |
 
 Trigger it with an action to restart, stop or start the stream: all three processes. A stopped stream is held:
@@ -82,6 +84,7 @@ from sluice.operators.compact import CompactOperator
 from sluice.operators.ensure_part import EnsurePartOperator
 from sluice.operators.ensure_stream import EnsureStreamOperator
 from sluice.operators.produce_feed import ProduceFeedOperator
+from sluice.operators.provision_sinks import ProvisionSinksOperator
 from sluice.operators.provision_topic import ProvisionTopicOperator
 from sluice.operators.restart_stream import RestartStreamOperator
 from sluice.operators.stop_stream import StopStreamOperator
@@ -149,6 +152,7 @@ with DAG(
 ):
     (
         ProvisionTopicOperator(task_id="provision_topic", stream=STREAM)
+        >> ProvisionSinksOperator(task_id="provision_sinks", stream=STREAM)
         >> EnsureStreamOperator(task_id="ensure_stream", stream=STREAM)
         >> EnsurePartOperator(task_id="ensure_queries", stream=STREAM, part="queries")
         # One at a time: a second run would count what the first one sends.
@@ -225,7 +229,9 @@ with DAG(
 
     # Beside the consumer's lane: each of them is well or not by itself.
     TendOperator(task_id="tend_producer", stream=STREAM, part="producer")
-    TendOperator(task_id="tend_queries", stream=STREAM, part="queries")
+    ProvisionSinksOperator(task_id="provision_sinks", stream=STREAM) >> TendOperator(
+        task_id="tend_queries", stream=STREAM, part="queries", trigger_rule="all_done"
+    )
 
 with DAG(
     dag_id="wiki_changes_compact",

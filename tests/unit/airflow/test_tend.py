@@ -311,7 +311,9 @@ def test_what_another_run_is_at_is_red_until_it_is_well(ended: World) -> None:
 
 
 def test_a_part_that_the_stream_does_not_have_is_a_wrong_declaration(world: World) -> None:
-    with pytest.raises(AirflowFailException, match="has no part 'editor'; it has consumer, producer, report"):
+    with pytest.raises(
+        AirflowFailException, match="has no part 'editor'; it has consumer, producer, queries"
+    ):
         world.operator("editor").execute(context())
     assert issubclass(ConfigError, ValueError)
 

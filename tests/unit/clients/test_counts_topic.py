@@ -134,7 +134,7 @@ def test_keys_of_several_columns_are_told_as_the_query_tells_them() -> None:
     take(
         reading,
         record(0, "a\\|b|True|2026-03-01T10:02:00Z", zipcode="a|b", secure=True),
-        record(1, "None|None|2026-03-01T10:02:00Z", zipcode=None, secure=None),
+        record(1, "\\N|\\N|2026-03-01T10:02:00Z", zipcode=None, secure=None),
     )
-    assert list(reading.results) == ["a\\|b|True|2026-03-01T10:02:00Z", "None|None|2026-03-01T10:02:00Z"]
-    assert reading.results["None|None|2026-03-01T10:02:00Z"].measures == {"users": 3, "hits": 4}
+    assert list(reading.results) == ["a\\|b|True|2026-03-01T10:02:00Z", "\\N|\\N|2026-03-01T10:02:00Z"]
+    assert reading.results["\\N|\\N|2026-03-01T10:02:00Z"].measures == {"users": 3, "hits": 4}

@@ -246,14 +246,14 @@ def test_a_name_gives_a_terminal_no_orders(name: str, shown: str) -> None:
 def test_the_screen_shows_figures_editors_and_the_page(stack: Callable[[str], Stack]) -> None:
     demo = FeedDemo("wiki_changes")
     console = Console(record=True, width=140, file=io.StringIO())
-    top = [{"user": "[red]<b>\x1b[31m", "bot": True, "edits": 1234, "late": 0}]
+    top = [{"user": "[red]<b>\x1b[31m", "bot": True, "edits": 1234}]
     result = dataclasses.replace(
         GREEN, top=top, window="10:00 to 10:10 UTC", seconds={"produce": 1.0, "in the lake": 2.0}
     )
     run.show(console, stack("replay"), demo, "success", result)
     text = console.export_text()
     assert "wiki_changes_load: success" in text
-    assert "Wikipedia: busiest editors, 10:00 to 10:10 UTC" in text
+    assert "Wikipedia: top editors, 10:00 to 10:10 UTC" in text
     assert "[red]<b>�[31m" in text
     assert "1,234" in text
     assert GREEN.page in text
