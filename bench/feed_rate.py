@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 
 from bench.supervision import cpu_seconds, cpu_seconds_since
-from local.drills.site import Site
+from local.drills.stream import Site
 from local.services import replay
 from local.stack import Stack, wait_until
 from sluice.model import stream

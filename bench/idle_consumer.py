@@ -9,9 +9,10 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
+from sluice.io.kafka import topic_offsets
 from sluice.model import platform as platforms
 from sluice.model import stream as streams
-from spark_jobs.common import topic
+from spark_jobs.common.topic import Topic
 
 
 def own(name: str) -> None:
@@ -25,14 +26,14 @@ def own(name: str) -> None:
     table = catalog.create_table_if_not_exists(spec.table, rows)
     snapshot = table.current_snapshot()
     said = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
-    ends = {str(p): after for p, (_, after) in topic.watermarks(platform.kafka, spec.topic.name).items()}
+    ends = {str(p): after for p, (_, after) in topic_offsets(platform.kafka, spec.topic.name).items()}
     table.append(
         rows.empty_table(),
         snapshot_properties={
             "sluice.kind": "takeover",
             "sluice.stream": name,
             "sluice.topic": spec.topic.name,
-            "sluice.topic_id": topic.Topic(platform.kafka, spec.topic.name).id(),
+            "sluice.topic_id": Topic(platform.kafka, spec.topic.name).id(),
             "sluice.token": str(int(said.get("sluice.token", 0)) + 1),
             "sluice.ranges": "{}",
             "sluice.claims": "{}",

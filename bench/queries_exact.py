@@ -27,8 +27,8 @@ from typing import Any
 from xmlrpc.client import Fault
 
 from bench.supervision import cpu_seconds, cpu_seconds_since
-from local.drills.faults import family, signal_all
-from local.drills.site import GOING, Site
+from local.drills.consumer_faults import family, signal_all
+from local.drills.stream import GOING, Site
 from local.java import java_home
 from local.stack import Stack, wait_until
 from sluice.clients import queries

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import httpx
 
 from local.errors import Problem
+from sluice.io.retry import wait_for
 
 DONE = frozenset({"success", "failed"})
 
@@ -50,23 +52,20 @@ class Airflow:
 
     def wait_for_dag(self, dag: str, seconds: float = 90) -> None:
         """Waits until the dag-processor has seen a DAG. Raises Problem with the import errors otherwise."""
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                self.request("GET", f"/dags/{dag}")
-                return
-            except AirflowError as error:
-                if error.status != 404:
-                    raise
-            if time.monotonic() > deadline:
-                errors = self.request("GET", "/importErrors")["import_errors"]
-                texts = [
-                    f"{item['filename']}: {item['stack_trace'].strip().splitlines()[-1]}" for item in errors
-                ]
-                raise Problem(
-                    f"Airflow knows no DAG {dag} after {seconds:.0f} s; import errors: {texts or 'none'}"
-                )
-            time.sleep(1)
+        if wait_for(partial(self._knows, dag), seconds, 1):
+            return
+        errors = self.request("GET", "/importErrors")["import_errors"]
+        texts = [f"{item['filename']}: {item['stack_trace'].strip().splitlines()[-1]}" for item in errors]
+        raise Problem(f"Airflow knows no DAG {dag} after {seconds:.0f} s; import errors: {texts or 'none'}")
+
+    def _knows(self, dag: str) -> bool:
+        try:
+            self.request("GET", f"/dags/{dag}")
+        except AirflowError as error:
+            if error.status != 404:
+                raise
+            return False
+        return True
 
     def unpause(self, dag: str) -> None:
         self.request("PATCH", f"/dags/{dag}", json={"is_paused": False})

@@ -30,8 +30,7 @@ def _main(arguments: list[str]) -> int:
     parser.add_argument("verb", choices=list(VERBS))
     parser.add_argument("--free-ports", action="store_true", help="up: take free ports, not the default ones")
     parser.add_argument("--query", default=os.environ.get("Q", ""), help="sql: the query")
-    parser.add_argument("--here", metavar="DRILLS", help="drill: these, on the stack that runs (SLUICE_HOME)")
-    parser.add_argument("--ticket", default="", help="drill --here: who asks, for the state file")
+    parser.add_argument("--in-place", metavar="DRILLS", help="drill: these, on the stack that runs")
     options, rest = parser.parse_known_args(arguments)
     if rest and options.verb not in checks.VERBS:
         parser.error(f"unknown arguments: {' '.join(rest)}")
@@ -60,8 +59,8 @@ def _main(arguments: list[str]) -> int:
         from local.drills import command
 
         at_once = os.environ.get("AT_ONCE") == "1"
-        if options.here is not None:
-            return command.main(options.here, at_once, stack, options.ticket)
+        if options.in_place is not None:
+            return command.main(options.in_place, at_once, stack)
         return command.main(os.environ.get("DRILL", ""), at_once)
     if options.verb == "sql":
         from local import sql

@@ -16,8 +16,8 @@ from local.errors import Problem
 from local.stack import Stack
 from sluice.clients import files
 from sluice.clients.lake.arrow_sql import ArrowSql, open_sql
+from sluice.io.kafka import topic_offsets
 from sluice.model.stream import StreamSpec
-from spark_jobs.common.topic import watermarks
 
 Offsets = dict[int, tuple[int, int]]
 OFFSETS = ("_kafka_partition", "_kafka_offset")
@@ -123,7 +123,7 @@ def scan(
 def exactness(stack: Stack, spec: StreamSpec) -> Exactness:
     """Every offset of the topic against the table and the quarantine, as they are now."""
     lake, quarantine = tables(stack, spec)
-    topic = watermarks(stack.platform("reader").kafka, spec.topic.name)
+    topic = topic_offsets(stack.platform("reader").kafka, spec.topic.name)
     with held(scan(lake, OFFSETS), scan(quarantine, OFFSETS)) as sql:
         return compare(sql, stream_starts(lake), topic)
 

@@ -95,13 +95,9 @@ class Home:
 
         Raises Problem when another holds it: waiting would hide what the other one is doing.
         """
-        with (self.root / "lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                raise Problem(
-                    f"another `make up`, `down` or `wipe` is at work on {self.root}: wait for it"
-                ) from error
+        with locked(
+            self.root / "lock", f"another `make up`, `down` or `wipe` is at work on {self.root}: wait for it"
+        ):
             yield
 
     def state(self) -> dict[str, Any]:
@@ -127,6 +123,17 @@ class Home:
             known |= made
             write_private(self.secrets_file, json.dumps(known, indent=2) + "\n")
         return {str(name): str(value) for name, value in known.items()}
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Hold a lock file. Raises Problem with the text `busy` when another process holds it."""
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise Problem(busy) from error
+        yield
 
 
 def _password() -> str:

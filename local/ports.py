@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import re
 import socket
-import time
 from collections.abc import Iterable, Mapping
 
 import psutil
 
 from local.errors import Problem
+from sluice.io.retry import wait_for
 
 HOST = "127.0.0.1"
 DEFAULTS = {
@@ -114,9 +114,7 @@ def check(ports: Mapping[str, int], services: Iterable[str], patience_seconds: f
     ports until the kernel has taken it apart, which for a JVM is some seconds on a busy machine.
     """
     services = list(services)
-    deadline = time.monotonic() + patience_seconds
-    while time.monotonic() < deadline and not all(is_free(ports[service]) for service in services):
-        time.sleep(0.1)
+    wait_for(lambda: all(is_free(ports[service]) for service in services), patience_seconds)
     taken = [
         f"port {ports[service]} for {service} is taken by {_user_of(ports[service])}: "
         f"stop that, or set {variable(service)} to a free port"

@@ -14,7 +14,7 @@ from rich.table import Table
 from sqlalchemy.exc import ProgrammingError
 
 from local.errors import Problem
-from local.screen import screen
+from local.progress import screen
 from local.stack import Stack
 from sluice.model import stream
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -26,7 +25,8 @@ from local.services import airflow, kafka, minio, postgres, replay, streams
 from local.services.context import Context
 from local.setup import targets
 from local.supervisor import Supervisor
-from sluice.clients.s3 import connect
+from sluice.io.retry import wait_for
+from sluice.io.s3 import connect
 from sluice.model import overrides, platform, stream
 
 if TYPE_CHECKING:
@@ -349,8 +349,5 @@ def _shown(board: Board | None) -> Iterator[Board]:
 
 def wait_until(what: str, check: Callable[[], bool], seconds: float, interval: float = 0.5) -> None:
     """Waits until `check` is true. Raises TimeoutError naming `what`."""
-    deadline = time.monotonic() + seconds
-    while not check():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
-        time.sleep(interval)
+    if not wait_for(check, seconds, interval):
+        raise TimeoutError(f"{what}: not within {seconds:.0f} s")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import subprocess
-import time
 import xmlrpc.client
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ from local.errors import Problem
 from local.home import Home, write_private
 from local.ports import HOST
 from local.programs import Program, render
+from sluice.io.retry import wait_for
 
 TIMEOUT_SECONDS = 70.0  # longer than the longest stopwaitsecs, since a stop is answered when it is done
 ALREADY_STARTED = 60  # supervisor.xmlrpc.Faults.ALREADY_STARTED
@@ -76,11 +76,8 @@ class Supervisor:
             capture_output=True,
             text=True,
         )
-        deadline = time.monotonic() + 10
-        while started.returncode == 0 and time.monotonic() < deadline:
-            if self.pid() is not None:
-                return
-            time.sleep(0.1)
+        if started.returncode == 0 and wait_for(self.pid, 10):
+            return
         said = " ".join((started.stdout + started.stderr).split())[-300:]
         raise Problem(
             f"supervisord did not start: {said or 'see ' + str(self.home.logs / 'supervisord.log')}"
@@ -128,9 +125,4 @@ class Supervisor:
         if pid is None:
             return True
         self.proxy().shutdown()
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if not Path(f"/proc/{pid}").exists():
-                return True
-            time.sleep(0.2)
-        return False
+        return wait_for(lambda: not Path(f"/proc/{pid}").exists(), seconds)

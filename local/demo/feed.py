@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -29,12 +29,12 @@ from sluice.clients import queries
 from sluice.clients.errors import Missing
 from sluice.clients.lake.results_table import Results, ResultsReader, Window
 from sluice.clients.table import Lake, published
+from sluice.io.kafka import topic_offsets
+from sluice.io.retry import wait_for
 from sluice.model.stream import StreamSpec
 from sluice.ui.links import PREFIX, pages
 from sluice.ui.shown import top
-from spark_jobs.common.topic import watermarks
 
-T = TypeVar("T")
 # So many events are followed. The load is to take some more, so that it ends with all of them: others come at
 # the same time. And more still are replayed: the load may begin to count when the first have come already.
 EVENTS = 20_000
@@ -72,7 +72,7 @@ class Replayed:
 
     def topic(self) -> evidence.Offsets:
         """From where to where the topic goes now."""
-        return watermarks(self._stack.platform("reader").kafka, self._spec.topic.name)
+        return topic_offsets(self._stack.platform("reader").kafka, self._spec.topic.name)
 
 
 class FeedDemo(Demo):
@@ -119,10 +119,12 @@ class FeedDemo(Demo):
         span = Span.between(self.before, self._replayed(stack, self.spec).topic())
         began = time.monotonic()
         console.print(f"waiting until the lake holds all {len(wanted):,} events …", highlight=False)
-        found = until(
+        # Or the time is up: then the figures say what lacks.
+        found = wait_for(
             partial(self._found, stack, span, wanted),
-            lambda found: not found.missing and not found.gaps,
             LANDED_SECONDS,
+            AGAIN_SECONDS,
+            lambda found: not found.missing and not found.gaps,
         )
         lake, _ = evidence.tables(stack, self.spec)
         table_rows, files = _totals(lake.current_snapshot())
@@ -130,7 +132,12 @@ class FeedDemo(Demo):
         began = time.monotonic()
         console.print(f"waiting until the queries count all {table_rows:,} rows …", highlight=False)
         reader = Lake.open(stack.platform("reader"))
-        uncounted = until(partial(uncounted_records, reader, self.spec), lambda n: n == 0, COUNTED_SECONDS)
+        uncounted = wait_for(
+            partial(uncounted_records, reader, self.spec),
+            COUNTED_SECONDS,
+            AGAIN_SECONDS,
+            lambda records: records == 0,
+        )
         took["all counted"] = time.monotonic() - began
         results = ResultsReader(reader, self.spec, self.page.split(".")[1]).read(self._began - 7_200)
         window = busiest(results)
@@ -223,15 +230,3 @@ def _totals(snapshot: Any) -> tuple[int, int]:
         return 0, 0
     said = snapshot.summary.additional_properties
     return int(said.get("total-records", 0)), int(said.get("total-data-files", 0))
-
-
-def until(
-    look: Callable[[], T], done: Callable[[T], bool], seconds: float, again: float = AGAIN_SECONDS
-) -> T:
-    """What is seen when it is done or the time is up: then the figures say what lacks."""
-    deadline = time.monotonic() + seconds
-    while True:
-        found = look()
-        if done(found) or time.monotonic() > deadline:
-            return found
-        time.sleep(again)

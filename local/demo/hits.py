@@ -24,10 +24,10 @@ from sluice.clients import counts_topic, queries
 from sluice.clients import database as databases
 from sluice.clients.errors import Missing
 from sluice.clients.table import Lake
+from sluice.io.kafka import topic_offsets
 from sluice.model import database as connections
 from sluice.model.query import Kind, Query, Sink
 from sluice.ui.links import PREFIX
-from spark_jobs.common.topic import watermarks
 
 STREAM = "isp_hits"
 HITS = 50_000
@@ -79,7 +79,7 @@ class HitsDemo(Demo):
     def collect(self, stack: Stack, console: Console, run: Run) -> HitsFigures:
         reader = stack.platform("reader")
         lake, quarantine = evidence.tables(stack, self.spec)
-        topic = watermarks(reader.kafka, self.spec.topic.name)
+        topic = topic_offsets(reader.kafka, self.spec.topic.name)
         offsets = (evidence.scan(table, evidence.OFFSETS) for table in (lake, quarantine))
         with evidence.held(*offsets) as sql:
             exact = evidence.compare(sql, evidence.stream_starts(lake), topic)

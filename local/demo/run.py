@@ -17,8 +17,7 @@ from local.demo.demo import Demo, Result, Run
 from local.demo.follow import failures, follow, seconds
 from local.home import write_private
 from local.paths import REPO
-from local.progress import Board
-from local.screen import screen
+from local.progress import Board, screen
 from local.services import airflow as service
 from local.stack import Stack
 

@@ -16,7 +16,7 @@ from local.errors import Problem
 from local.paths import REPO
 from local.progress import Board
 from local.stack import Stack
-from spark_jobs.common.topic import watermarks
+from sluice.io.kafka import topic_offsets
 
 STREAM = "nyc_taxi"
 SAMPLE = REPO / "samples" / STREAM / "taxi-data.csv.gz"
@@ -43,7 +43,7 @@ class TaxiDemo(Demo):
     def collect(self, stack: Stack, console: Console, run: Run) -> Figures:
         own = stack.platform("airflow")
         lake, quarantine = evidence.tables(stack, self.spec)
-        topic = watermarks(stack.platform("reader").kafka, self.spec.topic.name)
+        topic = topic_offsets(stack.platform("reader").kafka, self.spec.topic.name)
         held = read.content(lake, quarantine, read.sample_id(stack, own.source.bucket, KEY), topic)
         objects, versions, markers = bucket_counts(stack, own.lake.warehouse)
         source_rows = read.source_rows(stack, own.source.bucket, KEY)

@@ -1,56 +1,135 @@
-"""`make drill`: all drills or some, on a stack of its own; with --here on the one that runs."""
+"""`make drill`: all drills or some, on a stack of its own; with --in-place on the one that runs."""
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
-from local.drills import catalogue, result
+from local.drills import consumer_faults, result, service_faults
 from local.drills.drill import Drill
-from local.drills.ground import own_stack
-from local.drills.here import play_here
-from local.drills.result import Row
-from local.drills.run import play_all
-from local.drills.site import Site
+from local.drills.restore import heal
+from local.drills.runner import run_all
+from local.drills.stream import Site
+from local.errors import Problem
+from local.home import locked
 from local.paths import REPO
-from local.progress import Board
-from local.screen import screen
+from local.progress import Board, screen
 from local.stack import Stack
 from sluice.model import stream
 
 STREAM = "nyc_taxi"
+HOME = REPO / "build" / "drill-stack"
+DISK_BYTES = 2 * 1024**3
+# In the order in which they run: the cheap ones first, the whole disk last.
+DRILLS: dict[str, Drill] = {drill.name: drill for drill in (*consumer_faults.DRILLS, *service_faults.DRILLS)}
 
 
-def main(names: str, at_once: bool, here: Stack | None = None, ticket: str = "") -> int:
-    """Plays them and shows the table; 0 when all have passed. `here`: on this stack; else on one of its own.
+def main(names: str, at_once: bool, in_place: Stack | None = None) -> int:
+    """Run drills and show the table, or, in place, their records as JSON lines; 0 when all have passed.
 
-    `at_once`: supervision is triggered and not waited for. Raises Problem for an unknown name, and when the
-    stack does not start.
+    `in_place`: on this stack, which must run; else on one of its own. `at_once`: supervision is triggered and
+    not waited for. Raises Problem for an unknown name, and when the stack does not start.
     """
-    drills = catalogue.chosen(names)
+    drills = chosen(names)
     # Ends as Ctrl-C does: what was broken is mended, and the disk unmounted.
     signal.signal(signal.SIGTERM, _interrupt)
-    rows: list[Row] = []
-    with Board() as board:
-        if here is not None:
-            rows = play_here(drills, here, stream.load(STREAM), board, at_once, ticket)
-            result.store(rows, list(catalogue.DRILLS))
-        else:
-            rows = _on_its_own(drills, board, at_once)
-    screen().print(result.table(rows))
-    for row in rows:
-        if not row.passed:
-            print(f"sluice: {row.drill}: {row.why_not}", file=sys.stderr)
-    print(f"Rows: {result.RESULT.relative_to(REPO)}")
-    return 0 if all(row.passed for row in rows) else 1
-
-
-def _on_its_own(drills: Sequence[Drill], board: Board, at_once: bool) -> list[Row]:
-    order = list(catalogue.DRILLS)
-    with own_stack(board) as stack:
+    with (
+        Board() as board,
+        own_stack(board) if in_place is None else _running(in_place, board) as stack,
+    ):
         site = Site(stack, stream.load(STREAM))
-        return play_all(drills, site, board, at_once, lambda row: result.store([row], order))
+        found = run_all(drills, site, board, at_once, lambda one: result.store([one], list(DRILLS)))
+    if in_place is None:
+        screen().print(result.table(found))
+        print(f"Rows: {result.RESULT.relative_to(REPO)}")
+    else:
+        for one in found:
+            print(json.dumps(one.to_json()))
+    for one in found:
+        if not one.passed:
+            print(f"sluice: {one.drill}: {one.failures}", file=sys.stderr)
+    return 0 if all(one.passed for one in found) else 1
+
+
+def chosen(text: str) -> list[Drill]:
+    """The drills of a list of names with commas; all of them for an empty one.
+
+    Raises Problem naming what is unknown.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in DRILLS]
+    if unknown:
+        raise Problem(f"DRILL={text}: no drill {', '.join(unknown)}; there are {', '.join(DRILLS)}")
+    return [DRILLS[name] for name in names] if names else list(DRILLS.values())
+
+
+@contextmanager
+def _running(stack: Stack, board: Board) -> Iterator[Stack]:
+    """The stack as it runs, for one drill command at a time; repaired first, if an earlier one was killed.
+
+    Raises Problem when it does not run, or another drill is at work on it.
+    """
+    if not stack.exists or stack.daemon.pid() is None:
+        raise Problem(f"the stack in {stack.home.root} does not run: make up")
+    busy = f"another drill is at work on {stack.home.root}: wait for it"
+    with locked(stack.home.root / "drill.lock", busy):
+        heal(Site(stack, stream.load(STREAM)), board.say)
+        yield stack
+
+
+@contextmanager
+def own_stack(board: Board, home: Path = HOME) -> Iterator[Stack]:
+    """A fresh stack on free ports, started; afterwards stopped and its disk unmounted.
+
+    Its folder stays, with the logs, until the next one. Raises Problem when it does not start.
+    """
+    stack = Stack(home, free_ports=True)
+    disk = stack.home.data / "minio"
+    _clear(stack, disk, board)
+    stack.home.prepare()
+    mounted = _mount(disk)
+    board.say(f"the drills' stack is in {home}" + ("" if mounted else "; without root, no disk of its own"))
+    try:
+        stack.up(board)
+        yield stack
+    finally:
+        stack.down(board)
+        _unmount(disk)
+
+
+def _clear(stack: Stack, disk: Path, board: Board) -> None:
+    """What an earlier, perhaps interrupted, one has left."""
+    if stack.exists:
+        stack.down(board)
+    _unmount(disk)
+    stack.wipe(board)
+
+
+def _mount(disk: Path) -> bool:
+    """A disk in memory, of which only what is used is taken. False where only root could."""
+    if os.geteuid() != 0:
+        return False
+    disk.mkdir(mode=0o700, exist_ok=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=0700", "sluice-drill", str(disk)],
+        capture_output=True,
+        text=True,
+    )
+    # Root in a container may not mount; the drill that needs it says so.
+    return done.returncode == 0
+
+
+def _unmount(disk: Path) -> None:
+    if disk.is_mount():
+        done = subprocess.run(["umount", str(disk)], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Problem(f"{disk} cannot be unmounted ({done.stderr.strip()}): umount it yourself")
 
 
 def _interrupt(*_: object) -> None:

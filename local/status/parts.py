@@ -15,7 +15,7 @@ from local.status.streams import REQUEST_SECONDS, Past, Supervised, past
 from sluice.clients.history import History
 from sluice.clients.kafka import KafkaAdmin
 from sluice.clients.keys import history_name
-from sluice.clients.s3 import connect
+from sluice.io.s3 import connect
 from sluice.model.health import Diagnosis, Facts
 from sluice.model.samples import KAFKA, PROCESS
 from sluice.model.stream import Part, StreamSpec

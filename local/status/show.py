@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from local import health
-from local.screen import screen
+from local.progress import screen
 from local.services import streams
 from local.stack import Stack
 from local.status import parts

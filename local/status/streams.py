@@ -16,8 +16,8 @@ from local.stack import Stack
 from local.status.asking import Unseen
 from sluice.clients.history import History
 from sluice.clients.kafka import KafkaAdmin
-from sluice.clients.s3 import connect
 from sluice.clients.table import BatchFact, Lake, recent_batches
+from sluice.io.s3 import connect
 from sluice.model.health import Diagnosis, Facts, judge
 from sluice.model.samples import Sample
 from sluice.model.stream import StreamSpec

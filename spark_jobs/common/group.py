@@ -9,8 +9,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 
+from sluice.io.kafka import consumer
 from sluice.model.platform import Kafka
 
 log = logging.getLogger(__name__)
@@ -104,19 +105,18 @@ class GroupOffsets:
     def __init__(self, kafka: Kafka, group: str, give_up_ms: int = _GIVE_UP_MS) -> None:
         self._pending = False
         self._refused: KafkaError | None = None
-        self._consumer = Consumer(
-            kafka.librdkafka()
-            | {
-                "group.id": group,
+        self._consumer = consumer(
+            kafka,
+            group,
+            {
                 # What fails is returned; a line every few seconds besides would say no more.
                 "log_level": 2,
-                "enable.auto.commit": False,
                 "on_commit": self._answered,
                 # How long it looks for the group's coordinator, and waits for its answer.
                 "session.timeout.ms": give_up_ms,
                 "heartbeat.interval.ms": give_up_ms // 4,
                 "socket.timeout.ms": give_up_ms,
-            }
+            },
         )
 
     def set(self, offsets: list[TopicPartition], seconds: float) -> KafkaError | None:

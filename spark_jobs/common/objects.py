@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, cast
 
-import boto3
 import pyarrow
 from pyspark.sql import DataFrame, SparkSession
 
+from sluice.io.s3 import connect
 from sluice.model import platform as platforms
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -55,7 +55,7 @@ class DamagedObject(RuntimeError):
 def read_json(platform: platforms.Platform, uri: str) -> Any:
     """A JSON object of the bucket, from its ``s3://`` address."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
-    return json.load(_client(platform).get_object(Bucket=bucket, Key=key)["Body"])
+    return json.load(connect(platform.s3).get_object(Bucket=bucket, Key=key)["Body"])
 
 
 def header_line(platform: platforms.Platform, source: SourceObject) -> str:
@@ -63,7 +63,7 @@ def header_line(platform: platforms.Platform, source: SourceObject) -> str:
 
     Raises DamagedObject where there is none: an object of no bytes, or a first line longer than that.
     """
-    body = _client(platform).get_object(**source.request())["Body"]
+    body = connect(platform.s3).get_object(**source.request())["Body"]
     with body:
         head = body.read(HEAD_BYTES)
     if head.startswith(GZIP_MAGIC):
@@ -99,7 +99,7 @@ def _lines_of_batches(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarro
     client = None
     for batch in batches:
         for text in batch.column(0).to_pylist():
-            client = client or _client(platforms.load("producer"))
+            client = client or connect(platforms.load("producer").s3)
             yield from _lines_of(client, SourceObject(**json.loads(text)))
 
 
@@ -165,7 +165,3 @@ def _batch(source: SourceObject, first_row: int, rows: list[tuple[int, str, bool
         ],
         names=["source_id", "object", "lanes", "line", "row", "text", "undecodable"],
     )
-
-
-def _client(platform: platforms.Platform) -> Any:
-    return boto3.client("s3", **cast("dict[str, Any]", platform.s3.boto3()))

@@ -89,7 +89,7 @@ class Owner(TableOwner):
         is another than the table's (it was made anew).
         """
         # The id first: a topic that is made anew after it is noticed by the first batch.
-        topic_id, watermarks = self.topic.id(), self.topic.watermarks()
+        topic_id, watermarks = self.topic.id(), self.topic.begin_and_end_offsets()
         ends: dict[int, int] = {}
 
         def read() -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sluice.io.kafka import topic_offsets
 from sluice.model import platform as platforms
 from sluice.model import stream as streams
 from sluice.model.claims import Claims, claimed
@@ -26,7 +27,6 @@ from sluice.model.stream import StreamSpec
 from spark_jobs.common import identity, repeats, session
 from spark_jobs.common.objects import read_json
 from spark_jobs.common.process import log_to_stderr
-from spark_jobs.common.topic import watermarks
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +134,7 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
     Looked for from the offsets at which the sources were first planned; what retention deleted since then
     is sent again, and the consumer knows it from the table.
     """
-    bounds = watermarks(platform.kafka, spec.topic.name)
+    bounds = topic_offsets(platform.kafka, spec.topic.name)
     begins = plan.begin.values()
     start = {
         partition: min(max(first, min(begin.get(partition, first) for begin in begins)), after)

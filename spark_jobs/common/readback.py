@@ -9,13 +9,13 @@ import io
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-import boto3
 import numpy
 import pyarrow
 from pyarrow import parquet
 
+from sluice.io.s3 import connect
 from sluice.model.platform import S3
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class ReadBack:
         """``tail_bytes``: what is read of a file at first, by default TAIL_BYTES. ``client``: in the place of
         one with the keys of ``s3``."""
         self._tail_bytes = tail_bytes
-        self._client = client or boto3.client("s3", **cast("dict[str, Any]", s3.boto3()))
+        self._client = client or connect(s3)
 
     def coordinates(self, uris: Iterable[str]) -> dict[int, list[int]]:
         """Partition -> every offset in these files (``s3://…``), each as often as it is there.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import TimeoutError as FutureTimeout
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from sluice.io.kafka import topic_offsets
 from sluice.model.platform import Kafka
 
-TIMEOUT_SECONDS = 15
 ID_SECONDS = 30
 
 
@@ -39,7 +39,9 @@ class Topic:
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise _missing(self.name, error) from error
+                raise LookupError(
+                    f"topic {self.name!r}: {error}; run the load's provision_topic step first"
+                ) from error
             if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
                 raise self._unanswered(error) from error
             raise
@@ -50,30 +52,6 @@ class Topic:
             f"is published ({reason}); start the stream again when Kafka answers"
         )
 
-    def watermarks(self) -> dict[int, tuple[int, int]]:
-        """As :func:`watermarks`."""
-        return watermarks(self._kafka, self.name)
-
-
-def watermarks(kafka: Kafka, topic: str) -> dict[int, tuple[int, int]]:
-    """Partition -> (first offset kept, next offset to be written).
-
-    Raises LookupError when the topic does not exist, KafkaException when no broker answers in time.
-    """
-    consumer = Consumer(kafka.librdkafka() | {"group.id": f"sluice-{topic}-watermarks"})
-    try:
-        found = consumer.list_topics(topic, timeout=TIMEOUT_SECONDS).topics[topic]
-        if found.error is not None or not found.partitions:
-            raise _missing(topic, found.error)
-        return {
-            partition: consumer.get_watermark_offsets(
-                TopicPartition(topic, partition), timeout=TIMEOUT_SECONDS
-            )
-            for partition in sorted(found.partitions)
-        }
-    finally:
-        consumer.close()
-
-
-def _missing(topic: str, reason: object) -> LookupError:
-    return LookupError(f"topic {topic!r}: {reason}; run the load's provision_topic step first")
+    def begin_and_end_offsets(self) -> dict[int, tuple[int, int]]:
+        """As :func:`sluice.io.kafka.begin_and_end_offsets`."""
+        return topic_offsets(self._kafka, self.name)

@@ -16,6 +16,8 @@ DAGS = REPO / "dags"
 
 # Before Airflow is imported: it reads its configuration, and makes its home, then.
 os.environ.setdefault("AIRFLOW_HOME", tempfile.mkdtemp(prefix="sluice-airflow-"))
+# Drills are there on an embedded stack only.
+os.environ["SLUICE_HOME"] = tempfile.mkdtemp(prefix="sluice-home-")
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "False"
 

@@ -6,6 +6,7 @@ import ast
 import inspect
 import json
 import os
+import runpy
 import subprocess
 import sys
 from datetime import timedelta
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.sdk import DAG
 
 from sluice.model import stream
 from sluice.model.orders import Action, Step
@@ -338,3 +340,11 @@ def test_dag_files_import_airflows_words_and_the_model_only() -> None:
                 name for name in names if name.split(".")[0] in ("airflow", "sluice", "spark_jobs", "local")
             ]
             assert all(name.startswith(allowed) for name in ours), f"{file.relative_to(DAGS)}: {ours}"
+
+
+def test_drills_exist_on_the_embedded_stack_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    file = str(DAGS / "drills.py")
+    assert "DrillOperator" in runpy.run_path(file)
+    assert isinstance(runpy.run_path(file).get("dag"), DAG)
+    monkeypatch.delenv("SLUICE_HOME")
+    assert runpy.run_path(file).get("dag") is None

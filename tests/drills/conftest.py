@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.drills.site import Site
+from local.drills.stream import Site
 from local.stack import Stack
 from sluice.model import stream
 from tests.support import class_archive, stacks

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from local.drills.catalogue import DRILLS
-from local.drills.result import Row
-from local.drills.run import play
-from local.drills.site import Site
+from local.drills.command import DRILLS
+from local.drills.result import DrillRecord
+from local.drills.runner import run
+from local.drills.stream import Site
 from local.progress import Board
 
 pytestmark = pytest.mark.exhaustive
@@ -28,31 +28,31 @@ NOTICED_BY = {
 }
 
 
-def played(name: str, site: Site) -> Row:
+def played(name: str, site: Site) -> DrillRecord:
     with Board() as board:
-        row = play(DRILLS[name], site, board, at_once=True, load=False)
+        record = run(DRILLS[name], site, board, at_once=True, load=False)
     # pytest shows it where the test fails.
-    print(site.stream_log()[-6000:])
-    return row
+    print((site.stack.home.logs / f"{site.spec.program}.log").read_text(errors="replace")[-6000:])
+    return record
 
 
 @pytest.mark.parametrize("name", [name for name in DRILLS if name not in (NEEDS_A_DISK, PLAYED_ALWAYS)])
 def test_a_drill(name: str, site: Site) -> None:
-    row = played(name, site)
-    assert row.passed, row.why_not
-    assert (row.lost, row.duplicated) == (0, 0)
-    assert row.sent > 0
-    assert row.seconds_to_notice is not None
-    assert row.seconds_to_recover is not None
+    record = played(name, site)
+    assert record.passed, record.failures
+    assert record.records == (0, 0)
+    assert record.sent > 0
+    assert record.detected_at is not None
+    assert record.recovered_at is not None
     if name in NOTICED_BY:
-        assert row.noticed_by in NOTICED_BY[name]
-        assert row.restarts == 1
+        assert record.detected_by in NOTICED_BY[name]
+        assert record.restarts == 1
 
 
 def test_a_drill_that_cannot_be_made_here_is_not_passed_and_says_why(site: Site) -> None:
-    row = played(NEEDS_A_DISK, site)
-    assert not row.passed
-    assert "file system" in row.why_not
+    record = played(NEEDS_A_DISK, site)
+    assert not record.passed
+    assert "file system" in record.failures
 
 
 def test_a_drill_as_a_dag_run_of_the_airflow_that_it_may_break(site: Site) -> None:

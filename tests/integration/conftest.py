@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from local.drills.faults import wake_all
+from local.drills.consumer_faults import wake_all
 from local.stack import Stack
 from tests.integration.rig import SPEC, Rig
 from tests.integration.streams import OVERRIDES

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from local.drills.faults import service_family, suspend_between_append_and_publish
+from local.drills.consumer_faults import service_family, suspend_between_append_and_publish
 from local.processes import of_stack
 from local.stack import wait_until
 from sluice.clients.keys import run_key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from local.drills.site import GOING, Site
+from local.drills.stream import GOING, Site
 
 
 @contextmanager

@@ -14,8 +14,8 @@ from typing import Any
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from local import evidence
-from local.drills.site import GOING, LAND_SECONDS, Site
-from local.drills.trickle import Trips
+from local.drills.stream import GOING, LAND_SECONDS, Site
+from local.drills.traffic import Trips
 from local.stack import Stack, wait_until
 from sluice.clients.errors import Missing
 from sluice.clients.kafka import KafkaAdmin
@@ -79,7 +79,18 @@ class Rig(Site):
         wait_until("the topic's end", lambda: not self.has_topic(), 60, 0.1)
 
     def has_topic(self) -> bool:
-        return SPEC.topic.name in self._consumer.list_topics(timeout=20).topics
+        admin = AdminClient({**self.stack.kafka("admin")})
+        return SPEC.topic.name in admin.list_topics(timeout=20).topics
+
+    def send(self, values: dict[int, list[bytes | None]]) -> None:
+        """Records of a foreign producer: partition -> values, without keys."""
+        producer = self.producer()
+        for partition, bodies in values.items():
+            for body in bodies:
+                producer.produce(self.spec.topic.name, body, partition=partition)
+        left = producer.flush(30)
+        if left:
+            raise TimeoutError(f"{left} records were not taken by Kafka within 30 s")
 
     def trips(self, count: int) -> list[bytes | None]:
         """Avro bodies of good trips, made with another Avro library."""
@@ -107,6 +118,11 @@ class Rig(Site):
         return int(found["try_number"])
 
     # Looking.
+
+    def stream_log(self) -> str:
+        """Empty before the stream's first start."""
+        log = self.stack.home.logs / f"{self.spec.program}.log"
+        return log.read_text(errors="replace") if log.exists() else ""
 
     def named(self, name: str = SPEC.table) -> Any:
         return self.stack.catalog("reader").load_table(name)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from local.drills.faults import family, signal_all
+from local.drills.consumer_faults import family, signal_all
 from local.stack import wait_until
 from sluice.model.samples import Sample
 from sluice.model.view import View

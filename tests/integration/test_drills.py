@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from local.drills.catalogue import DRILLS
-from local.drills.notices import is_calm
-from local.drills.run import play
+from local.drills.command import DRILLS
+from local.drills.drill import is_calm
+from local.drills.runner import run
 from local.progress import Board
 from tests.integration.rig import Rig
 from tests.integration.supervision import begin_afresh, supervise
@@ -20,12 +20,12 @@ def test_a_consumer_killed_between_append_and_publish_is_restarted_and_nothing_i
         supervise(rig)
     token = rig.token()
     with Board() as board:
-        row = play(DRILLS["consumer_killed"], rig, board, at_once=True, load=False)
-    assert row.passed, row.why_not
-    assert (row.lost, row.duplicated, row.restarts) == (0, 0, 1)
-    assert row.noticed_by == "verdict dead"
-    assert row.sent > 0
-    assert None not in (row.seconds_to_notice, row.seconds_to_recover)
+        record = run(DRILLS["consumer_killed"], rig, board, at_once=True, load=False)
+    assert record.passed, record.failures
+    assert (record.records, record.restarts) == ((0, 0), 1)
+    assert record.detected_by == "verdict dead"
+    assert record.sent > 0
+    assert None not in (record.detected_at, record.recovered_at)
     assert rig.token() == token + 1
     assert f"w{token}" in rig.unpublished(), "the killed batch stays where it is"
     rig.assert_exact()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.drills.faults import signal_all
+from local.drills.consumer_faults import signal_all
 from local.processes import of_stack
 from local.stack import wait_until
 from sluice.model.process import SUPERSEDED_STATUS

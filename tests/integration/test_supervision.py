@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from local.drills.faults import family, signal_all
+from local.drills.consumer_faults import family, signal_all
 from local.stack import wait_until
 from local.supervisor import ALREADY_STARTED
 from tests.integration.rig import SPEC, Rig

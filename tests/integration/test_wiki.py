@@ -15,8 +15,8 @@ from playwright.sync_api import expect
 from pyiceberg.table import DataScan
 
 from local import evidence
-from local.drills.faults import family, signal_all
-from local.drills.site import LAND_SECONDS, Site
+from local.drills.consumer_faults import family, signal_all
+from local.drills.stream import LAND_SECONDS, Site
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay

@@ -24,7 +24,7 @@ from local.services import streams
 from local.stack import wait_until
 from sluice.clients.errors import Refused
 from sluice.clients.progress import Past, ProgressReader, StreamPast
-from sluice.clients.s3 import connect
+from sluice.io.s3 import connect
 from sluice.model.progress import Kind, Progress, Sign, Totals
 from sluice.model.progress_lines import object_key, to_line
 from spark_jobs.common import progress as module

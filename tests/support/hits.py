@@ -8,6 +8,7 @@ from dataclasses import replace
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from sluice.io.kafka import topic_offsets
 from sluice.model import stream as streams
 from sluice.model.platform import Checkpoints
 from spark_jobs.common import tables
@@ -48,5 +49,5 @@ class Hits(Stream):
 
     def records(self) -> int:
         """How many the topic holds."""
-        bounds = Topic(self.platform.kafka, self.spec.topic.name).watermarks()
+        bounds = topic_offsets(self.platform.kafka, self.spec.topic.name)
         return sum(after - first for first, after in bounds.values())

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from sluice.io.kafka import topic_offsets
 from sluice.model import stream as streams
 from sluice.model.platform import CATALOG, Checkpoints
 from spark_jobs.common import tables
@@ -79,10 +80,8 @@ class Wiki(Stream):
         assert sum(ends.values()) == records
 
     def ends(self) -> dict[int, int]:
-        return {
-            p: after
-            for p, (_, after) in Topic(self.platform.kafka, self.spec.topic.name).watermarks().items()
-        }
+        offsets = topic_offsets(self.platform.kafka, self.spec.topic.name)
+        return {partition: end for partition, (_, end) in offsets.items()}
 
     def reasons(self) -> Counter[str]:
         rows = self.spark.table(f"{CATALOG}.{self.spec.quarantine_table}").select("reason").collect()

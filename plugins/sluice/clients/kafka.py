@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -28,21 +28,14 @@ from confluent_kafka.admin import (
 )
 
 from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN, TIMEOUT_SECONDS, committed
+from sluice.io.retry import wait_for
 from sluice.model.platform import Kafka
 from sluice.model.stream import Topic
 from sluice.model.tending import Beat, parse_beat
 
 T = TypeVar("T")
-TIMEOUT_SECONDS = 15.0
-_DENIED = frozenset(
-    {
-        KafkaError._AUTHENTICATION,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.SASL_AUTHENTICATION_FAILED,
-    }
-)
+_DENIED = REFUSED_LOGIN | MISSING_RIGHT
 # What the broker will not take however often it is asked; its words name the value.
 _WRONG = frozenset(
     {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG, KafkaError.INVALID_REPLICATION_FACTOR}
@@ -214,9 +207,6 @@ class KafkaAdmin:
         # By name: of all that the group has, the broker leaves out silently what the role may not see.
         wanted = [TopicPartition(topic, partition) for partition in range(shape.partitions)]
         found = self._ask(what, lambda: self._committed(group, wanted))
-        refused = next((partition.error for partition in found if partition.error), None)
-        if refused is not None:
-            raise translated(what, KafkaException(refused))
         kept = sorted((place for place in found if place.offset >= 0), key=lambda place: place.partition)
         if not kept:
             return None
@@ -230,19 +220,11 @@ class KafkaAdmin:
         what = f"offset of group {group!r}"
         wanted = [TopicPartition(topic, partition)]
         (found,) = self._ask(what, lambda: self._committed(group, wanted))
-        if found.error is not None:
-            raise translated(what, KafkaException(found.error))
         return None if found.offset < 0 else (found.offset, found.metadata or "")
 
     def _committed(self, group: str, wanted: list[TopicPartition]) -> list[TopicPartition]:
-        """Asked as a consumer of the group that never joins it: AdminClient's own question ends the process
-        (SIGSEGV in librdkafka's rd_kafka_cgrp_op) while the group's coordinator moves, as on a new broker."""
-        consumer = self._consumer(group)
-        try:
-            found: list[TopicPartition] = consumer.committed(wanted, timeout=self.timeout)
-            return found
-        finally:
-            consumer.close()
+        with closing(self._consumer(group)) as consumer:
+            return committed(consumer, wanted, self.timeout)
 
     def _consumer(self, group: str) -> Consumer:
         settings = {"group.id": group, "enable.auto.commit": False}
@@ -322,17 +304,17 @@ class KafkaAdmin:
 
     def _await(self, topic: str, partitions: int) -> TopicShape:
         """Wait until brokers tell of at least that many partitions: metadata travels after the answer."""
-        deadline = time.monotonic() + self.timeout
-        while True:
-            shape = self.shape(topic)
-            if shape and shape.partitions >= partitions:
-                return shape
-            if time.monotonic() > deadline:
-                has = shape.partitions if shape else 0
-                raise Unreachable(
-                    f"topic {topic!r} has {has} partitions, {self.timeout:g} s after {partitions} were wanted"
-                )
-            time.sleep(0.2)
+        shape = wait_for(
+            lambda: self.shape(topic),
+            self.timeout,
+            is_done=lambda shape: shape is not None and shape.partitions >= partitions,
+        )
+        if shape is None or shape.partitions < partitions:
+            has = shape.partitions if shape else 0
+            raise Unreachable(
+                f"topic {topic!r} has {has} partitions, {self.timeout:g} s after {partitions} were wanted"
+            )
+        return shape
 
     def _unless(self, expected: int, what: str, future: Future[Any]) -> bool:
         """Whether it was done; False where the broker answered with the ``expected`` code."""

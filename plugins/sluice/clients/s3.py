@@ -1,29 +1,18 @@
-"""One S3 client per role, and S3's errors in Sluice's words."""
+"""S3's errors in Sluice's words, and its addresses."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import boto3
 from botocore.exceptions import BotoCoreError
 from botocore.exceptions import ClientError as S3Error
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.model.platform import S3
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
 
 _MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound"})
 _DENIED = frozenset({"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
-
-
-def connect(s3: S3) -> S3Client:
-    """A client with the role's keys; nothing is sent yet."""
-    return boto3.client("s3", **s3.boto3())  # type: ignore[call-overload]
 
 
 def error_code(error: S3Error) -> str:

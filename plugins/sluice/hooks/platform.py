@@ -56,19 +56,19 @@ class PlatformHook(BaseHook):
 
     def bucket(self, name: str) -> Bucket:
         from sluice.clients.bucket import Bucket
-        from sluice.clients.s3 import connect
+        from sluice.io.s3 import connect
 
         return Bucket(connect(self.platform.s3), name)
 
     def ledger(self, stream: str) -> Ledger:
         from sluice.clients.ledger import Ledger
-        from sluice.clients.s3 import connect
+        from sluice.io.s3 import connect
 
         return Ledger(connect(self.platform.s3), self.platform.lake.ledger, stream)
 
     def history(self, stream: str) -> History:
         from sluice.clients.history import History
-        from sluice.clients.s3 import connect
+        from sluice.io.s3 import connect
 
         return History(connect(self.platform.s3), self.platform.lake.ledger, stream)
 

@@ -149,7 +149,7 @@ def open_results(spec: StreamSpec, name: str) -> ResultsSource:
 def open_history(name: str) -> EventSource:
     """The history ``name`` in the ledger of the platform file of role ``airflow``."""
     from sluice.clients.history import History
-    from sluice.clients.s3 import connect
+    from sluice.io.s3 import connect
 
     platform = platforms.load("airflow")
     return History(connect(platform.s3), platform.lake.ledger, name)
@@ -157,7 +157,7 @@ def open_history(name: str) -> EventSource:
 
 def open_progress(stream: str) -> ProgressSource:
     """The queries of a stream in the same ledger."""
-    from sluice.clients.s3 import connect
+    from sluice.io.s3 import connect
 
     platform = platforms.load("airflow")
     return ProgressReader(connect(platform.s3), platform.lake.ledger, stream)

@@ -6,17 +6,14 @@ import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
+from sluice.io.kafka import begin_and_end_offsets, consumer
 from sluice.model.platform import Kafka
 
-TIMEOUT_SECONDS = 15.0
 # Without a record for so long, a broker that owes some has stopped answering.
 PATIENCE_SECONDS = 60.0
 _BATCH = 1_000
-# A partition that was just made, or whose leader changes, is led by nobody for a moment.
-_MOVING = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
-_AGAIN_SECONDS = 0.2
 
 
 class Records:
@@ -24,18 +21,17 @@ class Records:
 
     def __init__(self, kafka: Kafka, topic: str) -> None:
         self._topic = topic
-        self._consumer = Consumer(
-            kafka.librdkafka()
-            | {
-                # Never joined and never committed to; the client wants a name.
-                "group.id": f"sluice-{topic}-records",
-                "enable.auto.commit": False,
+        # Never joined and never committed to.
+        self._consumer = consumer(
+            kafka,
+            f"sluice-{topic}-records",
+            {
                 "enable.partition.eof": True,
                 # What retention deleted meanwhile is not there any more.
                 "auto.offset.reset": "earliest",
                 "fetch.wait.max.ms": 100,
                 "queued.max.messages.kbytes": 32 * 1024,
-            }
+            },
         )
 
     def __enter__(self) -> Records:
@@ -47,27 +43,8 @@ class Records:
         self._consumer.close()
 
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """Partition -> (first offset kept, next offset to be written).
-
-        Raises LookupError when the topic does not exist, KafkaException when no broker answers in time.
-        """
-        found = self._consumer.list_topics(self._topic, timeout=TIMEOUT_SECONDS).topics[self._topic]
-        if found.error is not None or not found.partitions:
-            raise LookupError(
-                f"topic {self._topic!r}: {found.error}; run the load's provision_topic step first"
-            )
-        return {partition: self._bound(partition) for partition in sorted(found.partitions)}
-
-    def _bound(self, partition: int) -> tuple[int, int]:
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while True:
-            place = TopicPartition(self._topic, partition)
-            try:
-                return self._consumer.get_watermark_offsets(place, timeout=TIMEOUT_SECONDS)
-            except KafkaException as error:
-                if error.args[0].code() not in _MOVING or time.monotonic() > deadline:
-                    raise
-                time.sleep(_AGAIN_SECONDS)
+        """As :func:`sluice.io.kafka.begin_and_end_offsets`."""
+        return begin_and_end_offsets(self._consumer, self._topic)
 
     def ends(self) -> dict[int, int]:
         """Partition -> next offset to be written; raises as :meth:`bounds`."""

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
-import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
+from sluice.io.s3 import connect
 from sluice.model import query as queries
 from sluice.model.platform import S3
 from sluice.model.query import Query
@@ -57,8 +55,7 @@ class FilesSink:
         self._s3 = s3
         self._bucket = root.removeprefix("s3://").partition("/")[0]
         self._prefix = sink.prefix
-        client = boto3.client("s3", **cast("dict[str, Any]", s3.boto3()))
-        self._places = Places(client, self._bucket, f"{sink.prefix}{_OWN}")
+        self._places = Places(connect(s3), self._bucket, f"{sink.prefix}{_OWN}")
         self._token = 0
         self._whole = -1
 

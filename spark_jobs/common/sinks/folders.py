@@ -8,14 +8,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import IO, Any, cast
+from typing import IO, Any
 
-import boto3
 import numpy
 import pyarrow
 from botocore.exceptions import ClientError
 from pyarrow import parquet
 
+from sluice.io.s3 import connect
 from sluice.model.platform import S3
 from spark_jobs.common.sinks.hive import folder
 from spark_jobs.common.sinks.places import THERE
@@ -57,7 +57,7 @@ class FolderWriter:
     by: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-        client = boto3.client("s3", **cast("dict[str, Any]", self.s3.boto3()))
+        client = connect(self.s3)
         files, rows, total = 0, 0, 0
         waiting: deque[Future[None]] = deque()
         with ThreadPoolExecutor(_THREADS) as threads:

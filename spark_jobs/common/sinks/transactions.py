@@ -17,6 +17,8 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
+from sluice.io import kafka as kafka_io
+from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN
 from sluice.model import marks
 from sluice.model.marks import NO_BATCH, Mark
 from sluice.model.platform import Kafka
@@ -56,14 +58,6 @@ _SETTINGS: dict[str, Any] = {
     # What fails is raised or told; a line every few seconds besides would say no more.
     "log_level": 2,
 }
-_DENIED = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
 _UNKNOWN = frozenset(
     {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
 )
@@ -99,8 +93,7 @@ class Transactions:
         self.token = 0
         self._group = marks.group(stream, query)
         self._transactional_id = marks.transactional_id(stream, query, topic)
-        self._servers = kafka.bootstrap_servers
-        self._settings = {**kafka.librdkafka(), "error_cb": self._note}
+        self._kafka, self._servers = kafka, kafka.bootstrap_servers
         self._patience = Patience(
             self.name,
             f"see that Kafka at {self._servers} is up and takes the role's login, then start the query "
@@ -168,7 +161,7 @@ class Transactions:
         # What is not decided yet is not waited for: it may be the transaction that is to be ended.
         self._refuse_later(self._mark("read_uncommitted"))
         told = {"transactional.id": self._transactional_id, "error_cb": self._note_of_producer}
-        producer = Producer({**self._settings, **_SETTINGS, **told})
+        producer = Producer({**self._kafka.librdkafka(), **_SETTINGS, **told})
         self._producer = producer
         self._ask(producer.init_transactions)
         producer.poll(0)
@@ -284,7 +277,7 @@ class Transactions:
         self._patience.until_done(tried)
 
     def _refuse_for_good(self, cause: KafkaError) -> None:
-        if cause.code() in _DENIED:
+        if cause.code() in MISSING_RIGHT:
             raise Unwritten(
                 f"{self.name}: {cause.str()} ({cause.name()}); check [kafka] in the role's platform file, "
                 f"and the user's rights to write to the topic, to read the group {self._group}, and to use "
@@ -321,13 +314,9 @@ class Transactions:
             )
 
     def _mark(self, isolation: str) -> Mark | None:
-        """Asked as a consumer of the group that never joins it: AdminClient may end the whole process (see
-        spark_jobs.common.group)."""
         wanted = [TopicPartition(self.topic, marks.PARTITION)]
         with self._consumer(isolation) as consumer:
-            (found,) = consumer.committed(wanted, timeout=self._ask_seconds)
-        if found.error is not None:
-            raise KafkaException(found.error)
+            (found,) = kafka_io.committed(consumer, wanted, self._ask_seconds)
         if found.offset < 0:
             return None
         try:
@@ -356,24 +345,24 @@ class Transactions:
 
     @contextmanager
     def _consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
-        consumer = Consumer(
+        consumer = kafka_io.consumer(
+            self._kafka,
+            self._group,
             {
-                **self._settings,
-                "group.id": self._group,
-                "enable.auto.commit": False,
+                "error_cb": self._note,
                 "isolation.level": isolation,
                 "enable.partition.eof": True,
                 # A partition's end is told after so long; nothing more is expected there.
                 "fetch.wait.max.ms": 10,
                 "log_level": 2,
-            }
+            },
         )
         try:
             yield consumer
         except KafkaException as error:
             # What it tells only here: a refused login (to error_cb), and a group that the role may not see.
             told = consumer.poll(0)
-            if told is not None and (cause := told.error()) is not None and cause.code() in _DENIED:
+            if told is not None and (cause := told.error()) is not None and cause.code() in MISSING_RIGHT:
                 raise KafkaException(cause) from error
             raise
         finally:
@@ -381,7 +370,7 @@ class Transactions:
 
     def _note(self, error: KafkaError) -> None:
         """A refused login is tried again by librdkafka, and only told here."""
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
+        if error.code() in REFUSED_LOGIN:
             self._login = error
 
     def _note_of_producer(self, error: KafkaError) -> None:

@@ -1,37 +1,37 @@
-"""The drill's task: it starts the drill once, follows it, finds it again, and is red with its one line."""
+"""The drill's task: it runs the stack's command, shows its output, and fails with its last line."""
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.operators.drill import DrillOperator
 from tests.support.raising import raising
 from tests.support.steps import given
 
-# Stands for `python -m local.cli drill --here NAME --ticket TICKET`: says a line, and how it ended.
+# Stands for `python -m local.cli drill --in-place NAME`.
 PROGRAM = """\
 #!{python}
-import json, os, pathlib, sys, time
-home = pathlib.Path(os.environ["SLUICE_HOME"]) / "drills"
-name, ticket = sys.argv[sys.argv.index("--here") + 1], sys.argv[sys.argv.index("--ticket") + 1]
-def note(state, rows=(), failure=""):
-    text = json.dumps(dict(ticket=ticket, pid=os.getpid(), state=state, rows=list(rows), failure=failure))
-    (home / "part").write_text(text)
-    (home / "part").rename(home / "state.json")
-(home / "starts").open("a").write(f"{{os.environ['AT_ONCE']}};")
-note("running")
-print("breaking something", flush=True)
-time.sleep({seconds})
-{end}
+import os, pathlib, signal, sys, time
+home = pathlib.Path(os.environ["SLUICE_HOME"])
+(home / "arguments").write_text(" ".join([*sys.argv[1:], "at once" * bool(os.environ["AT_ONCE"])]))
+print("breaking something", file=sys.stderr, flush=True)
+{rest}
+"""
+PASSED = """print('{"drill": "x", "passed": true, "lost": 0}')"""
+REPAIRS = """
+def repair(*_):
+    (home / "repaired").touch()
+    sys.exit("sluice: interrupted")
+signal.signal(signal.SIGTERM, repair)
+(home / "broken").touch()
+time.sleep(60)
 """
 
 
@@ -41,105 +41,53 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def program(home: Path, end: str, seconds: float = 0.05) -> None:
+def step(home: Path, rest: str, at_once: str = "False") -> DrillOperator:
     path = home / "python"
-    path.write_text(PROGRAM.format(python=sys.executable, seconds=seconds, end=end))
+    path.write_text(PROGRAM.format(python=sys.executable, rest=rest))
     path.chmod(0o700)
-
-
-def row(passed: bool, why_not: str = "") -> str:
-    return f"note('done', [dict(drill=name, passed={passed}, why_not={why_not!r}, lost=0)])"
-
-
-def execute(home: Path, run: str = "run1", at_once: str = "False") -> dict[str, Any]:
     made = DrillOperator(task_id="drill", drill="x", at_once=at_once)
-    made.poll_seconds, made.python = 0.02, str(home / "python")
-    return made.execute(given(dag_run=SimpleNamespace(dag_id="drill_x", run_id=run)))
+    made.python = str(path)
+    return made
 
 
-def starts(home: Path) -> str:
-    return (home / "drills" / "starts").read_text()
-
-
-def test_it_follows_the_drill_to_its_row(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    program(home, row(True))
-    assert execute(home, at_once="True") == {"drill": "x", "passed": True, "why_not": "", "lost": 0}
-    assert starts(home) == "1;"
+def test_it_runs_the_drill_on_its_own_stack_and_gives_its_row(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert step(home, PASSED).execute(given()) == {"drill": "x", "passed": True, "lost": 0}
+    command = "-m local.cli drill --in-place x "
+    assert (home / "arguments").read_text() == command
     assert "breaking something" in capsys.readouterr().out
+    step(home, PASSED, at_once="True").execute(given())
+    assert (home / "arguments").read_text() == f"{command}at once"
 
 
-def test_a_drill_that_is_not_passed_is_red_with_its_line(home: Path) -> None:
-    program(home, row(False, "nobody noticed"))
-    with raising(AirflowFailException, "drill x", "nobody noticed"):
-        execute(home)
-    assert starts(home) == ";"
+def test_a_drill_that_fails_says_its_last_line(home: Path) -> None:
+    with raising(AirflowFailException, "drill x", "sluice: x: nobody noticed"):
+        step(home, "sys.exit('sluice: x: nobody noticed')").execute(given())
 
 
-def test_a_drill_that_broke_off(home: Path) -> None:
-    program(home, "note('failed', [], 'KeyboardInterrupt: ')")
-    with raising(AirflowFailException, "drill x", "KeyboardInterrupt: "):
-        execute(home)
+def test_a_task_that_is_ended_ends_its_drill_which_repairs_what_it_broke(home: Path) -> None:
+    made = step(home, REPAIRS)
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            made.execute(given())
+        except AirflowFailException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    while not (home / "broken").exists():
+        time.sleep(0.01)
+    made.on_kill()
+    thread.join(30)
+    assert (home / "repaired").exists()
+    assert [str(error) for error in failure] == ["drill x: sluice: interrupted"]
 
 
-def test_a_drill_that_was_killed_is_started_again_by_the_next_attempt(home: Path) -> None:
-    program(home, "os._exit(9)")
-    with raising(AirflowException, "drill x", home / "drills" / "x.log") as caught:
-        execute(home)
-    assert type(caught.value) is AirflowException, "it is tried again"
-    program(home, row(True))
-    assert execute(home)["passed"]
-    assert starts(home) == ";;"
-
-
-def test_a_second_attempt_finds_the_drill_that_the_first_has_started(home: Path) -> None:
-    program(home, row(True), seconds=0.5)
-    (home / "drills").mkdir()
-    with (home / "drills" / "x.log").open("ab") as log:
-        first = subprocess.Popen(
-            [home / "python", "-m", "local.cli", "drill", "--here", "x", "--ticket", "drill_x run1"],
-            env={"SLUICE_HOME": str(home), "AT_ONCE": ""},
-            stdout=log,
-        )
-    while not (home / "drills" / "state.json").exists():
-        time.sleep(0.02)
-    assert execute(home)["passed"]
-    assert starts(home) == ";", "one start"
-    assert first.wait(5) == 0
-
-
-def test_a_drill_that_ended_between_two_attempts_is_not_made_again(home: Path) -> None:
-    program(home, "raise SystemExit('not to be started')")
-    (home / "drills").mkdir()
-    (home / "drills" / "x.log").write_text("passed\n")
-    state = {
-        "ticket": "drill_x run1",
-        "pid": 1,
-        "state": "done",
-        "failure": "",
-        "rows": [{"drill": "x", "passed": True}],
-    }
-    (home / "drills" / "state.json").write_text(json.dumps(state))
-    assert execute(home)["passed"]
-    assert not (home / "drills" / "starts").exists()
-
-
-def test_a_task_that_is_cleared_plays_it_once_more(home: Path) -> None:
-    program(home, row(True))
-    execute(home)
-    execute(home)
-    execute(home, "run2")
-    assert starts(home) == ";;;"
-
-
-def test_a_drill_that_did_not_begin_says_why(home: Path) -> None:
-    path = home / "python"
-    path.write_text("#!/bin/sh\necho 'sluice: another drill is at work'\nexit 1\n")
-    path.chmod(0o700)
-    with raising(AirflowFailException, "drill x", "sluice: another drill is at work"):
-        execute(home)
-
-
-def test_without_a_home_there_is_nothing_to_break(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SLUICE_HOME")
+def test_without_a_home_there_is_nothing_to_break(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLUICE_HOME", raising=False)
+    made: Any = DrillOperator(task_id="drill", drill="x")
     with raising(AirflowFailException, "SLUICE_HOME"):
-        execute(home)
+        made.execute(given())

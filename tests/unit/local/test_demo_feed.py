@@ -278,13 +278,3 @@ def test_whoever_watches_a_run_sees_its_tasks_each_time() -> None:
         console = Console(file=io.StringIO(), force_terminal=terminal)
         state, _ = follow(Running([]), "dag", "run", console, 1.0, seen.append)
         assert (state, seen) == ("success", [tasks(produce="running")] * 2)
-
-
-def test_it_is_waited_for_as_long_as_it_may_take() -> None:
-    seen = iter(range(10))
-
-    def look() -> int:
-        return next(seen)
-
-    assert demo_feed.until(look, lambda n: n == 3, 60, again=0) == 3
-    assert demo_feed.until(look, lambda n: False, 0, again=0) == 4

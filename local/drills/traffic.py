@@ -1,4 +1,4 @@
-"""A steady trickle of records while a drill goes on, each of them known, so that each can be looked for."""
+"""Background records while a drill goes on, each of them known, so that each can be looked for."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import fastavro
 import pyarrow as pa
 
 from local import evidence
-from local.drills.site import Site
+from local.drills.stream import Site
 
 PER_SECOND = 10
 # The field that carries a record's number: a time in microseconds, which no taxi ride will have.

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import psutil
 
 from local import health
-from local.drills.bucket import FILLER
-from local.drills.faults import strangers, wake_all
-from local.drills.site import Site
+from local.drills.consumer_faults import strangers, wake_all
+from local.drills.service_faults import FILLER
+from local.drills.stream import Site
 from local.processes import describe, of_stack
 
 _ORPHANS = ("airflow worker", "airflow scheduler", "airflow triggerer")

@@ -1,22 +1,19 @@
-"""Plays drills on a stack, one after the other, and tells what came of each."""
+"""Runs drills on a stack, one after the other, and records what came of each."""
 
 from __future__ import annotations
 
-import dataclasses
 import gzip
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Any
 
 from local import evidence
-from local.drills.drill import AWAY, Drill, Failed, Scene
-from local.drills.heal import heal
-from local.drills.notices import events, is_calm, moment
-from local.drills.result import Findings, Row, Story, row
-from local.drills.site import Site, moved_on
-from local.drills.trickle import Trickle, lost_and_doubled, published
+from local.drills.drill import AWAY, Drill, Failed, Scene, events, is_calm, moment
+from local.drills.restore import heal
+from local.drills.result import DrillRecord
+from local.drills.stream import Site, moved_on
+from local.drills.traffic import Trickle, lost_and_doubled, published
 from local.errors import Problem
 from local.paths import REPO
 from local.progress import Board
@@ -28,57 +25,49 @@ LOAD_SECONDS = 420.0
 ROWS = 200
 
 
-def play(drill: Drill, site: Site, board: Board, at_once: bool, load: bool = True) -> Row:
-    """One drill from a calm stream to the proof; always gives its row, and leaves the stack whole.
+def run(drill: Drill, site: Site, board: Board, at_once: bool, load: bool = True) -> DrillRecord:
+    """One drill from a healthy stream to its verification; always gives a record, and repairs the stack.
 
     `at_once`: supervision is triggered instead of waited for. `load`: end with a load (tests end once).
     """
-    performance = Performance(drill, site, board, at_once, load)
+    drilling = DrillRun(drill, site, board, at_once, load)
     with board.step(drill.name) as step:
-        performance.line = step.line
-        performance.go()
-        result = row(performance.story)
-        outcome = "passed" if result.passed else f"NOT passed: {result.why_not}"
-    board.say(f"{drill.name}: {outcome}")
-    return result
+        drilling.line = step.line
+        drilling.go()
+    record = drilling.record
+    board.say(f"{drill.name}: {'passed' if record.passed else f'NOT passed: {record.failures}'}")
+    return record
 
 
-class Performance:
-    """A drill being played; `story` is what is known of it so far."""
+class DrillRun:
+    """A drill that runs; `record` is what is known of it so far."""
 
     def __init__(self, drill: Drill, site: Site, board: Board, at_once: bool, load: bool) -> None:
         self.drill, self.site, self.board, self.load = drill, site, board, load
         self.interval = site.spec.supervision.interval_seconds
         self.line: Callable[[str], None] = lambda text: None
         self.scene = Scene(site, Trickle(site), self._say, at_once)
-        self.story = Story(
-            drill.name,
-            datetime.now(UTC).isoformat(timespec="seconds"),
-            self.interval,
-            at_once,
-            findings=Findings(load="" if load else "success"),
-        )
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.record = DrillRecord(drill.name, now, self.interval, at_once, load="" if load else "success")
 
     def _say(self, text: str) -> None:
         self.board.say(f"  {self.drill.name}: {text}")
         self.line(text)
 
     def go(self) -> None:
-        """Fills the story. What ends the drill early is in it; only an interrupt is raised, after healing."""
+        """Fill the record, also with what ends the drill early; only an interrupt is raised, after the
+        repair."""
         try:
             try:
-                self._play()
+                self._run()
             finally:
                 self._end()
         except Failed as failure:
-            self._fail(str(failure))
+            self.record.failure = str(failure)
         except (*AWAY, TimeoutError, Problem) as error:
-            self._fail(f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+            self.record.failure = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
-    def _fail(self, why: str) -> None:
-        self.story = dataclasses.replace(self.story, failure=why)
-
-    def _play(self) -> None:
+    def _run(self) -> None:
         cannot = self.drill.needs(self.scene)
         if cannot:
             raise Failed(cannot)
@@ -87,7 +76,7 @@ class Performance:
         self.drill.break_(self.scene)
         if not self.scene.broken:
             raise Failed("the drill did not say when it broke what it breaks")
-        self._moments(broken=self.scene.broken)
+        self.record.injected_at = self.scene.broken
         self._notice_and_mend()
         self._recover()
         self.drill.afterwards(self.scene)
@@ -147,19 +136,14 @@ class Performance:
         """A deadline in seconds: two intervals, since one may just have begun, and what it takes besides."""
         return 2 * self.interval + besides
 
-    def _moments(self, **known: Any) -> None:
-        self.story = dataclasses.replace(self.story, moments=dataclasses.replace(self.story.moments, **known))
-
     def _notice_and_mend(self) -> None:
         limit = self._limit(self.drill.notice_seconds)
         self.line("waiting until it is noticed")
         at, who = self.scene.await_("noticed by anybody", self._noticed, limit)
         # Where nobody noticed, or somebody interrupts, healing mends it, and does not wait.
-        mended = self._mend()
-        self._moments(noticed=at, noticed_by=who)
+        repaired_at = self._mend()
+        self.record.detected_at, self.record.detected_by, self.record.repaired_at = at, who, repaired_at
         self._say(f"noticed after {at - self.scene.broken:.1f} s by {who}")
-        if mended is not None:
-            self._moments(mended=mended)
 
     def _noticed(self) -> tuple[float, str] | None:
         found = []
@@ -185,14 +169,13 @@ class Performance:
 
     def _recover(self) -> None:
         self.line("waiting until it has recovered")
-        moments = self.story.moments
-        after = max(moments.noticed or 0.0, moments.mended or 0.0)
+        after = max(self.record.detected_at or 0.0, self.record.repaired_at or 0.0)
         at = self.scene.await_(
             "published again",
             lambda: moved_on(self.site.steps(self.scene.broken), after, self.scene.total),
             self._limit(self.drill.recover_seconds),
         )
-        self._moments(recovered=at)
+        self.record.recovered_at = at
         self._say(f"published again {at - self.scene.broken:.1f} s after the break")
 
     def _become_calm(self) -> None:
@@ -208,16 +191,17 @@ class Performance:
 
         with suppress(Failed):
             # Not calm is a complaint of its own, with the verdicts in it.
-            self._moments(calm=self.scene.await_("calm", calm, self._limit(CALM_SECONDS)))
+            self.record.healthy_at = self.scene.await_("calm", calm, self._limit(CALM_SECONDS))
 
     # The proof.
 
     def _prove(self) -> None:
         trickle = self.scene.trickle
         self.line("the proof: stopping the trickle")
-        unsent = trickle.stop()
+        record = self.record
+        record.unsent = trickle.stop()
         taken, span = trickle.taken, trickle.span
-        self._findings(unsent=unsent, sent=len(taken))
+        record.sent = len(taken)
         if trickle.refusals:
             self._say(f"Kafka did not take {len(trickle.refusals)} records: {trickle.refusals[0]}")
         self.line("the proof: everything published")
@@ -226,17 +210,12 @@ class Performance:
             f"everything up to {wanted} published", lambda: self.site.ends() == wanted, self._limit(180.0)
         )
         self.line("the proof: every offset and every record")
-        exact = evidence.exactness(self.site.stack, self.site.spec)
-        self._findings(exact=exact, payloads=lost_and_doubled(taken, published(self.site, span)))
-        self._say(f"{exact.sentence()}; {len(taken)} records of its own")
+        record.offsets = evidence.exactness(self.site.stack, self.site.spec)
+        record.records = lost_and_doubled(taken, published(self.site, span))
+        self._say(f"{record.offsets.sentence()}; {len(taken)} records of its own")
         if self.load:
             self.line("a load of a small object")
-            self._findings(load=self._load())
-
-    def _findings(self, **known: Any) -> None:
-        self.story = dataclasses.replace(
-            self.story, findings=dataclasses.replace(self.story.findings, **known)
-        )
+            record.load = self._load()
 
     def _load(self) -> str:
         """A load of a small object that nobody has seen; gives its end."""
@@ -262,25 +241,19 @@ class Performance:
         finally:
             if proxy is not None:
                 proxy.__exit__()
-        self._moments(**self._decision())
-        self.story = dataclasses.replace(
-            self.story,
-            verdicts=[str(event["verdict"]) for event in events(self.scene, "verdict")],
-            restarts=len(events(self.scene, "restart")),
-        )
-
-    def _decision(self) -> dict[str, float]:
         restarts = events(self.scene, "restart")
-        return {"decided": moment(restarts[0]["at"])} if restarts else {}
+        self.record.decided_at = moment(restarts[0]["at"]) if restarts else None
+        self.record.restarts = len(restarts)
+        self.record.verdicts = [str(event["verdict"]) for event in events(self.scene, "verdict")]
 
 
-def play_all(
-    drills: Sequence[Drill], site: Site, board: Board, at_once: bool, keep: Callable[[Row], None]
-) -> list[Row]:
-    """All of them, also after one has not passed; `keep` gets each row as soon as there is one."""
-    rows = []
+def run_all(
+    drills: Sequence[Drill], site: Site, board: Board, at_once: bool, keep: Callable[[DrillRecord], None]
+) -> list[DrillRecord]:
+    """All of them, also after one has not passed; `keep` gets each record as soon as there is one."""
+    records = []
     for drill in drills:
-        result = play(drill, site, board, at_once)
-        keep(result)
-        rows.append(result)
-    return rows
+        record = run(drill, site, board, at_once)
+        keep(record)
+        records.append(record)
+    return records

@@ -1,5 +1,4 @@
-"""A stack and one of its streams, as drills and tests act on them and look at them: with other means than
-the jobs use."""
+"""A stack and one of its streams, as drills and tests act on and read them: by other means than the jobs."""
 
 from __future__ import annotations
 
@@ -10,15 +9,16 @@ from functools import cached_property
 from typing import Any
 
 import psycopg2
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from pyiceberg.table import Table
 
 from local.airflow_client import Airflow
 from local.stack import Stack, wait_until
 from sluice.clients.errors import Missing
 from sluice.clients.history import History
-from sluice.clients.s3 import connect
 from sluice.clients.table import Lake, facts_of, lineage
+from sluice.io.kafka import topic_offsets
+from sluice.io.s3 import connect
 from sluice.model.stream import StreamSpec
 
 LAND_SECONDS = 180.0
@@ -61,33 +61,13 @@ class Site:
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Partition -> (first, next) offset, from the broker."""
-        topic = self.spec.topic.name
-        partitions = self._consumer.list_topics(topic, timeout=20).topics[topic].partitions
-        return {
-            p: self._consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)
-            for p in sorted(partitions)
-        }
-
-    @cached_property
-    def _consumer(self) -> Consumer:
-        # Silent: it outlives brokers that are killed on purpose, and would say so for the rest of the run.
-        return Consumer(self.stack.kafka("reader") | {"group.id": "sluice-reader-drills", "log_level": "0"})
+        return topic_offsets(self.stack.platform("reader").kafka, self.spec.topic.name)
 
     def producer(self, **more: Any) -> Producer:
         """A foreign producer with the producer role's rights, `more` in librdkafka's words."""
         # As many at once as a test may want to send, before the first of them is taken.
         queue = {"queue.buffering.max.messages": "2000000"}
         return Producer(self.stack.kafka("producer") | {"linger.ms": "5", "log_level": "0"} | queue | more)
-
-    def send(self, values: dict[int, list[bytes | None]]) -> None:
-        """Records of a foreign producer: partition -> values, without keys."""
-        producer = self.producer()
-        for partition, bodies in values.items():
-            for body in bodies:
-                producer.produce(self.spec.topic.name, body, partition=partition)
-        left = producer.flush(30)
-        if left:
-            raise TimeoutError(f"{left} records were not taken by Kafka within 30 s")
 
     # The lake.
 
@@ -202,11 +182,6 @@ class Site:
         if self.process()["statename"] not in GOING:
             self.stack.supervisor().startProcess(self.spec.program)
         wait_until("the stream's take-over", lambda: self.token() > before, LAND_SECONDS)
-
-    def stream_log(self) -> str:
-        """Empty before the stream's first start."""
-        log = self.stack.home.logs / f"{self.spec.program}.log"
-        return log.read_text(errors="replace") if log.exists() else ""
 
     # What supervision says.
 

@@ -1,0 +1,266 @@
+"""Faults of the consumer: killed, hung, a zombie, without its checkpoint, records that are none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pyarrow as pa
+
+from local import evidence
+from local.drills.drill import Drill, Failed, Scene, by_verdict, by_verdict_to_restart
+from local.drills.stream import Site
+from local.processes import of_stack
+from sluice.model.process import SUPERSEDED_STATUS
+
+# Some tenths of a second lie between append and publish, so the moment may be missed.
+TRIES = 12
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A process and all below it: the Python parent and its JVM. Empty when it is gone."""
+    try:
+        parent = psutil.Process(pid)
+        return [parent, *parent.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        # By psutil's check of the start time: the id may be another process's by now.
+        if process.is_running():
+            try:
+                os.kill(process.pid, number)
+            except ProcessLookupError:
+                continue  # it ended with its parent, which the signal was for too
+
+
+def service_family(site: Site, program: str) -> list[psutil.Process]:
+    """The processes of one of supervisord's programs."""
+    return family(int(site.process(program)["pid"]))
+
+
+def suspend_between_append_and_publish(
+    site: Site, processes: Callable[[], list[psutil.Process]], feed: Callable[[], None]
+) -> list[psutil.Process]:
+    """Suspends the consumer when its batch is appended and not yet published; gives its processes.
+
+    `feed` makes sure that there is a batch to come. Where the moment is missed, the consumer goes on and it
+    is tried again. Raises TimeoutError after TRIES.
+    """
+    for _ in range(TRIES):
+        before = site.metadata_location()
+        feed()
+        caught = processes()
+        site.wait_for_commit(before)
+        signal_all(caught, signal.SIGSTOP)
+        if site.holds_an_unpublished_batch():
+            return caught
+        signal_all(caught, signal.SIGCONT)
+    raise TimeoutError(f"missed the moment between append and publish {TRIES} times")
+
+
+def wake_all(site: Site) -> list[psutil.Process]:
+    """Lets every suspended process of the stack go on; gives them."""
+    asleep = [p for p in of_stack(site.stack.home.id) if _status(p) == psutil.STATUS_STOPPED]
+    signal_all(asleep, signal.SIGCONT)
+    return asleep
+
+
+def _status(process: psutil.Process) -> str:
+    try:
+        return str(process.status())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def strangers(site: Site) -> list[psutil.Process]:
+    """Consumers of the stream that run outside supervisord: the script itself, without what is below it."""
+    ours = {process.pid for process in service_family(site, site.spec.program)}
+    found: list[psutil.Process] = []
+    for process in of_stack(site.stack.home.id):
+        try:
+            words = process.cmdline()
+        except psutil.NoSuchProcess:
+            continue
+        if process.pid not in ours and str(site.spec.consumer_script) in words:
+            found.append(process)
+    return found
+
+
+PARTITION = 0
+
+
+def send_poison(scene: Scene) -> None:
+    """Bytes that are no Avro, and a tombstone; what comes behind them must not wait for them."""
+    places: list[tuple[int, int]] = []
+
+    def noted(error: object, message: Any) -> None:
+        if error is not None:
+            raise Failed(f"Kafka did not take the poison: {error}")
+        places.append((message.partition(), message.offset()))
+
+    scene.mark()
+    producer = scene.site.producer()
+    for value in (b"\xff\xfe a drill's poison", None):
+        producer.produce(scene.site.spec.topic.name, value, partition=PARTITION, on_delivery=noted)
+    producer.flush(30)
+    if len(places) != 2:
+        raise Failed("Kafka did not take the poison within 30 s")
+    scene.kept["places"] = places
+    scene.feed()
+
+
+def by_quarantine(scene: Scene) -> tuple[float, str] | None:
+    """Both are in the quarantine, each with its reason."""
+    _, quarantine = evidence.tables(scene.site.stack, scene.site.spec)
+    columns = ("_kafka_partition", "_kafka_offset", "reason", "quarantined_at")
+    found: dict[tuple[int, int], tuple[str, float]] = {}
+    for batch in evidence.scan(quarantine, columns):
+        times = batch.column("quarantined_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
+        for row, at in zip(batch.select(columns[:3]).to_pylist(), times, strict=True):
+            place = (row["_kafka_partition"], row["_kafka_offset"])
+            if place in scene.kept["places"]:
+                found[place] = (row["reason"] or "", at / 1e6)
+    if set(found) != set(scene.kept["places"]):
+        return None
+    for place, (reason, _) in found.items():
+        if not reason:
+            raise Failed(f"record {place} is in the quarantine without a reason")
+    scene.say("; ".join(f"{place}: {reason}" for place, (reason, _) in sorted(found.items())))
+    return max(at for _, at in found.values()), "quarantine"
+
+
+START_SECONDS = 120.0
+
+
+def own(scene: Scene) -> list[psutil.Process]:
+    """The consumer that supervisord runs: the Python parent and its JVM."""
+    return service_family(scene.site, scene.site.spec.program)
+
+
+def kill_in_a_batch(scene: Scene) -> None:
+    caught = suspend_between_append_and_publish(scene.site, lambda: own(scene), scene.feed)
+    scene.mark()
+    signal_all(caught, signal.SIGKILL)
+
+
+def suspend(scene: Scene) -> None:
+    scene.mark()
+    signal_all(own(scene), signal.SIGSTOP)
+
+
+def suspend_an_outsider_that_took_over(scene: Scene) -> None:
+    """The outsider stands for a node that was cut off: nobody who supervises the stream sees its process."""
+    site = scene.site
+    before = site.token()
+    log = site.stack.home.logs / "drill-outsider.log"
+    with log.open("ab") as out:
+        outsider = subprocess.Popen(
+            [site.stack.context.python, site.spec.consumer_script],
+            env=site.stack.environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    scene.kept["outsider"] = outsider
+    scene.await_("the outsider's take-over", lambda: site.token() > before, START_SECONDS)
+    scene.feed()
+    scene.await_(
+        f"the supervised consumer's end with {SUPERSEDED_STATUS}",
+        lambda: site.process()["statename"] == "EXITED",
+        START_SECONDS,
+    )
+    if site.process()["exitstatus"] != SUPERSEDED_STATUS:
+        raise Failed(f"the supervised consumer ended with {site.process()['exitstatus']}, superseded")
+
+    def alive() -> list[psutil.Process]:
+        if outsider.poll() is not None:
+            raise Failed(f"the outsider ended with {outsider.returncode} before it was suspended: see {log}")
+        return [psutil.Process(outsider.pid), *psutil.Process(outsider.pid).children(recursive=True)]
+
+    scene.kept["asleep"] = suspend_between_append_and_publish(site, alive, scene.feed)
+    scene.kept["token"] = site.token()
+    scene.mark()
+
+
+def wake_the_outsider(scene: Scene) -> None:
+    """It must notice that it is no owner any more, publish nothing, and end."""
+    outsider: subprocess.Popen[bytes] = scene.kept["outsider"]
+    woken = time.time()
+    signal_all(scene.kept["asleep"], signal.SIGCONT)
+    try:
+        code = outsider.wait(START_SECONDS)
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"the zombie still runs {START_SECONDS:.0f} s after it was woken") from error
+    if code != SUPERSEDED_STATUS:
+        raise Failed(f"the zombie ended with {code} and must end with {SUPERSEDED_STATUS}")
+    token = scene.kept["token"]
+    mine = [step for step in scene.site.steps(since=woken) if step.token == token]
+    if mine:
+        raise Failed(f"the zombie (owner {token}) published {len(mine)} snapshots after its successor")
+    scene.say(f"the zombie, owner {token}, ended with {code} {time.time() - woken:.0f} s after it was woken")
+
+
+def damage_the_checkpoint(scene: Scene) -> None:
+    """First rubbish in every file, then no folder any more."""
+    root = Path(scene.site.stack.platform("consumer").checkpoints.root) / scene.site.spec.name
+    folder = root / f"w{scene.site.token()}"
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    if not files:
+        raise Failed(f"{folder} holds no file: nothing to damage")
+    scene.mark()
+    for path in files:
+        if path.exists():
+            path.write_bytes(b"\x00rubbish of a drill\xff" * 3)
+    scene.feed()
+    time.sleep(2 * scene.site.spec.consumer.trigger_seconds)
+    shutil.rmtree(folder, ignore_errors=True)
+    scene.say(f"{len(files)} files of {folder} overwritten, then the folder removed")
+
+
+DRILLS = [
+    Drill(
+        "poison_record",
+        "a record that is no Avro, and a tombstone, at the head of a partition",
+        send_poison,
+        [by_quarantine],
+    ),
+    Drill(
+        "consumer_killed",
+        "kill -9 of the consumer between the append of a batch and its publishing",
+        kill_in_a_batch,
+        [by_verdict],
+    ),
+    Drill(
+        "consumer_hung",
+        "SIGSTOP of the consumer and its JVM: alive, but nothing moves",
+        suspend,
+        [by_verdict],
+        notice_seconds=180.0,
+    ),
+    Drill(
+        "consumer_zombie",
+        "a consumer from elsewhere takes over, is suspended in a publish, and wakes under its successor",
+        suspend_an_outsider_that_took_over,
+        # That the supervised one was superseded is seen at once, and is no news.
+        [by_verdict_to_restart],
+        afterwards=wake_the_outsider,
+        notice_seconds=180.0,
+    ),
+    Drill(
+        "checkpoint_damaged",
+        "rubbish in every file of the running owner's checkpoint, then the folder removed",
+        damage_the_checkpoint,
+        [by_verdict],
+    ),
+]

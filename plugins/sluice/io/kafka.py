@@ -1,0 +1,78 @@
+"""librdkafka's consumers as everybody here uses them: they join no group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
+
+from sluice.model.platform import Kafka
+
+TIMEOUT_SECONDS = 15.0
+# librdkafka tries a refused login again and again, and only tells it to ``error_cb``.
+REFUSED_LOGIN = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
+MISSING_RIGHT = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+# A partition that was just made, or whose leader changes, is led by nobody for a moment.
+_MOVING = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+
+
+def consumer(kafka: Kafka, group: str, settings: Mapping[str, Any] | None = None) -> Consumer:
+    """A consumer with the role's login. ``group``: whose offsets it reads or sets; librdkafka always wants
+    a name."""
+    own = {"group.id": group, "enable.auto.commit": False}
+    return Consumer({**kafka.librdkafka(), **own, **(settings or {})})
+
+
+def begin_and_end_offsets(
+    asked: Consumer, topic: str, seconds: float = TIMEOUT_SECONDS
+) -> dict[int, tuple[int, int]]:
+    """Partition -> (first offset kept, next offset to be written).
+
+    Raises LookupError when the topic does not exist, KafkaException when no broker answers in time.
+    """
+    found = asked.list_topics(topic, timeout=seconds).topics[topic]
+    if found.error is not None or not found.partitions:
+        raise LookupError(f"topic {topic!r}: {found.error}; run the load's provision_topic step first")
+    retrying = Retrying(
+        retry=retry_if_exception(_is_moving),
+        stop=stop_after_delay(seconds),
+        wait=wait_fixed(0.2),
+        reraise=True,
+    )
+    return {
+        partition: retrying(asked.get_watermark_offsets, TopicPartition(topic, partition), timeout=seconds)
+        for partition in sorted(found.partitions)
+    }
+
+
+def _is_moving(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in _MOVING
+
+
+def topic_offsets(kafka: Kafka, topic: str) -> dict[int, tuple[int, int]]:
+    """As :func:`begin_and_end_offsets`, over a connection of its own."""
+    with closing(consumer(kafka, f"sluice-{topic}-watermarks")) as asked:
+        return begin_and_end_offsets(asked, topic)
+
+
+def committed(asked: Consumer, wanted: list[TopicPartition], seconds: float) -> list[TopicPartition]:
+    """The offsets of the consumer's group, with their metadata. Raises KafkaException.
+
+    Not by AdminClient: its own question ends the process (SIGSEGV in librdkafka's rd_kafka_cgrp_op) while the
+    group's coordinator moves, as on a new broker.
+    """
+    found: list[TopicPartition] = asked.committed(wanted, timeout=seconds)
+    refused = next((place.error for place in found if place.error), None)
+    if refused is not None:
+        raise KafkaException(refused)
+    return found
