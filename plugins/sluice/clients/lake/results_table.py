@@ -82,13 +82,11 @@ def last_batch(table: Table) -> int | None:
 def read(table: Table, query: Query, windows: tuple[int, int] | None = None) -> pa.Table:
     """Keys and measures. ``windows``: the first and the last start (seconds since 1970); default all."""
     rows = files.between(WINDOW, [(_iso(windows[0]), _iso(windows[1] + 1))]) if windows else AlwaysTrue()
-    with asking(f"rows of table {'.'.join(table.name())}"):
-        scan = table.scan(row_filter=rows, selected_fields=(*query.keys, *query.measures))
-        return scan.use_ref(MAIN).to_arrow()
+    return files.read(table, rows, (*query.keys, *query.measures)).read_all()
 
 
 def _iso(seconds: int) -> str:
-    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}+00:00"
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 @dataclass(frozen=True)
