@@ -24,11 +24,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from xmlrpc.client import Fault
 
 from bench.supervision import cpu_seconds, cpu_seconds_since
-from local.drills.consumer_faults import family, signal_all
-from local.drills.stream import GOING, Site
+from local.drills.consumer_faults import service_family, signal_all
+from local.drills.stream import Site
 from local.java import java_home
 from local.stack import Stack, wait_until
 from sluice.clients import queries
@@ -55,16 +54,12 @@ class Course(Site):
         return self.spec.parts[name].program if name in self.spec.parts else name
 
     def kill(self, name: str) -> bool:
-        """-9, to the process and all below it; whether it had not ended already. A part of the stream is
-        started again past Airflow, a service starts by itself."""
+        """-9, to the process and all below it; whether it had not ended already. The runtime restarts it."""
         program = self.program(name)
-        pid = int(self.process(program)["pid"])
+        pid = self.status(program).pid
         if pid:
-            signal_all(family(pid), signal.SIGKILL)
-            wait_until(f"the end of {name}", lambda: int(self.process(program)["pid"]) != pid, 60, 0.1)
-        if name in self.spec.parts:
-            self._start(program)
-        wait_until(f"the start of {name}", lambda: self.process(program)["statename"] == "RUNNING", 60, 0.2)
+            signal_all(service_family(self, program), signal.SIGKILL)
+        wait_until(f"the start of {name}", lambda: self.status(program).pid not in (None, pid), 90, 0.2)
         return bool(pid)
 
     def counted(self) -> int:
@@ -119,27 +114,10 @@ class Course(Site):
                 state = str(self.stack.airflow().run(LOAD, run)["state"])
             except Exception as error:  # whatever a server says whose database is away
                 print(f"Airflow does not answer: {type(error).__name__}", flush=True)
-            self._start_again()
             if state in ("success", "failed"):
                 return state
             time.sleep(1)
         return state
-
-    def _start_again(self) -> None:
-        """As supervision does, which looks every two minutes: with the database, the lake's catalog is away,
-        and whoever asks it ends."""
-        for part in self.spec.parts.values():
-            if self.process(part.program)["statename"] in ("EXITED", "FATAL"):
-                print(f"{part.name} had ended; starting it again", flush=True)
-                self._start(part.program)
-
-    def _start(self, program: str) -> None:
-        if self.process(program)["statename"] in GOING:
-            return
-        try:
-            self.stack.supervisor().startProcess(program)
-        except Fault as error:  # somebody else was faster
-            print(f"{program}: {error.faultString}", flush=True)
 
 
 class Heap:
@@ -161,8 +139,7 @@ class Heap:
 
     def _look(self) -> None:
         while not self._stop.wait(5):
-            pid = int(self._course.process(self._course.program(self._part))["pid"])
-            for process in family(pid):
+            for process in service_family(self._course, self._course.program(self._part)):
                 if process.is_running() and process.name() == "java":
                     self.most = max(self.most, _heap_megabytes(process.pid))
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from sluice.model.stream import PROGRESS_TOPIC
+
 WAREHOUSE = "warehouse"
 SOURCE = "source"
 
@@ -45,6 +47,10 @@ def kafka_rules(topics: Iterable[str], results: Iterable[str] = ()) -> list[Rule
         allow("airflow", "topic", topic, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
         allow("consumer", "topic", topic, "WRITE DESCRIBE READ")
         allow("reader", "topic", topic, "READ DESCRIBE")
+    progress = PROGRESS_TOPIC.name
+    allow("airflow", "topic", progress, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
+    allow("consumer", "topic", progress, "WRITE DESCRIBE")
+    allow("reader", "topic", progress, "READ DESCRIBE")
     allow("consumer", "transactional_id", "sluice-", "WRITE DESCRIBE", prefixed=True)
     allow("airflow", "group", "sluice-", "DESCRIBE", prefixed=True)
     allow("producer", "broker", "kafka-cluster", "IDEMPOTENT_WRITE")
@@ -82,8 +88,6 @@ def s3_policies() -> dict[str, dict[str, Any]]:
         "consumer": _policy(
             (_LIST, [WAREHOUSE]),
             (_READ + _WRITE, [lake, files]),
-            # What its queries say of themselves; of the ledger nothing else.
-            (["s3:PutObject"], [f"{WAREHOUSE}/ledger/progress/*"]),
         ),
         "reader": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, files])),
     }

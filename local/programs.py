@@ -26,15 +26,18 @@ class Program:
     options: Mapping[str, str] = field(default_factory=dict)
 
 
-# A part of a stream: stopped gracefully through its Python parent, since a JVM that gets the signal too would
-# die under the query that is being ended.
+# A component of a stream: stopped gracefully through its parent process (sluice.runtime.parent) and its
+# Python, since a JVM that gets the signal too would die under the query that is being ended.
 STREAM_OPTIONS = {
-    # Airflow decides: <stream>_stream sees that it ended, and why, and counts what it starts again. A
-    # supervisord that restarted it at the same time would hide both, and start a second one.
-    "autorestart": "false",
-    # Ends that are meant: 0, stopped as asked; 76, another one has taken over (spark_jobs.common.stream).
-    "exitcodes": "0,76",
-    # None: supervisord tries again, whatever autorestart says, what ends sooner, and forgets its exit status.
+    # The parent process restarts the component. A parent process that was killed is restarted itself: its
+    # component was killed with it. These are its own ends: stopped, failed, fenced, configuration.
+    "autorestart": "unexpected",
+    "exitcodes": "0,1,2,76,78",
+    # What the component writes is on stdout, the parent process's reports on stderr.
+    "redirect_stderr": "false",
+    "stderr_logfile_maxbytes": "1MB",
+    "stderr_logfile_backups": "1",
+    # 0: supervisord tries again, whatever autorestart says, what ends sooner, and forgets its exit status.
     "startsecs": "0",
     "startretries": "0",
     "stopsignal": "TERM",
@@ -98,6 +101,8 @@ def render(programs: Sequence[Program], root: Path, port: int, password: str) ->
             **log,
             **program.options,
         }
+        if keys["redirect_stderr"] == "false":
+            keys["stderr_logfile"] = _text(str(logs / f"{program.name}.restarts.log"))
         sections.append(_section(f"program:{program.name}", keys))
     return "\n".join(sections)
 

@@ -15,7 +15,7 @@ import psutil
 import pyarrow as pa
 
 from local import evidence
-from local.drills.drill import Drill, Failed, Scene, by_verdict, by_verdict_to_restart
+from local.drills.drill import Drill, Failed, Scene, by_runtime, by_verdict, by_verdict_to_restart
 from local.drills.stream import Site
 from local.processes import of_stack
 from sluice.model.process import SUPERSEDED_STATUS
@@ -44,8 +44,9 @@ def signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> N
 
 
 def service_family(site: Site, program: str) -> list[psutil.Process]:
-    """The processes of one of supervisord's programs."""
-    return family(int(site.process(program)["pid"]))
+    """The processes of one of supervisord's programs; of a component without the parent process."""
+    pid = site.status(program).pid
+    return family(pid) if pid is not None else []
 
 
 def suspend_between_append_and_publish(
@@ -84,7 +85,8 @@ def _status(process: psutil.Process) -> str:
 
 def strangers(site: Site) -> list[psutil.Process]:
     """Consumers of the stream that run outside supervisord: the script itself, without what is below it."""
-    ours = {process.pid for process in service_family(site, site.spec.program)}
+    # With the parent process, whose command line names the script too.
+    ours = {process.pid for process in family(int(site.process()["pid"]))}
     found: list[psutil.Process] = []
     for process in of_stack(site.stack.home.id):
         try:
@@ -239,7 +241,7 @@ DRILLS = [
         "consumer_killed",
         "kill -9 of the consumer between the append of a batch and its publishing",
         kill_in_a_batch,
-        [by_verdict],
+        [by_runtime, by_verdict],
     ),
     Drill(
         "consumer_hung",
@@ -261,6 +263,6 @@ DRILLS = [
         "checkpoint_damaged",
         "rubbish in every file of the running owner's checkpoint, then the folder removed",
         damage_the_checkpoint,
-        [by_verdict],
+        [by_runtime, by_verdict],
     ),
 ]

@@ -156,6 +156,13 @@ def _first(scene: Scene, fits: Callable[[Verdict], bool]) -> tuple[float, str] |
     return None
 
 
+def by_runtime(scene: Scene) -> tuple[float, str] | None:
+    """The runtime has restarted the consumer that ended since the break."""
+    status = scene.site.status()
+    restarts = status.restarts_since(scene.broken)
+    return (restarts[0], f"the runtime ({status.last_exit})") if restarts else None
+
+
 def by_red_run(scene: Scene) -> tuple[float, str] | None:
     """Whoever looks at Airflow: a run of the supervising DAG that failed. Where the bucket does not answer,
     no verdict can be written down."""

@@ -241,8 +241,10 @@ class DrillRun:
         finally:
             if proxy is not None:
                 proxy.__exit__()
-        restarts = events(self.scene, "restart")
-        self.record.decided_at = moment(restarts[0]["at"]) if restarts else None
+        restarts = [moment(event["at"]) for event in events(self.scene, "restart")]
+        if self.scene.broken:
+            restarts += self.site.status().restarts_since(self.scene.broken)
+        self.record.decided_at = min(restarts, default=None)
         self.record.restarts = len(restarts)
         self.record.verdicts = [str(event["verdict"]) for event in events(self.scene, "verdict")]
 

@@ -12,7 +12,7 @@ import psutil
 
 from local import platform_files
 from local.drills.consumer_faults import own, service_family, signal_all, suspend_between_append_and_publish
-from local.drills.drill import Drill, Scene, by_red_run, by_supervisord, by_verdict
+from local.drills.drill import Drill, Scene, by_red_run, by_runtime, by_supervisord, by_verdict
 from local.drills.proxy import FaultProxy, Rule
 from local.services import minio
 
@@ -161,7 +161,7 @@ DRILLS = [
         "broker_away",
         f"Kafka's broker stopped for {AWAY_SECONDS:.0f} s",
         stop_the_broker,
-        [by_verdict, by_red_run],
+        [by_runtime, by_verdict, by_red_run],
         mend=start_the_broker,
         mend_after=AWAY_SECONDS,
         recover_seconds=300.0,
@@ -176,14 +176,14 @@ DRILLS = [
         "airflow_killed",
         "kill -9 of Airflow's scheduler and triggerer, and of the consumer in a batch",
         kill_airflow_and_the_consumer,
-        [by_verdict],
+        [by_runtime, by_verdict],
         notice_seconds=240.0,
     ),
     Drill(
         "bucket_errors",
         "MinIO answers 500 and 503 for the prefix of the table's data only",
         behind_a_proxy,
-        [by_verdict],
+        [by_runtime, by_verdict],
         mend=answer_again,
         afterwards=without_the_proxy,
         notice_seconds=180.0,
@@ -192,7 +192,7 @@ DRILLS = [
         "disk_full",
         "MinIO's disk is full",
         fill_the_disk,
-        [by_verdict, by_red_run],
+        [by_runtime, by_verdict, by_red_run],
         mend=empty_the_disk,
         needs=a_disk_of_its_own,
         notice_seconds=240.0,

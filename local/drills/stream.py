@@ -13,13 +13,16 @@ from confluent_kafka import Producer
 from pyiceberg.table import Table
 
 from local.airflow_client import Airflow
+from local.errors import Problem
 from local.stack import Stack, wait_until
 from sluice.clients.errors import Missing
 from sluice.clients.history import History
 from sluice.clients.table import Lake, facts_of, lineage
 from sluice.io.kafka import topic_offsets
 from sluice.io.s3 import connect
+from sluice.model.process import ProcessStatus
 from sluice.model.stream import StreamSpec
+from sluice.runtime.supervisor import SupervisorRuntime
 
 LAND_SECONDS = 180.0
 GOING = ("STARTING", "RUNNING", "BACKOFF")
@@ -170,6 +173,17 @@ class Site:
     def process(self, program: str | None = None) -> dict[str, Any]:
         """What supervisord knows of a program, of the stream's own unless another is named."""
         return dict(self.stack.supervisor().getProcessInfo(program or self.spec.program))
+
+    def status(self, program: str | None = None) -> ProcessStatus:
+        """A program as supervision sees it: a component's own process, not its parent process."""
+        return self._runtime.status(program or self.spec.program)
+
+    @cached_property
+    def _runtime(self) -> SupervisorRuntime:
+        config = self.stack.platform("airflow").supervisor
+        if config is None:
+            raise Problem("the platform file of role 'airflow' has no [supervisor]: make up writes it")
+        return SupervisorRuntime(config)
 
     def stop_stream(self) -> None:
         """Through supervisord, past Airflow."""

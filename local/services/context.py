@@ -86,5 +86,6 @@ class Context:
 
 
 def with_parent(*command: str | os.PathLike[str], signal: str = "TERM") -> list[str]:
-    """The command, ended by the kernel when supervisord dies: a kill -9 of it leaves nothing behind."""
+    """The command, ended by the kernel when the process that started it dies: a kill -9 of supervisord, or of
+    a component's parent process, leaves nothing behind."""
     return ["setpriv", "--pdeathsig", signal, "--", *(os.fspath(part) for part in command)]

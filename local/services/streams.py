@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from local.home import write_private
@@ -71,12 +72,19 @@ def prepare(context: Context) -> None:
     (context.home.tmp / "spark").mkdir(exist_ok=True)
 
 
+def restarted(python: Path, *command: str | os.PathLike[str]) -> list[str]:
+    """The command under a parent process that restarts it, and whose death kills it: a hung one would outlive
+    a gentler signal, and run beside its successor."""
+    component = with_parent(*command, signal="KILL")
+    return with_parent(python, "-S", "-m", "sluice.runtime.parent", *component)
+
+
 def programs(context: Context) -> list[Program]:
     """One program per part of a stream. Their priority lets Airflow stop first, what they need last."""
     return [
         Program(
             part.program,
-            with_parent(context.python, part.script),
+            restarted(context.python, context.python, part.script),
             context.job_environment(),
             priority=50,
             directory=REPO,

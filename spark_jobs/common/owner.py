@@ -31,6 +31,7 @@ from spark_jobs.common.group import Group
 from spark_jobs.common.iceberg import MAIN, AddedFile
 from spark_jobs.common.identity import with_identity
 from spark_jobs.common.ownership import TableOwner
+from spark_jobs.common.process import Unrecoverable
 from spark_jobs.common.quarantine import quarantine_records
 from spark_jobs.common.readback import ReadBack
 from spark_jobs.common.topic import Topic
@@ -108,7 +109,7 @@ class Owner(TableOwner):
     def _refuse_another_topic(self, topic_id: str) -> None:
         """``topic_id`` is the topic's now; a table of before ids were kept accepts any."""
         if self.state.topic_id not in (None, topic_id):
-            raise LookupError(
+            raise Unrecoverable(
                 f"topic {self.spec.topic.name!r} has the id {topic_id}, and {self.spec.table} was read from "
                 f"{self.state.topic_id}: the topic was made anew; give the stream a new table"
             )
@@ -120,7 +121,7 @@ class Owner(TableOwner):
             self.state.starts.setdefault(partition, first)
             topic = f"{self.spec.topic.name} partition {partition}"
             if end < first:
-                raise LookupError(
+                raise Unrecoverable(
                     f"{topic}: offsets [{end}, {first}) were deleted before they were read; give the "
                     f"stream a new table, put the files again, and raise the topic's retention.ms"
                 )

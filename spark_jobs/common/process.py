@@ -9,10 +9,15 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
-from sluice.model.process import SUPERSEDED_STATUS
+from sluice.model import exits
+from sluice.model.config import ConfigError
 from spark_jobs.common.fence import Superseded
 
 log = logging.getLogger(__name__)
+
+
+class Unrecoverable(LookupError):
+    """Table and topic do not fit together any more: a restart finds the same, and a person must decide."""
 
 
 def log_to_stderr() -> None:
@@ -26,8 +31,8 @@ def log_to_stderr() -> None:
 def live(what: str, work: Callable[[threading.Event], None]) -> int:
     """Run a process's ``work`` until it ends, or until SIGTERM or SIGINT ask it to; returns the exit code.
 
-    ``work`` returns soon after the event is set. 0: it returned. 76: it raised Superseded. 1: it raised
-    anything else; the log's last line says what.
+    ``work`` returns soon after the event is set. 0: it returned. 76: it raised Superseded. 78: it raised
+    ConfigError or Unrecoverable. 1: it raised anything else. The log's last line says what.
     """
     log_to_stderr()
     stop = threading.Event()
@@ -42,11 +47,11 @@ def live(what: str, work: Callable[[threading.Event], None]) -> int:
         work(stop)
     except Superseded as notice:
         log.error("superseded: %s", notice)
-        return SUPERSEDED_STATUS
+        return exits.FENCED
     except Exception as error:
         log.exception("%s failed", what)
         log.error("failed: %s: %s", type(error).__name__, first_line(error))
-        return 1
+        return exits.CONFIGURATION if isinstance(error, ConfigError | Unrecoverable) else 1
     if stop.is_set():
         log.info("stopped as asked")
     return 0

@@ -83,7 +83,7 @@ _TYPES: dict[str, type[DataType]] = {
 _TRUNCATED = (IntegerType, LongType, DecimalType, StringType, BinaryType)
 
 
-class SchemaConflict(RuntimeError):
+class SchemaConflict(ConfigError):
     """The table there is not the declared one, and cannot become it."""
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.progress import StreamPast
+from sluice.model.progress import ProgressSnapshot
 from sluice.ui.app import REFRESH_SECONDS
 from tests.support import browser as browsers
 from tests.support import pages
@@ -98,7 +97,7 @@ def test_every_query_with_its_pictures_figures_and_words(page: Page) -> None:
             "rests",
             r"^Nothing new to read; its newest batch ended 5\d min.* ago\. Last sign of life .* ago\.$",
         ),
-        ("dead", r"^No sign for 2\d min .*: its process is dead, hangs, or cannot write"),
+        ("dead", r"^No sign for 2\d min .*: its process is down or stuck, or cannot write"),
         ("new", r"^It started \d+ .*ago, and has not ended a batch yet\.$"),
     ):
         expect(card(page, name).locator(".life")).to_have_text(re.compile(words))
@@ -134,27 +133,30 @@ def test_it_refreshes_in_place_and_says_when_it_cannot(page: Page, made: Made) -
     page.locator(".card .scroll").first.focus()
     now = time.time()
     more = pages.make_batches("rests", now, hours=0.1, late=lambda n, at: 3)
-    made.progress.past = StreamPast(
-        tuple(
-            pages.past("rests", more) if query.query == "rests" else query
-            for query in made.progress.past.queries
-        ),
-        complete=False,
+    queries = tuple(
+        pages.past("rests", more) if query.query == "rests" else query
+        for query in made.progress.past.queries[STREAM]
     )
+    made.progress.past = ProgressSnapshot({STREAM: queries}, False, "2 malformed <b>records</b>")
     refresh(page, made)
     expect(card(page, "rests").locator(".pill")).to_have_text("running")
     assert figures(card(page, "rests"))["Batch"][0] == "17"
     expect(page.locator("#incomplete")).to_be_visible()
+    expect(page.locator("#malformed")).to_have_text("2 malformed <b>records</b>")
     assert page.evaluate("window.same === document.activeElement")
 
-    made.progress.error = Unreachable("progress s3://warehouse/ledger: S3 answered 503")
+    made.progress.error = Unreachable("query progress: Kafka is unavailable: no answer")
     refresh(page, made)
     expect(page.get_by_role("alert")).to_have_text(
-        "Could not refresh: progress s3://warehouse/ledger: S3 answered 503. Below is what was known before."
+        "Could not refresh: query progress: Kafka is unavailable: no answer. Below is what was known before."
     )
     expect(card(page, "windows").locator(".pill")).to_have_text("running, as last known")
     made.progress.error = None
-    made.progress.past = replace(made.progress.past, queries=(), complete=True)
+    made.progress.past = ProgressSnapshot({}, complete=False)
+    refresh(page, made)
+    expect(page.locator("#malformed")).to_be_hidden()
+    expect(page.locator("#nothing")).to_be_hidden()
+    made.progress.past = ProgressSnapshot({})
     refresh(page, made)
     expect(page.locator("#nothing")).to_be_visible()
     expect(page.locator(".card")).to_have_count(0)

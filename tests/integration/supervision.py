@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from local.drills.consumer_faults import family, signal_all
 from local.stack import wait_until
 from sluice.model.samples import Sample
 from sluice.model.view import View
@@ -96,12 +94,6 @@ def has_ended(rig: Rig, run_id: str, task: str) -> bool:
         "Received executor event" in line and f"task_id='{task}'" in line and run_id in line
         for line in log.splitlines()
     )
-
-
-def kill(rig: Rig) -> None:
-    """The consumer, and wait for its end."""
-    signal_all(family(rig.process()["pid"]), signal.SIGKILL)
-    wait_until("the consumer's end", lambda: rig.process()["statename"] == "EXITED", 30, 0.1)
 
 
 def trigger_log(rig: Rig, run_id: str, task: str) -> str:

@@ -94,13 +94,13 @@ def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: 
 
 def test_maintenance_that_moves_main_makes_the_owner_begin_anew_from_there(rig: Rig) -> None:
     rig.wait_for_everything()
-    token, pid = rig.token(), rig.process()["pid"]
+    token, pid = rig.token(), rig.status().pid
     table = rig.stack.catalog("consumer").load_table(SPEC.table)
     table.append(table.schema().as_arrow().empty_table())
     rig.send({partition: rig.trips(10) for partition in range(SPEC.topic.partitions)})
     rig.wait_for_everything()
     assert rig.token() > token
-    assert rig.process()["pid"] == pid, "it takes over again by itself"
+    assert rig.status().pid == pid, "it takes over again by itself"
     rig.assert_exact()
 
 

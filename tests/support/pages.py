@@ -18,9 +18,18 @@ from starlette.types import Receive, Scope, Send
 
 from sluice.clients.keys import Document
 from sluice.clients.lake.results_table import Editor, Results, Window
-from sluice.clients.progress import Past, StreamPast
 from sluice.model import stream as streams
-from sluice.model.progress import Behind, Kind, Progress, Sign, State, Totals, latest
+from sluice.model.progress import (
+    ActivityEvent,
+    Behind,
+    Kind,
+    Progress,
+    ProgressSnapshot,
+    QueryHistory,
+    State,
+    Totals,
+    history,
+)
 from sluice.model.stream import StreamSpec
 from sluice.ui.app import create, may_look
 from sluice.ui.sources import Sources, sources
@@ -175,11 +184,11 @@ def make_batches(
     return made
 
 
-def past(query: str, batches: list[Progress], sign: Sign | None = None) -> Past:
-    return Past(latest(query, [*batches, *([sign] if sign else [])]), tuple(batches))
+def past(query: str, batches: list[Progress], activity: ActivityEvent | None = None) -> QueryHistory:
+    return history(query, [*batches, *([activity] if activity else [])], 0.0)
 
 
-def make_past(now: float) -> StreamPast:
+def make_past(now: float) -> ProgressSnapshot:
     """Queries of every kind: a consumer, one with state and a watermark, one that rests, one that died, one
     that failed with hostile words, and one that has not ended a batch."""
     consumer = make_batches(
@@ -195,17 +204,15 @@ def make_past(now: float) -> StreamPast:
     rests = make_batches("rests", now - 3000, hours=1)
     dead = make_batches("dead", now - 1500, hours=1)
     failed = make_batches(HOSTILE[0], now - 600, hours=0.5)
-    return StreamPast(
-        (
-            past(STREAM, consumer),
-            past("windows", windows),
-            past("rests", rests, Sign("rests", "1", now - 42, Kind.IDLE)),
-            past("dead", dead),
-            past(HOSTILE[0], failed, Sign(HOSTILE[0], "1", now - 600, Kind.ENDED, HOSTILE[1])),
-            past("new", [], Sign("new", "1", now - 8, Kind.STARTED)),
-        ),
-        complete=True,
+    queries = (
+        past(STREAM, consumer),
+        past("windows", windows),
+        past("rests", rests, ActivityEvent("rests", "1", now - 42, Kind.IDLE)),
+        past("dead", dead),
+        past(HOSTILE[0], failed, ActivityEvent(HOSTILE[0], "1", now - 600, Kind.ENDED, HOSTILE[1])),
+        past("new", [], ActivityEvent("new", "1", now - 8, Kind.STARTED)),
     )
+    return ProgressSnapshot({STREAM: queries})
 
 
 class FakeProgress:
@@ -216,10 +223,10 @@ class FakeProgress:
         self.reads = 0
 
     @cached_property
-    def past(self) -> StreamPast:
+    def past(self) -> ProgressSnapshot:
         return make_past(time.time())
 
-    def read(self, since: float, now: float) -> StreamPast:
+    def read(self, since: float, now: float) -> ProgressSnapshot:
         self.reads += 1
         if self.error:
             raise self.error
@@ -247,7 +254,7 @@ class Made:
 
     def forget(self) -> None:
         """What was kept of earlier answers."""
-        made = Sources(lambda *_: self.results, self.events.of, lambda _: self.progress)
+        made = Sources(lambda *_: self.results, self.events.of, lambda: self.progress)
         self.app.dependency_overrides[sources] = lambda: made
 
 

@@ -1,9 +1,8 @@
-"""A driver with one query, whose progress is kept.
+"""A driver with one query, whose progress is recorded.
 
-``python -m tests.support.watched_driver <topic> <seconds>`` counts the topic's records, each a moment in
-seconds since 1970 as text, in windows with a watermark and its state on RocksDB, and keeps its progress every
-so many seconds. For each batch that ended, as far as its own function knows, it prints its number and the
-time. It ends when it is told to, as a stream's process does.
+``python -m tests.support.watched_driver <topic>`` counts the topic's records, each a moment in seconds since
+1970 as text, in windows with a watermark and its state on RocksDB. For each batch that ended, as far as its
+own function knows, it prints its number and the time. It ends when it is told to, as a stream's process does.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ NAME = "windows"
 STREAM = "watched"
 
 
-def main(topic: str, seconds: str) -> int:
+def main(topic: str) -> int:
     platform = platforms.load("consumer")
 
     def work(stop: threading.Event) -> None:
@@ -44,8 +43,7 @@ def main(topic: str, seconds: str) -> int:
             .groupBy(F.window("at", "10 minutes"))
             .count()
         )
-        kept = progress.attach(spark, platform, STREAM, float(seconds))
-        with kept, tempfile.TemporaryDirectory() as checkpoint:
+        with progress.attach(spark, platform, STREAM), tempfile.TemporaryDirectory() as checkpoint:
             query = (
                 counts.writeStream.queryName(NAME)
                 .outputMode("update")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Message
 
-from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
-from sluice.clients.kafka import TIMEOUT_SECONDS, KafkaAdmin, translated
+from sluice.clients.errors import Missing, Refused
+from sluice.clients.kafka import TIMEOUT_SECONDS, KafkaAdmin
+from sluice.clients.kafka_reader import read_range
 from sluice.model import marks
 from sluice.model.marks import NO_BATCH
 from sluice.model.platform import Kafka
@@ -19,20 +19,6 @@ from sluice.model.query import VERSION, key_text
 
 # For all of a topic.
 READ_SECONDS = 120.0
-_RECORDS = 10_000
-# Waited for _RECORDS, also where fewer are left.
-_POLL_SECONDS = 0.1
-
-_SETTINGS: dict[str, Any] = {
-    # Named because librdkafka wants it; nothing joins or commits.
-    "group.id": "sluice-counts",
-    "enable.auto.commit": False,
-    "isolation.level": "read_committed",
-    "enable.partition.eof": True,
-    "fetch.wait.max.ms": 10,
-    # What fails is raised.
-    "log_level": 2,
-}
 
 
 @dataclass(frozen=True)
@@ -54,7 +40,6 @@ def read(kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SE
     where the role may not read, Unreachable where Kafka does not answer, or not all was read in so many
     ``seconds``.
     """
-    deadline = time.monotonic() + seconds
     admin = KafkaAdmin(kafka, min(seconds, TIMEOUT_SECONDS))
     try:
         # Behind all records, committed or not.
@@ -64,18 +49,7 @@ def read(kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SE
             f"topic {topic!r} does not exist on {kafka.bootstrap_servers}; run the load's "
             "provision_sinks step"
         ) from error
-    reading = Reading(topic, keys, ends)
-    consumer = Consumer({**kafka.librdkafka(), **_SETTINGS}, error_cb=reading.note)
-    try:
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
-        while reading.missing:
-            if time.monotonic() > deadline:
-                raise reading.unfinished(seconds)
-            for message in consumer.consume(_RECORDS, _POLL_SECONDS):
-                reading.take(message)
-    finally:
-        consumer.close()
-    return reading.results
+    return newest(topic, keys, read_range(kafka, topic, dict.fromkeys(ends, 0), ends, seconds))
 
 
 def last_batch(kafka: Kafka, stream: str, query: str, topic: str) -> int | None:
@@ -97,62 +71,24 @@ def last_batch(kafka: Kafka, stream: str, query: str, topic: str) -> int | None:
     return None if batch == NO_BATCH else batch
 
 
-class Reading:
-    """A topic as far as it was read."""
-
-    def __init__(self, topic: str, keys: Sequence[str], ends: Mapping[int, int]) -> None:
-        self.results: dict[str, Result] = {}
-        # Partition -> where its reading ends; those that are not read to there.
-        self.missing = dict(ends)
-        self._topic, self._keys = topic, keys
-        self._own = {*keys, VERSION}
-        self._at = dict.fromkeys(ends, 0)
-        self._trouble = ""
-
-    def note(self, error: KafkaError) -> None:
-        """librdkafka tries again by itself, and only tells."""
-        self._trouble = f"; Kafka: {error.str()}"
-
-    def take(self, message: Message) -> None:
-        error, partition = message.error(), message.partition()
-        if partition not in self.missing:
-            return
-        end = self.missing[partition]
-        if error is None:
-            at = cast("int", message.offset()) + 1
-            # One that came since then may be of a batch of which not all is read.
-            if at <= end:
-                self._keep(message)
-        elif error.code() == KafkaError._PARTITION_EOF:
-            # The end of what is committed; where a transaction was open, a later one is told, too.
-            at = cast("int", message.offset())
-        else:
-            raise translated(f"topic {self._topic!r}", KafkaException(error))
-        self._at[partition] = at
-        if at >= end:
-            del self.missing[partition]
-
-    def _keep(self, message: Message) -> None:
+def newest(topic: str, keys: Sequence[str], messages: Iterable[Message]) -> dict[str, Result]:
+    """Key text -> the result with the highest version, of one version the later record. Raises Refused for a
+    record that is no result."""
+    results: dict[str, Result] = {}
+    own = {*keys, VERSION}
+    for message in messages:
         try:
             key = (message.key() or b"").decode()
-            result = _result(key, json.loads(message.value() or b""), self._keys, self._own)
+            result = _result(key, json.loads(message.value() or b""), keys, own)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Refused(
-                f"topic {self._topic!r}, partition {message.partition()}, offset {message.offset()}: no "
+                f"topic {topic!r}, partition {message.partition()}, offset {message.offset()}: no "
                 f"result of the query ({type(error).__name__}: {error}); only the query may write there: "
                 "delete the topic, run the load's provision_sinks step, and let the query begin anew"
             ) from error
-        known = self.results.get(key)
-        if known is None or result.version >= known.version:
-            self.results[key] = result
-
-    def unfinished(self, seconds: float) -> ClientError:
-        partition, end = next(iter(self.missing.items()))
-        return Unreachable(
-            f"topic {self._topic!r}: partition {partition} was read to offset {self._at[partition]} of {end} "
-            f"in {seconds:g} s{self._trouble}; either Kafka is slow or away, or a transaction is open whose "
-            "writer stands still: see that the query runs"
-        )
+        if key not in results or result.version >= results[key].version:
+            results[key] = result
+    return results
 
 
 def _result(key: str, value: dict[str, Any], keys: Sequence[str], own: set[str]) -> Result:

@@ -31,7 +31,7 @@ from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN, TIMEOUT_SECONDS, committed
 from sluice.io.retry import wait_for
 from sluice.model.platform import Kafka
-from sluice.model.stream import Topic
+from sluice.model.stream import BROKER_DEFAULT, Topic
 from sluice.model.tending import Beat, parse_beat
 
 T = TypeVar("T")
@@ -350,7 +350,7 @@ def refuse_shrinking(topic: Topic, has: TopicShape) -> None:
             f"Kafka cannot take partitions away; set partitions = {has.partitions} in stream.toml, "
             "or name another topic"
         )
-    if has.replication_factor != topic.replication_factor:
+    if topic.replication_factor not in (BROKER_DEFAULT, has.replication_factor):
         raise Refused(
             f"topic {topic.name!r} has replication factor {has.replication_factor} and the stream wants "
             f"{topic.replication_factor}: that moves data between brokers and is not done here; set "

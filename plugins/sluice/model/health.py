@@ -146,6 +146,8 @@ class _Judge:
                 f"{ended}: owner {view.token} has taken over; {self._waiting()}",
                 True,
             )
+        if view.process.state is ProcessState.BACKOFF:
+            return self._say(Verdict.STARTING, f"{ended}; {self._waiting()}", False)
         certain = view.confirmed(
             lambda earlier: (
                 earlier.process is not None

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any
 
+from sluice.model import exits
+
 
 class ProcessState(StrEnum):
     """supervisord's states, which other runtimes map theirs to."""
@@ -20,16 +22,10 @@ class ProcessState(StrEnum):
     UNKNOWN = "unknown"
 
 
-# A process ends with this when another writer owns its work. EX_PROTOCOL of sysexits.h.
-SUPERSEDED_STATUS = 76
-# A process ends with this when it cannot work with its configuration. EX_CONFIG of sysexits.h.
-EXIT_CONFIGURATION = 78
-# The runtime restarts no process that ends with one of these.
-FINAL_EXITS = frozenset({SUPERSEDED_STATUS, EXIT_CONFIGURATION})
+SUPERSEDED_STATUS = exits.FENCED
 ALIVE = frozenset({ProcessState.STARTING, ProcessState.RUNNING})
-# The runtime does not restart it: it was stopped, or ended with one of FINAL_EXITS. In BACKOFF it does.
+# The runtime does not restart it: it was stopped, or ended with one of ``exits.FINAL``. In BACKOFF it does.
 ENDED = frozenset({ProcessState.STOPPED, ProcessState.EXITED, ProcessState.FATAL})
-RESTARTS_KEPT = 20
 
 
 @dataclass(frozen=True)
@@ -53,7 +49,7 @@ class ProcessStatus:
     ``pid`` and ``since`` (start time, seconds since 1970; None before the first) are those of the component
     itself, not of the parent process that restarts it. ``restarts``: start times of the instances that the
     runtime itself started after one had ended, oldest first, since the last start on request (by Airflow or a
-    person), RESTARTS_KEPT at most. ``last_exit``: of the newest instance that ended since then. In BACKOFF
+    person), the newest 20. ``last_exit``: of the newest instance that ended since then. In BACKOFF
     ``restart_at`` is the time of the next restart.
     """
 

@@ -1,28 +1,29 @@
-"""What a running query says of itself: a batch as Spark's listener reports it, and signs of life between.
+"""Progress of a running query: batches as Spark's listener reports them, and activity events in between.
 
-Both are kept as lines (:mod:`sluice.model.progress_lines`), so that they outlive the driver.
+Each is a record of topic ``sluice-progress``: JSON, with the key ``<stream>/<query>``.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-# A running query gives a sign so often, in seconds, however long its batches take or its topic rests.
-SIGN_SECONDS = 120.0
-# So often its lines are written, in seconds: a driver that dies takes those since then along.
-WRITE_SECONDS = 30.0
-# After so many seconds without a sign nothing can be said for it: it is dead, hangs, or cannot write.
-SILENT_SECONDS = SIGN_SECONDS + 2 * WRITE_SECONDS
+from pydantic import TypeAdapter, ValidationError
+
+# A running query reports activity at this interval, in seconds, however long its batches or pauses are.
+ACTIVITY_SECONDS = 120.0
+# A query without activity for this long, in seconds, is down or stuck, or cannot write to the topic.
+SILENT_SECONDS = ACTIVITY_SECONDS + 60.0
 # What Spark calls the whole of a batch, among the parts of it.
 _WHOLE = "triggerExecution"
 
 
 class Kind(StrEnum):
-    """What a sign says."""
+    """Kinds of activity events."""
 
     STARTED = "started"
     # Nothing new in its source.
@@ -101,8 +102,8 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Sign:
-    """What is known of a query's ``run`` besides its batches. ``detail``: of an end, why; else empty."""
+class ActivityEvent:
+    """A change in a query's ``run`` other than a batch. ``detail``: reason of a failed end, else empty."""
 
     query: str
     run: str
@@ -111,26 +112,29 @@ class Sign:
     detail: str = ""
 
 
-Entry = Progress | Sign
+Entry = Progress | ActivityEvent
+_ENTRY: TypeAdapter[Progress | ActivityEvent] = TypeAdapter(Progress | ActivityEvent)
 
 
 def moment_of(entry: Entry) -> float:
-    """When it was known, in seconds since 1970: a batch, when it ended."""
+    """When it was known, in seconds since 1970: the end of a batch."""
     return entry.ended if isinstance(entry, Progress) else entry.at
 
 
 @dataclass(frozen=True, slots=True)
-class Latest:
-    """The newest batch of a query, None before the first, and its newest sign, None where there is none."""
+class QueryHistory:
+    """A query's newest batch and activity event, None if there is none, and its recent ``batches``, the
+    earliest first."""
 
     query: str
     progress: Progress | None
-    sign: Sign | None
+    activity: ActivityEvent | None
+    batches: tuple[Progress, ...] = ()
 
     @property
     def newest(self) -> Entry | None:
-        """The newer of both; of one moment, the sign."""
-        both = [entry for entry in (self.sign, self.progress) if entry is not None]
+        """The newer of both; of one moment, the activity event."""
+        both = [entry for entry in (self.activity, self.progress) if entry is not None]
         return max(both, key=moment_of, default=None)
 
     @property
@@ -139,21 +143,62 @@ class Latest:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the last that is known of it is its end."""
-        return isinstance(self.newest, Sign) and self.newest.kind == Kind.ENDED
+        """Whether its newest entry is its end."""
+        return isinstance(self.newest, ActivityEvent) and self.newest.kind == Kind.ENDED
 
 
-def latest(query: str, entries: Iterable[Entry]) -> Latest:
-    """The newest of each; of one moment, what was written later."""
-    progress: Progress | None = None
-    sign: Sign | None = None
+def history(query: str, entries: Iterable[Entry], since: float) -> QueryHistory:
+    """A query's ``entries``, in any order, with the batches that ended from ``since`` on; a batch that the
+    topic holds twice counts once."""
+    batches: dict[tuple[str, int], Progress] = {}
+    activity: ActivityEvent | None = None
     for entry in entries:
         if isinstance(entry, Progress):
-            if progress is None or entry.ended >= progress.ended:
-                progress = entry
-        elif sign is None or entry.at >= sign.at:
-            sign = entry
-    return Latest(query, progress, sign)
+            batches[entry.run, entry.batch] = entry
+        elif activity is None or entry.at >= activity.at:
+            activity = entry
+    ordered = sorted(batches.values(), key=moment_of)
+    recent = tuple(batch for batch in ordered if batch.ended >= since)
+    return QueryHistory(query, ordered[-1] if ordered else None, activity, recent)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressSnapshot:
+    """Every stream's queries, by name.
+
+    Not ``complete``: queries without recent activity may be missing, they come with the next reads.
+    ``malformed``: a message on records that were skipped, empty if there are none.
+    """
+
+    queries: Mapping[str, tuple[QueryHistory, ...]]
+    complete: bool = True
+    malformed: str = ""
+
+
+def record_key(stream: str, query: str) -> str:
+    return f"{stream}/{query}"
+
+
+def stream_of(key: str) -> str:
+    """The stream out of a record's key; a stream's name has no slash."""
+    return key.partition("/")[0]
+
+
+def to_json(entry: Entry) -> str:
+    """A record's value; fields without a value are left out."""
+    present = {name: value for name, value in asdict(entry).items() if value not in (None, "", {})}
+    return json.dumps(present, separators=(",", ":"), allow_nan=False)
+
+
+def from_json(value: str | bytes) -> Entry:
+    """Parse a record's value; unknown keys are ignored, so that an older reader understands a newer writer.
+    Raises ValueError naming the key."""
+    try:
+        return _ENTRY.validate_json(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from error
 
 
 def parse(data: Mapping[str, Any], query: str, before: Totals) -> Progress:

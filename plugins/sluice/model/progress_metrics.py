@@ -9,14 +9,14 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from sluice.model.progress import Latest, Progress
+from sluice.model.progress import Progress, QueryHistory
 
 LABELS = ("stream", "query")
 # Beside Spark's names of its parts, the duration of the whole batch.
 WHOLE = "total"
 
 
-def exposition(streams: Mapping[str, Iterable[Latest] | None], now: float) -> bytes:
+def exposition(streams: Mapping[str, Iterable[QueryHistory] | None], now: float) -> bytes:
     """The text. ``streams``: a stream -> its queries, or None where they cannot be read; ``now``: seconds
     since 1970. A figure that a query does not have is left out, and no zero."""
     registry = CollectorRegistry(auto_describe=False)
@@ -25,7 +25,7 @@ def exposition(streams: Mapping[str, Iterable[Latest] | None], now: float) -> by
 
 
 class _Queries(Collector):
-    def __init__(self, streams: Mapping[str, Iterable[Latest] | None], now: float) -> None:
+    def __init__(self, streams: Mapping[str, Iterable[QueryHistory] | None], now: float) -> None:
         self._readable = {stream: found is not None for stream, found in streams.items()}
         self._queries = [(stream, query) for stream, found in streams.items() for query in found or ()]
         self._now = now

@@ -19,8 +19,8 @@ from sluice.model.query import Query
 
 # plugins/sluice/model/stream.py -> the repository, and in an image the same layout.
 STREAMS = Path(__file__).resolve().parents[3] / "spark_jobs"
-# Beside the streams' folders in the ledger: what is known of running queries.
-RESERVED = "progress"
+# A replication factor that is left to the broker.
+BROKER_DEFAULT = -1
 # In a feed's user_agent: nobody has put their own address into it yet.
 NOBODY = "@example."
 
@@ -33,6 +33,12 @@ class Topic:
     partitions: int
     replication_factor: int = 1
     config: dict[str, str] = field(default_factory=dict)
+
+
+# Progress of every stream's queries; provisioned by each load. The broker deletes whole segments only.
+PROGRESS_TOPIC = Topic(
+    "sluice-progress", 1, BROKER_DEFAULT, {"retention.ms": "604800000", "segment.ms": "86400000"}
+)
 
 
 @dataclass(frozen=True)
@@ -223,8 +229,6 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
     spec = build(StreamSpec, declared, where)
     if not re.fullmatch(r"[a-z][a-z0-9_]*", spec.name):
         raise ConfigError(f"{where}: name {spec.name!r}: use lower-case letters, digits and _")
-    if spec.name == RESERVED:
-        raise ConfigError(f"{where}: name {spec.name!r} is a folder of the ledger already; use another")
     if not spec.schema.endswith((".avsc", ".ddl")):
         raise ConfigError(f"{where}: schema {spec.schema!r}: name an Avro schema (.avsc) or columns (.ddl)")
     if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", spec.table):
@@ -246,6 +250,9 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
             raise ConfigError(f"{where}: {name} is {value}; it must be at least 1")
     for name, query in spec.queries.items():
         query_words.check(name, query, where)
+    sinks = [sink for query in spec.queries.values() for sink in query.sinks]
+    if PROGRESS_TOPIC.name in (spec.topic.name, *(sink.topic for sink in sinks)):
+        raise ConfigError(f"{where}: topic {PROGRESS_TOPIC.name!r} is reserved for progress; use another")
     return spec
 
 

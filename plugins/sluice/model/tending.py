@@ -185,6 +185,8 @@ class _Tend:
             # A load that sends by itself, as a rule. What was started now would only wait for it.
             other = f"another one, process {self.beat.pid}, is at work in its place: {self._doing(self.beat)}"
             return self._say(Verdict.SUPERSEDED, f"{ended}; {other}", True)
+        if self.process.state is ProcessState.BACKOFF:
+            return self._say(Verdict.STARTING, f"{ended}; {self._last_beat()}", False)
         return self._ill(Verdict.DEAD, f"{ended}; {self._last_beat()}")
 
     def _clock(self) -> Diagnosis | None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 DEADLINE_SECONDS = 180
 # Two clocks: the runtime's says when the process started, the driver's when the snapshot was made.
 CLOCK_SLACK_SECONDS = 2.0
+# One end may be an accident; what ends again has a reason, which its log says.
+MAX_RESTARTS = 1
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,10 @@ def is_owned(process: ProcessStatus, seen: Ownership, before: Ownership, now: fl
     return taken_since_start or now - process.since > deadline
 
 
-def died(first: int | None, asked: bool, process: ProcessStatus) -> bool:
-    """Whether the process of pid ``first`` is gone, even if another is there by now, or, where none was seen
-    yet, the one that was ``asked`` for ended before we looked."""
-    if first is not None and process.pid not in (first, None):
-        return True
-    return (asked or first is not None) and process.state in (*ENDED, ProcessState.BACKOFF)
+def has_failed(expected: bool, began: float, process: ProcessStatus) -> bool:
+    """Whether the process ended for good though it is ``expected`` to run, or the runtime has restarted it
+    more than MAX_RESTARTS times since ``began`` (seconds since 1970)."""
+    return (expected and process.state in ENDED) or len(process.restarts_since(began)) > MAX_RESTARTS
 
 
 class EnsureStreamOperator(StartingOperator):
@@ -71,15 +71,14 @@ class EnsureStreamOperator(StartingOperator):
         before = self._ownership()
         process = runtime.status(self.program)
         self.log.info("%s; main's token is %d", process.sentence(), before.token)
-        started = asked = False
-        first: int | None = None
+        started = expected = False
+        began = time.time()
         while True:
-            if process.state in ENDED and not asked:
-                started, asked, first = self.start(context, process), True, None
-            elif first is None and process.is_alive:
-                first = process.pid
-            elif died(first, asked, process):
-                raise AirflowException(self._obituary(process, "died before it owned the stream"))
+            if process.state in ENDED and not expected:
+                started = self.start(context, process)
+            elif has_failed(expected, began, process):
+                raise AirflowException(self._obituary(process, "ended before it owned the stream"))
+            expected = True
             seen = self._ownership()
             if is_owned(process, seen, before, time.time(), self.deadline):
                 break

@@ -1,9 +1,10 @@
-"""Step 1 of a load: the topic is as the stream declares it, and what lies in the bucket is written down."""
+"""Step 1 of a load: provision the stream's topic and that of progress, and record the bucket's counts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sluice.model.stream import PROGRESS_TOPIC
 from sluice.operators import inventory
 from sluice.operators.base import StreamOperator
 
@@ -19,7 +20,9 @@ class ProvisionTopicOperator(StreamOperator):
     """
 
     def work(self, context: Context) -> dict[str, Any]:
-        diff = self.platform_hook.kafka.provision(self.spec.topic)
-        self.log.info("%s", diff.sentence())
+        kafka = self.platform_hook.kafka
+        diff = kafka.provision(self.spec.topic)
+        for changed in (diff, kafka.provision(PROGRESS_TOPIC)):
+            self.log.info("%s", changed.sentence())
         inventory.record_before(self.platform_hook, self.spec, self.ledger, context["run_id"])
         return diff.as_dict()

@@ -1,10 +1,16 @@
-"""The runtime on one machine: supervisord, over its XML-RPC interface."""
+"""The runtime on one machine: supervisord, over its XML-RPC interface.
+
+supervisord runs a parent process (``runtime.parent``) per component, which restarts it; that one reports on
+stderr, so supervisord's log of stderr says how the component itself is, and that of stdout what it wrote.
+"""
 
 from __future__ import annotations
 
 import base64
+import json
 import time
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, TypeVar
@@ -16,7 +22,7 @@ from supervisor.xmlrpc import Faults
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.platform import Supervisor
-from sluice.model.process import ENDED, ProcessState, ProcessStatus
+from sluice.model.process import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus
 from sluice.runtime.base import Runtime
 
 T = TypeVar("T")
@@ -24,6 +30,8 @@ TIMEOUT_SECONDS = 10.0
 POLL_SECONDS = 0.2
 # A hard stop: supervisord's stopwaitsecs (10 s for a stream) until it kills, and as long again twice.
 HARD_SECONDS = 30.0
+# Several of the parent process's reports.
+REPORT_BYTES = 8192
 
 
 class _Transport(Transport):
@@ -61,7 +69,8 @@ class SupervisorRuntime(Runtime):
         self._rpc: Any = rpc or ServerProxy(config.url, transport=transport).supervisor
 
     def status(self, program: str) -> ProcessStatus:
-        return parse_info(self._ask(program, lambda: self._rpc.getProcessInfo(program)))
+        info = self._ask(program, lambda: self._rpc.getProcessInfo(program))
+        return parse_status(info, self._log(program, "tailProcessStderrLog", REPORT_BYTES))
 
     def start(self, program: str) -> bool:
         try:
@@ -114,19 +123,18 @@ class SupervisorRuntime(Runtime):
                 raise
 
     def tail(self, program: str, size: int = 8192) -> list[str]:
-        # With redirect_stderr the log of stderr is empty, and what went there is in that of stdout.
-        for method in ("tailProcessStderrLog", "tailProcessStdoutLog"):
-            log = getattr(self._rpc, method)
-            try:
-                text, _, _ = self._ask(program, partial(log, program, 0, size))
-            except _Answered as answer:
-                if answer.code != Faults.NO_FILE:
-                    raise
-                continue
-            lines = [line for line in str(text).splitlines() if line.strip()]
-            if lines:
-                return lines
-        return []
+        text = self._log(program, "tailProcessStdoutLog", size) or ""
+        return [line for line in text.splitlines() if line.strip()]
+
+    def _log(self, program: str, method: str, size: int) -> str | None:
+        """The end of one of its logs; None if it has none."""
+        try:
+            text, _, _ = self._ask(program, partial(getattr(self._rpc, method), program, 0, size))
+        except _Answered as answer:
+            if answer.code != Faults.NO_FILE:
+                raise
+            return None
+        return str(text)
 
     def _ask(self, program: str, question: Callable[[], T]) -> T:
         try:
@@ -157,15 +165,80 @@ class _Answered(Refused):
         self.code = int(fault.faultCode)
 
 
-def parse_info(info: dict[str, Any]) -> ProcessStatus:
-    """A ProcessStatus from the answer of ``getProcessInfo``."""
-    state = str(info["statename"]).lower()
-    known = state in ProcessState.__members__.values()
-    return ProcessStatus(
+def parse_status(info: dict[str, Any], reports: str | None) -> ProcessStatus:
+    """A ProcessStatus from the answer of ``getProcessInfo`` and the end of the parent process's ``reports``.
+
+    ``reports`` is None for a program that runs without a parent process: then it is supervisord's own view.
+    """
+    name = str(info["statename"]).lower()
+    state = ProcessState(name) if name in ProcessState.__members__.values() else ProcessState.UNKNOWN
+    status = ProcessStatus(
         program=str(info["name"]),
-        state=ProcessState(state) if known else ProcessState.UNKNOWN,
+        state=state,
         pid=int(info["pid"]) or None,
         since=float(info["start"]) or None,
         exit_status=int(info["exitstatus"]),
         description=str(info.get("spawnerr") or info.get("description") or ""),
     )
+    if reports is None:
+        return status
+    report = _newest_report(reports)
+    # Of an earlier parent process, if it is of before this one's start (whole seconds).
+    known = report if report is not None and report["since"] >= int(info["start"]) else None
+    if state in ALIVE:
+        return _alive(status, known if known and known["parent"] == status.pid else None)
+    if known is None:
+        return status
+    last_exit = _last_exit(known)
+    # If the report says that it runs, it was killed together with its parent process.
+    reported = last_exit if known["pid"] is None else None
+    return replace(
+        status,
+        pid=None,
+        since=known["since"],
+        exit_status=reported.code if reported else status.exit_status,
+        restarts=tuple(known["restarts"]),
+        last_exit=last_exit,
+    )
+
+
+def _alive(status: ProcessStatus, report: dict[str, Any] | None) -> ProcessStatus:
+    """How the component is whose parent process is there as ``status`` says."""
+    if report is None:
+        description = "its parent process starts"
+        return replace(status, state=ProcessState.STARTING, pid=None, description=description)
+    last_exit, restarts = _last_exit(report), tuple(report["restarts"])
+    how = f"restart {len(restarts)} by the runtime, after {last_exit}" if restarts else ""
+    if report["pid"] is not None:
+        state, description = ProcessState.RUNNING, ", ".join(filter(None, [f"pid {report['pid']}", how]))
+    elif report["restart_at"] is not None:
+        state, description = ProcessState.BACKOFF, f"{last_exit}; the runtime restarts it"
+    else:
+        state, description = ProcessState.STOPPING, f"{last_exit}; its parent process ends"
+    return replace(
+        status,
+        state=state,
+        pid=report["pid"],
+        since=report["since"],
+        exit_status=last_exit.code if last_exit else status.exit_status,
+        description=description,
+        restarts=restarts,
+        last_exit=last_exit,
+        restart_at=report["restart_at"],
+    )
+
+
+def _last_exit(report: dict[str, Any]) -> ProcessExit | None:
+    return ProcessExit(**report["last_exit"]) if report["last_exit"] else None
+
+
+def _newest_report(reports: str) -> dict[str, Any] | None:
+    """The last whole line that is a report."""
+    for line in reversed(reports.splitlines()):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue  # cut off at the beginning of the tail, or a traceback of the parent process itself
+        if isinstance(found, dict) and "parent" in found:
+            return found
+    return None

@@ -18,7 +18,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from sluice.clients.errors import ClientError, Missing
 from sluice.model.config import ConfigError
-from sluice.model.progress import Latest
+from sluice.model.progress import QueryHistory
 from sluice.model.progress_metrics import exposition
 from sluice.model.query import Query
 from sluice.model.stream import StreamSpec
@@ -121,11 +121,11 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
 
     @app.get("/api/queries/{stream}")
     def queries_data(stream: str, known: Annotated[Sources, Depends(sources)]) -> JSONResponse:
-        return JSONResponse(queries.shown(known.progress(known_stream(stream)), time.time()))
+        return JSONResponse(queries.shown(known.progress(), known_stream(stream), time.time()))
 
     @app.get("/metrics")
     def metrics(known: Annotated[Sources, Depends(sources)]) -> Response:
-        return Response(exposition(latest_of(known, names), time.time()), media_type=CONTENT_TYPE_LATEST)
+        return Response(exposition(histories(known, names), time.time()), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/static/{name}")
     def static(name: str, v: str = "") -> FileResponse:
@@ -137,17 +137,14 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
     return app
 
 
-def latest_of(known: Sources, streams: Sequence[str]) -> dict[str, list[Latest] | None]:
-    """Stream -> its queries, None where they cannot be read: that must not hide the other streams. Raises
-    ConfigError where the platform file is wrong."""
-    found: dict[str, list[Latest] | None] = {}
-    for stream in streams:
-        try:
-            found[stream] = [past.latest for past in known.progress(stream).queries]
-        except ClientError as error:
-            log.warning("metrics of stream %s are missing: %s", stream, error)
-            found[stream] = None
-    return found
+def histories(known: Sources, streams: Sequence[str]) -> dict[str, tuple[QueryHistory, ...] | None]:
+    """Stream -> its queries, None if progress is not readable. Raises ConfigError."""
+    try:
+        queries = known.progress().queries
+    except ClientError as error:
+        log.warning("metrics of queries are missing: %s", error)
+        return dict.fromkeys(streams)
+    return {stream: queries.get(stream, ()) for stream in streams}
 
 
 def _client_error(request: Request, error: Exception) -> JSONResponse:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from sluice.clients.errors import ClientError
 from sluice.clients.keys import Document, history_name
-from sluice.clients.progress import ProgressReader, StreamPast
 from sluice.model import platform as platforms
+from sluice.model.progress import ProgressSnapshot
 from sluice.model.stream import StreamSpec
 from sluice.ui import queries
 from sluice.ui.kept import Kept
@@ -46,8 +46,8 @@ class EventSource(Protocol):
 class ProgressSource(Protocol):
     """What :class:`sluice.clients.progress.ProgressReader` does."""
 
-    def read(self, since: float, now: float) -> StreamPast:
-        """The queries, with their batches from ``since`` on. Raises ClientError."""
+    def read(self, since: float, now: float) -> ProgressSnapshot:
+        """All streams' queries, with their batches from ``since`` on. Raises ClientError."""
 
 
 class Sources:
@@ -61,7 +61,7 @@ class Sources:
         self,
         open_results: Callable[[StreamSpec, str], ResultsSource],
         open_events: Callable[[str], EventSource],
-        open_progress: Callable[[str], ProgressSource],
+        open_progress: Callable[[], ProgressSource],
     ) -> None:
         self._open_results = open_results
         self._open_events = open_events
@@ -78,20 +78,20 @@ class Sources:
 
         return self._get(("results", f"{spec.name}.{name}"), asked, RESULTS_SECONDS)
 
-    def progress(self, stream: str) -> StreamPast:
-        """What the queries of a stream said lately. Raises ClientError, or ConfigError where the platform
-        file is wrong."""
+    def progress(self) -> ProgressSnapshot:
+        """Recent progress of all streams' queries. Raises ClientError, or ConfigError for an invalid platform
+        file."""
 
-        def asked() -> Callable[[], StreamPast]:
-            opened = _once(lambda: self._open_progress(stream))
+        def asked() -> Callable[[], ProgressSnapshot]:
+            opened = _once(self._open_progress)
 
-            def read() -> StreamPast:
+            def read() -> ProgressSnapshot:
                 now = time.time()
                 return opened().read(now - queries.PAST_SECONDS, now)
 
             return read
 
-        return self._get(("progress", stream), asked, PROGRESS_SECONDS)
+        return self._get(("progress", ""), asked, PROGRESS_SECONDS)
 
     def verdicts(self, spec: StreamSpec) -> dict[str, Document | ClientError | None]:
         """Part of the stream -> its newest verdict, None before the first, or why it cannot be read.
@@ -155,9 +155,8 @@ def open_history(name: str) -> EventSource:
     return History(connect(platform.s3), platform.lake.ledger, name)
 
 
-def open_progress(stream: str) -> ProgressSource:
-    """The queries of a stream in the same ledger."""
-    from sluice.io.s3 import connect
+def open_progress() -> ProgressSource:
+    """The progress topic on the Kafka of the platform file of role ``airflow``."""
+    from sluice.clients.progress import ProgressReader
 
-    platform = platforms.load("airflow")
-    return ProgressReader(connect(platform.s3), platform.lake.ledger, stream)
+    return ProgressReader(platforms.load("airflow").kafka)

@@ -1,4 +1,4 @@
-"""Starting and stopping real processes through a real supervisord on loopback."""
+"""Starting, stopping and killing real components under a real supervisord on loopback."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from xmlrpc.client import ServerProxy
 
 import pytest
 
+from local.paths import REPO
 from local.programs import STREAM_OPTIONS, Program, render
+from local.services.streams import restarted
 from sluice.clients.errors import Unreachable
 from sluice.model.platform import Supervisor
-from sluice.model.process import ProcessState, ProcessStatus
+from sluice.model.process import ENDED, ProcessState, ProcessStatus
 from sluice.runtime.supervisor import SupervisorRuntime
 from tests.support.raising import raising
 
@@ -27,6 +29,7 @@ CHILDREN = {
     "finishes": "signal.signal(signal.SIGTERM, "
     "lambda *_: (time.sleep(0.5), open(out + '.done', 'w'), sys.exit()))",
     "ignores": "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+    "fenced": "signal.signal(signal.SIGTERM, lambda *_: sys.exit(76))",
     "parent": "pids.append(subprocess.Popen([sys.executable, '-c', "
     "'import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)']).pid)",
 }
@@ -67,8 +70,10 @@ class Daemon:
     def _program(self, name: str, begin: str, options: dict[str, str]) -> Program:
         script = self.folder / f"{name}.py"
         script.write_text(SCRIPT.format(begin=begin))
-        command = [sys.executable, str(script), str(self.folder / name)]
-        return Program(name, command, {}, 1, self.folder, options)
+        command = restarted(Path(sys.executable), sys.executable, script, self.folder / name)
+        if name == "starting":
+            command, options = command[-3:], options | {"redirect_stderr": "true"}
+        return Program(name, command, {"PYTHONPATH": str(REPO / "plugins")}, 1, self.folder, options)
 
     def _answers(self) -> bool:
         try:
@@ -83,6 +88,16 @@ class Daemon:
         assert self.runtime.start(name)
         until((self.folder / name).exists)
         return [int(pid) for pid in (self.folder / name).read_text().split()]
+
+    def restarted(self, name: str, before: ProcessStatus) -> ProcessStatus:
+        """The status once another instance runs than ``before``."""
+
+        def is_another() -> bool:
+            status = self.runtime.status(name)
+            return status.state is ProcessState.RUNNING and status.pid != before.pid
+
+        until(is_another)
+        return self.runtime.status(name)
 
     def end(self) -> None:
         self.process.terminate()
@@ -151,11 +166,13 @@ def test_a_start_is_made_once_and_a_stop_lets_it_finish(daemon: Daemon) -> None:
 def test_what_ignores_the_signal_is_killed_after_its_grace(daemon: Daemon) -> None:
     (pid,) = daemon.begin("ignores")
     status, seconds = timed_stop(daemon, "ignores", 1)
-    assert (status.state, is_there(pid)) == (ProcessState.STOPPED, False)
+    assert status.state is ProcessState.STOPPED
+    until(lambda: not is_there(pid))
     assert 1 + KILL_AFTER <= seconds < 10
     (pid,) = daemon.begin("ignores")
     status, seconds = timed_stop(daemon, "ignores", 0)
-    assert (status.state, is_there(pid)) == (ProcessState.STOPPED, False)
+    assert status.state is ProcessState.STOPPED
+    until(lambda: not is_there(pid))
     assert KILL_AFTER <= seconds < 5
 
 
@@ -186,3 +203,49 @@ def test_what_is_being_stopped_cannot_be_started(daemon: Daemon) -> None:
     with raising(Unreachable, "ignores", "STOPPING"):
         daemon.runtime.start("ignores")
     assert timed_stop(daemon, "ignores", 5)[0].state is ProcessState.STOPPED
+
+
+def kill(pid: int | None) -> None:
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+
+
+def test_a_killed_component_is_restarted_at_once_and_its_exit_is_seen(daemon: Daemon) -> None:
+    daemon.begin("finishes")
+    before = daemon.runtime.status("finishes")
+    killed = time.time()
+    kill(before.pid)
+    after = daemon.restarted("finishes", before)
+    assert after.last_exit is not None
+    assert (after.last_exit.code, len(after.restarts)) == (-signal.SIGKILL, 1)
+    assert killed <= after.last_exit.at <= after.restarts[0] < killed + 5
+    # The second end in a row: the next restart waits for a second, and a stop ends that.
+    kill(after.pid)
+    until(lambda: daemon.runtime.status("finishes").state is ProcessState.BACKOFF)
+    waiting = daemon.runtime.status("finishes")
+    assert (waiting.pid, waiting.is_alive, waiting.identity) == (None, False, after.identity)
+    stopped, seconds = timed_stop(daemon, "finishes", 10)
+    assert (stopped.state in ENDED, seconds < 5) == (True, True)
+    assert stopped.last_exit is not None, "how it ended is still there"
+
+
+def test_a_killed_parent_process_takes_its_component_along_and_is_restarted(daemon: Daemon) -> None:
+    daemon.begin("finishes")
+    before = daemon.runtime.status("finishes")
+    # What is suspended obeys no gentler signal.
+    assert before.pid
+    os.kill(before.pid, signal.SIGSTOP)
+    kill(int(daemon.rpc.getProcessInfo("finishes")["pid"]))
+    daemon.restarted("finishes", before)
+    until(lambda: not is_there(before.pid or 0))
+    daemon.runtime.stop("finishes", 0)
+
+
+def test_a_fenced_component_is_not_restarted(daemon: Daemon) -> None:
+    (pid,) = daemon.begin("fenced")
+    os.kill(pid, signal.SIGTERM)
+    until(lambda: daemon.runtime.status("fenced").state is ProcessState.EXITED)
+    ended = time.monotonic()
+    until(lambda: time.monotonic() >= ended + 1.5)
+    status = daemon.runtime.status("fenced")
+    assert (status.state, status.exit_status, status.restarts) == (ProcessState.EXITED, 76, ())

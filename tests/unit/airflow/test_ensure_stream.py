@@ -1,8 +1,9 @@
-"""When a consumer counts as the stream's owner, and when as dead."""
+"""When a consumer counts as the stream's owner, and when as failed."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from sluice.model.process import ProcessState as S
 from sluice.model.process import ProcessStatus
 from sluice.model.samples import Position
-from sluice.operators.ensure_stream import EnsureStreamOperator, Ownership, died, is_owned
+from sluice.operators.ensure_stream import EnsureStreamOperator, Ownership, has_failed, is_owned
 from tests.support.raising import raising
 from tests.support.supervision import events, history
 
@@ -45,22 +46,26 @@ def test_is_owned(case: Any) -> None:
     assert is_owned(status, seen, before, now, deadline=180) is expected
 
 
-DEATHS = {
-    "still the same": (42, True, process(S.RUNNING), False),
-    "starting": (None, True, process(S.STARTING), False),
-    "another process": (42, True, process(S.RUNNING, pid=43), True),
-    "gone": (42, False, process(S.EXITED, pid=None), True),
-    "gone before it was seen": (None, True, process(S.FATAL, pid=None), True),
-    "stopping by somebody": (42, True, process(S.STOPPING), False),
-    "backing off after we asked": (None, True, process(S.BACKOFF, pid=None), True),
-    "backing off by itself": (None, False, process(S.BACKOFF, pid=None), False),
+def restarted(*at: float) -> ProcessStatus:
+    return replace(process(S.BACKOFF, None), restarts=at)
+
+
+FAILURES = {
+    "it runs": (True, process(S.RUNNING), False),
+    "it is being stopped": (True, process(S.STOPPING), False),
+    "it ended": (True, process(S.EXITED, pid=None), True),
+    "it was not started yet": (False, process(S.EXITED, pid=None), False),
+    "the runtime restarts it": (True, restarted(), False),
+    "it was restarted once": (True, restarted(1001.0), False),
+    "it was restarted twice": (True, restarted(1001.0, 1002.0), True),
+    "it was restarted earlier": (True, restarted(998.0, 999.0), False),
 }
 
 
-@pytest.mark.parametrize("case", DEATHS.values(), ids=DEATHS.keys())
-def test_died(case: Any) -> None:
-    first, asked, status, expected = case
-    assert died(first, asked, status) is expected
+@pytest.mark.parametrize("case", FAILURES.values(), ids=FAILURES.keys())
+def test_has_failed(case: Any) -> None:
+    expected, status, failed = case
+    assert has_failed(expected, 1000.0, status) is failed
 
 
 class Runtime:
@@ -121,13 +126,20 @@ def test_a_stopped_consumer_is_started_once_and_waited_for() -> None:
     assert (event["who"], event["run"], event["why"]) == ("load load-1", "load-1", "stream-x is STOPPED")
 
 
-@pytest.mark.parametrize("end", [S.BACKOFF, S.EXITED, S.FATAL])
-def test_a_consumer_that_dies_is_red_with_its_last_words(end: S) -> None:
+@pytest.mark.parametrize("end", [S.EXITED, S.FATAL])
+def test_a_consumer_that_ends_for_good_is_red_with_its_last_words(end: S) -> None:
     states = [process(S.STOPPED, None, None), process(S.STARTING), process(end, None)]
     made, runtime = operator(states, [NONE])
-    with raising(AirflowException, end.name, "died", "LookupError: topic 't' has no partition"):
+    with raising(AirflowException, end.name, "ended", "LookupError: topic 't' has no partition"):
         made.work(CONTEXT)
     assert runtime.starts == 1
+
+
+def test_a_consumer_that_the_runtime_restarts_is_waited_for() -> None:
+    states = [process(S.RUNNING), process(S.BACKOFF, None), process(S.RUNNING, 43, time.time())]
+    made, runtime = operator(states, [NONE, NONE, NONE, replace(OWNED, since=time.time())])
+    assert made.work(CONTEXT)["pid"] == 43
+    assert runtime.starts == 0
 
 
 def test_a_consumer_that_never_owns_is_red_at_the_deadline() -> None:

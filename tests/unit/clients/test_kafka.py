@@ -22,7 +22,7 @@ from sluice.clients.kafka import (
     refuse_shrinking,
 )
 from sluice.model.platform import Kafka
-from sluice.model.stream import Topic
+from sluice.model.stream import BROKER_DEFAULT, Topic
 from sluice.model.tending import Beat, State
 from spark_jobs.common.group import GroupOffsets
 from spark_jobs.common.heartbeat import Heartbeat
@@ -44,6 +44,10 @@ def test_shrinking_is_refused_with_topic_has_wants_and_mend() -> None:
 def test_other_copies_are_refused() -> None:
     with raising(Refused, "'t'", "factor 3", "wants 1"):
         refuse_shrinking(TOPIC, TopicShape(10, 3))
+
+
+def test_copies_that_are_left_to_the_broker_are_not_compared() -> None:
+    refuse_shrinking(Topic("t", 10, BROKER_DEFAULT), TopicShape(10, 3))
 
 
 def test_only_declared_configs_are_compared() -> None:

@@ -24,8 +24,7 @@ from local.status.rows import HEADERS
 from local.verbs import VERBS
 from sluice.clients import keys
 from sluice.hooks.lifecycle import Order
-from sluice.model import orders, platform, query, query_state, stream, tending
-from sluice.model.process import SUPERSEDED_STATUS
+from sluice.model import exits, orders, platform, query, query_state, stream, tending
 from sluice.model.tending import State
 from sluice.model.verdicts import ALARMING, ASKING, CALM, RESTARTABLE, Verdict
 from sluice.ui import links
@@ -527,6 +526,7 @@ def test_the_rights_of_each_role() -> None:
     assert list(rows) == list(platform.ROLES)
     rules, policies = access.kafka_rules(["t"], ["r"]), access.s3_policies()
     words = {"topic t": "Topic", "topic r": "Results", "group": "Group", "broker": "Cluster"}
+    words[f"topic {stream.PROGRESS_TOPIC.name}"] = "Progress"
     for role, (kafka, s3) in rows.items():
         granted: dict[str, tuple[set[str], set[str]]] = {}
         for rule in (rule for rule in rules if rule.user == access.kafka_user(role)):
@@ -596,7 +596,7 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
 
 def test_the_exit_codes_of_a_consumer() -> None:
     codes = [row[0] for row in table(OPERATING.read_text(), "exit code", "meaning")]
-    assert codes == ["0", str(SUPERSEDED_STATUS), "1"]
+    assert codes == ["0", str(exits.FENCED), str(exits.CONFIGURATION), "1"]
 
 
 # Messages: docs/operating.md has each that the code raises, and none that it does not.

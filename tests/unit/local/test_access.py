@@ -10,6 +10,7 @@ import pytest
 from local.access import kafka_rules, s3_policies
 from local.home import ROLES
 from sluice.model import marks
+from sluice.model.stream import PROGRESS_TOPIC
 
 TOPIC = "nyc-avro-topic"
 
@@ -37,11 +38,6 @@ def test_nobody_may_delete_or_do_everything(role: str) -> None:
             {"airflow", "producer", "consumer", "reader"},
         ),
         ("warehouse/ledger/nyc_taxi/x.json", {"airflow"}, {"airflow", "producer"}),
-        (
-            "warehouse/ledger/progress/nyc_taxi/q/2026-03-01/x.jsonl",
-            {"airflow", "consumer"},
-            {"airflow", "producer"},
-        ),
         ("source/nyc_taxi/x.csv", set(), {"airflow", "producer"}),
         ("warehouse/other", set(), {"airflow"}),
     ],
@@ -99,13 +95,14 @@ def test_results_tables_are_the_consumer_s_to_write_and_everybody_s_to_read() ->
 
 
 RESULT = "isp_hits-zipcodes"
+MAKES = {"CREATE", "ALTER", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS", "READ"}
 
 
 @pytest.mark.parametrize(
     ("role", "allowed"),
     [
         # It provisions the topic, and reads it for validations.
-        ("airflow", {"CREATE", "ALTER", "DESCRIBE", "ALTER_CONFIGS", "DESCRIBE_CONFIGS", "READ"}),
+        ("airflow", MAKES),
         # Setting the group's offsets, which are the mark, wants Read on the topic.
         ("consumer", {"WRITE", "DESCRIBE", "READ"}),
         ("reader", {"READ", "DESCRIBE"}),
@@ -115,6 +112,19 @@ RESULT = "isp_hits-zipcodes"
 def test_only_the_consumer_writes_to_a_topic_of_results(role: str, allowed: set[str]) -> None:
     assert operations(role, "topic", RESULT, results=[RESULT]) == allowed
     assert operations(role, "topic", RESULT) == set(), "what is not named is nobody's"
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [
+        ("airflow", MAKES),
+        ("consumer", {"WRITE", "DESCRIBE"}),
+        ("reader", {"READ", "DESCRIBE"}),
+        ("producer", set()),
+    ],
+)
+def test_only_the_consumer_writes_progress(role: str, allowed: set[str]) -> None:
+    assert operations(role, "topic", PROGRESS_TOPIC.name) == allowed
 
 
 def test_the_streams_topics_stay_the_producer_s_where_there_are_results() -> None:

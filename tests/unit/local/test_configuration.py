@@ -21,7 +21,7 @@ from local.replay import __main__ as replay_server
 from local.replay import server
 from local.services import airflow, kafka, minio, replay, streams
 from local.services.context import Context
-from sluice.model import platform, stream
+from sluice.model import exits, platform, stream
 from sluice.model.config import ConfigError
 from tests.support.raising import raising
 
@@ -87,9 +87,18 @@ def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context
         stream = parser[f"program:{name}"]
         assert stream["stopasgroup"] == "false"
         assert stream["killasgroup"] == "true"
-        assert stream["autorestart"] == "false", "Airflow decides"
+        # The parent process restarts the component, and supervisord a parent process that was killed.
+        assert stream["autorestart"] == "unexpected"
+        command = shlex.split(stream["command"])
+        assert command[command.index("-m") + 1] == "sluice.runtime.parent"
+        assert [command[at + 1] for at, word in enumerate(command) if word == "--pdeathsig"] == [
+            "TERM",
+            "KILL",
+        ]
+        assert stream["redirect_stderr"] == "false"
+        assert stream["stderr_logfile"].endswith(f"/{name}.restarts.log")
         assert (stream["startsecs"], stream["startretries"]) == ("0", "0"), "also of what ends at once"
-        assert stream["exitcodes"] == "0,76"
+        assert {0, 1, *exits.FINAL} < {int(code) for code in stream["exitcodes"].split(",")}
         assert stream["stopwaitsecs"] == "10"
 
 

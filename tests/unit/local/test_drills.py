@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from local.drills import command, drill
 from local.drills.drill import POLL_SECONDS, Failed, Scene
 from local.errors import Problem
 from sluice.clients.errors import Unreachable
+from sluice.model.process import ProcessExit, ProcessState, ProcessStatus
 from tests.support.raising import raising
 
 REPO = Path(__file__).resolve().parents[3]
@@ -93,6 +95,15 @@ def test_noticed_by_supervisord(pid: int, start: int, expected: Any) -> None:
     made = scene(process=lambda program: {"pid": pid, "start": start})
     made.kept["pids"] = {"kafka": 7}
     assert drill.by_supervisord("kafka")(made) == expected
+
+
+def test_noticed_by_the_runtime() -> None:
+    ended = ProcessExit(1003.0, -9, 50.0)
+    before = ProcessStatus("stream-x", ProcessState.RUNNING, restarts=(990.0,), last_exit=ended)
+    assert drill.by_runtime(scene(status=lambda: before)) is None
+    after = replace(before, restarts=(990.0, 1003.5, 1010.0))
+    found = drill.by_runtime(scene(status=lambda: after))
+    assert found == (1003.5, "the runtime (signal 9 after 50 s)")
 
 
 def run(state: str, end: int | None) -> dict[str, Any]:

@@ -270,7 +270,10 @@ def test_a_feed_and_queries_are_parts_with_defaults() -> None:
         (("[topic]", 'partition_by = ["Day"]\n[topic]'), "column 'Day': use lower-case letters"),
         (("[topic]", 'partition_by = "day"\n[topic]'), "partition_by: 'day' is not a list"),
         (("[topic]", "partition_by = [1]\n[topic]"), "partition_by: 1 is a int; give a str"),
-        (('name = "rides"', 'name = "progress"'), "name 'progress' is a folder of the ledger already"),
+        (
+            ('[topic]\nname = "rides"', '[topic]\nname = "sluice-progress"'),
+            "topic 'sluice-progress' is reserved",
+        ),
     ],
 )
 def test_a_wrong_feed_table_or_partition_is_refused(change: tuple[str, str], words: str) -> None:

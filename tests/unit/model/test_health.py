@@ -643,6 +643,13 @@ CASES: dict[str, tuple[list[Sample], Facts, Verdict, str, bool]] = {
         "exit status 1",
         True,
     ),
+    "starting: the runtime restarts it": (
+        [dead(100, old()), look(0, 900, old(), process=process(ProcessState.BACKOFF, exit_status=1))],
+        NO_FACTS,
+        V.STARTING,
+        "exit status 1",
+        False,
+    ),
     "dead: status 76 before there is a table": (
         [look(0, 900, None, process=process(X, exit_status=76))],
         NO_FACTS,

@@ -1,4 +1,4 @@
-"""Batches as Spark says them, as lines, as points of a picture, and as metrics. Pure."""
+"""Batches as Spark says them, as records, as points of a picture, and as metrics. Pure."""
 
 from __future__ import annotations
 
@@ -12,25 +12,20 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.model.progress import (
+    ActivityEvent,
     Behind,
     Kind,
-    Latest,
     Progress,
-    Sign,
+    QueryHistory,
     State,
     Totals,
-    latest,
+    from_json,
+    history,
     moment_of,
     parse,
-)
-from sluice.model.progress_lines import (
-    from_line,
-    object_key,
-    query_of,
-    query_prefix,
-    stream_prefix,
-    to_line,
-    written_at,
+    record_key,
+    stream_of,
+    to_json,
 )
 from sluice.model.progress_metrics import exposition
 from sluice.model.progress_slots import slots
@@ -161,21 +156,26 @@ def test_what_is_no_progress(key: str) -> None:
 
 def test_the_newest_of_each_kind() -> None:
     old, new = made(1, 100.0), made(2, 200.0, 5.0)
-    idle, ended = Sign("q", "r", 203.0, Kind.IDLE), Sign("q", "r", 205.0, Kind.ENDED, "why")
-    assert latest("q", []) == Latest("q", None, None)
-    assert (latest("q", []).at, latest("q", []).newest, latest("q", []).is_ended) == (None, None, False)
-    assert latest("q", [new, old, idle]) == Latest("q", new, idle)
+    idle, ended = ActivityEvent("q", "r", 203.0, Kind.IDLE), ActivityEvent("q", "r", 205.0, Kind.ENDED, "why")
+    empty = history("q", [], 0.0)
+    assert empty == QueryHistory("q", None, None)
+    assert (empty.at, empty.newest, empty.is_ended) == (None, None, False)
+    # In any order, and each batch once.
+    assert history("q", [new, old, idle, new], 0.0) == QueryHistory("q", new, idle, (old, new))
     # A batch is known when it has ended.
-    assert latest("q", [old, new, idle]).newest is new
-    assert latest("q", [old, new, idle]).at == moment_of(new) == 205.0
-    # Of one moment, the sign: a query ends after its batch.
-    assert latest("q", [new, ended]).is_ended
-    assert not latest("q", [ended, made(3, 300.0)]).is_ended
-    again = Sign("q", "r2", 205.0, Kind.STARTED)
-    assert latest("q", [ended, again]).sign is again
+    assert history("q", [old, new, idle], 0.0).newest is new
+    assert history("q", [old, new, idle], 0.0).at == moment_of(new) == 205.0
+    # The newest batch is known however old it is; the others are needed for the pictures only.
+    assert history("q", [old, new], 205.0).batches == (new,)
+    assert history("q", [old, new], 300.0) == QueryHistory("q", new, None)
+    # Of one moment, the activity: a query ends after its batch.
+    assert history("q", [new, ended], 0.0).is_ended
+    assert not history("q", [ended, made(3, 300.0)], 0.0).is_ended
+    again = ActivityEvent("q", "r2", 205.0, Kind.STARTED)
+    assert history("q", [ended, again], 0.0).activity is again
 
 
-# As lines, in objects.
+# As records.
 
 
 @pytest.mark.parametrize(
@@ -183,20 +183,20 @@ def test_the_newest_of_each_kind() -> None:
     [
         parse(SPARK, "windows", BEGAN),
         made(),
-        Sign('a "name"\n ü', "r", 1.5, Kind.ENDED, "line"),
-        Sign("q", "r", 1.5, Kind.IDLE),
+        ActivityEvent('a "name"\n ü', "r", 1.5, Kind.ENDED, "line"),
+        ActivityEvent("q", "r", 1.5, Kind.IDLE),
     ],
 )
-def test_a_line_and_back(entry: Progress | Sign) -> None:
-    line = to_line(entry)
+def test_a_record_and_back(entry: Progress | ActivityEvent) -> None:
+    line = to_json(entry)
     assert "\n" not in line
     assert "null" not in line
-    assert from_line(line) == entry
+    assert from_json(line) == entry
     assert len(line) < 700
 
 
 def test_an_older_reader_leaves_out_what_it_does_not_know() -> None:
-    assert from_line(json.dumps({**json.loads(to_line(made())), "new": 1})) == made()
+    assert from_json(json.dumps({**json.loads(to_json(made())), "new": 1})) == made()
 
 
 @pytest.mark.parametrize(
@@ -206,28 +206,17 @@ def test_an_older_reader_leaves_out_what_it_does_not_know() -> None:
         ("[]", "object"),
         ('{"kind": "idle", "query": "q", "run": "r"}', "required"),
         ('{"query": "q"}', "required"),
-        (to_line(made()).replace('"rows":10,', '"rows":"many",', 1), "integer"),
-        (to_line(made()).replace('"seconds":1.0', '"seconds":"<b>"'), "number"),
+        (to_json(made()).replace('"rows":10,', '"rows":"many",', 1), "integer"),
+        (to_json(made()).replace('"seconds":1.0', '"seconds":"<b>"'), "number"),
     ],
 )
-def test_a_line_that_is_none(line: str, reason: str) -> None:
+def test_a_malformed_record(line: str, reason: str) -> None:
     with raising(ValueError, reason):
-        from_line(line)
+        from_json(line)
 
 
-def test_keys_sort_by_time_and_say_it() -> None:
-    name = "a/b ü"
-    key = object_key("isp_hits", name, AT, 1_772_000_000.0)
-    assert key == "progress/isp_hits/a%2Fb%20%C3%BC/2026-03-01/120000.250000-20260225T061320Z.jsonl"
-    assert key.startswith(query_prefix("isp_hits", name))
-    assert query_prefix("isp_hits", name).startswith(stream_prefix("isp_hits"))
-    assert query_of(query_prefix("isp_hits", name)) == name
-    assert written_at(key) == AT
-    moments = [AT, AT + 0.000_1, AT + 1, AT + 3600, AT + 86_400, AT + 40 * 86_400]
-    keys = [object_key("s", "q", at, 0.0) for at in moments]
-    assert sorted(keys) == keys
-    for other in ("x", key.replace(".jsonl", ".json"), key.replace("2026-03", "2026-13")):
-        assert written_at(other) is None
+def test_a_key_names_its_stream_whatever_the_query_is_called() -> None:
+    assert stream_of(record_key("isp_hits", "a/b ü")) == "isp_hits"
 
 
 # As points of a picture.
@@ -273,7 +262,7 @@ def samples(text: bytes) -> dict[tuple[str, ...], float]:
 
 
 def test_the_metrics_of_a_query() -> None:
-    query = latest("windows", [parse(SPARK, "windows", BEGAN)])
+    query = history("windows", [parse(SPARK, "windows", BEGAN)], 0.0)
     text = exposition({"isp_hits": [query]}, AT + 11.5)
     found = samples(text)
     of = ("isp_hits", "windows")
@@ -308,17 +297,17 @@ def test_the_metrics_of_a_query() -> None:
 
 
 def test_what_a_query_does_not_have_is_left_out() -> None:
-    found = samples(exposition({"s": [latest("q", [made()])]}, AT))
+    found = samples(exposition({"s": [history("q", [made()], 0.0)]}, AT))
     assert not [key for key in found if "state" in key[0] or "watermark" in key[0] or "behind" in key[0]]
     # Not from the future, whatever the clocks say.
     assert found["sluice_query_sign_age_seconds", "s", "q"] == 0
 
 
 def test_a_dead_an_ended_and_an_idle_query_and_a_stream_that_cannot_be_read() -> None:
-    dead = latest("dead", [made(), Sign("dead", "r", AT - 5, Kind.STARTED)])
-    ended = latest("ended", [made(), Sign("ended", "r", AT + 2, Kind.ENDED)])
-    idle = latest("idle", [made(), Sign("idle", "r", AT + 90, Kind.IDLE)])
-    new = latest("new", [Sign("new", "r", AT + 90, Kind.STARTED)])
+    dead = history("dead", [made(), ActivityEvent("dead", "r", AT - 5, Kind.STARTED)], 0.0)
+    ended = history("ended", [made(), ActivityEvent("ended", "r", AT + 2, Kind.ENDED)], 0.0)
+    idle = history("idle", [made(), ActivityEvent("idle", "r", AT + 90, Kind.IDLE)], 0.0)
+    new = history("new", [ActivityEvent("new", "r", AT + 90, Kind.STARTED)], 0.0)
     found = samples(exposition({"s": [dead, ended, idle, new], "hidden": None}, AT + 101))
     running = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_running"}
     assert running == {"dead": 1, "ended": 0, "idle": 1, "new": 1}
@@ -331,7 +320,7 @@ def test_a_dead_an_ended_and_an_idle_query_and_a_stream_that_cannot_be_read() ->
 
 def test_a_hostile_name_is_one_label() -> None:
     name = 'a"} 1\nsluice_query_running{stream="x\\'
-    found = samples(exposition({"s": [latest(name, [replace(made(), query=name)])]}, AT))
+    found = samples(exposition({"s": [history(name, [replace(made(), query=name)], 0.0)]}, AT))
     assert found["sluice_query_running", "s", name] == 1
     assert ("sluice_query_running", "x") not in found
 
@@ -344,7 +333,7 @@ def test_the_metrics_that_operating_explains() -> None:
         for row in table.splitlines()[2:]
         for name in re.findall(r"`(\w+)`", row.split("|")[1])
     }
-    found = samples(exposition({"s": [latest("q", [parse(SPARK, "q", BEGAN)])]}, AT))
+    found = samples(exposition({"s": [history("q", [parse(SPARK, "q", BEGAN)], 0.0)]}, AT))
     given = {
         key[0] for key in found if key[0].startswith("sluice_query_") and not key[0].endswith("_created")
     }

@@ -15,7 +15,7 @@ from supervisor.xmlrpc import Faults
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.platform import Supervisor
 from sluice.model.process import ProcessExit, ProcessState, ProcessStatus
-from sluice.runtime.supervisor import SupervisorRuntime, parse_info
+from sluice.runtime.supervisor import SupervisorRuntime, parse_status
 from tests.support.raising import raising
 
 INFO = {
@@ -31,7 +31,11 @@ INFO = {
 STARTING, STOPPING, STOPPED, EXITED = (
     {**INFO, "statename": name} for name in ("STARTING", "STOPPING", "STOPPED", "EXITED")
 )
+NO_FILE = Fault(Faults.NO_FILE, "NO_FILE")
 NOT_RUNNING = Fault(Faults.NOT_RUNNING, "NOT_RUNNING")
+
+
+LOOKS = ("getProcessInfo", "tailProcessStderrLog")
 
 
 class States(list[Any]):
@@ -45,7 +49,7 @@ class Rpc:
     """Answers each method with what was given for it, or raises it. ``now`` passes by ``sleep`` only."""
 
     def __init__(self, **answers: Any) -> None:
-        self.answers = answers
+        self.answers = {"tailProcessStderrLog": NO_FILE, **answers}
         self.now = 0.0
         self.asked: list[tuple[str, tuple[Any, ...]]] = []
 
@@ -67,6 +71,11 @@ class Rpc:
             return found
 
         return answer
+
+
+def parse_info(info: dict[str, Any]) -> ProcessStatus:
+    """The status of a program that runs without a parent process."""
+    return parse_status(info, None)
 
 
 def runtime(**answers: Any) -> SupervisorRuntime:
@@ -128,7 +137,7 @@ def stopped_with(
     rpc = Rpc(getProcessInfo=States(infos), **answers)
     status = rpc.runtime().stop("stream-x", grace)
     assert all(arguments[0] == "stream-x" for _, arguments in rpc.asked)
-    asked = [f"{name}{arguments[1:]}" for name, arguments in rpc.asked if name != "getProcessInfo"]
+    asked = [f"{name}{arguments[1:]}" for name, arguments in rpc.asked if name not in LOOKS]
     return asked, status, rpc.now
 
 
@@ -197,13 +206,50 @@ def test_an_unknown_program_is_named() -> None:
         runtime(getProcessInfo=Fault(Faults.BAD_NAME, "BAD_NAME")).status("stream-y")
 
 
-def test_no_stderr_yet_is_no_error() -> None:
-    no_file = Fault(Faults.NO_FILE, "NO_FILE")
-    assert runtime(tailProcessStderrLog=no_file, tailProcessStdoutLog=no_file).tail("x") == []
-    both = runtime(tailProcessStderrLog=[("", 0, False)], tailProcessStdoutLog=[("out\n", 3, False)])
-    assert both.tail("x") == ["out"]
-    made = runtime(tailProcessStderrLog=[("a\n\nb\n", 4, False)])
-    assert made.tail("x") == ["a", "b"]
+def test_a_log_that_is_not_there_yet_is_no_error() -> None:
+    assert runtime(tailProcessStdoutLog=NO_FILE).tail("x") == []
+    assert runtime(tailProcessStdoutLog=[("a\n\nb\n", 4, False)]).tail("x") == ["a", "b"]
+
+
+EXIT = {"at": 1010.5, "code": -9, "seconds": 9.5}
+REPORT = {"parent": 42, "pid": 43, "since": 1000.5, "restarts": [], "last_exit": None, "restart_at": None}
+DOWN = {**REPORT, "pid": None, "last_exit": EXIT}
+AGAIN = {**REPORT, "pid": 44, "since": 1011.0, "restarts": [1011.0], "last_exit": EXIT}
+
+
+def reported(info: dict[str, Any], *reports: Any, before: str = "") -> ProcessStatus:
+    lines = before + "".join(f"{json.dumps(report)}\n" for report in reports)
+    return runtime(getProcessInfo=info, tailProcessStderrLog=[(lines, len(lines), False)]).status("stream-x")
+
+
+def test_a_status_is_that_of_the_component_and_not_of_its_parent_process() -> None:
+    status = reported(INFO, REPORT, before='"cut": off}\nTraceback\n')
+    assert (status.state, status.pid, status.since) == (ProcessState.RUNNING, 43, 1000.5)
+    down = reported(INFO, REPORT, {**DOWN, "restart_at": 1012.0})
+    assert (down.state, down.pid, down.identity) == (ProcessState.BACKOFF, None, status.identity)
+    assert (down.last_exit, down.exit_status) == (ProcessExit(1010.5, -9, 9.5), -9)
+    assert (down.restart_at, down.is_alive) == (1012.0, False)
+    assert "signal 9 after 10 s" in down.sentence()
+    again = reported(INFO, REPORT, DOWN, AGAIN)
+    assert (again.state, again.pid, again.restarts) == (ProcessState.RUNNING, 44, (1011.0,))
+    assert again.identity != status.identity
+    assert reported(INFO, DOWN).state is ProcessState.STOPPING, "it ends with its component"
+
+
+def test_a_parent_process_that_has_said_nothing_yet_is_starting() -> None:
+    for reports in ((), (REPORT | {"parent": 7},), (REPORT | {"since": 900.0},)):
+        status = reported(INFO, *reports)
+        assert (status.state, status.pid, status.since) == (ProcessState.STARTING, None, 1000.0)
+
+
+def test_what_ended_keeps_its_start_and_says_how_it_ended() -> None:
+    ended = {**INFO, "statename": "EXITED", "pid": 0, "exitstatus": 76}
+    status = reported(ended, REPORT, {**DOWN, "last_exit": {**EXIT, "code": 76}})
+    assert (status.state, status.exit_status, status.since) == (ProcessState.EXITED, 76, 1000.5)
+    killed = reported({**ended, "exitstatus": -1}, DOWN, AGAIN)
+    assert (killed.pid, killed.exit_status, killed.since) == (None, -1, 1011.0), "with its parent process"
+    earlier = reported({**ended, "start": 2000}, REPORT)
+    assert (earlier.since, earlier.last_exit) == (2000.0, None), "a report of an earlier parent process"
 
 
 @pytest.mark.parametrize(

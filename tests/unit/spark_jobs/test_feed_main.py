@@ -12,6 +12,7 @@ import pytest
 from local import platform_files
 from local.home import Home
 from local.ports import DEFAULTS
+from sluice.model import exits
 from spark_jobs.common.feed import main
 from spark_jobs.common.feed.event import Event, Source
 from spark_jobs.common.feed.main import Result
@@ -68,6 +69,6 @@ def _own_signals() -> Iterator[None]:
 def test_a_stream_without_a_feed_is_said(
     capsys: pytest.CaptureFixture[str], levels: Callable[..., list[str]]
 ) -> None:
-    assert main.run("nyc_taxi", SOURCE, ["--minutes", "1"]) == 1
+    assert main.run("nyc_taxi", SOURCE, ["--minutes", "1"]) == exits.CONFIGURATION
     assert levels("'nyc_taxi'", "feed")[-1] == "ERROR"
     assert capsys.readouterr().out == ""

@@ -9,16 +9,17 @@ import pytest
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.history import History
-from sluice.clients.progress import ProgressReader, StreamPast
+from sluice.clients.progress import ProgressReader
 from sluice.model.config import ConfigError
 from sluice.model.platform import DIRECTORY_VARIABLE
+from sluice.model.progress import ProgressSnapshot
 from sluice.ui import sources as module
 from sluice.ui.sources import Sources
 from tests.support.pages import QUERY, STREAM, FakeEvents, FakeResults, make_results, spec, verdict
 
 
-def no_progress(stream: str) -> Any:
-    raise AssertionError(f"nobody asked for the queries of {stream}")
+def no_progress() -> Any:
+    raise AssertionError("nobody asked for progress")
 
 
 def test_results_are_read_once_for_all_who_ask_within_a_moment() -> None:
@@ -78,24 +79,17 @@ def test_a_verdict_that_cannot_be_read_is_given_as_its_error() -> None:
     assert [str(error) for error in found.values()] == ["S3 is away"] * 3
 
 
-def test_queries_are_read_once_for_all_who_ask_and_opened_once_for_each_stream() -> None:
-    opened: list[str] = []
+def test_progress_is_read_once_for_all_who_ask() -> None:
     asked: list[tuple[float, float]] = []
 
     class Reader:
-        def read(self, since: float, now: float) -> StreamPast:
+        def read(self, since: float, now: float) -> ProgressSnapshot:
             asked.append((since, now))
-            return StreamPast((), complete=True)
+            return ProgressSnapshot({})
 
-    def open_progress(stream: str) -> Reader:
-        opened.append(stream)
-        return Reader()
-
-    made = Sources(lambda *_: FakeResults(), FakeEvents().of, open_progress)
-    assert made.progress("one") is made.progress("one")
-    made.progress("two")
-    assert opened == ["one", "two"]
-    assert [now - since for since, now in asked] == [3 * 3600, 3 * 3600]
+    made = Sources(lambda *_: FakeResults(), FakeEvents().of, Reader)
+    assert made.progress() is made.progress()
+    assert [now - since for since, now in asked] == [3 * 3600]
     assert asked[0][1] == pytest.approx(time.time(), abs=60)
 
 
@@ -108,11 +102,11 @@ def test_the_platforms_own_are_opened_with_the_role_airflow(
         with pytest.raises(ConfigError, match=r"airflow\.toml"):
             ask()
     with pytest.raises(ConfigError, match=r"airflow\.toml"):
-        made.progress(STREAM)
+        made.progress()
     file = tmp_path / "airflow.toml"
     file.write_text(PLATFORM)
     file.chmod(0o600)
-    assert isinstance(module.open_progress(STREAM), ProgressReader)
+    assert isinstance(module.open_progress(), ProgressReader)
     history = module.open_history(f"{STREAM}.queries")
     assert isinstance(history, History)
     assert history.ledger.uri("x") == f"s3://ledger/all/{STREAM}.queries/x"

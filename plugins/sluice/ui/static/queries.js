@@ -19,7 +19,7 @@ const lifeText = ({ life: { state, at: heard, detail }, newest }, now) => {
   const sign = heard === null ? "" : age(now - heard);
   if (state === "ended") return detail ? `It failed ${sign} ago: ${detail}` : `It was stopped ${sign} ago.`;
   if (state === "silent") {
-    return `No sign for ${sign || "days"}: its process is dead, hangs, or cannot write to the bucket; ${batch}.`;
+    return `No sign for ${sign || "days"}: its process is down or stuck, or cannot write to Kafka; ${batch}.`;
   }
   if (state === "idle") return `Nothing new to read; ${batch}. Last sign of life ${sign} ago.`;
   if (state === "working") return `A batch takes long; ${batch}. Last sign of life ${sign} ago.`;
@@ -37,7 +37,7 @@ const makeCard = (name) => {
   return card;
 };
 
-const show = ({ queries, complete }, now) => {
+const show = ({ queries, complete, malformed }, now) => {
   for (const query of queries) {
     if (!cards.has(query.query)) cards.set(query.query, makeCard(query.query));
     const card = cards.get(query.query);
@@ -48,7 +48,9 @@ const show = ({ queries, complete }, now) => {
   const list = at("queries");
   const same = wanted.length === list.children.length && wanted.every((card, n) => card === list.children[n]);
   if (!same) list.replaceChildren(...wanted);
-  at("nothing").hidden = queries.length > 0;
+  at("nothing").hidden = queries.length > 0 || !complete;
+  at("malformed").hidden = !malformed;
+  at("malformed").textContent = malformed;
   at("incomplete").hidden = complete;
 };
 
