@@ -165,7 +165,7 @@ def measure(hits: int, rate: int, hours: int, seconds: float) -> dict[str, Any]:
         course.begin()
         began, before = time.monotonic(), cpu_seconds(stack)
         with Heap(course, "queries") as heap:
-            run, state, killed = course.load(seconds, hits=hits, per_second=rate, hours=hours)
+            run, state, killed = course.load(seconds, rows=hits, per_second=rate, hours=hours)
         spent = cpu_seconds_since(before, stack)
         tasks = {task["task_id"]: task["state"] for task in stack.airflow().tasks(LOAD, run)}
         print(tasks)

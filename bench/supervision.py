@@ -2,7 +2,7 @@
 
 The streams do nothing: each has a topic of one partition, a table with one snapshot, and a consumer that
 takes over and sleeps. So every run of their DAGs is the usual one: observe, and nothing to do. They live in a
-copy of the repository, because a stream is a folder of ``spark_jobs/`` and a file of ``dags/``.
+copy of the repository, in place of its own streams.
 
 ::
 
@@ -49,15 +49,15 @@ s3_calls_per_batch = 25
 versions_per_batch = 20
 """
 _CONSUMER = '''\
-"""A consumer that owns its stream and does nothing."""
+"""Consumers that own their streams and do nothing."""
 
 import signal
 import sys
 
 from bench.idle_consumer import own
 
-own("{name}")
-signal.sigwait({{signal.SIGTERM}})
+own(sys.argv[2])
+signal.sigwait({signal.SIGTERM})
 sys.exit(0)
 '''
 
@@ -75,20 +75,16 @@ def generate(copy: Path, count: int) -> list[str]:
         if (REPO / name).is_file():
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(REPO / name, copy / name)
-    taxi, dag = copy / "spark_jobs" / "nyc_taxi", copy / "dags" / "nyc_taxi.py"
-    schema, declared = (taxi / "schema.avsc").read_text(), dag.read_text()
+    schema = (copy / "spark_jobs" / "nyc_taxi" / "schema.avsc").read_text()
     names = [f"idle_{number:02}" for number in range(count)]
     for name in names:
         folder = copy / "spark_jobs" / name
         folder.mkdir()
-        (folder / "__init__.py").touch()
         (folder / "schema.avsc").write_text(schema)
         (folder / "stream.toml").write_text(_STREAM.format(name=name))
-        (folder / "consumer.py").write_text(_CONSUMER.format(name=name))
-        (copy / "dags" / f"{name}.py").write_text(declared.replace("nyc_taxi", name))
-    shutil.rmtree(taxi)
-    for file in (dag, copy / "dags" / "drills.py"):
-        file.unlink(missing_ok=True)
+    (copy / "spark_jobs" / "__main__.py").write_text(_CONSUMER)
+    shutil.rmtree(copy / "spark_jobs" / "nyc_taxi")
+    (copy / "dags" / "drills.py").unlink()
     return names
 
 

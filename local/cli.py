@@ -14,6 +14,7 @@ from local.stack import Stack
 from local.status import show as status
 from local.verbs import VERBS, usage
 from sluice.model import overrides
+from sluice.model import stream as streams
 from sluice.model.config import ConfigError
 
 
@@ -38,6 +39,8 @@ def _main(arguments: list[str]) -> int:
     if stack.overrides and options.verb not in checks.VERBS:
         # What judges a stream here must judge by the values that the stack's own processes have.
         os.environ[overrides.VARIABLE] = stack.overrides
+    if stack.streams and options.verb not in checks.VERBS:
+        os.environ[streams.VARIABLE] = stack.streams
     if options.verb == "up":
         stack.up()
         return status.main(stack, services_only=True)

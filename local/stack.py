@@ -92,6 +92,7 @@ class Stack:
             "dags": str(self._dags or kept.get("dags") or REPO / "dags"),
             "feed": replay.chosen(self._feed or os.environ.get(replay.VARIABLE), kept.get("feed")),
             "overrides": self.overrides,
+            "streams": self.streams,
             "java_options": self._java_options or kept.get("java_options", ""),
             "airflow_settings": self._airflow_settings or kept.get("airflow_settings", {}),
         }
@@ -101,6 +102,12 @@ class Stack:
         """The file with other values for the streams."""
         kept = self.home.state().get("overrides")
         return _absolute(self._overrides or os.environ.get(overrides.VARIABLE, kept))
+
+    @property
+    def streams(self) -> str:
+        """Further folders with streams, as in SLUICE_STREAMS."""
+        found = os.environ.get(stream.VARIABLE, self.home.state().get("streams", ""))
+        return os.pathsep.join(filter(None, map(_absolute, found.split(os.pathsep))))
 
     @cached_property
     def context(self) -> Context:
@@ -127,6 +134,7 @@ class Stack:
             dags=Path(settings["dags"]),
             feed=settings["feed"],
             overrides=Path(settings["overrides"]) if settings["overrides"] else None,
+            streams=settings["streams"],
             java_options=settings["java_options"],
             airflow_settings=settings["airflow_settings"],
         )

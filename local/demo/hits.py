@@ -59,7 +59,7 @@ class HitsDemo(Demo):
 
     def params(self) -> dict[str, Any]:
         begin = f"{self._begin:%Y-%m-%dT%H:%M:%SZ}"
-        return {"hits": HITS, "begin": begin, "hours": HOURS, "zipcodes": ZIPCODES}
+        return {"rows": HITS, "begin": begin, "hours": HOURS, "zipcodes": ZIPCODES}
 
     def _newest(self, stack: Stack) -> datetime:
         """The newest hit in the lake; long ago where there is none."""

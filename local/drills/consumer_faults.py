@@ -84,8 +84,7 @@ def _status(process: psutil.Process) -> str:
 
 
 def strangers(site: Site) -> list[psutil.Process]:
-    """Consumers of the stream that run outside supervisord: the script itself, without what is below it."""
-    # With the parent process, whose command line names the script too.
+    """Consumers of the stream that run outside supervisord: the process itself, without what is below it."""
     ours = {process.pid for process in family(int(site.process()["pid"]))}
     found: list[psutil.Process] = []
     for process in of_stack(site.stack.home.id):
@@ -93,7 +92,7 @@ def strangers(site: Site) -> list[psutil.Process]:
             words = process.cmdline()
         except psutil.NoSuchProcess:
             continue
-        if process.pid not in ours and str(site.spec.consumer_script) in words:
+        if process.pid not in ours and words[1:] == [*site.spec.part("consumer").arguments]:
             found.append(process)
     return found
 
@@ -167,7 +166,7 @@ def suspend_an_outsider_that_took_over(scene: Scene) -> None:
     log = site.stack.home.logs / "drill-outsider.log"
     with log.open("ab") as out:
         outsider = subprocess.Popen(
-            [site.stack.context.python, site.spec.consumer_script],
+            [site.stack.context.python, *site.spec.part("consumer").arguments],
             env=site.stack.environment(),
             stdin=subprocess.DEVNULL,
             stdout=out,

@@ -10,7 +10,7 @@ from pathlib import Path
 from local.home import Home
 from local.paths import REPO
 from local.processes import MARK
-from sluice.model import overrides
+from sluice.model import overrides, stream
 
 # What programs of the stack get from the person's environment: the rest (credentials, PYTHON*, AIRFLOW*,
 # AWS*, SPARK*) would make it behave differently on every machine.
@@ -26,8 +26,9 @@ class Context:
     """One stack: its home, its ports and secrets, and the artifacts it is built of.
 
     `feed`: whose feeds its producers read, as local.services.replay says. `overrides`: a file with other
-    values for the streams, as sluice.model.stream reads it. `java_options`: for every JVM of the stack.
-    `airflow_settings`: other ones of Airflow's, as in `SECTION__KEY`.
+    values for the streams, as sluice.model.stream reads it. `streams`: further folders with streams.
+    `java_options`: for every JVM of the stack. `airflow_settings`: other ones of Airflow's, as in
+    `SECTION__KEY`.
     """
 
     home: Home
@@ -42,6 +43,7 @@ class Context:
     dags: Path = REPO / "dags"
     feed: str = "public"
     overrides: Path | None = None
+    streams: str = ""
     java_options: str = ""
     airflow_settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -70,6 +72,8 @@ class Context:
         """What Airflow and the streams have besides: the code, Spark's configuration, the platform files,
         the connections that it hands to streams."""
         overriding = {overrides.VARIABLE: str(self.overrides)} if self.overrides else {}
+        if self.streams:
+            overriding[stream.VARIABLE] = self.streams
         return {
             **self.environment(),
             **overriding,

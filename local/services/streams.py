@@ -84,7 +84,7 @@ def programs(context: Context) -> list[Program]:
     return [
         Program(
             part.program,
-            restarted(context.python, context.python, part.script),
+            restarted(context.python, context.python, *part.arguments),
             context.job_environment(),
             priority=50,
             directory=REPO,

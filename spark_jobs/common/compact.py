@@ -1,4 +1,4 @@
-"""The small files of closed dates become few large ones: ``spark-submit spark_jobs/common/compact.py --stream
+"""The small files of closed dates become few large ones: ``spark-submit spark_jobs/__main__.py compact
 wiki_changes --before 2026-11-20``.
 
 Iceberg plans and rewrites (``rewrite_data_files``, as a Spark action); what that made is proved before it is
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
+from collections.abc import Sequence
 from datetime import date
 
 from pyspark.sql import SparkSession
@@ -38,16 +38,15 @@ log = logging.getLogger(__name__)
 SHUFFLED_INTO = 32
 
 
-def main() -> int:
-    """Returns the exit code, 0; raises on failure."""
+def main(name: str, options: Sequence[str]) -> int:
+    """Compact the table of stream ``name``. Returns the exit code, 0; raises on failure."""
     arguments = argparse.ArgumentParser(description="Rewrite the small files of a stream's closed dates.")
-    arguments.add_argument("--stream", required=True, help="its name")
     arguments.add_argument(
         "--before", required=True, type=date.fromisoformat, help="earlier dates than this: 2026-11-20"
     )
-    given = arguments.parse_args()
+    given = arguments.parse_args(options)
     log_to_stderr()
-    spec, platform = streams.load(given.stream), platforms.load("consumer")
+    spec, platform = streams.load(name), platforms.load("consumer")
     _first_partition(spec)
     spark = session.start(f"sluice {spec.name} compaction", platform, SHUFFLED_INTO)
     compact(spark, spec, given.before)
@@ -124,7 +123,3 @@ def _date_column(spark: SparkSession, spec: StreamSpec) -> str:
             "that begin with a date have dates that are closed"
         )
     return column
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -12,12 +12,15 @@ from pyspark.sql.types import (
     DoubleType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
     TimestampNTZType,
 )
 
+from sluice.model.stream import Csv
+from spark_jobs.common.avro import AvroSchema
 from spark_jobs.common.columns import computed
 
 CORRUPT = "_corrupt"
@@ -40,24 +43,18 @@ def column_names(header: str, where: str) -> list[str]:
     return names
 
 
-def parse(
-    lines: DataFrame,
-    names: list[str],
-    record: StructType,
-    required: list[str],
-    time_formats: tuple[str, ...],
-    rest: str,
-    where: str,
-) -> DataFrame:
-    """Add ``record`` (a struct of type ``record``) and ``reason`` (null for a good row) to ``lines``.
+def parse(lines: DataFrame, header: str, schema: AvroSchema, declared: Csv, where: str) -> DataFrame:
+    """Add ``record`` (a struct of ``schema``) and ``reason`` (null for a good row) to ``lines``.
 
-    ``names``: the header's columns, in its order, found in the schema without regard to case. A column that
-    the schema has and the header lacks is null; one that only the header has goes, where it has a value,
-    into the map column ``rest``, so nothing is dropped. ``required``: the fields that may not be null.
-    Raises WrongHeader where the header lacks one of those, naming ``where``.
+    The columns of ``header`` are found in the schema without regard to case. A column that only the schema
+    has is null; one that only the header has goes, if it has a value, into the map of extra columns. Raises
+    WrongHeader, naming ``where`` (the first of the objects), for a header that lacks a column which may not
+    be null, or has an extra one without a map for it.
     """
+    names, record = column_names(header, where), schema.struct(lines.sparkSession)
+    rest = declared.extra_columns
     at = {name.lower(): position for position, name in enumerate(names)}
-    missing = [name for name in required if name.lower() not in at]
+    missing = [name for name in schema.required if name.lower() not in at]
     if missing:
         raise WrongHeader(
             f"{where}: the header lacks column {missing[0]!r}, which every row must have; it names "
@@ -72,13 +69,18 @@ def parse(
     present = {field.name: at[field.name.lower()] for field in record.fields if field.name.lower() in at}
     known = {field.name.lower() for field in record.fields}
     others = [i for i, name in enumerate(names) if name.lower() not in known]
+    if others and not (rest in record.names and isinstance(record[rest].dataType, MapType)):
+        raise WrongHeader(
+            f"{where}: the header has column {names[others[0]]!r}, which the schema does not name; add it "
+            f"there, or name a map of strings of the schema as [csv] extra_columns (now {rest!r})"
+        )
 
     def value(field: StructField) -> Column:
         if field.name == rest:
             return _map(names, others)
         if field.name not in present:
             return F.lit(None).cast(field.dataType)
-        return _typed(_cell(present[field.name]), field.dataType, time_formats)
+        return _typed(_cell(present[field.name]), field.dataType, declared.time_formats)
 
     typed = computed(texts, record=F.struct(*[value(field).alias(field.name) for field in record.fields]))
     reasons = [_form(len(names))]
@@ -87,7 +89,7 @@ def parse(
             text = _cell(present[field.name])
             wrong = text.isNotNull() & F.col("record")[field.name].isNull()
             reasons.append(F.when(wrong, _says(field, text)))
-            if field.name in required:
+            if field.name in schema.required:
                 reasons.append(F.when(text.isNull(), F.lit(f"column {field.name} is empty")))
     return computed(typed, reason=F.coalesce(*reasons)).drop("_raw", "_cells")
 
@@ -126,7 +128,7 @@ def _map(names: list[str], positions: list[int]) -> Column:
     return F.when(F.size(filled) > 0, filled)
 
 
-def _typed(text: Column, kind: DataType, time_formats: tuple[str, ...]) -> Column:
+def _typed(text: Column, kind: DataType, time_formats: list[str]) -> Column:
     """The value, or null where the text is none of its kind."""
     if isinstance(kind, StringType):
         return text

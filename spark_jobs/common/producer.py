@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -82,11 +82,11 @@ class Job:
 Rows = Callable[[Job], Iterator[DataFrame]]
 
 
-def main(name: str, rows: Rows) -> int:
+def main(name: str, rows: Rows, options: Sequence[str]) -> int:
     """``--plan s3://…/plan.json``: send what the plan names. Returns the exit code; raises on failure."""
     arguments = argparse.ArgumentParser(description=f"Send the sources of a plan to the topic of {name}.")
     arguments.add_argument("--plan", required=True, help="the s3:// address of the run's plan.json")
-    given = arguments.parse_args()
+    given = arguments.parse_args(options)
     log_to_stderr()
     spec, platform = streams.load(name), platforms.load("producer")
     plan = Plan.of(read_json(platform, given.plan))

@@ -12,7 +12,8 @@ from pyspark.sql import functions as F
 
 from sluice.model import generated
 from sluice.model.generated import Generated
-from spark_jobs.common.producer import Job, Rows
+from spark_jobs.common.functions import function
+from spark_jobs.common.producer import Job
 
 log = logging.getLogger(__name__)
 
@@ -20,17 +21,17 @@ log = logging.getLogger(__name__)
 Generate = Callable[[DataFrame, Generated], DataFrame]
 
 
-def generated_rows(generate: Generate) -> Rows:
+def generated_rows(job: Job) -> Iterator[DataFrame]:
     """The rows of a plan's generated sources, one source after the other; of a source with a rate, a second's
     rows at a time, each at its time, or more where sending them took longer. Slices of which the topic holds
     every row are left out, and take none."""
-
-    def rows(job: Job) -> Iterator[DataFrame]:
-        for document in job.plan.sources:
-            parameters = generated.parse(document["parameters"], f"source {document['source_id']}")
-            yield from _slices(job, parameters, document["lanes"], generate)
-
-    return rows
+    assert job.spec.generator is not None
+    generate = function(job.spec, job.spec.generator.rows)
+    for document in job.plan.sources:
+        parameters = generated.parse(
+            job.spec.generator, document["parameters"], f"source {document['source_id']}"
+        )
+        yield from _slices(job, parameters, document["lanes"], generate)
 
 
 def _slices(job: Job, parameters: Generated, lanes: int, generate: Generate) -> Iterator[DataFrame]:
@@ -40,11 +41,12 @@ def _slices(job: Job, parameters: Generated, lanes: int, generate: Generate) -> 
         for first, until in parameters.slices()
         if not sent.covers(generated.seqs(first, until, lanes))
     )
+    rate = parameters["per_second"]
     began, done = time.monotonic(), 0
     while pending:
-        if parameters.per_second:
-            time.sleep(max(0.0, began + done / parameters.per_second - time.monotonic()))
-        due = (time.monotonic() - began) * parameters.per_second
+        if rate:
+            time.sleep(max(0.0, began + done / rate - time.monotonic()))
+        due = (time.monotonic() - began) * rate
         first, until = generated.next_range(pending, done, due)
         numbers = job.spark.range(first, until, 1, parameters.tasks(until - first)).toDF("row")
         placed = numbers.select(
@@ -55,4 +57,6 @@ def _slices(job: Job, parameters: Generated, lanes: int, generate: Generate) -> 
         )
         yield generate(placed, parameters)
         done += until - first
-    log.info("%s: %d rows sent in %.1f s", parameters.sentence(), done, time.monotonic() - began)
+    log.info(
+        "%s: %d rows sent in %.1f s", generated.describe(parameters.values), done, time.monotonic() - began
+    )

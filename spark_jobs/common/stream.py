@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -15,7 +15,9 @@ from sluice.model import platform as platforms
 from sluice.model import stream as streams
 from sluice.model.stream import StreamSpec
 from spark_jobs.common import progress, session, tables
+from spark_jobs.common.avro import Schemas, decoded
 from spark_jobs.common.fence import Superseded
+from spark_jobs.common.functions import function
 from spark_jobs.common.owner import Decode, Owner
 from spark_jobs.common.ownership import Moved, own
 from spark_jobs.common.process import live
@@ -24,25 +26,34 @@ from spark_jobs.common.topic import Topic
 log = logging.getLogger(__name__)
 
 
-def run(name: str, record: Callable[[SparkSession], StructType], decode: Decode) -> int:
+def run(name: str) -> int:
     """Run the consumer of stream ``name`` until it is told to stop (SIGTERM, SIGINT); returns the exit code.
 
     0: stopped as asked, after the batch in flight was published. 76: a later owner has taken over.
-    1: anything else; the last line of stderr says what. ``record`` gives the type of a decoded record,
-    ``decode`` the columns (record, reason) of a batch.
+    1: anything else; the last line of stderr says what.
     """
 
     def consume(stop: threading.Event) -> None:
         spec = streams.load(name)
         platform = platforms.load("consumer")
         spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions)
-        tables.ensure(spark, spec, record(spark))
+        record, decode = decoding(spark, spec)
+        tables.ensure(spark, spec, record)
         topic = Topic(platform.kafka, spec.topic.name)
         owner = Owner(spark, platform, spec, decode, topic)
         with progress.attach(spark, platform, name):
             own(owner, lambda positions: Consumption(spark, platform, spec, owner, positions).until(stop))
 
     return live(f"the consumer of {name}", consume)
+
+
+def decoding(spark: SparkSession, spec: StreamSpec) -> tuple[StructType, Decode]:
+    """The type of a stream's record, and what makes the columns ``record`` and ``reason`` of a batch."""
+    if spec.is_avro:
+        schemas = Schemas.load(spec.schema_file)
+        return schemas.current.struct(spark), partial(decoded, schemas=schemas)
+    schema = tables.declared(spec)
+    return schema, partial(function(spec, spec.decode), schema=schema)
 
 
 class Consumption:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sluice.model.generated import QUIET_HOUR, Generated, rhythm
+from sluice.model.generated import Generated
 from spark_jobs.common.columns import computed
 
 # A repeat comes among so many records after its first coming.
@@ -40,6 +41,11 @@ KINDS = ("Cable", "Fiber", "Telecom", "Wireless")
 # HTTP's status codes, each up to so much of all hits.
 STATUSES = ((200, 0.90), (304, 0.95), (404, 0.99), (500, 1.0))
 _PRECISION = 2**52
+_HOUR, _DAY_HOURS = timedelta(hours=1), 24.0
+# The fewest hits come at this hour (UTC), the most twelve hours later.
+QUIET_HOUR = 8.0
+# At the busiest moment come (1 + SWING) / (1 - SWING) times the hits of the quietest: four times.
+SWING = 0.6
 
 Spoil = Callable[[Column], Column]
 
@@ -63,7 +69,7 @@ SPOILT: Mapping[str, Spoil] = {
 }
 
 
-def values(rows: DataFrame, parameters: Generated) -> DataFrame:
+def hits(rows: DataFrame, parameters: Generated) -> DataFrame:
     """``rows`` (with the column ``row``, a BIGINT) with ``value``: the record's bytes, null for a tombstone.
 
     Rows are ordered by when they come: a hit lies where its row's place puts it in the day's rhythm, a late
@@ -75,7 +81,7 @@ def values(rows: DataFrame, parameters: Generated) -> DataFrame:
     # An earlier one that is spoilt, or itself a repeat, is on no record as it is.
     repeats = made.repeats(row) & (first >= 0) & ~made.repeats(first) & ~made.spoils(first)
     chosen = computed(rows, hit=F.when(repeats & ~made.spoils(row), first).otherwise(row))
-    placed = computed(chosen, zip_rank=made.zipf("zipcode", F.col("hit"), parameters.zipcodes))
+    placed = computed(chosen, zip_rank=made.zipf("zipcode", F.col("hit"), parameters["zipcodes"]))
     homed = computed(
         placed,
         zipcode=F.lpad(F.pmod(F.col("zip_rank") * ZIPCODE_STEP, F.lit(ZIPCODE_PRIME)).cast("string"), 5, "0"),
@@ -86,6 +92,35 @@ def values(rows: DataFrame, parameters: Generated) -> DataFrame:
     spoilt = F.when(made.spoils(row), _spoilt(made.hash("kind", row), F.col("json")))
     whole = F.when(~made.spoils(row), F.col("json").cast("binary"))
     return computed(written, value=F.coalesce(spoilt, whole)).select(*rows.columns, "value")
+
+
+@dataclass(frozen=True)
+class Rhythm:
+    """How the hits of a source lie in time: a hit at ``share`` (0 to 1) of all of them comes at the hour
+    ``h + stretch * sin(2π (h - QUIET_HOUR) / 24)`` with ``h = first + share * (last - first)``, counted
+    from midnight (UTC) of the day on which they begin."""
+
+    first: float
+    last: float
+    stretch: float
+
+
+def rhythm(parameters: Generated) -> Rhythm:
+    """That of these parameters: its share 0 is their beginning, 1 their end."""
+    begin = parameters.begins
+    hour = (begin - begin.replace(hour=0, minute=0, second=0, microsecond=0)) / _HOUR
+    stretch = SWING * _DAY_HOURS / (2 * math.pi)
+
+    def evenly(wanted: float) -> float:
+        """Where ``h`` comes to that hour; it never runs back, so halving finds it."""
+        low, high = wanted - _DAY_HOURS, wanted + _DAY_HOURS
+        for _ in range(80):
+            middle = (low + high) / 2
+            turned = middle + stretch * math.sin(2 * math.pi * (middle - QUIET_HOUR) / _DAY_HOURS)
+            low, high = (middle, high) if turned < wanted else (low, middle)
+        return (low + high) / 2
+
+    return Rhythm(evenly(hour), evenly(hour + parameters["hours"]), stretch)
 
 
 def _spoilt(kind: Column, json: Column) -> Column:
@@ -100,7 +135,7 @@ class _Choices:
     parameters: Generated
 
     def hash(self, of: str, *keys: Column) -> Column:
-        return F.xxhash64(F.lit(self.parameters.seed), F.lit(of), *keys)
+        return F.xxhash64(F.lit(self.parameters["seed"]), F.lit(of), *keys)
 
     def chance(self, of: str, *keys: Column) -> Column:
         """From 0 to below 1, evenly."""
@@ -112,10 +147,10 @@ class _Choices:
         return F.floor(F.exp(self.chance(of, key) * math.log(size + 1)))
 
     def spoils(self, row: Column) -> Column:
-        return self.chance("malformed", row) < self.parameters.malformed_percent / 100
+        return self.chance("malformed", row) < self.parameters["malformed_percent"] / 100
 
     def repeats(self, row: Column) -> Column:
-        return self.chance("duplicate", row) < self.parameters.duplicate_percent / 100
+        return self.chance("duplicate", row) < self.parameters["duplicate_percent"] / 100
 
     def hit(self) -> Column:
         """The hit ``hit``, of household ``user_id`` in ``zipcode``."""
@@ -125,7 +160,7 @@ class _Choices:
             F.concat(F.lit(f"{self.parameters.source_id}-"), key.cast("string")).alias("hit_id"),
             F.date_format(self._time(key), "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'").alias("hittime"),
             "zipcode",
-            self._isp(self.zipf("isp", user, self.parameters.isps)).alias("isp"),
+            self._isp(self.zipf("isp", user, self.parameters["isps"])).alias("isp"),
             self._ip(user).alias("ip"),
             "user_id",
             F.format_string("https://www.example.com/p/%d", self.zipf("page", key, PAGES)).alias("url"),
@@ -139,10 +174,10 @@ class _Choices:
     def _time(self, key: Column) -> Column:
         found = rhythm(self.parameters)
         midnight = self.parameters.begins.replace(hour=0, minute=0, second=0, microsecond=0)
-        even = found.first + (key + 0.5) / self.parameters.hits * (found.last - found.first)
+        even = found.first + (key + 0.5) / self.parameters.rows * (found.last - found.first)
         hour = even + found.stretch * F.sin((even - QUIET_HOUR) * (2 * math.pi / 24))
-        late = self.chance("late", key) < self.parameters.late_percent / 100
-        minutes = self.parameters.late_minutes * (0.5 + self.chance("minutes", key) / 2)
+        late = self.chance("late", key) < self.parameters["late_percent"] / 100
+        minutes = self.parameters["late_minutes"] * (0.5 + self.chance("minutes", key) / 2)
         milliseconds = F.floor(hour * 3_600_000 - F.when(late, minutes * 60_000).otherwise(0.0))
         return F.timestamp_millis(F.lit(int(midnight.timestamp() * 1_000)) + milliseconds)
 

@@ -14,6 +14,7 @@ from local.drills.consumer_faults import service_family, suspend_between_append_
 from local.processes import of_stack
 from local.stack import wait_until
 from sluice.clients.keys import run_key
+from sluice.model.stream import ENTRY_POINT
 from tests.integration.rig import SPEC, Rig
 
 PRODUCER_SECONDS = 180
@@ -34,7 +35,9 @@ def catch_between_append_and_publish(rig: Rig) -> list[psutil.Process]:
 @contextmanager
 def second_consumer(rig: Rig) -> Iterator[subprocess.Popen[bytes]]:
     """A consumer of the stream that supervisord does not know; ends well when it is told to."""
-    process = subprocess.Popen([sys.executable, SPEC.consumer_script], env=rig.stack.environment())
+    process = subprocess.Popen(
+        [sys.executable, *SPEC.part("consumer").arguments], env=rig.stack.environment()
+    )
     try:
         yield process
     finally:
@@ -86,7 +89,7 @@ class Producers:
         words = self.known[-1].cmdline()
         command = [
             str(Path(sys.executable).parent / "spark-submit"),
-            *("--master", "local[2]", str(SPEC.producer_script)),
+            *("--master", "local[2]", str(ENTRY_POINT), "producer", SPEC.name),
             *("--plan", words[words.index("--plan") + 1]),
         ]
         process = subprocess.Popen(command, env=self.rig.stack.environment())

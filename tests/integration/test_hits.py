@@ -53,7 +53,7 @@ def test_counts_are_exact_whatever_dies_and_a_wrong_one_is_named(course: Course)
 
 def load(course: Course) -> str:
     """One load with everything killed on the way; its run's id."""
-    run, state, killed = course.load(RUN_SECONDS, [KILLED], hits=HITS, per_second=RATE, zipcodes=50)
+    run, state, killed = course.load(RUN_SECONDS, [KILLED], rows=HITS, per_second=RATE, zipcodes=50)
     feeds.assert_success(course, LOAD, run, state)
     assert killed == list(KILLED)
     return run

@@ -28,13 +28,12 @@ from sluice.clients.table import Lake
 from sluice.hooks.failures import is_hopeless, last_reason
 from sluice.model.config import ConfigError
 from sluice.model.platform import CATALOG
-from sluice.model.stream import STREAMS
+from sluice.model.stream import ENTRY_POINT
 from spark_jobs.common import tables
 from spark_jobs.common.compact import compact
 from spark_jobs.common.iceberg import MAIN, IcebergTable, Snapshot
 from spark_jobs.common.owner import Owner
 from spark_jobs.common.ownership import own
-from spark_jobs.common.queries.settings import SETTINGS
 from spark_jobs.common.rehearsal import Outdated, Rehearsal, Rewritten
 from spark_jobs.common.same_rows import OtherRows, compare
 from tests.support.changes import Change, Changes
@@ -42,7 +41,6 @@ from tests.support.lakehouse import Stream
 from tests.support.raising import raising
 from tests.support.services import Services
 
-SCRIPT = STREAMS / "common" / "compact.py"
 # Of Changes: the second one begins an hour after its BEGIN.
 FIRST, SECOND = date(2026, 3, 1), date(2026, 3, 2)
 HOUR = 3600
@@ -163,27 +161,6 @@ def test_files_that_would_not_be_fewer_stay(changes: Changes) -> None:
     base = newest(changes).id
     assert not compact(changes.spark, changes.spec, SECOND)
     assert newest(changes).id == base
-
-
-def test_a_query_goes_on_behind_it(
-    changes: Changes, tmp_path: Path, configure: Callable[[dict[str, str]], None]
-) -> None:
-    """A batch over compacted files would count their rows twice."""
-    configure({key: value for key, value in SETTINGS.items() if key.startswith("spark.sql.")})
-    publish_three(changes)
-    query = changes.counting(tmp_path)
-    try:
-        assert query.streaming is not None
-        query.streaming.processAllAvailable()
-        before = changes.results()
-        assert compact(changes.spark, changes.spec, SECOND)
-        query.streaming.processAllAvailable()
-        assert changes.results() == before == changes.expected()
-        changes.publish([Change(HOUR + 7, "Dee", server="a")])
-        query.streaming.processAllAvailable()
-        assert changes.results() == changes.expected() != before
-    finally:
-        query.stop()
 
 
 def test_rows_that_were_there_twice_before_are_named_and_nothing_is_published(changes: Changes) -> None:
@@ -355,13 +332,13 @@ def test_what_the_proof_sees(spark: SparkSession) -> None:
 
 @pytest.fixture
 def submit(services: Services, tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts the script as Airflow does, in a process group of its own."""
+    """Starts the job as Airflow does, in a process group of its own."""
     context = services.stack.context
     stream_programs.prepare(context)
     started: list[subprocess.Popen[str]] = []
 
     def submit(*arguments: str) -> subprocess.Popen[str]:
-        command = [str(Path(context.python).parent / "spark-submit"), str(SCRIPT), *arguments]
+        command = [str(Path(context.python).parent / "spark-submit"), str(ENTRY_POINT), "compact", *arguments]
         with (tmp_path / "log").open("w") as log:
             started.append(
                 subprocess.Popen(
@@ -407,7 +384,7 @@ def test_a_job_that_has_nothing_to_compact_ends_with_a_reason_that_no_retry_mend
     services: Services, submit: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     services.minio, services.postgres  # noqa: B018
-    assert submit("--stream", "nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == 1
+    assert submit("nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == 1
     reason = last_reason((tmp_path / "log").read_text().splitlines())
     assert is_hopeless(reason)
     assert "'nyc_taxi'" in reason
@@ -422,7 +399,7 @@ def test_a_job_that_dies_in_its_commit_changes_nothing_and_can_be_run_again(
         publish_three(changes)
         before, base = rows(changes), newest(changes).id
         with holding_the_catalog(services) as waiting:
-            process = submit("--stream", "wiki_changes", "--before", "2026-03-02")
+            process = submit("wiki_changes", "--before", "2026-03-02")
             wait_until("its commit", lambda: bool(waiting()) or process.poll() is not None, SECONDS, 0.2)
             assert process.poll() is None, (tmp_path / "log").read_text()
             os.killpg(process.pid, signal.SIGKILL)

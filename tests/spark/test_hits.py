@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -14,9 +13,10 @@ from pyspark.sql import functions as F
 
 from sluice.model import stream
 from sluice.model.columns import parse_ddl
-from sluice.model.generated import Generated
+from sluice.model.generated import Generated, parse
 from spark_jobs.common.tables import declared
-from spark_jobs.isp_hits.generator import NEAR, SPOILT, values
+from spark_jobs.isp_hits.generator import NEAR, SPOILT
+from spark_jobs.isp_hits.generator import hits as values
 from spark_jobs.isp_hits.transforms import FIELDS, hits
 
 SPEC = stream.load("isp_hits")
@@ -136,26 +136,33 @@ def test_any_key_is_kept_as_text(spark: SparkSession, key: bytes | None, text: s
     assert (row["reason"], row["record"]["kafka_key"]) == (None, text)
 
 
-SOME = Generated(
-    hits=20_000,
-    seed=7,
-    begin="2026-11-20T06:00:00Z",
-    hours=24,
-    zipcodes=500,
-    late_percent=4.0,
-    duplicate_percent=3.0,
-    malformed_percent=2.0,
-)
+def parameters(**values: Any) -> Generated:
+    """Those of SOME, with other values."""
+    assert SPEC.generator is not None
+    return parse(SPEC.generator, {**VALUES, **values}, "x")
 
 
-def generated(spark: SparkSession, parameters: Generated, first: int, until: int, tasks: int) -> DataFrame:
-    return values(spark.range(first, until, 1, tasks).toDF("row"), parameters)
+VALUES: dict[str, Any] = {
+    "rows": 20_000,
+    "seed": 7,
+    "begin": "2026-11-20T06:00:00Z",
+    "hours": 24,
+    "zipcodes": 500,
+    "late_percent": 4.0,
+    "duplicate_percent": 3.0,
+    "malformed_percent": 2.0,
+}
+SOME = parameters()
+
+
+def generated(spark: SparkSession, source: Generated, first: int, until: int, tasks: int) -> DataFrame:
+    return values(spark.range(first, until, 1, tasks).toDF("row"), source)
 
 
 @pytest.fixture(scope="module")
 def made(spark: SparkSession) -> list[tuple[int, dict[str, Any] | None]]:
     """The rows of SOME: the hit, or None for a malformed one, as the consumer judges."""
-    frame = generated(spark, SOME, 0, SOME.hits, 8).withColumns(
+    frame = generated(spark, SOME, 0, SOME.rows, 8).withColumns(
         {
             "_kafka_timestamp": F.lit("2026-11-21 06:00:00").cast("timestamp"),
             "_kafka_topic": F.lit("isp-hits"),
@@ -172,20 +179,20 @@ def good(made: list[tuple[int, dict[str, Any] | None]]) -> list[tuple[int, dict[
 
 
 def test_a_row_is_the_same_whatever_else_is_made(spark: SparkSession) -> None:
-    few = replace(SOME, hits=3_000)
+    few = parameters(rows=3_000)
     whole = [tuple(row) for row in generated(spark, few, 0, 3_000, 1).orderBy("row").collect()]
     parts = [tuple(row) for row in generated(spark, few, 1_000, 2_000, 7).orderBy("row").collect()]
     shuffled = values(spark.range(0, 3_000, 1, 3).toDF("row").repartition(5), few).orderBy("row").collect()
     assert parts == whole[1_000:2_000]
     assert [tuple(row) for row in shuffled] == whole
-    other = generated(spark, replace(few, seed=8), 0, 3_000, 1).orderBy("row").collect()
+    other = generated(spark, parameters(rows=3_000, seed=8), 0, 3_000, 1).orderBy("row").collect()
     assert not {bytes(value) for _, value in whole if value} & {bytes(r.value) for r in other if r.value}
 
 
 def test_shares_are_what_was_asked_for(made: list[tuple[int, dict[str, Any] | None]]) -> None:
     hits_ = good(made)
-    assert [row for row, _ in made] == list(range(SOME.hits))
-    assert 0.018 < 1 - len(hits_) / SOME.hits < 0.022
+    assert [row for row, _ in made] == list(range(SOME.rows))
+    assert 0.018 < 1 - len(hits_) / SOME.rows < 0.022
     first_rows: dict[str, int] = {}
     repeats = []
     for row, hit in hits_:
@@ -196,7 +203,7 @@ def test_shares_are_what_was_asked_for(made: list[tuple[int, dict[str, Any] | No
         "none is of a malformed"
     )
     # A repeat of what is malformed, or a repeat itself, is none: a little less than was asked for.
-    assert 0.025 < len(repeats) / SOME.hits < 0.031
+    assert 0.025 < len(repeats) / SOME.rows < 0.031
     assert all(0 < after <= NEAR and same for after, same in repeats)
     statuses = Counter(hit["status"] for _, hit in hits_)
     asked = {200: 0.90, 304: 0.05, 404: 0.04, 500: 0.01}
@@ -206,14 +213,14 @@ def test_shares_are_what_was_asked_for(made: list[tuple[int, dict[str, Any] | No
 def test_few_zipcodes_and_isps_have_most_hits(made: list[tuple[int, dict[str, Any] | None]]) -> None:
     hits_ = [hit for _, hit in good(made)]
     zipcodes = [n for _, n in Counter(hit["zipcode"] for hit in hits_).most_common()]
-    assert len(zipcodes) == SOME.zipcodes
+    assert len(zipcodes) == SOME["zipcodes"]
     # ln 2 / ln 501 of them, ln 1.5 / ln 501, …
     shares = [n / len(hits_) for n in zipcodes[:3]]
     assert shares == pytest.approx([0.111, 0.065, 0.046], abs=0.006)
     assert sum(zipcodes[:50]) / len(hits_) == pytest.approx(0.63, abs=0.02)
     assert len({hit["zipcode"][0] for hit in hits_}) == 10
     isps = [n for _, n in Counter(hit["isp"] for hit in hits_).most_common()]
-    assert len(isps) == SOME.isps
+    assert len(isps) == SOME["isps"]
     assert 0.14 < isps[0] / len(hits_) < 0.25
     of_users: dict[str, set[tuple[str, str, str]]] = {}
     for hit in hits_:
@@ -231,19 +238,19 @@ def test_hits_follow_the_day_in_order_but_for_late_ones(
         hours[time.hour] += 1
         behind = seen - time
         # A repeat comes up to a thousand rows after its first coming: in the night that is more than an hour.
-        if behind >= timedelta(minutes=SOME.late_minutes / 2):
+        if behind >= timedelta(minutes=SOME["late_minutes"] / 2):
             late += 1
-            assert behind < timedelta(minutes=SOME.late_minutes + 90)
+            assert behind < timedelta(minutes=SOME["late_minutes"] + 90)
         seen = max(seen, time)
-    assert begin - timedelta(minutes=SOME.late_minutes) <= min(h["hittime"] for _, h in good(made))
+    assert begin - timedelta(minutes=SOME["late_minutes"]) <= min(h["hittime"] for _, h in good(made))
     assert seen < begin + timedelta(hours=24)
-    assert 0.03 < late / SOME.hits < 0.07
+    assert 0.03 < late / SOME.rows < 0.07
     assert hours[20] > 2.5 * hours[8]
 
 
 def test_there_is_one_of_every_kind_of_malformed_record(spark: SparkSession) -> None:
-    parameters = replace(SOME, hits=500, hours=1, malformed_percent=100.0, duplicate_percent=0.0)
-    bodies = [row["value"] for row in generated(spark, parameters, 0, 500, 2).collect()]
+    source = parameters(rows=500, hours=1, malformed_percent=100.0, duplicate_percent=0.0)
+    bodies = [row["value"] for row in generated(spark, source, 0, 500, 2).collect()]
     reasons = Counter(row["reason"] for row in decoded(spark, *bodies))
     assert None not in reasons
     assert len(reasons) == len(SPOILT)
@@ -251,8 +258,8 @@ def test_there_is_one_of_every_kind_of_malformed_record(spark: SparkSession) -> 
 
 @pytest.mark.parametrize("change", [{"zipcodes": 1, "isps": 1}, {"isps": 1_000, "zipcodes": 50_000}])
 def test_the_bounds_of_the_parameters_make_hits(spark: SparkSession, change: dict[str, Any]) -> None:
-    parameters = replace(SOME, hits=2_000, malformed_percent=0.0, duplicate_percent=100.0, **change)
-    bodies = [bytes(row["value"]) for row in generated(spark, parameters, 0, 2_000, 1).collect()]
+    source = parameters(rows=2_000, malformed_percent=0.0, duplicate_percent=100.0, **change)
+    bodies = [bytes(row["value"]) for row in generated(spark, source, 0, 2_000, 1).collect()]
     found = [json.loads(body) for body in bodies]
     assert all(len(hit["zipcode"]) == 5 for hit in found)
     assert len({hit["hit_id"] for hit in found}) == 2_000, "where all are repeats, there is none to repeat"

@@ -21,21 +21,25 @@ from sluice.clients.kafka import KafkaAdmin
 from sluice.clients.keys import run_key
 from sluice.clients.ledger import Ledger
 from sluice.hooks import plan as plans
+from sluice.model import generated
 from sluice.model.config import ConfigError
 from sluice.model.generated import Generated, seqs
 from sluice.model.platform import CATALOG
+from sluice.model.stream import ENTRY_POINT
 from spark_jobs.common import tables
 from spark_jobs.common.iceberg import MAIN, IcebergTable
 from spark_jobs.common.owner import Owner
 from spark_jobs.common.tables import SchemaConflict
-from spark_jobs.isp_hits.generator import values
+from spark_jobs.isp_hits.generator import hits
 from tests.support.hits import DECLARED, Hits
 from tests.support.raising import raising
 from tests.support.services import Services
 
+assert DECLARED.generator is not None
+GENERATOR = DECLARED.generator
 RATE, ROWS = 2_000, 8_000
 MOMENT = datetime.now(UTC) - timedelta(hours=30)
-PARAMS = {"hits": ROWS, "seed": 7, "hours": 24, "per_second": RATE, "malformed_percent": 1}
+PARAMS = {"rows": ROWS, "seed": 7, "hours": 24, "per_second": RATE, "malformed_percent": 1}
 
 
 @pytest.fixture(scope="module")
@@ -69,18 +73,19 @@ def sent(stream: Hits, services: Services) -> Sent:
         run_id="r1",
         stream="isp_hits",
         topic=DECLARED.topic.name,
+        generator=GENERATOR,
         params=PARAMS,
         moment=MOMENT,
     )
-    parameters = plans.parameters_of(plan["sources"][0])
+    parameters = generated.parse(GENERATOR, plan["sources"][0]["parameters"], "x")
     put(stream, parameters, range(2 * RATE + 700))
     put(stream, parameters, range(ROWS - 100, ROWS, 3))
     prefix = stream.records()
     stream_programs.prepare(context)
     # As Airflow starts it.
-    command = [str(Path(context.python).parent / "spark-submit"), str(DECLARED.producer_script)]
+    command = [str(Path(context.python).parent / "spark-submit"), str(ENTRY_POINT)]
     done = subprocess.run(
-        [*command, "--plan", ledger.uri(run_key("r1", "plan"))],
+        [*command, "producer", DECLARED.name, "--plan", ledger.uri(run_key("r1", "plan"))],
         env=context.job_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -105,7 +110,7 @@ def put(stream: Hits, parameters: Generated, rows: range) -> None:
     """Rows of the source, as its producer sends them."""
     producer = Producer({**stream.services.kafka, "log_level": 0})
     lanes = DECLARED.topic.partitions
-    frame = values(stream.spark.range(rows.start, rows.stop, rows.step).toDF("row"), parameters)
+    frame = hits(stream.spark.range(rows.start, rows.stop, rows.step).toDF("row"), parameters)
     for row, value in frame.orderBy("row").collect():
         key = f"{parameters.source_id}:{row}:{row // lanes}"
         producer.produce(DECLARED.topic.name, value and bytes(value), key=key, partition=row % lanes)
@@ -124,7 +129,7 @@ def test_an_attempt_that_ended_on_its_way_is_resumed_and_every_row_is_sent_once_
     )
     found = {bytes(r["key"]).decode(): (r["partition"], r["value"]) for r in records.collect()}
     assert stream.records() == ROWS
-    expected = values(stream.spark.range(ROWS).toDF("row"), parameters).collect()
+    expected = hits(stream.spark.range(ROWS).toDF("row"), parameters).collect()
     lanes = DECLARED.topic.partitions
     assert found == {
         f"{parameters.source_id}:{row}:{row // lanes}": (row % lanes, value) for row, value in expected

@@ -96,11 +96,16 @@ class SuspendedBeforePublishing(IcebergSink):
         super()._publish()
 
 
+@pytest.fixture(autouse=True)
+def configured(services: Services, configure: Callable[[dict[str, str]], None]) -> None:
+    """As a process of queries: a catalog that is open keeps its file IO."""
+    services.minio, services.postgres  # noqa: B018
+    settings = {key: value for key, value in SETTINGS.items() if key.startswith("spark.sql.")}
+    configure(catalog_options(services.stack.platform("consumer")) | settings)
+
+
 @pytest.fixture
 def editors(spark: SparkSession, services: Services) -> Editors:
-    services.minio, services.postgres  # noqa: B018
-    for key, value in catalog_options(services.stack.platform("consumer")).items():
-        spark.conf.set(key, value)
     return Editors(spark, services)
 
 
@@ -177,17 +182,13 @@ def test_a_table_of_something_else_is_refused(editors: Editors) -> None:
 
 
 @pytest.fixture
-def queried(
-    spark: SparkSession, services: Services, tmp_path: Path, configure: Callable[[dict[str, str]], None]
-) -> Iterator[Queried]:
-    services.minio, services.postgres  # noqa: B018
-    settings = {key: value for key, value in SETTINGS.items() if key.startswith("spark.sql.")}
-    configure(catalog_options(services.stack.platform("consumer")) | settings)
-    sinks = [Sink("memory"), Sink("iceberg", table="reports.rebuilt")]
+def queried(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Queried]:
+    name = f"queried_results_{next(_numbers)}"
+    sinks = [Sink("memory"), Sink("iceberg", table=f"reports.{name}")]
     windows = Query(
         sinks, ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5), 10, "update", 0, {"isp": ["x", "y"]}
     )
-    made = Queried(spark, services, "rebuilt", {"windows": windows}, tmp_path)
+    made = Queried(spark, services, name, {"windows": windows}, tmp_path)
     yield made
     made.stop()
 
@@ -211,6 +212,24 @@ def test_a_rebuild_and_the_recount_come_to_the_same(queried: Queried) -> None:
     assert sum(found.values()) == 12
 
 
+def test_a_query_goes_on_behind_a_compaction(queried: Queried) -> None:
+    """A batch over compacted files would count their rows twice."""
+    running = queried.own()
+    for at in (100_000, 100_300):
+        queried.put([("1", at, "a", "x")])
+        queried.catch_up(running)
+    compacted = queried.spark.sql(
+        f"CALL {CATALOG}.system.rewrite_data_files(table => '{queried.spec.table}', "
+        "options => map('rewrite-all', 'true'))"
+    ).collect()
+    assert compacted[0]["rewritten_data_files_count"] == 2
+    queried.catch_up(running)
+    queried.put([("1", 100_300, "a", "x")])
+    queried.catch_up(running)
+    assert sum(assert_as_in_the_lake(queried).values()) == 6
+    assert queried.states()["windows"].base == 0
+
+
 def assert_as_in_the_lake(queried: Queried) -> dict[str, int]:
     """The Iceberg table, the sink on disk, and the recount without Spark; gives the results."""
     recounted = {key: hits for key, (hits,) in queried.recounted("windows").items()}
@@ -218,7 +237,7 @@ def assert_as_in_the_lake(queried: Queried) -> dict[str, int]:
     lake = Lake.open(queried.platform)
     try:
         query = queried.spec.queries["windows"]
-        table = lake.table("reports.rebuilt")
+        table = lake.table(query.results_table)
         assert results_table.last_batch(table) == queried.states()["windows"].number
         found = lake_queries.texts(results_table.read(table, query), query)
     finally:

@@ -56,7 +56,13 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
 
     context = services.stack.context
     stream_programs.prepare(context)
-    command = [str(Path(context.python).parent / "spark-submit"), str(TAXI.producer_script), "--plan"]
+    command = [
+        str(Path(context.python).parent / "spark-submit"),
+        str(streams.ENTRY_POINT),
+        "producer",
+        TAXI.name,
+        "--plan",
+    ]
     done = subprocess.run(
         [*command, ledger.uri(run_key("objects", "plan"))],
         env=context.job_environment(),

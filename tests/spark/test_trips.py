@@ -1,4 +1,4 @@
-"""CSV lines of the taxi files into trips."""
+"""CSV lines into records, as the taxi stream declares them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from sluice.model import stream
+from sluice.model.stream import Csv
 from spark_jobs.common.avro import Schemas
-from spark_jobs.common.csv_rows import WrongHeader
+from spark_jobs.common.csv_rows import WrongHeader, parse
 from spark_jobs.common.objects import LINE_SCHEMA
-from spark_jobs.nyc_taxi.transforms import trips
+from tests.support.raising import raising
 
+TAXI = stream.load("nyc_taxi").csv
 HEADER_2018 = (
     "VendorID,tpep_pickup_datetime,tpep_dropoff_datetime,passenger_count,trip_distance,RatecodeID,"
     "store_and_fwd_flag,PULocationID,DOLocationID,payment_type,fare_amount,extra,mta_tax,tip_amount,"
@@ -29,7 +32,7 @@ def lines(spark: SparkSession, texts: list[str], undecodable: bool = False) -> D
 
 def parsed(spark: SparkSession, schemas: Schemas, texts: list[str], header: str = HEADER_2018) -> list[Row]:
     return (
-        trips(spark, lines(spark, texts), header, schemas.current, "s3://source/x.csv")
+        parse(lines(spark, texts), header, schemas.current, TAXI, "s3://source/x.csv")
         .orderBy("row")
         .collect()
     )
@@ -118,13 +121,22 @@ def test_a_header_that_cannot_be_right_is_refused(
         parsed(spark, schemas, [GOOD], header)
 
 
+@pytest.mark.parametrize("extra_columns", ["", "VendorID", "rest"])
+def test_an_extra_column_without_a_map_for_it_is_refused(
+    extra_columns: str, spark: SparkSession, schemas: Schemas
+) -> None:
+    declared = Csv(TAXI.time_formats, extra_columns)
+    with raising(WrongHeader, "s3://source/x.csv", "'new'", repr(extra_columns)):
+        parse(lines(spark, [GOOD]), f"{HEADER_2018},new", schemas.current, declared, "s3://source/x.csv")
+
+
 def test_a_line_that_is_no_utf8_is_refused(spark: SparkSession, schemas: Schemas) -> None:
-    frame = trips(spark, lines(spark, [GOOD], undecodable=True), HEADER_2018, schemas.current, "x")
+    frame = parse(lines(spark, [GOOD], undecodable=True), HEADER_2018, schemas.current, TAXI, "x")
     assert [row.reason for row in frame.collect()] == ["the line is not UTF-8"]
 
 
 def test_every_row_of_the_sample_is_good(spark: SparkSession, schemas: Schemas, sample: Path) -> None:
     header, *texts = gzip.decompress(sample.read_bytes()).decode().splitlines()
-    frame = trips(spark, lines(spark, texts), header, schemas.current, "sample")
+    frame = parse(lines(spark, texts), header, schemas.current, TAXI, "sample")
     assert frame.where("reason is null").count() == len(texts) == 29_999
     assert frame.where("record.total_amount < 0").count() == 19

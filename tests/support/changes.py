@@ -20,6 +20,7 @@ from spark_jobs.common.queries import takeover
 from spark_jobs.common.queries.moving import Waiting
 from spark_jobs.common.queries.owner import QueriesOwner
 from spark_jobs.common.queries.running import Running
+from spark_jobs.common.queries.settings import SETTINGS
 from spark_jobs.common.session import catalog_options
 from spark_jobs.common.sinks.iceberg import IcebergSink
 from tests.support.services import Services
@@ -63,7 +64,9 @@ class Changes:
         self.types = declared.result_types("editors")
         self.spec = replace(declared, name=name, table=f"raw.{name}", queries={"editors": self.query})
         self.platform = services.stack.platform("consumer")
-        for key, value in catalog_options(self.platform).items():
+        # The query's source writes beside its checkpoint.
+        io = f"spark.sql.catalog.{CATALOG}.io-impl"
+        for key, value in (catalog_options(self.platform) | {io: SETTINGS[io]}).items():
             spark.conf.set(key, value)
         self.table = f"{CATALOG}.{self.spec.table}"
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.raw")

@@ -164,7 +164,7 @@ class Feeding:
         self._threads: list[Thread] = []
 
     def start(self, *options: str) -> Running:
-        command = [sys.executable, str(SPEC.part("producer").script), *options]
+        command = [sys.executable, *SPEC.part("producer").arguments, *options]
         running = Running(command, self._environment, self._folder, len(self._started))
         self._started.append(running)
         return running

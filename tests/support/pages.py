@@ -41,11 +41,12 @@ START_SECONDS = 60
 TOML = """
 name = "wiki_changes"
 schema = "schema.ddl"
+decode = "transforms:changes"
 table = "raw.wiki_changes"
 topic = {name = "wiki-changes", partitions = 6}
 consumer = {}
 budget = {s3_calls_per_batch = 1, versions_per_batch = 1}
-feed = {url = "http://127.0.0.1:1/", user_agent = "a test", event_id = "event_id"}
+feed = {url = "http://127.0.0.1:1/", user_agent = "a test", event_id = "event_id", event = "events:read"}
 
 [queries.editors]
 by = ["user", "bot"]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sluice.clients.errors import Missing
 from sluice.model.health import Diagnosis
+from sluice.model.json_record import JsonRecord
 from sluice.model.samples import Sample
 
 if TYPE_CHECKING:
@@ -18,24 +19,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Observation:
+class Observation(JsonRecord):
     """``samples``: oldest first; the last is the one that was judged."""
 
     diagnosis: Diagnosis
     samples: Sequence[Sample]
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "diagnosis": self.diagnosis.to_json(),
-            "samples": [sample.to_json() for sample in self.samples],
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Observation:
-        return cls(
-            diagnosis=Diagnosis.from_json(data["diagnosis"]),
-            samples=[Sample.from_json(sample) for sample in data["samples"]],
-        )
 
 
 def seen(context: Context, task_id: str) -> Observation:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.keys import Document, begin_key, produced_key, run_key
 from sluice.model import generated
-from sluice.model.generated import Generated
+from sluice.model.generated import Generator
 from sluice.model.ranges import RangeSet
 
 if TYPE_CHECKING:
@@ -74,30 +73,31 @@ def pin_generated(
     run_id: str,
     stream: str,
     topic: str,
+    generator: Generator,
     params: Mapping[str, Any],
     moment: datetime,
 ) -> Document:
     """The run's plan: the one in the ledger, or a new one from ``params``.
 
-    Those that are named as in ``sluice.model.generated.Generated`` are taken. Left empty, ``begin`` is the
+    Those of ``generator`` are taken. Left empty, ``begin`` is the
     hour of ``moment`` (aware), and ``seed`` one of the run's own. Raises ConfigError for a value that is out
     of its bounds, and for hits that lie so far ahead of now that they would be quarantined.
     """
     pinned = ledger.get(run_key(run_id, "plan"))
     if pinned is not None:
         return pinned
-    names = {field.name for field in fields(Generated)}
+    names = generator.schemas
     given = {name: value for name, value in params.items() if name in names and value not in (None, "")}
     usual = {
         "begin": generated.hour_of(moment),
         "seed": int(hashlib.sha256(run_id.encode()).hexdigest()[:8], 16),
     }
-    parameters = generated.parse({**usual, **given}, f"params of run {run_id!r}")
+    parameters = generated.parse(generator, {**usual, **given}, f"params of run {run_id!r}")
     generated.refuse_the_future(parameters, datetime.now(UTC), f"params of run {run_id!r}")
     source = {
         "source_id": parameters.source_id,
         "kind": GENERATED,
-        "parameters": parameters.document(),
+        "parameters": dict(parameters.values),
     }
     return _put(ledger, kafka, [source], run_id=run_id, stream=stream, topic=topic, params=params)
 
@@ -191,15 +191,10 @@ def is_generated(source: Document) -> bool:
     return bool(source.get("kind") == GENERATED)
 
 
-def parameters_of(source: Document) -> Generated:
-    """Of a generated source. Raises ConfigError where they are no longer such as the generator knows."""
-    return generated.parse(source["parameters"], f"source {source['source_id']}")
-
-
 def name_of(source: Document) -> str:
     """What a plan's source is called, in messages and tables."""
     if is_generated(source):
-        return parameters_of(source).sentence()
+        return generated.describe(source["parameters"])
     return f"feed {source['feed']}" if is_feed(source) else f"s3://{source['bucket']}/{source['key']}"
 
 

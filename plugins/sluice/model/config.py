@@ -37,6 +37,8 @@ def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
+    if hint is Any:
+        return value
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
     if dataclasses.is_dataclass(hint):
@@ -47,9 +49,9 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{where}: {value!r} is not a table of keys and values")
         _, item = typing.get_args(hint)
-        if dataclasses.is_dataclass(item) or typing.get_origin(item) is list:
-            return {str(key): _value(item, element, f"{where} {key}") for key, element in value.items()}
-        return {str(key): _text(element) for key, element in value.items()}
+        if item is str:
+            return {str(key): _text(element) for key, element in value.items()}
+        return {str(key): _value(item, element, f"{where} {key}") for key, element in value.items()}
     if typing.get_origin(hint) is list:
         if not isinstance(value, list):
             raise ConfigError(f"{where}: {value!r} is not a list; write […]")

@@ -1,4 +1,4 @@
-"""A generated source: the parameters from which every row of it follows, and who it is.
+"""A data generator: its parameters, the identity of the rows that follow from them, and their order.
 
 Rows are numbered from 0. Where ``lanes`` partitions of a topic share them, row ``n`` goes to lane
 ``n % lanes``, as number ``n // lanes`` of those: its ``seq``.
@@ -11,89 +11,128 @@ import json
 import math
 from collections import deque
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sluice.model.config import ConfigError, build
+from sluice.model.config import ConfigError
 from sluice.model.ranges import Ranges, RangeSet
 
-# Of what the rows are made of; a generator that makes other rows of the same parameters gets another one.
-VERSION = 1
-
-# So many minutes of hits a task of Spark's sends, but no fewer rows than that: each costs some 10 ms.
+# A Spark task sends so many minutes of events, but no fewer rows than that: each costs some 10 ms.
 TASK_MINUTES, TASK_ROWS = 2, 1_000
 
-MOST_HITS = 1_000_000_000
-MOST_HOURS = 24 * 366
-MOST_ZIPCODES = 50_000
-MOST_ISPS = 1_000
-OLDEST = datetime(2001, 1, 1, tzinfo=UTC)
 DAY = timedelta(days=1)
 # What a run's step may take.
 MOST_SENDING = timedelta(hours=12)
 
-_HOUR, _DAY_HOURS = timedelta(hours=1), 24.0
-# The fewest hits come at this hour (UTC), the most twelve hours later.
-QUIET_HOUR = 8.0
-# At the busiest moment come (1 + SWING) / (1 - SWING) times the hits of the quietest: four times.
-SWING = 0.6
+# The parameters of every generator, as JSON Schema.
+COMMON: Mapping[str, Mapping[str, Any]] = {
+    "rows": {
+        "type": "integer",
+        "default": 100_000,
+        "minimum": 1,
+        "maximum": 1_000_000_000,
+        "title": "Rows",
+        "description": "Number of records to send",
+    },
+    "begin": {
+        "type": ["string", "null"],
+        "default": None,
+        "format": "date-time",
+        "title": "Begin",
+        "description": "Time of the first event, as 2026-11-21T10:00:00Z; default: this hour's beginning",
+    },
+    "hours": {
+        "type": "integer",
+        "default": 1,
+        "minimum": 1,
+        "maximum": 24 * 366,
+        "title": "Hours",
+        "description": "Hours over which the events are spread; they must not end more than a day from now",
+    },
+    "per_second": {
+        "type": "integer",
+        "default": 0,
+        "minimum": 0,
+        "maximum": 1_000_000_000,
+        "title": "Rows per second",
+        "description": "Rate of sending, for at most 12 hours; 0: as fast as possible",
+    },
+    "seed": {
+        "type": ["integer", "null"],
+        "default": None,
+        "minimum": 0,
+        "maximum": 2**53 - 1,
+        "title": "Seed",
+        "description": "The same seed and values make the same rows; default: a seed of the run's own",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Generator:
+    """Records made by the function ``rows`` from row numbers and the load's parameters.
+
+    ``params``: JSON Schemas of its own parameters, and other values for those of COMMON. Raise ``version``
+    when the same parameters make other rows.
+    """
+
+    rows: str
+    version: int = 1
+    params: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def schemas(self) -> dict[str, dict[str, Any]]:
+        """Parameter -> JSON Schema, the common ones first."""
+        return {
+            name: {**COMMON.get(name, {}), **self.params.get(name, {})} for name in {**COMMON, **self.params}
+        }
 
 
 @dataclass(frozen=True)
 class Generated:
-    """``hits`` records whose events come between ``begin`` (UTC, as ``2026-11-21T10:00:00Z``) and ``hours``
-    later, most of them in the evening, to so many ``zipcodes`` and ``isps``.
+    """A generated source: the value of every parameter, checked by :func:`parse`."""
 
-    So many percent of them come late, by half of ``late_minutes`` to all of them; repeat an earlier hit; are
-    malformed. ``per_second``: how fast they are sent; 0: as fast as it goes.
-    """
+    values: Mapping[str, Any]
+    version: int = 1
 
-    hits: int
-    seed: int
-    begin: str
-    hours: int = 1
-    zipcodes: int = 2_000
-    isps: int = 40
-    late_percent: float = 2.0
-    late_minutes: int = 30
-    duplicate_percent: float = 1.0
-    malformed_percent: float = 0.5
-    per_second: int = 0
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    @property
+    def rows(self) -> int:
+        return int(self["rows"])
 
     @property
     def source_id(self) -> str:
         """The 16 hex digits that stand for exactly these rows."""
-        document = json.dumps({**asdict(self), "generator": VERSION}, sort_keys=True)
+        document = json.dumps({**self.values, "generator": self.version}, sort_keys=True)
         return hashlib.sha256(f"generated\n{document}".encode()).hexdigest()[:16]
 
     @property
     def begins(self) -> datetime:
-        return datetime.fromisoformat(self.begin).astimezone(UTC)
+        return datetime.fromisoformat(self["begin"]).astimezone(UTC)
 
     @property
     def ends(self) -> datetime:
-        return self.begins + self.hours * _HOUR
-
-    def sentence(self) -> str:
-        """What they are, for messages."""
-        return f"{self.hits} generated hits of seed {self.seed} from {self.begin}, {self.hours} h"
-
-    def document(self) -> dict[str, Any]:
-        """For a plan; :func:`parse` reads it."""
-        return asdict(self)
+        return self.begins + timedelta(hours=self["hours"])
 
     def slices(self) -> Iterator[tuple[int, int]]:
         """The rows that are sent at once, as half-open ranges: those of a second, or all of them."""
-        size = self.per_second or self.hits
-        return ((first, min(first + size, self.hits)) for first in range(0, self.hits, size))
+        size = self["per_second"] or self.rows
+        return ((first, min(first + size, self.rows)) for first in range(0, self.rows, size))
 
     def tasks(self, rows: int) -> int:
-        """Into how many parts so many rows in a row are divided that are sent a few at a time, in their
-        order:
-        so that hits of one moment come within minutes, and a watermark passes no hit that is not late."""
-        minutes = 60 * self.hours * rows / self.hits
+        """Number of Spark tasks for that many consecutive rows, each sent in order: events of one moment are
+        sent within minutes, so a watermark passes no event that is not late."""
+        minutes = 60 * self["hours"] * rows / self.rows
         return max(1, min(math.ceil(minutes / TASK_MINUTES), rows // TASK_ROWS))
+
+
+def describe(values: Mapping[str, Any]) -> str:
+    """A generated source for messages, from its parameters."""
+    rows, seed, begin, hours = (values[name] for name in ("rows", "seed", "begin", "hours"))
+    return f"{rows} generated rows of seed {seed} from {begin}, {hours} h"
 
 
 def next_range(pending: deque[tuple[int, int]], done: int, due: float) -> tuple[int, int]:
@@ -108,61 +147,59 @@ def next_range(pending: deque[tuple[int, int]], done: int, due: float) -> tuple[
     return first, until
 
 
-def parse(document: Mapping[str, Any], where: str) -> Generated:
-    """From a plan, or a form's values. Whole numbers count as numbers.
+def parse(generator: Generator, document: Mapping[str, Any], where: str) -> Generated:
+    """Check the parameters of a plan, or of a form; one that is left out has its default.
 
-    Raises ConfigError naming ``where``, the key, the value and the mend: an unknown or missing key, another
-    type, a value that is out of its bounds.
+    Raises ConfigError naming ``where``, the key, the value and the reason.
     """
-    decimals = {field.name for field in fields(Generated) if field.name.endswith("_percent")}
-    given = {
-        key: float(value) if key in decimals and type(value) is int else value
-        for key, value in document.items()
-    }
-    found = build(Generated, given, where)
-    for name, low, high in (
-        ("hits", 1, MOST_HITS),
-        ("seed", 0, 2**63 - 1),
-        ("hours", 1, MOST_HOURS),
-        ("zipcodes", 1, MOST_ZIPCODES),
-        ("isps", 1, MOST_ISPS),
-        ("late_percent", 0, 100),
-        ("late_minutes", 1, 24 * 60),
-        ("duplicate_percent", 0, 100),
-        ("malformed_percent", 0, 100),
-        ("per_second", 0, MOST_HITS),
-    ):
-        value = getattr(found, name)
-        # Written so that a NaN is refused too.
-        if not low <= value <= high:
-            raise ConfigError(f"{where}: {name} is {value}; it must be from {low} to {high}")
-    _check_begin(found, where)
-    sending = timedelta(seconds=found.hits / found.per_second) if found.per_second else timedelta()
+    # Not at the top: only loads need it, and every process of a stream imports this module.
+    from jsonschema import Draft202012Validator
+
+    schemas = generator.schemas
+    unknown = sorted(set(document) - set(schemas))
+    if unknown:
+        raise ConfigError(f"{where}: unknown key {unknown[0]!r}; known keys are {', '.join(sorted(schemas))}")
+    values = {}
+    for name, schema in schemas.items():
+        value = document.get(name, schema["default"])
+        error = next(Draft202012Validator(schema).iter_errors(value), None)
+        if error is not None:
+            raise ConfigError(f"{where}: {name} is {value!r}: {error.message}")
+        # 1.0 is an integer to JSON Schema, and another source would follow from it than from 1.
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if not math.isfinite(value):
+                raise ConfigError(f"{where}: {name} is {value!r}: not a number")
+            value = float(value) if "number" in schema["type"] else int(value)
+        values[name] = value
+    found = Generated(values, generator.version)
+    if values["seed"] is None:
+        raise ConfigError(f"{where}: seed is None: give a number")
+    _check_begin(values["begin"], where)
+    rate = values["per_second"]
+    sending = timedelta(seconds=found.rows / rate) if rate else timedelta()
     if sending > MOST_SENDING:
         raise ConfigError(
-            f"{where}: {found.hits} hits at {found.per_second} per second take {sending}; they must not take "
-            f"longer than {MOST_SENDING}: ask for fewer hits, or more per second"
+            f"{where}: {found.rows} rows at {rate} per second take {sending}; they must not take longer than "
+            f"{MOST_SENDING}: ask for fewer rows, or more per second"
         )
     return found
 
 
-def _check_begin(found: Generated, where: str) -> None:
+def _check_begin(begin: str | None, where: str) -> None:
     try:
-        zone = datetime.fromisoformat(found.begin).tzinfo
+        zone = datetime.fromisoformat(begin or "").tzinfo
     except ValueError as error:
-        raise ConfigError(f"{where}: begin {found.begin!r} is no time; write 2026-11-21T10:00:00Z") from error
+        raise ConfigError(f"{where}: begin {begin!r} is no time; write 2026-11-21T10:00:00Z") from error
     if zone is None:
-        raise ConfigError(f"{where}: begin {found.begin!r} names no time zone; write 2026-11-21T10:00:00Z")
-    if found.begins < OLDEST + timedelta(minutes=found.late_minutes):
-        raise ConfigError(f"{where}: begin {found.begin!r} lies before 2001; hits of then are quarantined")
+        raise ConfigError(f"{where}: begin {begin!r} names no time zone; write 2026-11-21T10:00:00Z")
 
 
 def refuse_the_future(found: Generated, now: datetime, where: str) -> None:
-    """Raises ConfigError where hits of these parameters, sent at ``now``, would lie more than a day ahead."""
+    """Raises ConfigError if events of these parameters, sent at ``now``, lie more than a day ahead."""
     if found.ends > now + DAY:
         raise ConfigError(
-            f"{where}: {found.hours} hours from {found.begin} end more than a day after now, and such hits "
-            "are quarantined; begin earlier, or take fewer hours"
+            f"{where}: {found['hours']} hours from {found['begin']} end more than a day after now, and such "
+            "events are quarantined; begin earlier, or take fewer hours"
         )
 
 
@@ -170,35 +207,6 @@ def hour_of(moment: datetime) -> str:
     """The beginning of its hour, in UTC, as ``begin`` is written. ``moment`` is aware."""
     begun = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     return begun.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-@dataclass(frozen=True)
-class Rhythm:
-    """How the hits of a source lie in time: a hit at ``share`` (0 to 1) of all of them comes at the hour
-    ``h + stretch * sin(2π (h - QUIET_HOUR) / 24)`` with ``h = first + share * (last - first)``, counted
-    from midnight (UTC) of the day on which they begin."""
-
-    first: float
-    last: float
-    stretch: float
-
-
-def rhythm(found: Generated) -> Rhythm:
-    """That of these parameters: its share 0 is their beginning, 1 their end."""
-    begin = found.begins
-    hour = (begin - begin.replace(hour=0, minute=0, second=0, microsecond=0)) / _HOUR
-    stretch = SWING * _DAY_HOURS / (2 * math.pi)
-
-    def evenly(wanted: float) -> float:
-        """Where ``h`` comes to that hour; it never runs back, so halving finds it."""
-        low, high = wanted - _DAY_HOURS, wanted + _DAY_HOURS
-        for _ in range(80):
-            middle = (low + high) / 2
-            turned = middle + stretch * math.sin(2 * math.pi * (middle - QUIET_HOUR) / _DAY_HOURS)
-            low, high = (middle, high) if turned < wanted else (low, middle)
-        return (low + high) / 2
-
-    return Rhythm(evenly(hour), evenly(hour + found.hours), stretch)
 
 
 def seqs(first: int, until: int, lanes: int) -> RangeSet:

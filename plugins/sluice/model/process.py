@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 from sluice.model import exits
+from sluice.model.json_record import JsonRecord
 
 
 class ProcessState(StrEnum):
@@ -43,7 +43,7 @@ class ProcessExit:
 
 
 @dataclass(frozen=True)
-class ProcessStatus:
+class ProcessStatus(JsonRecord):
     """One observation of a component's process.
 
     ``pid`` and ``since`` (start time, seconds since 1970; None before the first) are those of the component
@@ -84,18 +84,3 @@ class ProcessStatus:
         """One line for a log or an error."""
         detail = f" ({self.description})" if self.description else ""
         return f"{self.program} is {self.state.value.upper()}{detail}"
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"state": self.state.value, "restarts": list(self.restarts)}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> ProcessStatus:
-        ended = data.get("last_exit")
-        return cls(
-            **data
-            | {
-                "state": ProcessState(data["state"]),
-                "restarts": tuple(data.get("restarts", ())),
-                "last_exit": ProcessExit(**ended) if ended else None,
-            }
-        )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
+from sluice.model.json_record import JsonRecord
 from sluice.model.process import ProcessStatus
 
 # The keys of ``Sample.trouble``: the systems that a look asks.
@@ -12,7 +12,7 @@ PROCESS, KAFKA, LAKE = "process", "kafka", "lake"
 
 
 @dataclass(frozen=True)
-class Position:
+class Position(JsonRecord):
     """What ``main`` says of the stream; times in seconds since 1970, offsets per partition.
 
     ``[starts, ends)`` is published. ``at``: when the newest snapshot of the stream was made, ``batch_at`` the
@@ -35,16 +35,9 @@ class Position:
         """How many offsets are published."""
         return sum(end - self.starts.get(partition, 0) for partition, end in self.ends.items())
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"starts": _texts(self.starts), "ends": _texts(self.ends)}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Position:
-        return cls(**(data | {"starts": _offsets(data["starts"]), "ends": _offsets(data["ends"])}))
-
 
 @dataclass(frozen=True)
-class Sample:
+class Sample(JsonRecord):
     """One look, at ``at`` (the observer's clock, seconds since 1970). What did not answer is None.
 
     ``trouble`` says why, system (PROCESS, KAFKA, LAKE) -> reason. ``published`` is also None, without
@@ -75,40 +68,3 @@ class Sample:
             partition: end - self.first_unread(partition) for partition, end in (self.ends or {}).items()
         }
         return {partition: count for partition, count in waiting.items() if count > 0}
-
-    def to_json(self) -> dict[str, Any]:
-        """For an event or a task's state: only what JSON knows."""
-        return {
-            "at": self.at,
-            "process": self.process.to_json() if self.process else None,
-            "topic_id": self.topic_id,
-            "begins": _texts(self.begins),
-            "ends": _texts(self.ends),
-            "expiring": _texts(self.expiring),
-            "published": self.published.to_json() if self.published else None,
-            "trouble": dict(self.trouble),
-            "expires_in": self.expires_in,
-        }
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Sample:
-        return cls(
-            at=data["at"],
-            process=ProcessStatus.from_json(data["process"]) if data["process"] else None,
-            topic_id=data["topic_id"],
-            begins=_offsets(data["begins"]),
-            ends=_offsets(data["ends"]),
-            expiring=_offsets(data["expiring"]),
-            published=Position.from_json(data["published"]) if data["published"] else None,
-            trouble=dict(data["trouble"]),
-            expires_in=data["expires_in"],
-        )
-
-
-def _texts(offsets: dict[int, int] | None) -> dict[str, int] | None:
-    """JSON has no numbers for keys."""
-    return None if offsets is None else {str(partition): offset for partition, offset in offsets.items()}
-
-
-def _offsets(texts: dict[str, int] | None) -> Any:
-    return None if texts is None else {int(partition): offset for partition, offset in texts.items()}

@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,30 @@ from sluice.model import overrides, partitioning
 from sluice.model import query as query_words
 from sluice.model.columns import parse_ddl
 from sluice.model.config import ConfigError, build
+from sluice.model.generated import Generator
 from sluice.model.partitioning import Partition
 from sluice.model.query import Query
 
 # plugins/sluice/model/stream.py -> the repository, and in an image the same layout.
 STREAMS = Path(__file__).resolve().parents[3] / "spark_jobs"
+# Further folders with streams in them, separated as in PATH.
+VARIABLE = "SLUICE_STREAMS"
+# What `spark-submit` is given; elsewhere it is `python -m spark_jobs`.
+ENTRY_POINT = STREAMS / "__main__.py"
+# A function in a module of a stream's folder.
+FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
 # A replication factor that is left to the broker.
 BROKER_DEFAULT = -1
 # In a feed's user_agent: nobody has put their own address into it yet.
 NOBODY = "@example."
+
+
+class Source(StrEnum):
+    """Where a load's records come from: one of these tables of stream.toml; ``csv`` without any."""
+
+    CSV = "csv"
+    FEED = "feed"
+    GENERATOR = "generator"
 
 
 @dataclass(frozen=True)
@@ -90,18 +106,33 @@ class Supervision:
 
 
 @dataclass(frozen=True)
+class Csv:
+    """CSV objects of the source bucket.
+
+    ``time_formats``: Spark's patterns, tried in this order. ``extra_columns``: the schema's map of strings
+    for columns that the schema does not name; without it such a column is refused.
+    """
+
+    time_formats: list[str] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss"])
+    extra_columns: str = ""
+
+
+@dataclass(frozen=True)
 class Feed:
     """A feed of Server-Sent Events that a long-running producer reads.
 
     ``url`` is the default, a platform file may name another. ``user_agent`` says who asks and how to reach
-    them. ``event_id`` is the table's column that is unique per event. After ``read_seconds`` without a byte
-    the connection counts as dead. At most ``most_in_flight`` events are sent and not yet acknowledged. A
-    producer that starts waits up to ``lock_seconds`` for the end of its predecessor.
+    them. ``event_id`` is the table's column that is unique per event. The functions ``event`` and
+    ``rewind`` read an event and say where to resume: ``spark_jobs.common.feed.event``. After ``read_seconds``
+    without a byte the connection counts as dead. At most ``most_in_flight`` events are sent and not yet
+    acknowledged. A producer that starts waits up to ``lock_seconds`` for the end of its predecessor.
     """
 
     url: str
     user_agent: str
     event_id: str
+    event: str
+    rewind: str = ""
     read_seconds: int = 30
     most_in_flight: int = 5_000
     lock_seconds: int = 30
@@ -109,43 +140,53 @@ class Feed:
 
 @dataclass(frozen=True)
 class Part:
-    """A long-running process of a stream: the name of its program at the runtime, and its script."""
+    """A long-running process of a stream: the name of its program at the runtime, and what Python runs."""
 
     name: str
     program: str
-    script: Path
+    arguments: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """One stream: a topic, its schema, its producer and consumer, and its tables."""
+    """One stream: a topic, its schema, its producer and consumer, and its tables.
+
+    ``title``: in Airflow, by default its name. ``decode``: the function from the topic's records to rows,
+    unless the schema is Avro.
+    """
 
     name: str
     schema: str
     table: str
     topic: Topic
-    consumer: Consumer
     budget: Budget
+    consumer: Consumer = field(default_factory=Consumer)
+    title: str = ""
+    decode: str = ""
     partition_by: list[str] = field(default_factory=list)
+    csv: Csv = field(default_factory=Csv)
+    generator: Generator | None = None
     feed: Feed | None = None
     queries: dict[str, Query] = field(default_factory=dict)
     supervision: Supervision = field(default_factory=Supervision)
 
     @property
+    def label(self) -> str:
+        return self.title or self.name
+
+    @property
     def folder(self) -> Path:
-        return STREAMS / self.name
+        return folders().get(self.name, STREAMS / self.name)
 
     @property
     def schema_file(self) -> Path:
         return self.folder / self.schema
 
     @property
-    def producer_script(self) -> Path:
-        return self.folder / "producer.py"
-
-    @property
-    def consumer_script(self) -> Path:
-        return self.folder / "consumer.py"
+    def source(self) -> Source:
+        if self.feed:
+            return Source.FEED
+        return Source.GENERATOR if self.generator else Source.CSV
 
     def feed_url(self, feeds: Mapping[str, str]) -> str:
         """Where the feed is read: at what ``feeds`` (of a platform file) says, or else at its own ``url``.
@@ -202,10 +243,12 @@ class StreamSpec:
         ``queries`` where it declares any. A producer without a feed runs once per load, and is none of
         them."""
         declared = (("producer", self.feed), ("queries", self.queries))
-        others = [name for name, there in declared if there]
-        consumer = Part("consumer", self.program, self.consumer_script)
-        return {"consumer": consumer} | {
-            name: Part(name, f"{self.program}-{name}", self.folder / f"{name}.py") for name in others
+        programs = {"consumer": self.program} | {
+            name: f"{self.program}-{name}" for name, there in declared if there
+        }
+        return {
+            name: Part(name, program, ("-m", "spark_jobs", name, self.name))
+            for name, program in programs.items()
         }
 
     def part(self, name: str) -> Part:
@@ -231,6 +274,7 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
         raise ConfigError(f"{where}: name {spec.name!r}: use lower-case letters, digits and _")
     if not spec.schema.endswith((".avsc", ".ddl")):
         raise ConfigError(f"{where}: schema {spec.schema!r}: name an Avro schema (.avsc) or columns (.ddl)")
+    _check_source(spec, declared, where)
     if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", spec.table):
         raise ConfigError(f"{where}: table {spec.table!r}: write it as namespace.table, in lower case")
     partitioning.parse_all(spec.partition_by, where)
@@ -256,14 +300,58 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
     return spec
 
 
+def _check_source(spec: StreamSpec, declared: Mapping[str, Any], where: str) -> None:
+    sources = [source for source in Source if source in declared]
+    if len(sources) > 1:
+        raise ConfigError(f"{where}: [{sources[0]}] and [{sources[1]}]: a stream has one source; keep one")
+    if spec.is_avro == bool(spec.decode):
+        fix = "leave decode out" if spec.is_avro else 'add decode = "transforms:<function>"'
+        raise ConfigError(f"{where}: decode {spec.decode!r} with schema {spec.schema!r}; {fix}")
+    if spec.source is Source.CSV and not spec.is_avro:
+        raise ConfigError(
+            f"{where}: schema {spec.schema!r}: rows of CSV objects are sent as Avro; name an .avsc file, "
+            "or add [feed] or [generator]"
+        )
+    references = {"decode": spec.decode}
+    if spec.feed:
+        references |= {"feed event": spec.feed.event, "feed rewind": spec.feed.rewind}
+    if spec.generator:
+        references["generator rows"] = spec.generator.rows
+        for name, schema in spec.generator.schemas.items():
+            lacking = {"type", "default", "title", "description"} - set(schema)
+            if lacking:
+                raise ConfigError(
+                    f"{where}: generator params {name}: key {min(lacking)!r} is missing; add it"
+                )
+    for key, value in references.items():
+        if value and not re.fullmatch(FUNCTION, value):
+            raise ConfigError(f"{where}: {key} {value!r}: write it as module:function")
+
+
 def _numbers(section: str, declared: Feed | None) -> list[tuple[str, int]]:
     found = asdict(declared) if declared else {}
     return [(f"{section} {name}", value) for name, value in found.items() if isinstance(value, int)]
 
 
-def names() -> list[str]:
-    """The streams there are: the folders of spark_jobs/ with a stream.toml, sorted."""
-    return sorted(path.parent.name for path in STREAMS.glob("*/stream.toml"))
+def folders(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
+    """Stream -> its folder, with a stream.toml: below spark_jobs/, and below each folder of SLUICE_STREAMS.
+
+    Raises ConfigError for a folder that does not exist, and for a stream that is there twice.
+    """
+    found: dict[str, Path] = {}
+    for root in (STREAMS, *map(Path, filter(None, environ.get(VARIABLE, "").split(os.pathsep)))):
+        if not root.is_dir():
+            raise ConfigError(f"{VARIABLE}: {root} is no folder; fix the path, or set the variable empty")
+        for path in (file.parent for file in root.glob("*/stream.toml")):
+            if path.name in found:
+                raise ConfigError(f"stream {path.name!r} is in {found[path.name]} and in {path}; rename one")
+            found[path.name] = path
+    return found
+
+
+def names(environ: Mapping[str, str] = os.environ) -> list[str]:
+    """The streams there are, sorted."""
+    return sorted(folders(environ))
 
 
 def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
@@ -271,12 +359,13 @@ def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
 
     Raises ConfigError if there is no such stream, or if its declaration or the overrides are invalid.
     """
-    path = STREAMS / name / "stream.toml"
-    if not path.is_file():
-        raise ConfigError(f"stream {name!r} is unknown; streams are {', '.join(names()) or '(none)'}")
+    known = folders(environ)
+    if name not in known:
+        raise ConfigError(f"stream {name!r} is unknown; streams are {', '.join(sorted(known)) or '(none)'}")
+    path = known[name] / "stream.toml"
     file = environ.get(overrides.VARIABLE, "")
-    overriding = overrides.read(file, names()).get(name) if file else None
-    spec = parse(path.read_text(), str(path.relative_to(STREAMS.parent)), overriding, file)
+    overriding = overrides.read(file, sorted(known)).get(name) if file else None
+    spec = parse(path.read_text(), str(path.relative_to(known[name].parents[1])), overriding, file)
     if spec.name != name:
         raise ConfigError(f"{path}: name is {spec.name!r}; it must be the folder's, {name!r}")
     return spec

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
+from sluice.model.json_record import JsonRecord
 from sluice.model.process import ProcessState, ProcessStatus
 from sluice.model.stream import Supervision
 from sluice.model.verdicts import CALM, Diagnosis, Facts, Verdict, unless_flapping
@@ -49,7 +49,7 @@ NOTHING_COMES = frozenset({State.SILENT, State.IDLE})
 
 
 @dataclass(frozen=True)
-class Beat:
+class Beat(JsonRecord):
     """One heartbeat. ``at`` and ``since`` (when the state began): seconds since 1970, the part's clock.
 
     ``ends``: partition -> the next offset to be sent, or to be read. ``detail``: one line of the part's own.
@@ -61,11 +61,6 @@ class Beat:
     since: float
     detail: str = ""
     ends: Mapping[int, int] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """Only what JSON knows."""
-        ends = {str(partition): end for partition, end in self.ends.items()}
-        return asdict(self) | {"state": self.state.value, "ends": ends}
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from sluice.model.json_record import JsonRecord
 from sluice.model.stream import Supervision
 
 
@@ -93,7 +94,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Diagnosis(JsonRecord):
     """A verdict, and what it rests on.
 
     ``sentence``: one line with names and values. ``lag``: records on the topic that are not published;
@@ -111,10 +112,3 @@ class Diagnosis:
     identity: str | None = None
     evidence: dict[str, Any] = field(default_factory=dict)
     conclusive: bool = False
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"verdict": self.verdict.value}
-
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Diagnosis:
-        return cls(**(data | {"verdict": Verdict(data["verdict"])}))

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 class AnnounceOperator(StreamOperator):
     """Emit an event of ``asset`` whose extra is the load's proof. Raises Missing where there is no proof."""
 
+    does = "emits an event of the stream's asset that carries the proof"
+    fails_if = "there is no proof"
+
     def __init__(self, *, asset: Asset, **kwargs: Any) -> None:
         super().__init__(outlets=[asset], **kwargs)
         self.asset = asset

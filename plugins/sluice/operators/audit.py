@@ -60,6 +60,9 @@ class AuditOperator(StreamOperator):
     load. A bucket, table or folder that cannot be seen is red too.
     """
 
+    does = "counts objects, versions and delete markers"
+    fails_if = "the stream's budget is exceeded"
+
     def take_inventory(self) -> Inventory:
         """What the bucket holds now."""
         return inventory.take(self.platform_hook, self.spec)

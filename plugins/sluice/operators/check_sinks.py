@@ -123,6 +123,9 @@ class CheckSinksOperator(StreamOperator):
     goes into the ledger as ``sinks.json`` is, shortened, the return value.
     """
 
+    does = "recounts the lake's rows, and compares every sink"
+    fails_if = "a result is not as in the lake"
+
     pause_seconds = 2.0
 
     @cached_property

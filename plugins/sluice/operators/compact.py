@@ -9,13 +9,10 @@ from sluice.clients.errors import Refused
 from sluice.clients.keys import Document, run_key
 from sluice.hooks.failures import final_failures
 from sluice.hooks.plan import now
-from sluice.model.stream import STREAMS
 from sluice.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-SCRIPT = STREAMS / "common" / "compact.py"
 
 
 class CompactOperator(SparkJobOperator):
@@ -25,14 +22,17 @@ class CompactOperator(SparkJobOperator):
     and the check behind it use the same. The job publishes nothing that it cannot prove.
     """
 
+    does = "rewrites the files of the dates before `before`"
+    fails_if = "the same rows cannot be shown"
+
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(job="compaction", **kwargs)
+        super().__init__(job="compact", **kwargs)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         with final_failures():
             pinned = self._pin(context)
             self.log.info("files of dates before %s; main is at %s", pinned["before"], pinned["snapshot_id"])
-            self.submit(context, SCRIPT, ["--stream", self.stream, "--before", pinned["before"]])
+            self.submit(context, ["--before", pinned["before"]])
             return {"before": pinned["before"], "snapshot_id": pinned["snapshot_id"]}
 
     def _pin(self, context: Context) -> Document:

@@ -17,6 +17,9 @@ class EnsurePartOperator(StartingOperator):
     Red at once where somebody holds it. A second start is never made: two runs at once find one process.
     """
 
+    does = "starts the component unless it runs"
+    fails_if = "it is held"
+
     def work(self, context: Context) -> dict[str, Any]:
         self.refuse_held()
         process = self.platform_hook.runtime.status(self.program)

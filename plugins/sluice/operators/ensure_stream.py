@@ -58,6 +58,9 @@ class EnsureStreamOperator(StartingOperator):
     and when ``deadline`` seconds pass. A second start is never made: two runs at once find one process.
     """
 
+    does = "starts the consumer unless it runs, and waits until it owns the stream"
+    fails_if = "it dies, is held, or does not own it in 3 minutes"
+
     poll_seconds = 1.0
 
     def __init__(self, *, deadline: float = DEADLINE_SECONDS, **kwargs: Any) -> None:

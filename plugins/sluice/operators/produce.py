@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.keys import Document, run_key
@@ -16,10 +17,15 @@ if TYPE_CHECKING:
 class ProduceOperator(SparkJobOperator):
     """Send what the run's plan names, once; return its range set and what each source came to.
 
-    The plan is pinned in the ledger at the first attempt. The job is not started when every source was sent
-    to its end before, so the task can be cleared, retried and run twice. An earlier attempt may still be
-    alive: rows that it sends too are recognised by the consumer and do not become visible.
+    The first attempt pins the plan in the ledger: the versions of the objects, or the generator's parameters
+    (``begin`` is by default the hour of the run's logical date, ``seed`` the run's own). The job is not
+    started when every source was sent to its end before, so the task can be cleared, retried and run twice.
+    An earlier attempt may still be alive: rows that it sends too are recognised by the consumer and do not
+    become visible.
     """
+
+    does = "sends every record of the source to the topic, each with its identity"
+    fails_if = "the source is missing, damaged or refused"
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="producer", **kwargs)
@@ -40,21 +46,20 @@ class ProduceOperator(SparkJobOperator):
             return self._summary(run_id, {source["source_id"] for source in waiting})
 
     def _pin(self, context: Context) -> Document:
-        return plans.pin(
-            self.ledger,
-            self.platform_hook.source,
-            self.platform_hook.kafka,
-            run_id=context["run_id"],
-            stream=self.stream,
-            topic=self.spec.topic.name,
-            params=dict(context["params"]),
+        run = {"run_id": context["run_id"], "stream": self.stream, "topic": self.spec.topic.name}
+        params, kafka = dict(context["params"]), self.platform_hook.kafka
+        if self.spec.generator is None:
+            return plans.pin(self.ledger, self.platform_hook.source, kafka, params=params, **run)
+        moment = context.get("logical_date") or datetime.now(UTC)
+        return plans.pin_generated(
+            self.ledger, kafka, generator=self.spec.generator, params=params, moment=moment, **run
         )
 
     def _submit(self, context: Context, run_id: str, waiting: list[Document]) -> None:
         for source in waiting:
             more = {key: source[key] for key in ("version_id", "size", "parameters") if key in source}
             self.log.info("to send: %s, source %s, %s", plans.name_of(source), source["source_id"], more)
-        self.submit(context, self.spec.producer_script, ["--plan", self.ledger.uri(run_key(run_id, "plan"))])
+        self.submit(context, ["--plan", self.ledger.uri(run_key(run_id, "plan"))])
 
     def _summary(self, run_id: str, sent_now: set[str]) -> dict[str, Any]:
         plan, documents = plans.produced(self.ledger, run_id)

@@ -38,6 +38,9 @@ class ProduceFeedOperator(StreamOperator):
     own is at work, this run counts what that sends. Red when nothing came at all.
     """
 
+    does = "sends events of the feed, or counts those that the running producer sends"
+    fails_if = "nothing came"
+
     # What a run may take beyond its minutes: to begin, to wait for another producer's end, to send the rest.
     beyond_seconds = 120.0
     # Airflow kills a task 5 s after it has told it to end; the producer has to be gone by then.
@@ -92,7 +95,7 @@ class ProduceFeedOperator(StreamOperator):
         return fed
 
     def _run(self, arguments: list[str], limit: timedelta) -> Ended:
-        command = [sys.executable, str(self.spec.producer_script), *arguments]
+        command = [sys.executable, *self.spec.part("producer").arguments, *arguments]
         seconds = limit.total_seconds() + self.beyond_seconds
         until = time.monotonic() + seconds
         self.log.info("starting %s", " ".join(command))

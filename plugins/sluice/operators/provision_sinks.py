@@ -35,6 +35,9 @@ class ProvisionSinksOperator(StreamOperator):
     that name: so a run of this step is also the verdict on the sinks.
     """
 
+    does = "creates missing tables and topics of the queries"
+    fails_if = "a sink does not answer, or refuses"
+
     def work(self, context: Context) -> dict[str, Any]:
         done = [
             f"query {name}, {self._provision(name, sink)}"

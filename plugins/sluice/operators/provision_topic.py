@@ -19,6 +19,9 @@ class ProvisionTopicOperator(StreamOperator):
     of a run also records ``before.json``, which the audit measures against.
     """
 
+    does = "creates or adjusts the topic as `stream.toml` declares it"
+    fails_if = "it would have to shrink"
+
     def work(self, context: Context) -> dict[str, Any]:
         kafka = self.platform_hook.kafka
         diff = kafka.provision(self.spec.topic)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -12,13 +11,14 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from sluice.hooks.failures import is_hopeless, last_reason
 from sluice.hooks.stream import StreamMixin
+from sluice.model.stream import ENTRY_POINT
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
 class SparkJobOperator(StreamMixin, SparkSubmitOperator):
-    """The frame: :meth:`submit` runs a script of spark_jobs/ by the connection ``conn_id``.
+    """The frame: :meth:`submit` runs ``job`` of ``spark_jobs/__main__.py`` by the connection ``conn_id``.
 
     ``durable`` is off: in cluster mode the provider would take a job that ended before a *clear* for the
     answer, and whether something is to be done is for the ledger to say. No secret is in argv: a job reads
@@ -33,12 +33,12 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         self.role = role
         self.job = job
 
-    def submit(self, context: Context, script: Path, arguments: Sequence[str]) -> None:
+    def submit(self, context: Context, options: Sequence[str]) -> None:
         """Run it to its end. Raises with the line that says why it failed; without retries where the next
         attempt would find that unchanged."""
         self._check_connection()
-        self.application = str(script)
-        self.application_args = list(arguments)
+        self.application = str(ENTRY_POINT)
+        self.application_args = [self.job, self.stream, *options]
         try:
             self.run_job(context)
         except AirflowException as error:

@@ -34,6 +34,9 @@ class LandedSensor(StreamMixin, BaseSensorOperator):
     naming what lacks or what could not be observed.
     """
 
+    does = "waits until everything is published, or counted by the queries"
+    fails_if = "the component is down, or the time is up"
+
     def __init__(
         self,
         *,

@@ -18,6 +18,7 @@ from typing import Any
 import psycopg2
 from psycopg2 import extensions
 
+from sluice.io.retry import wait_for
 from sluice.model.platform import Lake
 from spark_jobs.common.fence import Superseded
 
@@ -63,12 +64,11 @@ class Lock:
 
         Raises as the constructor.
         """
-        deadline = time.monotonic() + seconds
-        while not self._ask("select pg_try_advisory_lock(%s)", (self._key,)):
-            if give_up() or time.monotonic() >= deadline:
-                return False
-            time.sleep(AGAIN_SECONDS)
-        return True
+
+        def ask() -> bool:
+            return bool(self._ask("select pg_try_advisory_lock(%s)", (self._key,)))
+
+        return wait_for(ask, seconds, AGAIN_SECONDS, lambda held: held or give_up())
 
     def check(self) -> None:
         """Raises Lost when the session that holds the lock is gone, or does not answer in ANSWER_SECONDS."""

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 
 from sluice.model import platform as platforms
 from sluice.model import stream as streams
+from sluice.model.stream import Feed, StreamSpec
 from spark_jobs.common.feed import arrivals
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.headers import feed_name
@@ -23,6 +24,7 @@ from spark_jobs.common.feed.reader import Counts
 from spark_jobs.common.feed.records import Records
 from spark_jobs.common.feed.resume import read_tail
 from spark_jobs.common.fence import Superseded
+from spark_jobs.common.functions import function
 from spark_jobs.common.process import live
 
 log = logging.getLogger(__name__)
@@ -40,8 +42,8 @@ class Bounds:
         return self.events is not None or self.minutes is not None
 
 
-def run(name: str, source: Source, arguments: Sequence[str] | None = None) -> int:
-    """Produce for stream ``name`` as the ``arguments`` say (None: the command line); returns the exit code.
+def run(name: str, arguments: Sequence[str]) -> int:
+    """Produce for stream ``name`` as the ``arguments`` say; returns the exit code.
 
     Without options, until it is told to stop (SIGTERM, SIGINT). With ``--events`` or ``--minutes``, until the
     first of them is reached; then the last line of stdout is what came of it, as JSON. 0: ended as asked.
@@ -52,7 +54,7 @@ def run(name: str, source: Source, arguments: Sequence[str] | None = None) -> in
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
     def produce(stop: threading.Event) -> None:
-        result = _Run(name, source, bounds, stop).produce()
+        result = _Run(name, bounds, stop).produce()
         if bounds.are_there and result is not None:
             sys.stdout.write(json.dumps(result.document()) + "\n")
 
@@ -85,13 +87,19 @@ class Result:
         }
 
 
+def source(spec: StreamSpec, feed: Feed) -> Source:
+    """What the stream says of its feed. Raises ConfigError for a function that is not there."""
+    rewind = function(spec, feed.rewind) if feed.rewind else str
+    return Source(function(spec, feed.event), rewind)
+
+
 class _Run:
-    def __init__(self, name: str, source: Source, bounds: Bounds, stop: threading.Event) -> None:
+    def __init__(self, name: str, bounds: Bounds, stop: threading.Event) -> None:
         self._spec, self._platform = streams.load(name), platforms.load("producer")
         self._url = self._spec.feed_url(self._platform.feeds)
         assert self._spec.feed is not None
         self._feed = self._spec.feed
-        self._source = source
+        self._source = source(self._spec, self._feed)
         self._bounds = bounds
         self._stop = stop
         self._began = time.monotonic()
@@ -156,7 +164,7 @@ class _Run:
         return time.monotonic() - self._began
 
 
-def _bounds(name: str, arguments: Sequence[str] | None) -> Bounds:
+def _bounds(name: str, arguments: Sequence[str]) -> Bounds:
     parser = argparse.ArgumentParser(description=f"Read the feed of {name} into its topic.")
     parser.add_argument("--events", type=int, help="end after so many events")
     parser.add_argument("--minutes", type=float, help="end after so many minutes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import threading
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 
@@ -38,12 +39,12 @@ WAIT_SECONDS = 5.0
 LOOK_SECONDS = 1.0
 
 
-def main(name: str) -> int:
-    """The command line of ``spark_jobs/<name>/queries.py``; returns the exit code. Without arguments it keeps
-    the stream's queries, with ``--look QUERY`` it shows one to a person."""
+def main(name: str, options: Sequence[str] = ()) -> int:
+    """Keep the queries of stream ``name``, or with ``--look QUERY`` show one to a person; return the exit
+    code."""
     arguments = argparse.ArgumentParser(description=f"The queries of stream {name}, for its runtime.")
     arguments.add_argument("--look", metavar="QUERY", help="show its results from the beginning on")
-    given = arguments.parse_args()
+    given = arguments.parse_args(options)
     return run(name) if given.look is None else look(name, given.look)
 
 
@@ -80,7 +81,7 @@ def refuse_for_a_person(spec: StreamSpec) -> None:
                 raise ConfigError(
                     f"stream {spec.name}: query {name} has a sink of kind {sink.kind}, of which nothing "
                     "outlives the process, so it is not supervised; take it out of stream.toml, and run "
-                    f"python spark_jobs/{spec.name}/queries.py --look {name} to look at its results"
+                    f"python -m spark_jobs queries {spec.name} --look {name} to look at its results"
                 )
 
 

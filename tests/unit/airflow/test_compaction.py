@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -13,10 +12,10 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.clients import keys
 from sluice.clients.errors import Refused
-from sluice.model import stream
 from sluice.model.rewrites import Held, Rewrite
+from sluice.model.stream import ENTRY_POINT
 from sluice.operators.check_compaction import CheckCompactionOperator
-from sluice.operators.compact import SCRIPT, CompactOperator, closed_before
+from sluice.operators.compact import CompactOperator, closed_before
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
 
@@ -110,8 +109,8 @@ def test_the_day_is_that_of_utc() -> None:
 
 def test_the_job_is_told_the_stream_and_the_date(world: World) -> None:
     assert world.compact() == {"before": "2026-11-20", "snapshot_id": 77}
-    assert world.submitted == [[str(SCRIPT), "--stream", "wiki_changes", "--before", "2026-11-20"]]
-    assert SCRIPT.parent == Path(stream.STREAMS) / "common"
+    assert world.submitted == [[str(ENTRY_POINT), "compact", "wiki_changes", "--before", "2026-11-20"]]
+    assert ENTRY_POINT.is_file()
 
 
 def test_a_retry_on_another_day_means_the_same_and_checks_from_where_the_first_began(world: World) -> None:

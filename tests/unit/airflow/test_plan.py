@@ -11,7 +11,9 @@ from sluice.clients.bucket import ObjectVersion
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.ledger import Ledger
 from sluice.hooks import plan as plans
+from sluice.model import generated
 from sluice.model.config import ConfigError
+from sluice.model.generated import Generator
 from tests.support import steps
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -101,25 +103,33 @@ def test_an_object_without_a_header_pins_nothing(ledger: Ledger, memory: MemoryS
     assert memory.objects == {}
 
 
+GENERATOR = Generator("generator:rows", params={"users": {"type": "integer", "default": 5}})
 NOON = datetime(2026, 11, 21, 12, 34, tzinfo=UTC)
 
 
 def generate(ledger: Ledger, kafka: Kafka, run: str = "r1", moment: datetime = NOON, **params: Any) -> Any:
     return plans.pin_generated(
-        ledger, kafka, run_id=run, stream="s", topic="t", params={"hits": 10, **params}, moment=moment
+        ledger,
+        kafka,
+        run_id=run,
+        stream="s",
+        topic="t",
+        generator=GENERATOR,
+        params={"rows": 10, **params},
+        moment=moment,
     )
 
 
 def test_what_a_form_leaves_empty_is_pinned(ledger: Ledger) -> None:
-    first = generate(ledger, Kafka(p0=5, p1=0), begin=None, seed=None, isps=3, landed_timeout_minutes=30)
+    first = generate(ledger, Kafka(p0=5, p1=0), begin=None, seed=None, users=3, landed_timeout_minutes=30)
     (source,) = first["sources"]
     assert source["parameters"]["begin"] == "2026-11-21T12:00:00Z"
-    assert source["parameters"]["isps"] == 3
+    assert source["parameters"]["users"] == 3
     assert (source["begin"], source["lanes"], source["kind"]) == ({"0": 5, "1": 0}, 2, "generated")
-    assert source["source_id"] == plans.parameters_of(source).source_id
-    later = generate(ledger, Kafka(p0=99), moment=NOON + timedelta(days=1), hits=11)
+    assert source["source_id"] == generated.parse(GENERATOR, source["parameters"], "x").source_id
+    later = generate(ledger, Kafka(p0=99), moment=NOON + timedelta(days=1), rows=11)
     assert later == first
-    other = generate(ledger, Kafka(p0=5), run="r2", isps=3)["sources"][0]
+    other = generate(ledger, Kafka(p0=5), run="r2", users=3)["sources"][0]
     assert other["parameters"]["seed"] != source["parameters"]["seed"]
 
 
@@ -135,7 +145,7 @@ def test_the_same_values_are_the_same_source_and_are_sent_once(ledger: Ledger) -
 
 def test_a_source_is_called_what_it_is(ledger: Ledger) -> None:
     (source,) = generate(ledger, Kafka(p0=5), seed=7)["sources"]
-    assert plans.name_of(source) == "10 generated hits of seed 7 from 2026-11-21T12:00:00Z, 1 h"
+    assert plans.name_of(source) == "10 generated rows of seed 7 from 2026-11-21T12:00:00Z, 1 h"
     assert plans.identity_of(source) == {"generated": source["parameters"]}
     with raising(Refused, "seed 7", "at 3", "offset 5"):
         plans.settle(ledger, source, {0: 3}, "r1")
@@ -147,7 +157,7 @@ def test_a_source_is_called_what_it_is(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     ("params", "data"),
     [
-        ({"hits": 0}, ("'r1'", "hits is 0")),
+        ({"rows": 0}, ("'r1'", "rows is 0")),
         ({"begin": "2999-01-01T00:00:00Z"}, ("'r1'", "1 hours", "2999-01-01T00:00:00Z")),
     ],
 )

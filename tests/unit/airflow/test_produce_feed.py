@@ -45,8 +45,8 @@ class Declared(stream.StreamSpec):
     script: Path
 
     @property
-    def producer_script(self) -> Path:
-        return self.script
+    def parts(self) -> dict[str, stream.Part]:
+        return {"producer": stream.Part("producer", "", (str(self.script),))}
 
 
 class World:

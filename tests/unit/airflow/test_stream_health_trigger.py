@@ -183,8 +183,8 @@ def test_what_earlier_runs_saw_is_taken_along() -> None:
 @pytest.mark.parametrize(
     ("broken", "name"),
     [
-        ({"diagnosis": diagnosis().to_json()}, "KeyError"),
-        ({"samples": [{"at": 1}], "diagnosis": diagnosis().to_json()}, "KeyError"),
+        ({"diagnosis": diagnosis().to_json()}, "ValidationError"),
+        ({"samples": [{"at": 1}], "diagnosis": diagnosis().to_json()}, "ValidationError"),
         (AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR)), "AirflowRuntimeError"),
         (TimeoutError(), "TimeoutError"),
     ],

@@ -11,7 +11,6 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients import files, keys
 from sluice.clients.table import Lake
-from sluice.model.generated import Generated
 from sluice.operators.validate import ValidateOperator
 from tests.support import lake as lakes
 from tests.support.raising import raising
@@ -122,7 +121,7 @@ def test_a_row_that_the_producer_refused_is_accounted_for(load: Load) -> None:
     ("hits", "limit", "data"),
     [
         (10, 10.0, ()),
-        (11, 10.0, ("11 generated hits of seed 1", "1 missing (rows [10, 11")),
+        (11, 10.0, ("11 generated rows of seed 1", "1 missing (rows [10, 11")),
         (10, 9.0, ("1 of 10 rows", "10.00 %", "9 %")),
     ],
     ids=["as many", "one too few", "too much in quarantine"],
@@ -130,7 +129,7 @@ def test_a_row_that_the_producer_refused_is_accounted_for(load: Load) -> None:
 def test_the_rows_of_a_generated_source_are_as_many_as_it_says(
     load: Load, hits: int, limit: float, data: tuple[str, ...]
 ) -> None:
-    parameters = Generated(hits=hits, seed=1, begin="2026-11-21T10:00:00Z").document()
+    parameters = {"rows": hits, "seed": 1, "begin": "2026-11-21T10:00:00Z", "hours": 1}
     source = {"source_id": SOURCE, "kind": "generated", "parameters": parameters}
     load.ledger = ledger("nyc_taxi")
     load.ledger.put(keys.run_key("r", "plan"), {"sources": [source]})

@@ -214,7 +214,7 @@ def described(cls: Any, prefix: str = "") -> list[tuple[str, str, str]]:
             continue
         default = "–" if field.default is dataclasses.MISSING else str(field.default) or "empty"
         if field.default_factory is not dataclasses.MISSING:
-            default = "empty"
+            default = ", ".join(field.default_factory()) or "empty"
         rows.append((f"{prefix}{field.name}", words.get(typing.get_origin(hint) or hint, "table"), default))
     return rows
 
@@ -328,111 +328,10 @@ def test_every_measurement() -> None:
     assert commands == found
 
 
-def dag_of(file: str, dag_id: str) -> tuple[dict[str, object], list[str]]:
-    """(param -> default, the tasks' ids) of one DAG of a file, without importing Airflow."""
-    for block in ast.parse((REPO / file).read_text()).body:
-        if not isinstance(block, ast.With):
-            continue
-        calls = [node for node in ast.walk(block) if isinstance(node, ast.Call)]
-        given = [(keyword.arg, keyword.value) for call in calls for keyword in call.keywords]
-        if dag_id not in [getattr(value, "value", None) for arg, value in given if arg == "dag_id"]:
-            continue
-        (form,) = [value for arg, value in given if arg == "params" and isinstance(value, ast.Dict)]
-        params = {
-            ast.literal_eval(key): default(value)
-            for key, value in zip(form.keys, form.values, strict=True)
-            if key is not None
-        }
-        return params, [ast.literal_eval(value) for arg, value in given if arg == "task_id"]
-    raise LookupError(f"{file} has no DAG {dag_id}")
-
-
-def default(param: ast.expr) -> object:
-    """The first argument of a Param; a member of an enum of ``sluice.model.orders`` is its value."""
-    assert isinstance(param, ast.Call)
-    value = param.args[0]
-    if isinstance(value, ast.Attribute):
-        kind, member, _ = ast.unparse(value).split(".")
-        return str(getattr(orders, kind)[member].value)
-    return ast.literal_eval(value)
-
-
-def written(value: object) -> str:
-    """A param's default, as the tables write it."""
-    return "empty" if value in ([], None) else str(value)
-
-
-@pytest.mark.parametrize(
-    ("head", "dag_id"),
-    [("A load from the UI", "nyc_taxi_load"), ("A stream that is supervised", "nyc_taxi_stream")],
-)
-def test_the_form_and_the_steps_of_a_dag(head: str, dag_id: str) -> None:
-    params, steps = dag_of("dags/nyc_taxi.py", dag_id)
-    text = section(README.read_text(), head)
-    said = {names(row[0])[0]: row[1].strip("`") for row in table(text, "param", "default")}
-    assert said == {name: written(value) for name, value in params.items()}
-    listed = [name for row in table(text, "step") for name in names(row[0])]
-    assert sorted(listed) == sorted(steps)
-
-
-WIKI = ("wiki_changes_load", "wiki_changes_stream", "wiki_changes_compact")
-
-
-def test_the_forms_and_the_steps_of_the_wikipedia_stream() -> None:
-    """Its steps are those of the taxi's DAG of the same kind, and those that are named."""
-    text = section(README.read_text(), "The Wikipedia stream")
-    rows = {names(row[0])[0]: row[1] for row in table(text, "DAG", "steps")}
-    assert list(rows) == list(WIKI)
-    for dag_id, cell in rows.items():
-        kind = dag_id.removeprefix("wiki_changes_")
-        params, steps = dag_of("dags/wiki_changes.py", dag_id)
-        of_taxi = dag_of("dags/nyc_taxi.py", f"nyc_taxi_{kind}")[1] if "taxi" in cell else []
-        assert sorted([*of_taxi, *names(cell)]) == sorted(steps), dag_id
-        said = {
-            name: value.strip(" `")
-            for row in table(text, "param", "default", "of")
-            if row[2] == kind
-            for name, value in zip(names(row[0]), row[1].split(","), strict=True)
-        }
-        assert said == {name: written(value) for name, value in params.items()}, dag_id
-
-
-def test_the_forms_and_the_steps_of_the_isp_stream() -> None:
-    """Its steps are those of the taxi's DAG of the same kind, and those that are named."""
-    rows = table(section(README.read_text(), "The ISP stream"), "DAG", "steps")
-    assert [names(row[0])[0] for row in rows] == ["isp_hits_load", "isp_hits_stream"]
-    for dag, cell in ((names(row[0])[0], row[1]) for row in rows):
-        of_taxi = dag_of("dags/nyc_taxi.py", dag.replace("isp_hits", "nyc_taxi"))[1]
-        assert sorted([*of_taxi, *names(cell)]) == sorted(dag_of("dags/isp_hits.py", dag)[1]), dag
-    form = section(OPERATING.read_text(), "A load of generated hits")
-    said = {
-        name: value.strip(" `")
-        for row in table(form, "value", "default", "meaning")
-        for name, value in zip(names(row[0]), row[1].split(","), strict=True)
-    }
-    params = dag_of("dags/isp_hits.py", "isp_hits_load")[0]
-    assert said == {name: written(value) for name, value in params.items()}
-
-
 def test_how_to_look_at_a_query() -> None:
     text = section(OPERATING.read_text(), "Look at a query")
-    (script, name), *_ = re.findall(r"python (\S+/queries\.py) --look (\w+)", text)
-    assert (REPO / script).is_file()
-    assert name in stream.load(Path(script).parent.name).queries
-
-
-def test_every_step_that_can_be_red_is_in_operating() -> None:
-    text = OPERATING.read_text()
-    for dags, dag_id in (
-        ("nyc_taxi", "nyc_taxi_load"),
-        ("wiki_changes", "wiki_changes_load"),
-        ("wiki_changes", "wiki_changes_compact"),
-        ("isp_hits", "isp_hits_load"),
-    ):
-        assert set(dag_of(f"dags/{dags}.py", dag_id)[1]) <= slugs(OPERATING)
-    steps = {step for name in stream.names() for step in dag_of(f"dags/{name}.py", f"{name}_stream")[1]}
-    rows = table(section(text, "A red step of supervision"), "step", "why it is red")
-    assert {name for row in rows for name in names(row[0])} == steps
+    (of, name), *_ = re.findall(r"python -m spark_jobs queries (\w+) --look (\w+)", text)
+    assert name in stream.load(of).queries
 
 
 def test_every_verdict_has_a_section() -> None:

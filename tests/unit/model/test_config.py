@@ -91,8 +91,6 @@ def test_every_stream_of_the_repository_is_well_declared() -> None:
     for name in stream.names():
         spec = stream.load(name)
         assert spec.schema_file.is_file()
-        assert spec.producer_script.is_file()
-        assert spec.consumer_script.is_file()
 
 
 def test_an_unknown_stream_is_named_with_the_known_ones() -> None:
@@ -215,6 +213,7 @@ FEED = """
 url = "https://feed.example/stream"
 user_agent = "Sluice (mail@rides.example)"
 event_id = "event_id"
+event = "events:read"
 """
 QUERIES = """
 [queries.riders]
@@ -227,8 +226,8 @@ sinks = [{kind = "kafka", topic = "riders", partitions = 1}]
 def test_a_stream_without_more_is_avro_unpartitioned_and_has_a_consumer_alone() -> None:
     spec = stream.parse(MINIMAL, "stream.toml")
     assert (spec.is_avro, spec.partition_by, spec.feed, spec.queries) == (True, [], None, {})
-    assert [(p.name, p.program, p.script.name) for p in spec.parts.values()] == [
-        ("consumer", "stream-rides", "consumer.py")
+    assert [(p.name, p.program, p.arguments) for p in spec.parts.values()] == [
+        ("consumer", "stream-rides", ("-m", "spark_jobs", "consumer", "rides"))
     ]
     with raising(ConfigError, "'rides'", "'producer'", "consumer"):
         spec.part("producer")
@@ -248,12 +247,12 @@ def test_a_feed_is_read_at_its_own_address_in_somebodys_name_only() -> None:
 def test_a_feed_and_queries_are_parts_with_defaults() -> None:
     spec = stream.parse(MINIMAL + FEED + QUERIES, "stream.toml")
     assert spec.feed == stream.Feed(
-        "https://feed.example/stream", "Sluice (mail@rides.example)", "event_id", 30, 5000
+        "https://feed.example/stream", "Sluice (mail@rides.example)", "event_id", "events:read", "", 30, 5000
     )
-    assert {name: (p.program, p.script) for name, p in spec.parts.items()} == {
-        "consumer": ("stream-rides", spec.folder / "consumer.py"),
-        "producer": ("stream-rides-producer", spec.folder / "producer.py"),
-        "queries": ("stream-rides-queries", spec.folder / "queries.py"),
+    assert {name: (p.program, p.arguments[2:]) for name, p in spec.parts.items()} == {
+        "consumer": ("stream-rides", ("consumer", "rides")),
+        "producer": ("stream-rides-producer", ("producer", "rides")),
+        "queries": ("stream-rides-queries", ("queries", "rides")),
     }
     assert spec.part("queries") == spec.parts["queries"]
     assert spec.program == spec.part("consumer").program
@@ -266,6 +265,10 @@ def test_a_feed_and_queries_are_parts_with_defaults() -> None:
         (('table = "raw.rides"', 'table = "Rides"'), "table 'Rides': write it as namespace.table"),
         (('"event_id"', '"eventId"'), "column 'eventId': use lower-case letters"),
         (('"https://feed', '"ftp://feed'), "feed url 'ftp://feed.example/stream': write it with http"),
+        (('"events:read"', '"events.read"'), "feed event 'events.read': write it as module:function"),
+        (("[topic]", 'decode = "a:b"\n[topic]'), "decode 'a:b' with schema 'schema.avsc'"),
+        (('"schema.avsc"', '"schema.ddl"'), "decode '' with schema 'schema.ddl'"),
+        (("[feed]", "[csv]\n[feed]"), "[csv] and [feed]"),
         (('event_id = "event_id"', ""), "key 'event_id' is missing"),
         (("[topic]", 'partition_by = ["Day"]\n[topic]'), "column 'Day': use lower-case letters"),
         (("[topic]", 'partition_by = "day"\n[topic]'), "partition_by: 'day' is not a list"),
@@ -293,7 +296,8 @@ def test_every_number_of_a_feed_is_1_or_more(key: str) -> None:
 
 
 def test_columns_in_spark_ddl_are_not_avro() -> None:
-    text = MINIMAL.replace("schema.avsc", "schema.ddl").replace("[topic]", 'partition_by = ["day"]\n[topic]')
+    more = 'decode = "transforms:rows"\npartition_by = ["day"]\n[topic]'
+    text = MINIMAL.replace("schema.avsc", "schema.ddl").replace("[topic]", more) + FEED
     spec = stream.parse(text, "stream.toml")
     assert not spec.is_avro
     assert spec.partition_by == ["day"]

@@ -14,11 +14,8 @@ from local.home import Home
 from local.ports import DEFAULTS
 from sluice.model import exits
 from spark_jobs.common.feed import main
-from spark_jobs.common.feed.event import Event, Source
 from spark_jobs.common.feed.main import Result
 from spark_jobs.common.feed.reader import Counts
-
-SOURCE = Source(lambda data, position: Event(data), lambda position: position)
 
 
 def test_a_result_is_json_with_every_number() -> None:
@@ -43,7 +40,7 @@ def test_a_result_is_json_with_every_number() -> None:
 )
 def test_bounds_that_are_none_are_refused(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main.run("wiki_changes", SOURCE, options)
+        main.run("wiki_changes", options)
     assert ended.value.code == 2
     assert options[0] in capsys.readouterr().err
 
@@ -69,6 +66,6 @@ def _own_signals() -> Iterator[None]:
 def test_a_stream_without_a_feed_is_said(
     capsys: pytest.CaptureFixture[str], levels: Callable[..., list[str]]
 ) -> None:
-    assert main.run("nyc_taxi", SOURCE, ["--minutes", "1"]) == exits.CONFIGURATION
+    assert main.run("nyc_taxi", ["--minutes", "1"]) == exits.CONFIGURATION
     assert levels("'nyc_taxi'", "feed")[-1] == "ERROR"
     assert capsys.readouterr().out == ""

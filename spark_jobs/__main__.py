@@ -1,0 +1,83 @@
+"""Run one job of a stream: ``python -m spark_jobs consumer|producer|queries|compact <stream> …``.
+
+Spark submits this file with the same arguments. Each job imports only what it needs: a feed's producer starts
+no JVM. The job's own options follow the stream; ``--help`` behind it lists them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+
+from sluice.model import exits
+from sluice.model import stream as streams
+from sluice.model.config import ConfigError
+from sluice.model.stream import Source
+
+Job = Callable[[str, Sequence[str]], int]
+
+
+def consumer(name: str, options: Sequence[str]) -> int:
+    from spark_jobs.common.stream import run
+
+    _parse_no(options)
+    return run(name)
+
+
+def producer(name: str, options: Sequence[str]) -> int:
+    source = streams.load(name).source
+    if source is Source.FEED:
+        from spark_jobs.common.feed.main import run
+
+        return run(name, options)
+    from spark_jobs.common.producer import main
+
+    if source is Source.GENERATOR:
+        from spark_jobs.common.source_generated import generated_rows
+
+        return main(name, generated_rows, options)
+    from spark_jobs.common.source_objects import object_rows
+
+    return main(name, object_rows, options)
+
+
+def queries(name: str, options: Sequence[str]) -> int:
+    from spark_jobs.common.queries.run import main
+
+    return main(name, options)
+
+
+def compact(name: str, options: Sequence[str]) -> int:
+    from spark_jobs.common.compact import main
+
+    return main(name, options)
+
+
+def _parse_no(options: Sequence[str]) -> None:
+    argparse.ArgumentParser(usage="this job has no options").parse_args(options)
+
+
+JOBS: Mapping[str, Job] = {job.__name__: job for job in (consumer, producer, queries, compact)}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the job that ``arguments`` name (None: the command line); return its exit code.
+
+    78: the stream's declaration is wrong, as the last line of stderr says.
+    """
+    parser = argparse.ArgumentParser(prog="python -m spark_jobs", description="Run one job of a stream.")
+    parser.add_argument("job", choices=JOBS)
+    parser.add_argument("stream")
+    parser.add_argument("options", nargs=argparse.REMAINDER, help="the job's own")
+    args = parser.parse_args(arguments)
+    try:
+        return JOBS[args.job](args.stream, args.options)
+    except ConfigError:
+        traceback.print_exc()
+        return exits.CONFIGURATION
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""New York yellow-taxi trips, as Avro."""

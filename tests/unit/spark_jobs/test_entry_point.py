@@ -1,0 +1,81 @@
+"""``python -m spark_jobs``: which job runs, what it imports, and the functions that a stream names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from sluice.model import exits, stream
+from sluice.model.config import ConfigError
+from spark_jobs.__main__ import JOBS, main
+from spark_jobs.common.functions import function
+from tests.support.raising import raising
+
+SPEC = stream.load("wiki_changes")
+
+
+def test_every_component_is_a_job() -> None:
+    parts = {name for stream_name in stream.names() for name in stream.load(stream_name).parts}
+    assert parts <= set(JOBS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ([], "job"),
+        (["consume", "nyc_taxi"], "consume"),
+        (["consumer", "nyc_taxi", "--plan", "x"], "--plan"),
+        (["producer", "nyc_taxi"], "--plan"),
+        (["compact", "wiki_changes", "--before", "soon"], "soon"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    arguments: list[str], word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert word in capsys.readouterr().err
+
+
+def test_a_stream_that_is_unknown_is_an_end_that_no_restart_changes(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["producer", "taxi"]) == exits.CONFIGURATION
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("sluice.model.config.ConfigError: ")
+    assert "'taxi'" in last
+
+
+def test_a_feeds_producer_imports_no_spark() -> None:
+    code = (
+        "import sys\n"
+        "from sluice.model import stream\n"
+        "from spark_jobs.__main__ import main\n"
+        "from spark_jobs.common.feed.main import source\n"
+        "spec = stream.load('wiki_changes')\n"
+        "source(spec, spec.feed)\n"
+        "try: main(['producer', 'wiki_changes', '--events', '0'])\n"
+        "except SystemExit: print('pyspark' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "False\n", done.stderr
+
+
+def test_every_function_that_a_stream_names_is_there() -> None:
+    for spec in map(stream.load, stream.names()):
+        references = [spec.decode]
+        if spec.feed:
+            references += [spec.feed.event, spec.feed.rewind]
+        if spec.generator:
+            references += [spec.generator.rows]
+        assert all(callable(function(spec, reference)) for reference in references if reference)
+
+
+@pytest.mark.parametrize("reference", ["events:write", "nothing:read", "events:OVERLAP_MS"])
+def test_a_function_that_is_missing_is_named(reference: str) -> None:
+    with raising(ConfigError, "'wiki_changes'", repr(reference)):
+        function(replace(SPEC, decode=reference), reference)
