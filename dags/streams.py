@@ -38,11 +38,11 @@ from sluice.sensors.moved import MovedSensor
 from sluice.sensors.stream_health import StreamHealthSensor
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-# The longest task that sends, and the longest run: with a retry, which for a feed counts from the beginning.
+# The longest task that sends (a feed's waits in the triggerer), and the longest run, with a retry.
 SEND_TIMEOUTS = {
     Source.CSV: (timedelta(hours=2), timedelta(hours=4)),
     Source.GENERATOR: (timedelta(hours=13), timedelta(hours=28)),
-    Source.FEED: (timedelta(hours=13), timedelta(hours=28)),
+    Source.FEED: (timedelta(minutes=10), timedelta(hours=28)),
 }
 
 SUPERVISION_DOC = """

@@ -33,10 +33,10 @@ STREAM_OPTIONS = {
     # component was killed with it. These are its own ends: stopped, failed, fenced, configuration.
     "autorestart": "unexpected",
     "exitcodes": "0,1,2,76,78",
-    # What the component writes is on stdout, the parent process's reports on stderr.
+    # What the component writes is on stdout, the parent process's reports on stderr. That log is not rotated
+    # (it grows by 1 KB per restart): supervisord rotates after a write, and the newest report would be gone.
     "redirect_stderr": "false",
-    "stderr_logfile_maxbytes": "1MB",
-    "stderr_logfile_backups": "1",
+    "stderr_logfile_maxbytes": "0",
     # 0: supervisord tries again, whatever autorestart says, what ends sooner, and forgets its exit status.
     "startsecs": "0",
     "startretries": "0",

@@ -29,9 +29,10 @@ def consumer(name: str, options: Sequence[str]) -> int:
 def producer(name: str, options: Sequence[str]) -> int:
     source = streams.load(name).source
     if source is Source.FEED:
-        from spark_jobs.common.feed.main import run
+        from spark_jobs.common.feed.run import run
 
-        return run(name, options)
+        _parse_no(options)
+        return run(name)
     from spark_jobs.common.producer import main
 
     if source is Source.GENERATOR:

@@ -35,15 +35,14 @@ from sluice.model.stream import StreamSpec
 from sluice.ui.links import PREFIX, pages
 from sluice.ui.shown import top
 
-# So many events are followed. The load is to take some more, so that it ends with all of them: others come at
-# the same time. And more still are replayed: the load may begin to count when the first have come already.
+# So many events are followed. The load waits for some more, because others come at the same time, and still
+# more are replayed, so that it is over before they are.
 EVENTS = 20_000
 LOADED = 22_000
 BURST = 30_000
 BURST_RATE = 1_000.0
 MINUTES = 5
-# Until what was replayed is in the lake: the load's producer sends a part of it, and the stream's own, which
-# supervision starts within two minutes, may have to send the rest.
+# Until what was replayed is in the lake: the load ends before all of it has come.
 LANDED_SECONDS = 300.0
 COUNTED_SECONDS = 300.0
 AGAIN_SECONDS = 3.0
@@ -108,7 +107,7 @@ class FeedDemo(Demo):
             api.unpause(self.supervision)
             self._supervised = True
         replayed = self._replayed(stack, self.spec)
-        if self._first is None and states.get("produce") == "running" and replayed.is_read():
+        if self._first is None and states.get("produce") == "deferred" and replayed.is_read():
             self._began = time.time()
             self.before = {part: end for part, (_, end) in replayed.topic().items()}
             self._first = replayed.burst()

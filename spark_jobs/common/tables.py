@@ -149,8 +149,10 @@ def _check_partitions(spec: StreamSpec, partitions: Sequence[Partition], record:
 def _ensure_order(spark: SparkSession, table: str, columns: Sequence[str]) -> None:
     """Let every file be sorted by ``columns``: it holds many values of them, and a reader of one value skips
     what lies before and behind it. A table that has an order keeps it."""
+    if not columns:
+        return
     rows = spark.sql(f"SHOW TBLPROPERTIES {CATALOG}.{table}").collect()
-    if columns and not any(row["key"] == "sort-order" for row in rows):
+    if not any(row["key"] == "sort-order" for row in rows):
         names = ", ".join(f"`{name}`" for name in columns)
         spark.sql(f"ALTER TABLE {CATALOG}.{table} WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY {names}")
 

@@ -23,11 +23,10 @@ from confluent_kafka.admin import AdminClient
 from local.paths import REPO
 from sluice.model import overrides, stream
 from spark_jobs.common.feed.event import Source
-from spark_jobs.common.feed.headers import feed_name
 from spark_jobs.common.feed.lock import Lock
-from spark_jobs.common.feed.production import TAIL_FACTOR, Production
-from spark_jobs.common.feed.records import Records
-from spark_jobs.common.feed.resume import read_tail
+from spark_jobs.common.feed.producer import TAIL_FACTOR, Production
+from spark_jobs.common.feed.resume import Records, read_tail
+from spark_jobs.common.feed.sender import feed_name
 from spark_jobs.wiki_changes.events import read, rewind
 from tests.support.services import Services
 
@@ -63,18 +62,12 @@ class Running:
 
     def __init__(self, command: list[str], environment: dict[str, str], folder: Path, number: int) -> None:
         self._log = folder / f"producer-{number}.log"
-        self._out = folder / f"producer-{number}.out"
-        with self._log.open("wb") as log, self._out.open("wb") as out:
-            self.process = subprocess.Popen(command, env=environment, cwd=REPO, stdout=out, stderr=log)
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(command, env=environment, cwd=REPO, stderr=log)
 
     @property
     def log(self) -> str:
         return self._log.read_text()
-
-    @property
-    def result(self) -> dict[str, Any]:
-        """What a bounded run said last."""
-        return dict(json.loads(self._out.read_text().splitlines()[-1]))
 
     def ends(self, seconds: float = 60) -> int:
         """Its exit code, once it has ended by itself."""
@@ -89,6 +82,10 @@ class Running:
         """What it has used so far."""
         used = psutil.Process(self.process.pid).cpu_times()
         return used.user + used.system
+
+    def stop(self) -> None:
+        self.send(signal.SIGTERM)
+        assert self.ends() == 0, self.log
 
     def kill(self) -> None:
         self.process.kill()
@@ -120,8 +117,8 @@ class Thread:
         with Records(self._platform.kafka, TOPIC) as records:
             tail = read_tail(records, feed_name(self._url), TAIL_FACTOR * FEED.most_in_flight)
         source, kafka = Source(read, rewind), self._platform.kafka
-        made = Production(SPEC, FEED, self._url, kafka, source, tail, lock, None, beat_seconds=BEAT_SECONDS)
-        made.until(self._stop, None)
+        made = Production(SPEC, FEED, self._url, kafka, source, tail, lock, beat_seconds=BEAT_SECONDS)
+        made.until(self._stop)
 
     def ends(self, seconds: float = 20) -> BaseException | None:
         """What it failed by, once it has ended by itself."""
@@ -163,8 +160,8 @@ class Feeding:
         self._started: list[Running] = []
         self._threads: list[Thread] = []
 
-    def start(self, *options: str) -> Running:
-        command = [sys.executable, *SPEC.part("producer").arguments, *options]
+    def start(self) -> Running:
+        command = [sys.executable, *SPEC.part("producer").arguments]
         running = Running(command, self._environment, self._folder, len(self._started))
         self._started.append(running)
         return running
@@ -172,6 +169,12 @@ class Feeding:
     def start_thread(self) -> Thread:
         self._threads.append(Thread(self.services, self._url))
         return self._threads[-1]
+
+    def finish(self, producer: Running, total: int, seconds: float = 120) -> list[Record]:
+        """Stop the producer when the topic holds so many records, and give them."""
+        wait_for(f"{total} records", lambda: self.count() >= total, seconds)
+        producer.stop()
+        return self.records()
 
     def close(self) -> None:
         for running in self._started:

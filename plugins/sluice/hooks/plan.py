@@ -1,9 +1,8 @@
 """A load's plan: which sources it means, and between which offsets their rows lie.
 
 Everything is pinned in the ledger by whoever comes first, so that a retried, a cleared and a second run mean
-the same sources and the same offsets. Here are plans of object versions and of generated rows; that of a load
-from a feed is made in :mod:`sluice.hooks.feed`. From there on all are alike, but for how a source is named
-and what mends it.
+the same sources and the same offsets. Plans of object versions, generated rows and feeds are alike, but for
+how a source is named and what mends it.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ from sluice.model.ranges import RangeSet
 
 if TYPE_CHECKING:
     from sluice.clients.bucket import ObjectVersion
+    from sluice.clients.kafka import TopicIdentity
     from sluice.clients.ledger import Ledger
 
 # A source's kind; one without is an object's version.
@@ -31,6 +31,12 @@ class EndOffsets(Protocol):
     """What a plan asks of Kafka."""
 
     def ends(self, topic: str) -> dict[int, int]: ...
+
+
+class Topics(EndOffsets, Protocol):
+    """What a feed's plan asks of it."""
+
+    def identify(self, topic: str) -> TopicIdentity: ...
 
 
 class Objects(Protocol):
@@ -102,6 +108,32 @@ def pin_generated(
     return _put(ledger, kafka, [source], run_id=run_id, stream=stream, topic=topic, params=params)
 
 
+def pin_feed(
+    ledger: Ledger,
+    kafka: Topics,
+    *,
+    run_id: str,
+    stream: str,
+    topic: str,
+    feed: str,
+    params: Mapping[str, Any],
+) -> Document:
+    """The run's plan: the one in the ledger, or a new one that begins where the topic ends now.
+
+    A feed has no versions that two runs could share, so each run is a source of its own. ``feed``: address.
+    """
+    pinned = ledger.get(run_key(run_id, "plan"))
+    if pinned is not None:
+        return pinned
+    source = {
+        "source_id": f"feed-{hashlib.sha256(run_id.encode()).hexdigest()[:16]}",
+        "kind": FEED,
+        "feed": feed,
+        "topic_id": kafka.identify(topic).topic_id,
+    }
+    return _put(ledger, kafka, [source], run_id=run_id, stream=stream, topic=topic, params=params)
+
+
 def _put(
     ledger: Ledger,
     kafka: EndOffsets,
@@ -160,11 +192,10 @@ def _begin(ledger: Ledger, source: Document, *, topic: str, ends: Mapping[int, i
     return begin
 
 
-def settle(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str, **more: Any) -> Document:
+def settle(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
     """Record that every row of ``source`` was sent, and lies before ``ends``. Returns what is recorded.
 
-    ``more``: what else is to be recorded with it. Raises Refused where the topic ends before the source's
-    begin: it was made anew in between.
+    Raises Refused where the topic ends before the source's begin: it was made anew in between.
     """
     ranges: dict[str, list[int]] = {}
     for partition, begin in source["begin"].items():
@@ -177,8 +208,14 @@ def settle(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: st
         ranges[partition] = [begin, end]
     return ledger.put(
         produced_key(source["source_id"]),
-        {"source_id": source["source_id"], "ranges": ranges, "run_id": run_id, "at": now(), **more},
+        {"source_id": source["source_id"], "ranges": ranges, "run_id": run_id, "at": now()},
     )
+
+
+def settle_feed(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
+    """As :func:`settle`; a partition that was added since the plan counts from its first offset."""
+    begin = {str(partition): 0 for partition in sorted(ends)} | source["begin"]
+    return settle(ledger, {**source, "begin": begin}, ends, run_id)
 
 
 def is_feed(source: Document) -> bool:
@@ -220,16 +257,22 @@ def pending(ledger: Ledger, plan: Document) -> list[Document]:
     return [source for source in plan["sources"] if ledger.get(produced_key(source["source_id"])) is None]
 
 
-def produced(ledger: Ledger, run_id: str) -> tuple[Document, list[Document]]:
-    """The run's plan, and what was produced of each of its sources.
-
-    Raises Missing where the produce step has not ended well.
-    """
+def plan_of(ledger: Ledger, run_id: str) -> Document:
+    """The run's plan. Raises Missing where it has none."""
     plan = ledger.get(run_key(run_id, "plan"))
     if plan is None:
         raise Missing(
             f"run {run_id!r} has no plan ({ledger.uri(run_key(run_id, 'plan'))}); clear its produce task"
         )
+    return plan
+
+
+def produced(ledger: Ledger, run_id: str) -> tuple[Document, list[Document]]:
+    """The run's plan, and what was produced of each of its sources.
+
+    Raises Missing where the produce step has not ended well.
+    """
+    plan = plan_of(ledger, run_id)
     documents = []
     for source in plan["sources"]:
         document = ledger.get(produced_key(source["source_id"]))

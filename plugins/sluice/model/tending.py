@@ -42,8 +42,8 @@ class State(StrEnum):
     WORKING = "working"
 
 
-# Nothing is wrong, or not with the part: held by a person, or another one is at work in its place (a load
-# that sends by itself, as a rule).
+# Nothing is wrong, or not with the part: held by a person, or another one is at work in its place,
+# which this runtime does not know.
 QUIET = CALM | {Verdict.SUPERSEDED}
 NOTHING_COMES = frozenset({State.SILENT, State.IDLE})
 
@@ -177,7 +177,7 @@ class _Tend:
             return None
         ended = f"{self.process.sentence()}, exit status {self.process.exit_status}"
         if self.beat is not None and self._is_somebody_elses(self.beat):
-            # A load that sends by itself, as a rule. What was started now would only wait for it.
+            # What was started now would only wait for it.
             other = f"another one, process {self.beat.pid}, is at work in its place: {self._doing(self.beat)}"
             return self._say(Verdict.SUPERSEDED, f"{ended}; {other}", True)
         if self.process.state is ProcessState.BACKOFF:

@@ -14,8 +14,8 @@ RECORDS = {
 }
 _SENT_ONCE = {
     Source.CSV: "An object version is loaded once; to load a corrected file, upload it under the same name.",
-    Source.FEED: "The offsets of a run begin where the topic ended before its first attempt, so records of a "
-    "killed attempt are verified with the rest.",
+    Source.FEED: "The offsets of a run begin where the topic ended before its first attempt, and end where "
+    "it ended after the wait. Runs that wait at the same time verify the same events.",
     Source.GENERATOR: "The same values are the same records, which are loaded once.",
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.model.process import ENDED
 from sluice.operators.starting import StartingOperator
 
 if TYPE_CHECKING:
@@ -21,8 +20,4 @@ class EnsurePartOperator(StartingOperator):
     fails_if = "it is held"
 
     def work(self, context: Context) -> dict[str, Any]:
-        self.refuse_held()
-        process = self.platform_hook.runtime.status(self.program)
-        self.log.info("%s", process.sentence())
-        started = process.state in ENDED and self.start(context, process)
-        return {"program": self.program, "started": started}
+        return {"program": self.program, "started": self.ensure_runs(context)}

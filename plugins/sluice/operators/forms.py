@@ -65,15 +65,15 @@ def _feed() -> dict[str, Param]:
             minimum=1,
             maximum=10_000_000,
             title="Events",
-            description="Number of events to send, unless the time below is up before",
+            description="Number of events to wait for, unless the time below is up before",
         ),
         "minutes": Param(
             5,
             type="integer",
             minimum=1,
             maximum=720,
-            title="Time to send (minutes)",
-            description="How long the feed is read at most; the load fails if nothing came at all",
+            title="Time to wait (minutes)",
+            description="How long the events are waited for at most; the load fails if none came",
         ),
     }
 

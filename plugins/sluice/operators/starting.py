@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from sluice.model.process import ENDED
 from sluice.operators.base import PartOperator
 
 if TYPE_CHECKING:
@@ -27,6 +28,13 @@ class StartingOperator(PartOperator):
                 f"{held.get('why') or 'no reason given'}; release it: trigger {self.stream}_stream with "
                 "action start"
             )
+
+    def ensure_runs(self, context: Context) -> bool:
+        """Start the component unless it runs; whether this run started it. Raises as :meth:`refuse_held`."""
+        self.refuse_held()
+        process = self.platform_hook.runtime.status(self.program)
+        self.log.info("%s", process.sentence())
+        return process.state in ENDED and self.start(context, process)
 
     def start(self, context: Context, process: ProcessStatus) -> bool:
         """Start what is as ``process`` says; False where another run was faster."""

@@ -121,8 +121,8 @@ class Parent:
                 {
                     "parent": os.getpid(),
                     "pid": pid,
-                    "since": self._started,
-                    "restarts": self._restarts[-RESTARTS_KEPT:],
+                    "since": round(self._started, 3),
+                    "restarts": [round(at, 3) for at in self._restarts[-RESTARTS_KEPT:]],
                     "last_exit": self._last_exit,
                     "restart_at": restart_at,
                 }

@@ -12,16 +12,13 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.hooks import plan as plans
 from sluice.hooks.failures import final_failures, last_words
 from sluice.hooks.stream import StreamMixin
-from sluice.triggers.landed import LandedTrigger, Outcome
+from sluice.triggers.landed import LandedTrigger
+from sluice.triggers.wait import BACKSTOP, GRACE_INTERVALS, Outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-# The trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
-BACKSTOP = timedelta(minutes=5)
 DEFAULT_TIMEOUT_MINUTES = 30
-# Supervision finds a dead consumer within one interval and starts it within the next.
-GRACE_INTERVALS = 2.5
 
 
 class LandedSensor(StreamMixin, BaseSensorOperator):
@@ -78,7 +75,7 @@ class LandedSensor(StreamMixin, BaseSensorOperator):
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """What the trigger found: the task's return value, or its failure."""
         outcome, reason = Outcome(event["outcome"]), event["reason"]
-        if outcome is Outcome.LANDED:
+        if outcome is Outcome.REACHED:
             self.log.info("%s", reason)
             return event
         if outcome is Outcome.HOPELESS:

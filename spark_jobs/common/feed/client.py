@@ -10,20 +10,166 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import cast
 
 import httpx
-
-from spark_jobs.common.feed import backoff
-from spark_jobs.common.feed.activity import Activity
-from spark_jobs.common.feed.frames import FeedError, Frame, can_be_asked_for, frames
+from httpx_sse import EventSource
 
 log = logging.getLogger(__name__)
 
+# The server's `retry:` in such a number of digits and more is no time to wait.
+_RETRY_DIGITS = 9
+MOST_CHARACTERS = 32 * 1024 * 1024
+# What servers take as the value of a header (8 KiB, as a rule) with room to spare.
+MOST_POSITION = 4096
+# Of the pause before the next connection.
+FIRST_SECONDS = 1.0
+MOST_SECONDS = 60.0
+# A server may ask for patience, but not for good.
+MOST_ASKED_SECONDS = 900.0
+# Without an event for so long, a feed that answers is silent.
+SILENT_SECONDS = 10.0
 CONNECT_SECONDS = 10.0
 # Of the body of an answer that is no feed, for the log.
 _MOST_BODY = 300
 _BODY_SECONDS = 5.0
+
+
+class FeedError(Exception):
+    """The feed did not answer as a feed; it is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One dispatched event. ``position``: the last id that was said, "" where none was. ``retry``: seconds to
+    wait before the next connection, where the server says so with this frame."""
+
+    event: str
+    data: str
+    position: str
+    retry: float | None
+
+
+class _Bounded:
+    """What EventSource asks of a response: tells of every piece of text, and ends where a frame does not."""
+
+    def __init__(self, response: httpx.Response, heard: Callable[[], None], most: int) -> None:
+        self.headers = response.headers
+        self.since_frame = 0
+        self._response = response
+        self._heard = heard
+        self._most = most
+
+    def iter_text(self) -> Iterator[str]:
+        for text in self._response.iter_text():
+            self._heard()
+            self.since_frame += len(text)
+            if self.since_frame > self._most:
+                raise FeedError(f"a frame of more than {self._most} characters")
+            yield text
+
+
+def frames(
+    response: httpx.Response, heard: Callable[[], None], most: int = MOST_CHARACTERS
+) -> Iterator[Frame]:
+    """The frames of a response as they arrive; one that the response's end cuts off is none.
+
+    ``heard`` is called for all that arrives, comments too. Raises httpx.HTTPError when the connection breaks
+    or the answer is no event stream, FeedError when a frame has more than ``most`` characters.
+    """
+    # The format is UTF-8, whatever the answer's header says, and a byte order mark may precede it.
+    response.encoding = "utf-8-sig"
+    bounded = _Bounded(response, heard, most)
+    for sse in EventSource(cast(httpx.Response, bounded)).iter_sse():
+        bounded.since_frame = 0
+        if sse.data or sse.retry is not None:
+            yield Frame(sse.event or "message", sse.data, sse.id, _seconds(sse.retry))
+
+
+def can_be_asked_for(position: str) -> bool:
+    """Whether it may stand in a Last-Event-ID header; an id that may not is no position."""
+    is_short = 0 < len(position.encode()) <= MOST_POSITION
+    return is_short and position.isprintable() and position == position.strip()
+
+
+def _seconds(retry: int | None) -> float | None:
+    if retry is None or not 0 <= retry < 10**_RETRY_DIGITS:
+        return None
+    return retry / 1000
+
+
+def delay(failures: int, drawn: float, asked: float = 0.0) -> float:
+    """Seconds to wait after so many connections in a row (1 or more) that brought no event.
+
+    What the server ``asked`` for (``retry:``, Retry-After; seconds) is waited in any case. On top of it comes
+    a share, ``drawn`` between 0 and 1, of a time that doubles with each failure: so many clients that lost
+    the same server do not come back together.
+    """
+    spread = min(MOST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 30))
+    return min(max(asked, 0.0), MOST_ASKED_SECONDS) + drawn * spread
+
+
+def retry_after(header: str | None, now: datetime | None = None) -> float:
+    """The seconds that a Retry-After header asks for, a number or an HTTP date; 0 for none or nonsense."""
+    if header is None:
+        return 0.0
+    text = header.strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    try:
+        at = parsedate_to_datetime(text)
+    except ValueError:
+        return 0.0
+    at = at if at.tzinfo else at.replace(tzinfo=UTC)
+    return max(0.0, (at - (now or datetime.now(UTC))).total_seconds())
+
+
+class Activity:
+    """Times are seconds since 1970, of ``clock``."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._is_answered = False
+        # When the feed last gave a sign of life; before the first, when this began to ask.
+        self._heard = self._event = clock()
+        self._blocked: float | None = None
+        # Why there was no connection when there last was none.
+        self.trouble = ""
+
+    def connecting(self, trouble: str = "") -> None:
+        """There is no connection; ``trouble`` says why, in words."""
+        self._is_answered = False
+        self.trouble = trouble
+
+    def heard(self) -> None:
+        """Something came, if only a comment."""
+        self._heard = self._clock()
+        self._is_answered = True
+
+    def event(self) -> None:
+        """An event came."""
+        self._event = self._clock()
+
+    def blocked(self, is_blocked: bool) -> None:
+        """Whether Kafka has to catch up before more is read."""
+        if not is_blocked:
+            self._blocked = None
+        elif self._blocked is None:
+            self._blocked = self._clock()
+
+    def state(self) -> tuple[str, float]:
+        """One of :class:`sluice.model.tending.State`, and since when."""
+        blocked = self._blocked
+        if blocked is not None:
+            return "sending", blocked
+        if not self._is_answered:
+            return "connecting", self._heard
+        if self._clock() - self._event > SILENT_SECONDS:
+            return "silent", self._event
+        return "streaming", self._event
 
 
 class Client:
@@ -86,7 +232,7 @@ class Client:
                 if self._stop.is_set():
                     return
                 failures += 1
-                pause = backoff.delay(failures, self._drawn(), max(self._retry, asked))
+                pause = delay(failures, self._drawn(), max(self._retry, asked))
                 self._activity.connecting(f"{trouble}; try {failures}")
                 log.log(
                     logging.INFO if failures == 1 else logging.WARNING,
@@ -141,7 +287,7 @@ class _Refused(Exception):
     """The server answered, and not with the feed."""
 
     def __init__(self, response: httpx.Response) -> None:
-        self.retry_after = backoff.retry_after(response.headers.get("retry-after"))
+        self.retry_after = retry_after(response.headers.get("retry-after"))
         body = ""
         deadline = time.monotonic() + _BODY_SECONDS
         # What it says is for the log; a server that does not finish saying it has said its status.

@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from spark_jobs.common.feed.activity import Activity
-from spark_jobs.common.feed.client import Client
+from spark_jobs.common.feed.client import Activity, Client, Frame
 from spark_jobs.common.feed.event import Source
-from spark_jobs.common.feed.frames import Frame
-from spark_jobs.common.feed.seen import Seen
 from spark_jobs.common.feed.sender import Sender
 from spark_jobs.common.feed.window import Window
+
+
+class Seen:
+    """The last ``most`` ids; the oldest is forgotten first. Not for several threads at once."""
+
+    def __init__(self, most: int, ids: Iterable[str] = ()) -> None:
+        """``ids``: what is known from the start, oldest first."""
+        self._most = most
+        self._ids: OrderedDict[str, None] = OrderedDict()
+        for known in ids:
+            self.is_new(known)
+
+    def is_new(self, event_id: str) -> bool:
+        """Whether it was not known; from here on it is."""
+        if event_id in self._ids:
+            return False
+        self._ids[event_id] = None
+        if len(self._ids) > self._most:
+            self._ids.popitem(last=False)
+        return True
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
 
 _LOOK_SECONDS = 0.2
 
@@ -38,7 +61,7 @@ class _Stopped(Exception):
 
 
 class Reader:
-    """Reads until ``stop`` is set, ``most`` events were sent, or something fails."""
+    """Reads until ``stop`` is set, or something fails."""
 
     def __init__(
         self,
@@ -49,7 +72,6 @@ class Reader:
         sender: Sender,
         activity: Activity,
         stop: threading.Event,
-        most: int | None,
     ) -> None:
         self.counts = Counts()
         self.failure: Exception | None = None
@@ -60,7 +82,6 @@ class Reader:
         self._sender = sender
         self._activity = activity
         self._stop = stop
-        self._most = most
         # A daemon: one that waits for a server's answer does not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
 
@@ -79,18 +100,13 @@ class Reader:
 
     def _run(self) -> None:
         try:
-            events = self._client.events(self._window.mark)
-            # The next frame is not waited for when there are enough.
-            while not self._is_enough() and (frame := next(events, None)) is not None:
+            for frame in self._client.events(self._window.mark):
                 self._handle(frame)
         except _Stopped:
             return
         except Exception as error:
             # For the thread that waits for this one's end.
             self.failure = error
-
-    def _is_enough(self) -> bool:
-        return self._most is not None and self.counts.sent >= self._most
 
     def _handle(self, frame: Frame) -> None:
         event = self._source.read(frame.data, frame.position)

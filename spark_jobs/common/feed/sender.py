@@ -1,18 +1,64 @@
-"""Events to the topic: in order, each acknowledged, and the ends of what is."""
+"""Events to the topic: in order, each acknowledged, with headers that say where the feed is."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
 from functools import partial
+from urllib.parse import urlsplit
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from sluice.model.platform import Kafka
 from sluice.model.stream import Topic
 from spark_jobs.common.feed.event import Event
-from spark_jobs.common.feed.headers import Headers
 from spark_jobs.common.feed.window import Entry, Window
+
+EVENT_ID = "event-id"
+SEQ = "feed-seq"
+RESUME = "feed-resume"
+FEED = "feed"
+EVENT_BYTES = "event-bytes"
+
+
+def feed_name(url: str) -> str:
+    """Which feed it is: host and path; the port and what is asked for may change."""
+    parts = urlsplit(url)
+    return f"{parts.hostname}{parts.path}"
+
+
+class Headers:
+    """What a record says about its place in the feed; it numbers the records.
+
+    ``event-id``: the event's id. ``feed-seq``: grows by one with every record that is sent, over restarts too
+    (what a killed producer had not delivered yet leaves a gap). ``feed-resume``: the position from which to
+    resume if this is the topic's newest record; left out if there is none. ``feed``: which feed the position
+    is of. ``event-bytes``: how long the value was, if it was cut.
+    """
+
+    def __init__(self, feed: str, following: int, window: Window) -> None:
+        """``feed``: its name. ``following``: the number of the next record."""
+        self._feed = feed.encode()
+        self._following = following
+        self._window = window
+
+    def of(
+        self, event: Event, position: str | None, was_bytes: int | None = None
+    ) -> list[tuple[str, str | bytes | None]]:
+        """The headers of the next record; call it before the event is added to the window."""
+        headers: list[tuple[str, str | bytes | None]] = [
+            (EVENT_ID, event.event_id.encode()),
+            (SEQ, b"%d" % self._following),
+            (FEED, self._feed),
+        ]
+        self._following += 1
+        resume = self._window.resume(position)
+        if resume is not None:
+            headers.append((RESUME, resume.encode()))
+        if was_bytes is not None:
+            headers.append((EVENT_BYTES, b"%d" % was_bytes))
+        return headers
+
 
 # What a broker takes where the topic does not say (max.message.bytes), and what of that is not the value.
 _BROKERS_MOST_BYTES = 1_048_588
@@ -94,14 +140,8 @@ class Sender:
     def poll(self, seconds: float) -> None:
         """Take note of what Kafka says; waits up to so many seconds for it. Raises Undelivered."""
         self._producer.poll(seconds)
-        self._refuse_failure()
-
-    def flush(self, seconds: float) -> int:
-        """Wait until all is acknowledged, up to so many seconds; returns how many records are not.
-        Raises Undelivered."""
-        self._producer.flush(seconds)
-        self._refuse_failure()
-        return len(self._window)
+        if self._failure is not None:
+            raise Undelivered(f"Kafka did not take a record of {self._topic!r}: {self._failure.str()}")
 
     def abandon(self) -> None:
         """Send nothing more, not even what was handed over already."""
@@ -121,7 +161,3 @@ class Sender:
         if partition is not None and offset is not None and offset >= 0:
             self._ends[partition] = max(self._ends.get(partition, 0), offset + 1)
         self._window.settle(entry)
-
-    def _refuse_failure(self) -> None:
-        if self._failure is not None:
-            raise Undelivered(f"Kafka did not take a record of {self._topic!r}: {self._failure.str()}")

@@ -18,7 +18,8 @@ from sluice.model.process import ProcessStatus
 from sluice.model.ranges import RangeSet
 from sluice.sensors.landed import LandedSensor
 from sluice.triggers.base import QUESTION_SECONDS
-from sluice.triggers.landed import LandedTrigger, Watch, beyond_reach
+from sluice.triggers.landed import LandedTrigger, beyond_reach
+from sluice.triggers.wait import ProcessWatch
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
 from tests.support.supervision import FakeRuntime
@@ -35,24 +36,24 @@ def state(ends: dict[int, int], starts: dict[int, int] | None = None) -> Publish
 
 
 def test_a_process_may_be_down_for_the_grace() -> None:
-    watch = Watch(grace=30)
-    assert watch.verdict(process(S.EXITED, None), 100) is None
-    assert watch.verdict(process(S.BACKOFF, None), 129) is None
-    assert watch.verdict(process(S.FATAL, None), 130) == "stream-x is FATAL for 30 s"
+    watch = ProcessWatch(grace=30)
+    assert watch.failure(process(S.EXITED, None), 100) is None
+    assert watch.failure(process(S.BACKOFF, None), 129) is None
+    assert watch.failure(process(S.FATAL, None), 130) == "stream-x is FATAL for 30 s"
 
 
 def test_coming_back_starts_the_grace_anew() -> None:
-    watch = Watch(grace=30)
-    assert watch.verdict(process(S.EXITED, None), 100) is None
-    assert watch.verdict(process(S.RUNNING), 120) is None
-    assert watch.verdict(process(S.EXITED, None), 140) is None
+    watch = ProcessWatch(grace=30)
+    assert watch.failure(process(S.EXITED, None), 100) is None
+    assert watch.failure(process(S.RUNNING), 120) is None
+    assert watch.failure(process(S.EXITED, None), 140) is None
 
 
 def test_a_process_that_keeps_dying_is_hopeless() -> None:
-    watch = Watch(grace=30)
-    verdicts = [watch.verdict(process(S.RUNNING, pid), pid) for pid in range(1, 9)]
-    assert verdicts[:6] == [None] * 6
-    assert verdicts[6] == "stream-x was restarted 6 times while the load waited for it"
+    watch = ProcessWatch(grace=30)
+    failures = [watch.failure(process(S.RUNNING, pid), pid) for pid in range(1, 9)]
+    assert failures[:6] == [None] * 6
+    assert failures[6] == "stream-x was restarted 6 times while the load waited for it"
 
 
 def test_offsets_before_the_streams_first_are_beyond_reach() -> None:
@@ -110,13 +111,13 @@ def fire(hook: Hook, question_seconds: float = QUESTION_SECONDS, **overrides: An
 def test_it_lands_when_all_is_published() -> None:
     answers = [None, state({0: 7, 1: 5}), state({0: 12, 1: 5})]
     assert fire(Hook(answers, [process(S.RUNNING)])) == {
-        "outcome": "landed",
+        "outcome": "reached",
         "reason": "10 of 10 records of the load are published",
     }
 
 
 def test_an_empty_load_has_landed() -> None:
-    assert fire(Hook([state({0: 0})], [process(S.FATAL)]), expected="{}")["outcome"] == "landed"
+    assert fire(Hook([state({0: 0})], [process(S.FATAL)]), expected="{}")["outcome"] == "reached"
 
 
 def test_a_dead_consumer_ends_it_at_once() -> None:
@@ -133,7 +134,7 @@ def test_what_will_never_be_published_ends_it_at_once() -> None:
 def test_what_cannot_be_observed_is_asked_again() -> None:
     down = Unreachable("catalog: connection refused")
     hook = Hook([down, state({0: 10, 1: 5})], [Unreachable("supervisord does not answer")])
-    assert fire(hook)["outcome"] == "landed"
+    assert fire(hook)["outcome"] == "reached"
 
 
 def test_at_the_deadline_it_names_what_lacks_and_what_could_not_be_seen() -> None:
@@ -159,7 +160,7 @@ def test_a_trigger_goes_on_elsewhere_and_holds_no_secret() -> None:
 
 def test_the_sensor_returns_or_fails_without_retries() -> None:
     sensor = LandedSensor(task_id="landed", stream="nyc_taxi")
-    event = {"outcome": "landed", "reason": "10 of 10"}
+    event = {"outcome": "reached", "reason": "10 of 10"}
     assert sensor.resume(given(), event) == event
     with raising(AirflowFailException, "timed out", "3 of 10"):
         sensor.resume(given(), {"outcome": "timed out", "reason": "3 of 10"})

@@ -1,350 +1,194 @@
-"""A load's step over a feed: the producer runs once to its end, from where the run began, whatever comes."""
+"""A load's step over a feed: it waits for what the stream's producer sends, from where the load began."""
 
 from __future__ import annotations
 
-import json
-import signal
-import threading
-import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
 from sluice.clients import keys
-from sluice.hooks import feed as feeds
+from sluice.clients.kafka import TopicIdentity
 from sluice.hooks import plan as plans
-from sluice.model import stream
+from sluice.model.process import ProcessState, ProcessStatus
 from sluice.operators.produce_feed import ProduceFeedOperator
+from sluice.triggers.arrived import ArrivedTrigger
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
 
-COUNTS: dict[str, Any] = {
-    "events": 6, "sent": 5, "known": 2, "canary": 1, "poison": 1, "adopted": False, "seconds": 1.5,
-}  # fmt: skip
-RESULT: dict[str, Any] = {"begin": {"0": 5, "1": 0}, "ends": {"0": 9, "1": 2}, **COUNTS}
-# Tells how it was called and by which environment, says that it runs, and then does what it is given.
-PROGRAM = """\
-import json, os, signal, sys, time
-with open({calls!r}, "a") as file:
-    file.write(json.dumps([os.getpid(), *sys.argv[1:], os.environ["SLUICE_PLATFORM_DIR"]]) + "\\n")
-def ready():
-    open({calls!r} + ".ready", "w").close()
-    time.sleep(60)
-print("reading the feed", file=sys.stderr, flush=True)
-{end}
-"""
-
-
-class Declared(stream.StreamSpec):
-    """A stream whose producer is another script."""
-
-    script: Path
-
-    @property
-    def parts(self) -> dict[str, stream.Part]:
-        return {"producer": stream.Part("producer", "", (str(self.script),))}
+URL = "http://127.0.0.1:9/replay"
+PROGRAM = "stream-wiki_changes-producer"
+REACHED = {"outcome": "reached", "reason": "6 of 6 events arrived", "arrived": 6, "ends": {"0": 9, "1": 2}}
 
 
 class World:
-    """A topic, a ledger, and a producer's script of our own."""
+    """A topic, a ledger, and the runtime and the history of the producer."""
 
-    def __init__(self, folder: Path) -> None:
-        self.script, self.calls = folder / "producer.py", folder / "calls"
+    def __init__(self, state: ProcessState = ProcessState.EXITED) -> None:
         self.ledger = ledger("wiki_changes")
-        self.now, self.after = {0: 5, 1: 0}, {0: 9, 1: 2}
-        self.platform = SimpleNamespace(feeds={"wiki_changes": "http://127.0.0.1:9/replay"})
-        self.kafka = self
-        self.does("raise SystemExit('not to be started')")
-
-    def does(self, end: str) -> None:
-        self.script.write_text(PROGRAM.format(calls=str(self.calls), end=end))
-
-    def gives(self, **more: Any) -> None:
-        """The producer ends well, with that result."""
-        self.does(f"print('half way')\nprint({json.dumps(RESULT | more)!r})")
+        self.offsets = {0: 5, 1: 0}
+        self.state = state
+        self.hold: dict[str, Any] | None = None
+        self.started: list[str] = []
+        self.platform = SimpleNamespace(feeds={"wiki_changes": URL})
+        self.kafka = self.runtime = self
 
     def ends(self, topic: str) -> dict[int, int]:
-        """The topic's, as KafkaAdmin: what was sent is there once the producer was started."""
         assert topic == "wiki-changes"
-        return dict(self.after if self.started else self.now)
+        return self.offsets
 
-    @property
-    def started(self) -> list[list[Any]]:
-        """The process id, the arguments and the platform folder of each start."""
-        lines = self.calls.read_text().splitlines() if self.calls.exists() else []
-        return [json.loads(line) for line in lines]
+    def identify(self, topic: str) -> TopicIdentity:
+        return TopicIdentity("t1", len(self.offsets))
 
-    def operator(self) -> ProduceFeedOperator:
-        made = ProduceFeedOperator(task_id="produce", stream="wiki_changes")
-        spec = Declared(**vars(stream.load("wiki_changes")))
-        spec.__dict__["script"] = self.script
-        made.__dict__ |= {"platform_hook": self, "ledger": self.ledger, "spec": spec}
+    def status(self, program: str) -> ProcessStatus:
+        return ProcessStatus(program, self.state)
+
+    def start(self, program: str) -> bool:
+        self.started.append(program)
+        self.state = ProcessState.RUNNING
+        return True
+
+    def tail(self, program: str) -> list[str]:
+        return ["the feed: ConnectError: refused; connecting again in 1.0 s"]
+
+    def held(self) -> dict[str, Any] | None:
+        return self.hold
+
+    def record(self, kind: str, *_: Any) -> None:
+        assert kind == "start"
+
+    def operator(self, stream: str = "wiki_changes") -> ProduceFeedOperator:
+        made = ProduceFeedOperator(task_id="produce", stream=stream)
+        made.__dict__ |= {"platform_hook": self, "ledger": self.ledger, "history": self}
         return made
 
-    @property
-    def is_ready(self) -> bool:
-        """Whether the producer says so."""
-        return self.calls.with_name("calls.ready").exists()
-
-    def run(self, run: str = "r", made: ProduceFeedOperator | None = None, **params: Any) -> dict[str, Any]:
+    def execute(self, run: str = "r", **params: Any) -> Any:
         values = {"events": 6, "minutes": 3, **params}
-        return (made or self.operator()).work(given(run_id=run, params=values))
+        return self.operator().execute(given(run_id=run, params=values))
 
-    def settled(self, run: str = "r") -> dict[str, Any] | None:
-        return self.ledger.get(keys.produced_key(feeds.source_id(run)))
+    def waits(self, run: str = "r", **params: Any) -> ArrivedTrigger:
+        """An attempt that waits: for what."""
+        with pytest.raises(TaskDeferred) as deferred:
+            self.execute(run, **params)
+        assert isinstance(deferred.value.trigger, ArrivedTrigger)
+        return deferred.value.trigger
+
+    def resume(self, event: dict[str, Any], run: str = "r") -> dict[str, Any]:
+        return self.operator().resume(given(run_id=run), event)
+
+    def is_settled(self, run: str = "r") -> bool:
+        return not plans.pending(self.ledger, plans.plan_of(self.ledger, run))
 
 
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    monkeypatch.setenv("SLUICE_PLATFORM_DIR", "/the/folder")
-    return World(tmp_path)
-
-
-def test_a_run_of_the_producer_is_a_source_that_the_next_steps_find(world: World) -> None:
-    world.gives()
-    source = {
-        "feed": "http://127.0.0.1:9/replay",
-        "source_id": feeds.source_id("r"),
-    }
-    assert world.run() == {
-        "topic": "wiki-changes",
-        "records": 6,
-        "ranges": {"0": [[5, 9]], "1": [[0, 2]]},
-        "sources": [{**source, "offsets": 6, "sent_now": True, **COUNTS}],
-    }
-    (call,) = world.started
-    assert call[1:] == ["--events", "6", "--minutes", "3", "/the/folder"]
+def test_it_starts_the_producer_waits_and_records_the_offsets_that_the_next_steps_find() -> None:
+    world = World()
+    trigger = world.waits()
+    assert world.started == [PROGRAM]
+    assert (trigger.begin, trigger.events, trigger.topic_id) == ({"0": 5, "1": 0}, 6, "t1")
+    made = world.resume(REACHED)
+    (source,) = made["sources"]
+    assert source["feed"] == URL
+    assert made | {"sources": []} == {
+        "topic": "wiki-changes", "records": 6, "ranges": {"0": [[5, 9]], "1": [[0, 2]]}, "sources": [],
+    }  # fmt: skip
     plan, (document,) = plans.produced(world.ledger, "r")
-    assert plan["sources"] == [{**source, "kind": "feed", "topic": "wiki-changes", "begin": {"0": 5, "1": 0}}]
-    assert (document["ranges"], document["counts"]) == ({"0": [5, 9], "1": [0, 2]}, COUNTS)
-    assert plan["sources"][0]["source_id"].startswith("feed-")
+    assert plan["sources"][0]["kind"] == "feed"
+    assert document["ranges"] == {"0": [5, 9], "1": [0, 2]}
 
 
-def test_its_lines_are_in_the_tasks_log_and_its_result_is_not(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
-    world.gives()
-    world.run()
-    said = capsys.readouterr().out
-    assert "reading the feed" in said
-    assert "half way" in said
-    assert '"begin"' not in said
-    assert all(f"{name}={value}" in said for name, value in COUNTS.items())
-
-
-def test_the_feeds_own_servers_are_not_asked_in_nobodys_name(world: World) -> None:
-    world.platform.feeds.clear()
-    made = ProduceFeedOperator(task_id="produce", stream="wiki_changes")
-    made.__dict__ |= {"platform_hook": world, "ledger": world.ledger}
-    with raising(AirflowFailException, "https://stream.wikimedia.org"):
-        made.execute(given(run_id="r", params={}))
+def test_a_producer_that_runs_is_left_alone() -> None:
+    world = World(ProcessState.RUNNING)
+    world.waits()
     assert world.started == []
 
 
-def test_what_was_sent_is_not_sent_again(world: World) -> None:
-    world.gives()
-    first = world.run()
-    world.does("raise SystemExit('not to be started')")
-    again = world.run(events=999)
-    assert len(world.started) == 1
-    assert again["sources"][0].pop("sent_now") is False
-    assert first["sources"][0].pop("sent_now") is True
-    assert again == first
+def test_another_attempt_begins_where_the_first_did_and_ends_where_the_first_that_ended_well_did() -> None:
+    world = World()
+    world.waits()
+    world.offsets = {0: 8, 1: 1}
+    trigger = world.waits(events=999)
+    assert (trigger.begin, trigger.events) == ({"0": 5, "1": 0}, 6)
+    first = world.resume(REACHED)
+    assert world.resume(REACHED | {"ends": {"0": 19, "1": 2}}) == first
+    assert world.execute() == first, "nothing is left to wait for"
 
 
-def test_another_run_is_another_source(world: World) -> None:
-    world.gives()
-    world.run()
-    world.now, world.calls = {0: 9, 1: 2}, world.calls.with_name("calls2")
-    world.after = {0: 19, 1: 2}
-    world.gives(begin={"0": 9, "1": 2}, ends={"0": 19, "1": 2}, events=10, sent=10)
-    assert world.run("r2")["ranges"] == {"0": [[9, 19]]}
-    assert feeds.source_id("r") != feeds.source_id("r2")
+def test_runs_have_offsets_of_their_own() -> None:
+    world = World()
+    world.waits()
+    world.offsets = {0: 8, 1: 1}
+    assert world.waits("r2").begin == {"0": 8, "1": 1}
+    first = world.resume(REACHED)
+    assert world.resume(REACHED, "r2")["ranges"] == {"0": [[8, 9]], "1": [[1, 2]]}
+    assert first["sources"] != world.execute("r2")["sources"]
 
 
-def test_a_retry_proves_what_the_killed_attempt_sent_too(world: World) -> None:
-    world.does("os.kill(os.getpid(), signal.SIGKILL)")
-    with raising(AirflowException, "signal 9", "reading the feed") as caught:
-        world.run()
-    assert not isinstance(caught.value, AirflowFailException)
-    # It had sent up to 8, and the next one begins there; with the form's values of the first attempt.
-    world.gives(begin={"0": 8, "1": 1}, sent=2)
-    assert world.run(events=999)["ranges"] == {"0": [[5, 9]], "1": [[0, 2]]}
-    assert [call[1:3] for call in world.started] == [["--events", "6"]] * 2
+def test_fewer_events_are_enough_when_the_time_is_up() -> None:
+    world = World()
+    world.waits(events=1000)
+    assert world.resume(REACHED | {"outcome": "timed out"})["records"] == 6
 
 
-def test_of_two_attempts_at_once_the_first_one_counts(world: World) -> None:
-    world.gives(ends={"0": 8, "1": 1}, events=5)
-    other = world.operator()
-    source = feeds.pin(
-        world.ledger, world, run_id="r", stream="wiki_changes", topic="wiki-changes", feed="f", params={}
-    )["sources"][0]
-    plans.settle(world.ledger, source, {0: 7, 1: 0}, "r", counts=COUNTS)
-    assert world.run(made=other)["ranges"] == {"0": [[5, 7]]}
-    assert world.started == []
+def test_a_partition_that_was_added_counts_from_its_first_offset() -> None:
+    world = World()
+    world.waits()
+    assert world.resume(REACHED | {"ends": {"0": 9, "1": 2, "2": 4}})["ranges"]["2"] == [[0, 4]]
 
 
-def test_a_partition_that_was_added_counts_from_its_first_offset(world: World) -> None:
-    world.after = {0: 9, 1: 2, 2: 4}
-    world.gives(ends={"0": 9, "1": 2, "2": 4}, events=10)
-    assert world.run()["ranges"]["2"] == [[0, 4]]
+# Red. What the trigger saw, and whether another attempt could see something else.
 
-
-# Red.
-
-RED: dict[str, tuple[str, type[AirflowException], tuple[str, ...]]] = {
-    "a failure": ("print('psycopg2.OperationalError: no', file=sys.stderr); sys.exit(1)", AirflowException,
-        ("'wiki_changes'", " 1: psycopg2.OperationalError: no")),
-    "another producer": ("sys.exit(76)", AirflowException, (" 76: reading the feed",)),
-    "a wrong declaration": ("print('failed: ConfigError: x', file=sys.stderr); sys.exit(1)",
-        AirflowFailException, (" 1: ConfigError: x",)),
-    "half a result": ("print('{\"begin\": {\"0\"')", AirflowFailException, ("""'{"begin": {"0"'""",)),
+RED: dict[str, tuple[dict[str, Any], type[AirflowException], tuple[str, ...]]] = {
+    "no events": ({"outcome": "timed out", "reason": "0 of 6", "arrived": 0, "ends": {"0": 5, "1": 0}},
+        AirflowFailException, ("no events", "0 of 6", URL, "ConnectError: refused")),
+    "a producer that is down": ({"outcome": "hopeless", "reason": f"{PROGRAM} is FATAL", "arrived": 2},
+        AirflowFailException, (f"{PROGRAM} is FATAL", "ConnectError: refused")),
+    "Kafka is away": ({"outcome": "timed out", "reason": "no answer"}, AirflowException, ("no answer", URL)),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("end", "kind", "data"), RED.values(), ids=RED.keys())
-def test_what_is_no_good_end_is_red_and_settles_nothing(
-    world: World, end: str, kind: type[AirflowException], data: tuple[str, ...]
+@pytest.mark.parametrize(("event", "kind", "data"), RED.values(), ids=RED.keys())
+def test_what_is_no_good_end_is_red_and_records_nothing(
+    event: dict[str, Any], kind: type[AirflowException], data: tuple[str, ...]
 ) -> None:
-    world.does(end)
+    world = World()
+    world.waits()
     with raising(AirflowException, *data) as caught:
-        world.run()
+        world.resume(event)
     assert type(caught.value) is kind
-    assert world.settled() is None
-    world.gives()
-    assert world.run()["records"] == 6, "another attempt goes on"
+    assert not world.is_settled()
+    world.waits()
+    assert world.resume(REACHED)["records"] == 6, "another attempt goes on"
 
 
-def test_a_feed_that_gave_nothing_is_red(world: World) -> None:
-    world.gives(ends={"0": 5, "1": 0}, events=0, sent=0, known=0, poison=0, seconds=180.2)
-    with raising(AirflowException, "3 min", "http://127.0.0.1:9/replay"):
-        world.run()
-    assert world.settled() is None
+def test_a_suspended_producer_is_not_started_and_that_is_said() -> None:
+    world = World()
+    world.hold = {"who": "kim", "at": "noon", "why": "the wiki moves"}
+    with raising(AirflowFailException, "producer", "wiki_changes", "kim since noon: the wiki moves"):
+        world.execute()
+    assert world.started == []
+    # Meanwhile.
+    with raising(AirflowFailException, "kim since noon"):
+        world.resume({"outcome": "hopeless", "reason": f"{PROGRAM} is STOPPED"})
 
 
-def test_fewer_events_are_enough_when_the_time_is_up(world: World) -> None:
-    world.gives(seconds=180.0)
-    assert world.run(events=1000)["records"] == 6
+def test_the_feeds_own_servers_are_not_asked_in_nobodys_name() -> None:
+    world = World()
+    world.platform.feeds.clear()
+    with raising(AirflowFailException, "https://stream.wikimedia.org"):
+        world.execute()
+    assert world.started == []
 
 
-def test_a_run_that_somebody_else_ended_early_is_red(world: World) -> None:
-    world.gives(seconds=20)
-    with raising(AirflowException, "20 s", "6 of 1000"):
-        world.run(events=1000)
-    assert world.settled() is None
-
-
-def test_offsets_that_the_topic_does_not_have_are_refused(world: World) -> None:
-    world.gives(ends={"0": 10, "1": 2}, events=7)
-    with raising(plans.Refused, "partition 0", "at 9", "to 10"):
-        world.run()
-    assert world.settled() is None
-
-
-def test_a_plan_for_another_topic_is_refused(world: World) -> None:
-    world.ledger.put(keys.run_key("r", "plan"), {"topic": "old", "sources": []})
-    with raising(plans.Refused, "'r'", "'old'", "'wiki-changes'"):
-        world.run()
-
-
-def test_a_stream_without_a_feed_is_refused(world: World) -> None:
-    made = ProduceFeedOperator(task_id="produce", stream="nyc_taxi")
-    made.__dict__ |= {"platform_hook": world, "ledger": world.ledger}
+def test_a_stream_without_a_feed_is_refused() -> None:
     with raising(AirflowFailException, "'nyc_taxi'"):
-        made.execute(given(run_id="r", params={}))
+        World().operator("nyc_taxi").execute(given(run_id="r", params={}))
 
 
-# The end of the task is the producer's.
-
-# Ends well when it is told to, as the producer does: with the result of what it got so far.
-GENTLE = f"""\
-def end(*_):
-    print({json.dumps(RESULT | {"events": 1, "sent": 1})!r}, flush=True)
-    sys.exit(0)
-signal.signal(signal.SIGTERM, end)
-ready()
-"""
-
-
-def until_ready(world: World) -> None:
-    deadline = time.monotonic() + 20
-    while not world.is_ready:
-        assert time.monotonic() < deadline, world.started
-        time.sleep(0.01)
-
-
-def in_the_background(world: World, made: ProduceFeedOperator, **params: Any) -> list[Exception]:
-    """Runs it in a thread, until its producer is ready; what it raises comes into the list at its end."""
-    raised: list[Exception] = []
-
-    def run() -> None:
-        try:
-            world.run(made=made, **params)
-        except Exception as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    until_ready(world)
-    made.on_kill()
-    thread.join(20)
-    assert not thread.is_alive()
-    return raised
-
-
-def test_a_killed_task_ends_its_producer_and_takes_no_part_for_the_whole(world: World) -> None:
-    world.does(GENTLE)
-    (raised,) = in_the_background(world, world.operator(), events=1)
-    assert (type(raised), "'wiki_changes'" in str(raised)) == (AirflowException, True)
-    assert not psutil.pid_exists(world.started[0][0])
-    assert world.settled() is None
-    world.gives()
-    assert world.run()["records"] == 6
-
-
-def test_killed_before_it_began(world: World) -> None:
-    world.does("ready()")
-    made = world.operator()
-    made.kill_seconds = 20
-    made.on_kill()
-    began = time.monotonic()
-    with raising(AirflowException, "'wiki_changes'") as caught:
-        world.run(made=made)
-    assert time.monotonic() - began < 30, "it was not waited for"
-    assert type(caught.value) is AirflowException, "another attempt may go on"
-    assert world.settled() is None
-
-
-def test_a_producer_that_does_not_come_to_its_end_is_ended(world: World) -> None:
-    world.does(GENTLE)
-    made = world.operator()
-    made.beyond_seconds = 0.5
-    with raising(AirflowException, "'wiki_changes'"):
-        world.run(made=made, minutes=0)
-    assert world.settled() is None
-    assert not any(psutil.pid_exists(pid) for pid, *_ in world.started)
-
-
-def test_the_tasks_timeout_ends_it_too(world: World) -> None:
-    world.does(GENTLE)
-    made = world.operator()
-
-    def timeout(*_: Any) -> None:
-        raise TimeoutError("the task's")
-
-    def alarm() -> None:
-        until_ready(world)
-        signal.raise_signal(signal.SIGALRM)
-
-    before = signal.signal(signal.SIGALRM, timeout)
-    try:
-        threading.Thread(target=alarm, daemon=True).start()
-        with raising(TimeoutError, "the task's"):
-            world.run(made=made)
-    finally:
-        signal.signal(signal.SIGALRM, before)
-    assert not psutil.pid_exists(world.started[0][0])
+def test_a_topic_that_ends_before_the_load_began_is_refused() -> None:
+    world = World()
+    world.waits()
+    with raising(AirflowFailException, "partition 0", "at 3"):
+        world.resume(REACHED | {"ends": {"0": 3, "1": 9}})
+    assert world.ledger.get(keys.run_key("r", "plan")) is not None
+    assert not world.is_settled()

@@ -28,7 +28,7 @@ from sluice.model import exits, orders, platform, query, query_state, stream, te
 from sluice.model.tending import State
 from sluice.model.verdicts import ALARMING, ASKING, CALM, RESTARTABLE, Verdict
 from sluice.ui import links
-from spark_jobs.common.feed import headers
+from spark_jobs.common.feed import sender
 
 REPO = Path(__file__).resolve().parents[3]
 README = REPO / "README.md"
@@ -289,7 +289,7 @@ def test_the_routes_of_the_pages() -> None:
 
 def test_the_headers_of_a_feeds_record() -> None:
     said = [names(row[0])[0] for row in table(ARCHITECTURE.read_text(), "header", "holds")]
-    assert said == [headers.EVENT_ID, headers.SEQ, headers.RESUME, headers.FEED, headers.EVENT_BYTES]
+    assert said == [sender.EVENT_ID, sender.SEQ, sender.RESUME, sender.FEED, sender.EVENT_BYTES]
 
 
 def test_the_states_of_a_heartbeat() -> None:

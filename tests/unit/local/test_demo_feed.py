@@ -147,11 +147,13 @@ def test_the_load_comes_first_then_supervision_then_the_events(stack: Callable[[
     assert world.told == ["unpause wiki_changes_load"]
     assert watch(provision_topic="running") == []
     assert watch(provision_topic="success", produce=None) == ["unpause wiki_changes_stream"]
-    assert watch(provision_topic="success", produce="queued") == []
-    assert watch(provision_topic="success", produce="running") == [], "nobody reads the feed yet"
+    assert watch(provision_topic="success", produce="deferred") == [], "nobody reads the feed yet"
     world.open = 1
-    assert watch(provision_topic="success", produce="running") == ["burst"]
-    assert watch(provision_topic="success", produce="running") == [], "once"
+    assert watch(provision_topic="success", produce="running") == [], (
+        "the load's start offsets are not planned"
+    )
+    assert watch(provision_topic="success", produce="deferred") == ["burst"]
+    assert watch(provision_topic="success", produce="deferred") == [], "once"
     assert demo.before == {0: 17, 1: 0}
     feed = Feed(start=0, seed=5)
     wanted = demo.wanted(world.stack)

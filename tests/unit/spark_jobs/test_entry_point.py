@@ -55,7 +55,7 @@ def test_a_feeds_producer_imports_no_spark() -> None:
         "import sys\n"
         "from sluice.model import stream\n"
         "from spark_jobs.__main__ import main\n"
-        "from spark_jobs.common.feed.main import source\n"
+        "from spark_jobs.common.feed.run import source\n"
         "spec = stream.load('wiki_changes')\n"
         "source(spec, spec.feed)\n"
         "try: main(['producer', 'wiki_changes', '--events', '0'])\n"

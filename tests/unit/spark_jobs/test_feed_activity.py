@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.common.feed.activity import SILENT_SECONDS, Activity
+from spark_jobs.common.feed.client import SILENT_SECONDS, Activity
 
 
 def test_connecting_since_the_feed_was_last_heard() -> None:

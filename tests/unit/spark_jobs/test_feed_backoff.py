@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from spark_jobs.common.feed.backoff import MOST_ASKED_SECONDS, MOST_SECONDS, delay, retry_after
+from spark_jobs.common.feed.client import MOST_ASKED_SECONDS, MOST_SECONDS, delay, retry_after
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 

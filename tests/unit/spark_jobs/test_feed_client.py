@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from spark_jobs.common.feed.activity import Activity
-from spark_jobs.common.feed.client import Client
+from spark_jobs.common.feed.client import Activity, Client
 
 Answer = httpx.Response | Exception
 FEED = {"Content-Type": "text/event-stream"}

@@ -14,9 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.common.feed.event import Event
-from spark_jobs.common.feed.headers import Headers
+from spark_jobs.common.feed.reader import Seen
 from spark_jobs.common.feed.resume import Place, place, tail_of
-from spark_jobs.common.feed.seen import Seen
+from spark_jobs.common.feed.sender import Headers
 from spark_jobs.common.feed.window import Entry, Window
 
 PARTITIONS = 3

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from spark_jobs.common.feed.frames import MOST_CHARACTERS, FeedError, Frame, can_be_asked_for, frames
+from spark_jobs.common.feed.client import MOST_CHARACTERS, FeedError, Frame, can_be_asked_for, frames
 from tests.support.raising import raising
 
 HEADERS = {"Content-Type": "text/event-stream"}

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from spark_jobs.common.feed.event import Event
-from spark_jobs.common.feed.headers import Headers, feed_name
 from spark_jobs.common.feed.resume import Place, place, tail_of
+from spark_jobs.common.feed.sender import Headers, feed_name
 from spark_jobs.common.feed.window import Window
 
 FEED = "example.org/v2/stream"

@@ -10,15 +10,12 @@ from dataclasses import replace
 from sluice.model.platform import Kafka
 from sluice.model.stream import Feed, StreamSpec
 from sluice.model.tending import BEAT_SECONDS
-from spark_jobs.common.feed.activity import Activity
-from spark_jobs.common.feed.client import Client
+from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.event import Source
-from spark_jobs.common.feed.headers import Headers, feed_name
 from spark_jobs.common.feed.lock import Lock
-from spark_jobs.common.feed.reader import Counts, Reader
+from spark_jobs.common.feed.reader import Counts, Reader, Seen
 from spark_jobs.common.feed.resume import Tail
-from spark_jobs.common.feed.seen import Seen
-from spark_jobs.common.feed.sender import Sender, Undelivered
+from spark_jobs.common.feed.sender import Headers, Sender, Undelivered, feed_name
 from spark_jobs.common.feed.window import Window
 from spark_jobs.common.heartbeat import Heartbeat
 
@@ -49,11 +46,10 @@ class Production:
         source: Source,
         tail: Tail,
         lock: Lock,
-        most: int | None,
         beat_seconds: float = BEAT_SECONDS,
     ) -> None:
-        """``tail``: of the topic, read under the lock. ``most``: how many events to send, None for no end.
-        ``beat_seconds``: between two heartbeats, each of which asks for the lock."""
+        """``tail``: of the topic, read under the lock. ``beat_seconds``: between two heartbeats, each of
+        which asks for the lock."""
         self._name = spec.name
         self._lock = lock
         self._halt = threading.Event()
@@ -70,7 +66,6 @@ class Production:
             self._sender,
             self._activity,
             self._halt,
-            most,
         )
         self._beat_seconds = beat_seconds
         self._next_beat = 0.0
@@ -81,29 +76,21 @@ class Production:
     def counts(self) -> Counts:
         return self._reader.counts
 
-    @property
-    def ends(self) -> dict[int, int]:
-        """Partition -> the offset behind the last record that is acknowledged."""
-        return self._sender.ends
+    def until(self, stop: threading.Event) -> int:
+        """Produce until ``stop``.
 
-    def until(self, stop: threading.Event, deadline: float | None) -> int:
-        """Produce until ``stop``, ``deadline`` (of time.monotonic), or as many events as it was made for.
-
-        Returns how many records Kafka had not acknowledged in FLUSH_SECONDS after a stop; they are nobody's
-        loss: the next start reads them again. Raises Lost when the lock is, Undelivered when Kafka did not
-        take a record, and what failed in reading. Whatever is raised, nothing more is sent.
+        Returns how many records Kafka had not acknowledged in FLUSH_SECONDS after that; none is lost: the
+        next start reads them again. Raises Lost when the lock is, Undelivered when Kafka did not take a
+        record, and what failed in reading. Whatever is raised, nothing more is sent.
         """
         self._reader.start()
         try:
             while self._reader.is_alive and not stop.is_set():
-                if deadline is not None and time.monotonic() >= deadline:
-                    break
                 self._step()
-            was_told = stop.is_set()
             self._reader.end(_END_SECONDS)
             if self._reader.failure is not None:
                 raise self._reader.failure
-            return self._flush(FLUSH_SECONDS if was_told else DELIVERY_SECONDS)
+            return self._flush()
         except BaseException:
             self._sender.abandon()
             self._reader.end(_END_SECONDS)
@@ -111,8 +98,8 @@ class Production:
             self._sender.abandon()
             raise
 
-    def _flush(self, seconds: float) -> int:
-        deadline = time.monotonic() + seconds
+    def _flush(self) -> int:
+        deadline = time.monotonic() + FLUSH_SECONDS
         while (left := len(self._window)) and time.monotonic() < deadline:
             self._step()
         self._beat()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_jobs.common.feed.seen import Seen
+from spark_jobs.common.feed.reader import Seen
 
 
 def test_an_id_is_new_once() -> None:

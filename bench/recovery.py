@@ -1,0 +1,160 @@
+"""How long until a consumer that was killed with -9 publishes again?
+
+Starts a stack of its own, with a constant load on the taxi stream. Kills the consumer (Python, JVM), not
+its parent process, which restarts it; and measures until a snapshot of a later writer with rows is on main.
+The stream's DAG is paused, so Airflow does nothing.
+
+    python -m bench.recovery [--kills 20] [--out build/recovery.json]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from local.drills.consumer_faults import service_family, signal_all
+from local.drills.stream import Site
+from local.drills.traffic import PER_SECOND, Trickle
+from local.stack import Stack, wait_until
+from sluice.clients.kafka import KafkaAdmin
+from sluice.model import stream
+from sluice.runtime.parent import WORKED_SECONDS
+
+LIMIT_SECONDS = 300.0
+POLL_SECONDS = 0.05
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Nearest rank: the smallest value that is not exceeded by ``percent`` of all."""
+    ordered = sorted(values)
+    return ordered[max(math.ceil(percent / 100 * len(ordered)), 1) - 1]
+
+
+def cpu_seconds(site: Site) -> float:
+    """Processor time of the component since its start: what a start costs does not depend on other load."""
+    times = [process.cpu_times() for process in service_family(site, site.spec.program)]
+    return round(sum(spent.user + spent.system for spent in times), 1)
+
+
+def memory_megabytes(site: Site) -> dict[str, float]:
+    """Resident memory of the parent process, and of the component below it."""
+    parent = psutil.Process(int(site.process()["pid"]))
+    component = service_family(site, site.spec.program)
+    return {
+        "parent": round(parent.memory_info().rss / 2**20, 1),
+        "component": round(sum(process.memory_info().rss for process in component) / 2**20, 1),
+    }
+
+
+class Recovery:
+    """The taxi stream of a stack, published and killed."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.site = Site(stack, stream.load("nyc_taxi"))
+        self.load = Trickle(self.site)
+
+    def begin(self) -> float:
+        """Start the stream and its load; returns the seconds until the first snapshot with rows."""
+        KafkaAdmin(self.site.stack.platform("airflow").kafka).provision(self.site.spec.topic)
+        self.load.start()
+        started = time.time()
+        self.site.stack.supervisor().startProcess(self.site.spec.program)
+        wait_until("the first writer", lambda: self.site.token() > 0, LIMIT_SECONDS)
+        wait_until("the first rows", lambda: self._rows_of(1) is not None, LIMIT_SECONDS)
+        return time.time() - started
+
+    def kill(self) -> float:
+        """Seconds from the kill until a later writer's rows are on main."""
+        self._wait_until_it_worked()
+        token = self.site.token()
+        family = service_family(self.site, self.site.spec.program)
+        killed = time.time()
+        signal_all(family, signal.SIGKILL)
+        location = ""
+        while time.time() < killed + LIMIT_SECONDS:
+            now = self.site.metadata_location()
+            # The pointer costs no S3 call, so this does not compete with the consumer.
+            if now != location:
+                location, at = now, time.time()
+                if self._rows_of(token + 1) is not None:
+                    return at - killed
+            time.sleep(POLL_SECONDS)
+        raise TimeoutError(
+            f"no rows on main {LIMIT_SECONDS:.0f} s after the kill: {self.site.status().sentence()}"
+        )
+
+    def _wait_until_it_worked(self) -> None:
+        """Else the next restart would not come at once."""
+        since = self.site.status().since or 0.0
+        time.sleep(max(since + WORKED_SECONDS + 1 - time.time(), 0.0))
+
+    def _rows_of(self, token: int) -> float | None:
+        """When the first batch of a writer from ``token`` on was made."""
+        steps = (step for step in self.site.steps() if step.kind == "batch" and step.token >= token)
+        return next((step.at for step in steps), None)
+
+
+def measure(kills: int) -> dict[str, Any]:
+    """The figures. Starts and removes a stack."""
+    home = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
+    stack = Stack(home / "stack", free_ports=True)
+    try:
+        stack.up()
+        recovery = Recovery(stack)
+        first = recovery.begin()
+        print(f"first start: {first:.1f} s", flush=True)
+        seconds, loads, cpu = [], [], []
+        for number in range(kills):
+            seconds.append(round(recovery.kill(), 2))
+            cpu.append(cpu_seconds(recovery.site))
+            loads.append(round(os.getloadavg()[0], 2))
+            print(f"kill {number + 1}: {seconds[-1]} s, {cpu[-1]} CPU s, load {loads[-1]}", flush=True)
+        memory = memory_megabytes(recovery.site)
+        recovery.load.stop()
+        return {
+            "p50": percentile(seconds, 50),
+            "p95": percentile(seconds, 95),
+            "seconds": seconds,
+            "first_start_seconds": round(first, 1),
+            "cpu_seconds": cpu,
+            "machine_load": loads,
+            "cores": os.cpu_count(),
+            "records_per_second": PER_SECOND,
+            "rss_megabytes": memory,
+        }
+    finally:
+        log = stack.home.logs / "stream-nyc_taxi.log"
+        if log.exists():
+            print(log.read_text(errors="replace")[-4000:], file=sys.stderr)
+        stack.wipe()
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--out", type=Path, default=Path("build/recovery.json"))
+    given = parser.parse_args()
+    found = measure(given.kills)
+    given.out.parent.mkdir(exist_ok=True)
+    given.out.write_text(json.dumps(found, indent=2) + "\n")
+    print(json.dumps(found, indent=2))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

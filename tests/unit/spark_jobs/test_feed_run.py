@@ -1,0 +1,38 @@
+"""How a feed's producer is started."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from local import platform_files
+from local.home import Home
+from local.ports import DEFAULTS
+from sluice.model import exits
+from spark_jobs.common.feed import run
+
+
+@pytest.fixture
+def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer's platform file, as a stack writes it."""
+    home = Home(tmp_path)
+    platform_files.write(home.platform, platform_files.documents(home, DEFAULTS, home.secrets()))
+    monkeypatch.setenv("SLUICE_PLATFORM_DIR", str(home.platform))
+
+
+@pytest.fixture
+def _own_signals() -> Iterator[None]:
+    """What a process does with signals is its own, and not that of the tests."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("platform", "_own_signals")
+def test_a_stream_without_a_feed_is_said(levels: Callable[..., list[str]]) -> None:
+    assert run.run("nyc_taxi") == exits.CONFIGURATION
+    assert levels("'nyc_taxi'", "feed")[-1] == "ERROR"
