@@ -78,7 +78,11 @@ def tables() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in stream.names():
         spec = stream.load(name)
-        declared = [spec.table, spec.quarantine_table, *([spec.report.table] if spec.report else [])]
+        declared = [
+            spec.table,
+            spec.quarantine_table,
+            *(query.results_table for query in spec.queries.values() if query.results_table),
+        ]
         found |= {table.rpartition(".")[2]: table for table in declared}
     return found
 

@@ -1,4 +1,4 @@
-"""Run one job of a stream: ``python -m spark_jobs consumer|producer|queries|report|compact <stream> …``.
+"""Run one job of a stream: ``python -m spark_jobs consumer|producer|queries|compact <stream> …``.
 
 Spark submits this file with the same arguments. Each job imports only what it needs: a feed's producer starts
 no JVM. The job's own options follow the stream; ``--help`` behind it lists them.
@@ -50,13 +50,6 @@ def queries(name: str, options: Sequence[str]) -> int:
     return main(name, options)
 
 
-def report(name: str, options: Sequence[str]) -> int:
-    from spark_jobs.common.report import run
-
-    _parse_no(options)
-    return run(name)
-
-
 def compact(name: str, options: Sequence[str]) -> int:
     from spark_jobs.common.compact import main
 
@@ -67,7 +60,7 @@ def _parse_no(options: Sequence[str]) -> None:
     argparse.ArgumentParser(usage="this job has no options").parse_args(options)
 
 
-JOBS: Mapping[str, Job] = {job.__name__: job for job in (consumer, producer, queries, report, compact)}
+JOBS: Mapping[str, Job] = {job.__name__: job for job in (consumer, producer, queries, compact)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

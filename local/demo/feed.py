@@ -25,14 +25,15 @@ from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
 from local.stack import Stack
+from sluice.clients import queries
 from sluice.clients.errors import Missing
-from sluice.clients.report import ReportReader
-from sluice.clients.table import Lake
+from sluice.clients.lake.results_table import Results, ResultsReader, Window
+from sluice.clients.table import Lake, published
 from sluice.io.kafka import topic_offsets
 from sluice.io.retry import wait_for
-from sluice.model.report import Report, Window, top
 from sluice.model.stream import StreamSpec
-from sluice.ui.links import PREFIX
+from sluice.ui.links import PREFIX, pages
+from sluice.ui.views import top
 
 # So many events are followed. The load waits for some more, because others come at the same time, and still
 # more are replayed, so that it is over before they are.
@@ -43,11 +44,10 @@ BURST_RATE = 1_000.0
 MINUTES = 5
 # Until what was replayed is in the lake: the load ends before all of it has come.
 LANDED_SECONDS = 300.0
-REPORTED_SECONDS = 300.0
+COUNTED_SECONDS = 300.0
 AGAIN_SECONDS = 3.0
 # A record's time is the producer's, when it was handed over: Kafka may have taken it somewhat later.
 ON_ITS_WAY_SECONDS = 120.0
-SHOWN = 10
 
 
 class Replayed:
@@ -84,10 +84,10 @@ class FeedDemo(Demo):
 
     def __init__(self, name: str, replayed: Callable[[Stack, StreamSpec], Replayed] = Replayed) -> None:
         super().__init__(name)
-        if self.spec.feed is None or self.spec.report is None:
-            raise Problem(f"stream {name} has no [feed] or no [report]: this demo needs both")
+        if self.spec.feed is None or not pages([self.spec]):
+            raise Problem(f"stream {name} has no [feed] or no query with a page: this demo needs both")
         self.event_id = self.spec.feed.event_id
-        self.report = self.spec.report
+        ((self.page, self.title),) = pages([self.spec])
         self.before: dict[int, int] = {}
         self._replayed = replayed
         self._supervised = False
@@ -129,16 +129,17 @@ class FeedDemo(Demo):
         table_rows, files = _totals(lake.current_snapshot())
         took["in the lake"] = time.monotonic() - began
         began = time.monotonic()
-        console.print(f"waiting until the report counts all {table_rows:,} rows …", highlight=False)
-        reader = ReportReader(Lake.open(stack.platform("reader")), self.report.table)
-        report = wait_for(
-            partial(_read, reader, self._began - 7_200),
-            REPORTED_SECONDS,
+        console.print(f"waiting until the queries count all {table_rows:,} rows …", highlight=False)
+        reader = Lake.open(stack.platform("reader"))
+        uncounted = wait_for(
+            partial(uncounted_records, reader, self.spec),
+            COUNTED_SECONDS,
             AGAIN_SECONDS,
-            lambda report: report is not None and report.records >= table_rows,
+            lambda records: records == 0,
         )
-        took["in the report"] = time.monotonic() - began
-        window = busiest(report)
+        took["all counted"] = time.monotonic() - began
+        results = ResultsReader(reader, self.spec, self.page.split(".")[1]).read(self._began - 7_200)
+        window = busiest(results)
         objects, versions, markers = bucket_counts(stack, stack.platform("airflow").lake.warehouse)
         return FeedFigures(
             state=run.state,
@@ -150,18 +151,17 @@ class FeedDemo(Demo):
             event_ids=found.event_ids,
             gaps=found.gaps,
             duplicates=found.duplicates,
-            table_rows=table_rows,
-            reported=report.records if report is not None else 0,
+            uncounted=uncounted,
             files=files,
             objects=objects,
             versions=versions,
             delete_markers=markers,
             s3_calls=run.calls,
-            page=f"{service.url(stack.context)}{PREFIX}/reports/{self.spec.name}",
+            page=f"{service.url(stack.context)}{PREFIX}/results/{self.page}",
             window=in_words(window),
             top=[
-                {"user": editor.user, "bot": editor.bot, "edits": editor.edits, "late": editor.late}
-                for editor in (top(window, SHOWN) if window is not None else [])
+                {"user": editor.user, "bot": editor.bot, "edits": editor.edits}
+                for editor in (top(window) if window is not None else [])
             ],
             seconds=rounded(took, run.began),
         )
@@ -180,7 +180,7 @@ class FeedDemo(Demo):
 
     def show(self, stack: Stack, console: Console, result: Any) -> None:
         # Not the table's title: that is broken to the table's width.
-        console.print(f"{self.report.title}, {result.window}", markup=False, highlight=False)
+        console.print(f"{self.title}, {result.window}", markup=False, highlight=False)
         table = Table("user", "bot", "edits")
         for editor in result.top:
             table.add_row(
@@ -190,10 +190,24 @@ class FeedDemo(Demo):
         console.print(f"More, every 10 seconds anew: {result.page}", soft_wrap=True, highlight=False)
 
 
-def busiest(report: Report | None) -> Window | None:
-    """The newest window in which somebody edited something."""
-    windows = report.windows if report is not None else ()
-    return next((window for window in windows if top(window, 1)), None)
+def busiest(results: Results) -> Window | None:
+    """The newest window with editors."""
+    return next((window for window in results.windows if window.editors), None)
+
+
+def uncounted_records(lake: Lake, spec: StreamSpec) -> int:
+    """Records that are published, and that some query of the stream has not counted yet."""
+    lake_state = published(lake.table(spec.table))
+    try:
+        standing = queries.standing(lake.table(spec.queries_table), spec.queries)
+    except Missing:
+        standing = None
+    if lake_state is None:
+        return 0
+    ends = standing.ends if standing is not None else {}
+    return sum(
+        max(end - ends.get(part, lake_state.starts.get(part, 0)), 0) for part, end in lake_state.ends.items()
+    )
 
 
 def in_words(window: Window | None) -> str:
@@ -215,11 +229,3 @@ def _totals(snapshot: Any) -> tuple[int, int]:
         return 0, 0
     said = snapshot.summary.additional_properties
     return int(said.get("total-records", 0)), int(said.get("total-data-files", 0))
-
-
-def _read(reader: ReportReader, since: float) -> Report | None:
-    """None before there is one: supervision starts its job."""
-    try:
-        return reader.read(since)
-    except Missing:
-        return None

@@ -61,8 +61,8 @@ class FeedFigures:
 
     `replayed`: events of the demo's own burst; of those `missing` are not in the table. `topic_records`,
     `lake_rows`, `quarantined`, `event_ids` (distinct ones): of all that came onto the topic meanwhile, live
-    events too. `duplicates`: coordinates and event ids that are there more than once. `table_rows`: all that
-    the table had when the report was waited for, and `reported`: all that the report counts.
+    events too. `duplicates`: coordinates and event ids that are there more than once. `uncounted`: records of
+    the table that a query has not counted.
     `top`: the busiest editors of the newest window, most edits first, and `page`: where more of it is.
     """
 
@@ -75,8 +75,7 @@ class FeedFigures:
     event_ids: int
     gaps: int
     duplicates: int
-    table_rows: int
-    reported: int
+    uncounted: int
     files: int
     objects: int
     versions: int
@@ -101,7 +100,7 @@ class FeedFigures:
             ("distinct event ids", self.event_ids, "the rows in the lake"),
             ("gaps", self.gaps, "topic offsets against coordinates in the lake"),
             ("duplicates", self.duplicates, "coordinates and event ids in the lake"),
-            ("rows in the report", self.reported, "the report's newest snapshot"),
+            ("records not counted", self.uncounted, "the queries' table against the lake's"),
             ("data files", self.files, "the table's newest snapshot"),
             *_bucket(self),
         ]
@@ -119,10 +118,10 @@ class FeedFigures:
                 f"{self.topic_records} records came onto the topic, but {self.lake_rows} are in the lake "
                 f"and {self.quarantined} in quarantine"
             )
-        if self.reported < self.table_rows:
-            found.append(f"the report counts {self.reported} of {self.table_rows} rows")
+        if self.uncounted:
+            found.append(f"the queries have not counted {self.uncounted} records")
         if not self.top:
-            found.append("the report names no editor")
+            found.append("no window has an editor")
         return [*found, *_always(self)]
 
 

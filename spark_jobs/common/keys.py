@@ -21,8 +21,8 @@ from pyspark.sql.types import (
 )
 
 _AS_THEY_ARE = (StringType, ByteType, ShortType, IntegerType, LongType, DateType)
-# As Python writes it.
-_NOTHING = "None"
+# No text is escaped to this.
+_NULL = "\\N"
 
 
 def key_text(schema: StructType, columns: Sequence[str]) -> Column:
@@ -30,8 +30,8 @@ def key_text(schema: StructType, columns: Sequence[str]) -> Column:
 
     Raises TypeError for a column whose type has no text that Spark and Python agree on.
     """
-    parts = [F.coalesce(part_text(schema, column), F.lit(_NOTHING)) for column in columns]
-    return F.concat_ws("|", *(_escaped(part) for part in parts))
+    parts = [F.coalesce(_escaped(part_text(schema, column)), F.lit(_NULL)) for column in columns]
+    return F.concat_ws("|", *parts)
 
 
 def part_text(schema: StructType, column: str) -> Column:

@@ -23,6 +23,8 @@ from spark_jobs.common.process import first_line
 log = logging.getLogger(__name__)
 
 TRIES = 5
+# Two commits, so not with every batch.
+TIDY_EVERY = 50
 # Take-overs in a row that published nothing, because maintenance moved main before they could.
 MOST_MOVES = 5
 
@@ -55,26 +57,38 @@ class TableOwner:
         self.has_published = False
         # The branch's head: nobody else moves it, so it is remembered instead of read with every commit.
         self.head = 0
+        self._until_tidy = TIDY_EVERY
 
-    def _claim(self, read: Callable[[], None], summary: Callable[[str], Mapping[str, str]]) -> None:
+    def _claim(
+        self,
+        read: Callable[[], None],
+        summary: Callable[[str], Mapping[str, str]],
+        token: int | None = None,
+    ) -> None:
         """Become the owner, with the next token and its branch, from where ``main`` is then.
 
         ``read`` looks at ``main``, with every try anew; ``summary`` says what a snapshot of a kind
         (``genesis``, ``takeover``) says. Of two that take over at once the catalog lets one through, the
-        other tries again behind it. Raises Superseded after TRIES of them.
+        other tries again behind it. ``token``: in place of the next one, where another table has given it
+        out. Raises Superseded after TRIES refusals, and where ``main`` has a higher token.
         """
         self.has_published = False
         for _ in range(TRIES):
             self.table.refresh()
             read()
-            self.token = 1 + max([self.published_token(), *map(_token, self.table.branches())])
+            branches = self.table.branches()
+            self.token = token or 1 + max([self.published_token(), *map(_token, branches)])
+            self._refuse_if_later(self.published_token())
             self.branch = f"w{self.token}"
             try:
                 if self.table.head(MAIN) is None:
                     self.table.commit_empty(MAIN, summary("genesis"))
                 head = self.table.head(MAIN)
                 assert head is not None
-                self.table.create_branch(self.branch, head)
+                if token is not None and self.branch in branches:
+                    self.table.reset_branch(self.branch, head)
+                else:
+                    self.table.create_branch(self.branch, head)
                 self.table.commit_empty(self.branch, summary("takeover"))
                 self.table.fast_forward(MAIN, self.branch)
                 self.head = self._branch_head()
@@ -113,9 +127,25 @@ class TableOwner:
     def refuse_if_superseded(self) -> None:
         """Raises Superseded when a later owner has taken over, and Java's error where that cannot be seen."""
         self.table.refresh()
-        owner = self.published_token()
+        self._refuse_if_later(self.published_token())
+
+    def _refuse_if_later(self, owner: int) -> None:
         if owner > self.token:
             raise Superseded(f"{self.name}: owner {self.token} is over: owner {owner} has taken over")
+
+    def _tidy(self, keep: int) -> None:
+        """Once in TIDY_EVERY calls: remove earlier owners' branches, which would keep snapshots, and forget
+        all but the newest ``keep`` snapshots."""
+        self._until_tidy -= 1
+        if self._until_tidy > 0:
+            return
+        self._until_tidy = TIDY_EVERY
+        try:
+            self.table.remove_branches([n for n in self.table.branches() if n not in (MAIN, self.branch)])
+            self.table.expire(keep)
+        except Refused as refusal:
+            # Somebody takes over just now; if so, the next commit says it.
+            log.info("tidying up %s was refused (%s); next time", self.table.name, refusal)
 
     def excuse(self, failure: Exception) -> None:
         """Raises Superseded where there is a later owner: it removes what its predecessor works with, so that

@@ -11,13 +11,13 @@ from tests.support.airflow_server import Airflow
 from tests.support.browser import OpenPage
 from tests.support.pages import HOSTILE
 
-TITLE = "Wikipedia: busiest editors"
+TITLE = "Wikipedia: top editors"
 
 
 def test_by_login_and_navigation(airflow: Airflow, open_page: OpenPage) -> None:
     page = open_page()
     browsers.log_in(page, airflow.address, "viewer", airflow.passwords["viewer"])
-    frame = browsers.open_report(page, TITLE)
+    frame = browsers.open_results(page, TITLE)
     expect(frame.locator("#rows tr")).to_have_count(10)
     expect(frame.locator("#rows bdi").first).to_have_text(HOSTILE[0])
     expect(frame.locator("#chart .ytick text").first).to_contain_text("<img src=x")

@@ -10,13 +10,13 @@ from fastapi.routing import APIRoute
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.airflow_server import Airflow
-from tests.support.pages import STREAM, make_app
+from tests.support.pages import QUERY, STREAM, make_app
 
 FILES = ("main.js", "queries.js", "page.css", "theme.js", "icon.svg", "plotly.min.js")
 PATHS = (
-    f"/sluice/reports/{STREAM}",
-    f"/sluice/api/reports/{STREAM}",
-    f"/sluice/api/reports/{STREAM}?window=1795276800&whose=bots",
+    f"/sluice/results/{STREAM}.{QUERY}",
+    f"/sluice/api/results/{STREAM}.{QUERY}",
+    f"/sluice/api/results/{STREAM}.{QUERY}?window=1795276800&whose=bots",
     f"/sluice/queries/{STREAM}",
     f"/sluice/api/queries/{STREAM}",
     "/sluice/metrics",
@@ -24,11 +24,11 @@ PATHS = (
 )
 # What must not tell even whether it is there, or has no answer of its own.
 OTHERS = (
-    "/sluice/reports/unknown",
+    "/sluice/results/unknown",
     "/sluice/queries/unknown",
     "/sluice/api/queries/unknown",
-    f"/sluice/api/reports/{STREAM}?window=nonsense",
-    f"/sluice/api/reports/{STREAM}?whose=nonsense",
+    f"/sluice/api/results/{STREAM}.{QUERY}?window=nonsense",
+    f"/sluice/api/results/{STREAM}.{QUERY}?whose=nonsense",
     "/sluice/static/unknown.js",
 )
 
@@ -78,7 +78,7 @@ def test_who_may_have_it(
 
 def test_supervision_is_that_of_airflows_own_database(viewer: httpx.Client) -> None:
     """In which nobody supervises anything."""
-    found = viewer.get(f"/sluice/api/reports/{STREAM}").json()
+    found = viewer.get(f"/sluice/api/results/{STREAM}.{QUERY}").json()
     assert found["standing"]["supervision"] == {
         "dag": f"{STREAM}_stream",
         "paused": None,

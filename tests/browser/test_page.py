@@ -1,4 +1,4 @@
-"""The page in Chromium over made-up reports: what a reader sees, can do, and must not have done to them."""
+"""The page in Chromium over made-up results: what a reader sees, can do, and must not have done to them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fastapi import HTTPException
 from playwright.sync_api import Page, ViewportSize, expect
 
 from sluice.clients.errors import Missing, Unreachable
-from sluice.model.report import Report
+from sluice.clients.lake.results_table import Results
 from sluice.ui.app import REFRESH_SECONDS, may_look
 from tests.support import browser as browsers
 from tests.support import pages
 from tests.support.browser import OpenPage, Scheme, Watch
-from tests.support.pages import HOSTILE, STREAM, Made, Server
+from tests.support.pages import HOSTILE, QUERY, STREAM, Made, Server
 
 TITLE = re.compile(r"^\d\d:\d\d–\d\d:\d\d$")
 # Of some seconds; minutes on a machine that was held up.
@@ -39,13 +39,13 @@ NAMES = [
 
 @pytest.fixture
 def made() -> Made:
-    return pages.make_app(report())
+    return pages.make_app(results())
 
 
 @pytest.fixture
 def address(server: Server, made: Made) -> str:
     server.app = made.app
-    return f"{server.address}/reports/{STREAM}"
+    return f"{server.address}/results/{STREAM}.{QUERY}"
 
 
 @pytest.fixture
@@ -54,9 +54,9 @@ def page(watch: Watch, address: str) -> Page:
     return look(watch.page, address)
 
 
-def report(**changes: Any) -> Report:
+def results(**changes: Any) -> Results:
     name = lambda n: NAMES[n] if n < len(NAMES) else f"Editor {n}"  # noqa: E731
-    return replace(pages.make_report(time.time(), names=name), **changes)
+    return replace(pages.make_results(time.time(), names=name), **changes)
 
 
 def look(page: Page, address: str) -> Page:
@@ -81,19 +81,16 @@ def texts(page: Page, selector: str) -> list[str]:
 
 
 def test_figures_table_and_chart(page: Page) -> None:
-    expect(page.get_by_role("heading", level=1)).to_have_text("Wikipedia: busiest editors")
-    expect(page.locator("#pace")).to_have_text("48.3")
-    expect(page.locator("#newest")).to_have_text(AGE)
-    expect(page.locator("#late")).to_have_text("1,440")
-    expect(page.locator("#records")).to_have_text("1,284,377")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Wikipedia: top editors")
+    expect(page.locator("#source")).to_have_text(AGE)
+    expect(page.locator("#written")).to_have_text(AGE)
+    expect(page.locator("#late")).to_have_text("1,437")
     expect(page.locator("#watermark")).to_have_text(re.compile(r"\d\d:\d\d:\d\d$"))
     expect(page.locator("#window-title")).to_have_text(TITLE)
-    expect(page.locator("#window-sums")).to_have_text(
-        "6,116 edits by 500 users, 10 more came late · still counting"
-    )
+    expect(page.locator("#window-sums")).to_have_text("6,116 edits by 500 users · still counting")
     assert texts(page, "#rows bdi") == NAMES
-    assert texts(page, "#rows tr:first-child td") == ["1", "Citation bot", "bot", "400", "0"]
-    assert texts(page, "#rows tr:nth-child(8) td") == ["8", "Lugnuts", "person", "120", "1"]
+    assert texts(page, "#rows tr:first-child td") == ["1", "Citation bot", "bot", "400"]
+    assert texts(page, "#rows tr:nth-child(8) td") == ["8", "Lugnuts", "person", "120"]
     assert [text.strip() for text in texts(page, "#chart .ytick text")] == NAMES
     assert sorted(texts(page, "#chart .bartext")) == sorted(texts(page, "#rows td:nth-child(4)"))
     expect(page.locator("#day .point")).to_have_count(2 * 144)
@@ -101,7 +98,7 @@ def test_figures_table_and_chart(page: Page) -> None:
 
 def test_verdicts_and_who_looks(page: Page, made: Made) -> None:
     expect(page.locator("#verdict")).to_have_text("stream: healthy")
-    assert texts(page, "#parts .part") == ["consumer", "producer", "report"]
+    assert texts(page, "#parts .part") == ["consumer", "producer", "queries"]
     assert texts(page, "#parts .pill") == ["healthy", "healthy", "idle"]
     expect(page.locator("#supervision")).to_have_text(re.compile(r"wiki_changes_stream\) looked .* s ago\.$"))
 
@@ -128,16 +125,16 @@ def test_a_verdict_that_cannot_be_read_is_red_and_the_rest_is_there(page: Page, 
 
 
 def test_before_anything_was_counted(watch: Watch, made: Made, address: str) -> None:
-    counted = made.reports.report
-    made.reports.report = Report(None, None, None, None, 0, 0, None, ())
+    counted = made.results.results
+    made.results.results = Results()
     page = watch.page
     page.goto(address)
     expect(page.locator("#empty")).to_have_text("No edits were counted yet.")
-    expect(page.locator("#pace")).to_have_text("unknown")
-    expect(page.locator("#newest")).to_have_text("none yet")
+    expect(page.locator("#written")).to_have_text("none yet")
+    expect(page.locator("#source")).to_have_text("none yet")
     expect(page.locator("#window-title")).to_have_text("No window")
 
-    made.reports.report = counted
+    made.results.results = counted
     refresh(page, made)
     expect(page.locator("#rows tr")).to_have_count(10)
     expect(page.locator("#empty")).to_be_hidden()
@@ -145,15 +142,13 @@ def test_before_anything_was_counted(watch: Watch, made: Made, address: str) -> 
 
 
 def test_before_there_is_a_table(watch: Watch, made: Made, address: str) -> None:
-    made.reports.error = Missing("table reports.editors does not exist")
+    made.results.error = Missing("table reports.editors does not exist")
     page = watch.page
     page.goto(address)
-    expect(page.locator("#trouble")).to_have_text(
-        "There is no report yet: table reports.editors does not exist."
-    )
+    expect(page.locator("#trouble")).to_have_text("No results yet: table reports.editors does not exist.")
     expect(page.locator("#freshness-text")).to_have_text("no data")
     expect(page.locator(".card").first).to_be_hidden()
-    made.reports.error = None
+    made.results.error = None
     refresh(page, made)
     expect(page.locator("#rows tr")).to_have_count(10)
     expect(page.locator("#trouble")).to_be_hidden()
@@ -163,7 +158,7 @@ def test_before_there_is_a_table(watch: Watch, made: Made, address: str) -> None
 
 
 def test_a_past_window_and_only_bots(page: Page, made: Made) -> None:
-    start, end = made.reports.report.windows[30].start, made.reports.report.windows[30].end
+    start, end = made.results.results.windows[30].start, made.results.results.windows[30].end
     page.get_by_label("Window", exact=True).select_option(str(int(start)))
     expect(page.locator("#window-sums")).to_contain_text("closed")
     hours = [time.strftime("%H:%M", time.gmtime(at)) for at in (start, end)]
@@ -176,7 +171,7 @@ def test_a_past_window_and_only_bots(page: Page, made: Made) -> None:
     expect(page.locator("#day .point")).to_have_count(144)
 
     # The choice outlives the refreshes, and loading the page anew.
-    with page.expect_response(re.compile(r"/api/reports/.*whose=bots&window=")):
+    with page.expect_response(re.compile(r"/api/results/.*whose=bots&window=")):
         refresh(page, made)
     expect(page.locator("#window-sums")).to_contain_text("closed")
     page.reload()
@@ -185,13 +180,13 @@ def test_a_past_window_and_only_bots(page: Page, made: Made) -> None:
     expect(page.locator("#window-title")).to_contain_text("–".join(hours))
 
 
-def test_a_window_that_left_the_report(page: Page, made: Made) -> None:
-    last = str(int(made.reports.report.windows[-1].start))
+def test_a_window_that_left_the_table(page: Page, made: Made) -> None:
+    last = str(int(made.results.results.windows[-1].start))
     page.get_by_label("Window", exact=True).select_option(last)
     expect(page.locator("#window-sums")).to_contain_text("closed")
-    made.reports.report = replace(made.reports.report, windows=made.reports.report.windows[:-1])
+    made.results.results = replace(made.results.results, windows=made.results.results.windows[:-1])
     refresh(page, made)
-    expect(page.locator("#empty")).to_have_text("This window is not in the report any more: choose another.")
+    expect(page.locator("#empty")).to_have_text("This window is not shown any more: choose another.")
     expect(page.get_by_label("Window", exact=True)).to_have_value(last)
     expect(page.locator("#both")).to_be_hidden()
 
@@ -215,7 +210,7 @@ def test_by_keyboard_alone(page: Page, made: Made) -> None:
     page.keyboard.press("ArrowDown")
     expect(page.locator("#window-title")).not_to_have_text(before)
     expect(page.get_by_label("Window", exact=True)).to_have_value(
-        str(int(made.reports.report.windows[1].start))
+        str(int(made.results.results.windows[1].start))
     )
     assert focused() == "window"
     page.keyboard.press("Tab")
@@ -240,7 +235,7 @@ def test_a_click_on_the_day_chooses_its_window(page: Page, made: Made) -> None:
     assert plot is not None
     gap = next_bar["x"] - (bar["x"] + bar["width"])
     assert gap > 1
-    window = made.reports.report.windows[30]
+    window = made.results.results.windows[30]
     for place, x, y in (
         ("on the bar", bar["x"] + bar["width"] / 2, bar["y"] + bar["height"] / 2),
         ("in the gap", bar["x"] + bar["width"] + gap * 0.4, bar["y"] + bar["height"] / 2),
@@ -265,15 +260,14 @@ def test_a_click_on_the_day_chooses_its_window(page: Page, made: Made) -> None:
 def test_it_refreshes_without_loading_the_page_again(page: Page, made: Made) -> None:
     page.evaluate("window.same = document.getElementById('window')")
     page.get_by_label("Window", exact=True).focus()
-    made.reports.report = replace(made.reports.report, records=7, pace=1999.4)
+    made.results.results = replace(made.results.results, late=7)
     refresh(page, made)
-    expect(page.locator("#records")).to_have_text("7")
-    expect(page.locator("#pace")).to_have_text("1,999.4")
+    expect(page.locator("#late")).to_have_text("7")
     assert page.evaluate("window.same === document.activeElement")
 
 
 def test_a_reader_that_fails_is_shown_and_what_was_known_stays(page: Page, made: Made) -> None:
-    made.reports.error = Unreachable("table reports.editors: the catalog's database does not answer")
+    made.results.error = Unreachable("table reports.editors: the catalog's database does not answer")
     refresh(page, made)
     trouble = page.get_by_role("alert")
     expect(trouble).to_have_text(
@@ -286,11 +280,11 @@ def test_a_reader_that_fails_is_shown_and_what_was_known_stays(page: Page, made:
     expect(page.locator("#freshness-text")).to_have_text(re.compile(r"^not refreshed for \d+ s$"))
     browsers.refresh(page, 3600)
     expect(page.locator("#freshness-text")).to_have_text(re.compile(r"^not refreshed for 1 h"))
-    expect(page.locator("#newest")).to_have_attribute("data-old", "true")
+    expect(page.locator("#source")).to_have_attribute("data-old", "true")
     expect(page.locator("#verdict")).to_have_text("stream: healthy, as last known")
     expect(page.locator("#verdict")).to_have_css("border-style", "dashed")
     expect(page.locator("#rows tr")).to_have_count(10)
-    made.reports.error = None
+    made.results.error = None
     refresh(page, made)
     expect(trouble).to_be_hidden()
     expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
@@ -317,16 +311,16 @@ def test_a_login_that_ended(page: Page, made: Made) -> None:
 
 
 def test_an_age_that_is_too_old_is_red(page: Page, made: Made) -> None:
-    made.reports.report = replace(made.reports.report, newest=time.time() - 3600)
+    made.results.results = replace(made.results.results, source_at=time.time() - 3600)
     refresh(page, made)
-    expect(page.locator("#newest")).to_have_text(re.compile("^1 h"))
-    expect(page.locator("#newest")).to_have_attribute("data-old", "true")
+    expect(page.locator("#source")).to_have_text(re.compile("^1 h"))
+    expect(page.locator("#source")).to_have_attribute("data-old", "true")
 
 
 def test_ages_go_by_the_servers_clock(open_page: OpenPage, made: Made, address: str) -> None:
     page = open_page(clock=time.time() + 7 * 86_400)
     look(page, address)
-    expect(page.locator("#newest")).to_have_text(AGE)
+    expect(page.locator("#source")).to_have_text(AGE)
 
 
 def test_times_are_in_the_zone_that_airflows_user_chose(
@@ -336,7 +330,7 @@ def test_times_are_in_the_zone_that_airflows_user_chose(
     page.add_init_script("localStorage.timezone ??= JSON.stringify('Asia/Tokyo')")
     look(page, address)
     expect(page.locator("#zone")).to_have_text("Asia/Tokyo")
-    there = time.strftime("%H:%M", time.gmtime(made.reports.report.windows[0].start + 32_400))
+    there = time.strftime("%H:%M", time.gmtime(made.results.results.windows[0].start + 32_400))
     expect(page.locator("#window-title")).to_contain_text(f"{there}–")
 
     page.evaluate("localStorage.timezone = 'no zone'")
@@ -355,9 +349,9 @@ def test_the_table_is_there_where_the_charts_library_is_not(watch: Watch, addres
 # Hostile names.
 
 
-def hostile_report(first: int) -> Report:
+def hostile_results(first: int) -> Results:
     names = HOSTILE[first:] + HOSTILE[:first]
-    return pages.make_report(time.time(), windows=3, users=len(names), names=names.__getitem__)
+    return pages.make_results(time.time(), windows=3, users=len(names), names=names.__getitem__)
 
 
 def shown_as(name: str) -> str:
@@ -381,11 +375,11 @@ def hover(page: Page, rank: int) -> None:
 def test_hostile_names_are_text(
     watch: Watch, made: Made, address: str, first: int, size: ViewportSize
 ) -> None:
-    made.reports.report = hostile_report(first)
+    made.results.results = hostile_results(first)
     page = watch.page
     page.set_viewport_size(size)
     look(page, address)
-    expected = [shown_as(editor.user) for editor in made.reports.report.windows[0].editors[:10]]
+    expected = [shown_as(editor.user) for editor in made.results.results.windows[0].editors[:10]]
     assert texts(page, "#rows bdi") == expected
 
     # In the chart they are cut, and else the same: no markup of Plotly's was understood.
@@ -417,7 +411,7 @@ def test_hostile_names_are_text(
 
 
 def test_a_name_turns_the_direction_of_itself_only(page: Page, made: Made) -> None:
-    made.reports.report = hostile_report(6)
+    made.results.results = hostile_results(6)
     refresh(page, made)
     expect(page.locator("#rows bdi").first).to_have_text(HOSTILE[6])
     row = page.locator("#rows tr").first

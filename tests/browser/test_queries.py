@@ -22,7 +22,7 @@ WITH_STATE = ["rows", "duration", "state", "memory", "watermark", "late"]
 
 @pytest.fixture
 def made() -> Made:
-    return pages.make_app(pages.make_report(time.time(), users=5))
+    return pages.make_app(pages.make_results(time.time(), users=5))
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ def test_by_keyboard_to_another_page(page: Page) -> None:
     assert page.evaluate("document.activeElement.getAttribute('aria-current')") == "page"
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", level=1)).to_have_text("Wikipedia: busiest editors")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Wikipedia: top editors")
     page.get_by_role("link", name="Its running queries").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Running queries of {STREAM}")
 

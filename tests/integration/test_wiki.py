@@ -21,21 +21,20 @@ from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
 from local.stack import Stack, wait_until
-from sluice.clients.report import ReportReader
+from sluice.clients.lake.results_table import ResultsReader
 from sluice.model.ranges import RangeSet
 from tests.integration import feeds, streams
 from tests.support import browser
 from tests.support.scenario import step
 
 SPEC = streams.load("wiki_changes")
-assert SPEC.report is not None
-REPORT = SPEC.report
+EDITORS = SPEC.queries["editors"]
 LOAD, STREAM, COMPACT = "wiki_changes_load", "wiki_changes_stream", "wiki_changes_compact"
 SAMPLE = replay.REPO / "samples/wiki_changes/recentchange.jsonl"
 RUN_SECONDS = 420
 EVENTS = 3000
 # Components that are killed together, when all earlier records are published. The runtime restarts them.
-KILLED = (("producer",), ("producer", "report"), ("producer", "consumer"))
+KILLED = (("producer",), ("producer", "queries"), ("producer", "consumer"))
 # Replayed meanwhile.
 KILLED_EVENTS = 10_000
 COLUMNS = ("event_id", "change_timestamp", "user", "bot", "type", "_kafka_partition", "_kafka_offset")
@@ -122,16 +121,17 @@ class Wiki(Site):
         return there[0], there[-1]
 
     @cached_property
-    def report(self) -> ReportReader:
-        return ReportReader(self.lake, REPORT.table)
+    def results(self) -> ResultsReader:
+        return ResultsReader(self.lake, SPEC, "editors")
 
-    def counted(self) -> Counts:
-        """Edits as the report has them, late ones with them."""
+    def counted(self) -> tuple[Counts, int]:
+        """Edits as the query has them, and how many came too late."""
+        results = self.results.read(0)
         return {
-            (window.start, editor.user, editor.bot): editor.edits + editor.late
-            for window in self.report.read(0).windows
+            (window.start, editor.user, editor.bot): editor.edits
+            for window in results.windows
             for editor in window.editors
-        }
+        }, results.late
 
     def send_old(self, batch: int, at: datetime) -> None:
         """Changes of a time long ago, past the stream's producer."""
@@ -150,8 +150,9 @@ def covers(reached: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
 
 
 def count(rows: list[dict[str, Any]]) -> Counts:
-    """Edits, as the report must have them."""
-    width = REPORT.window_minutes * 60
+    """Edits, as the query must have them, late ones with them."""
+    assert EDITORS.window is not None
+    width = EDITORS.window.minutes * 60
     found: Counter[tuple[float, str, bool]] = Counter()
     for row in rows:
         if row["type"] in ("edit", "new"):
@@ -171,8 +172,8 @@ def test_every_event_is_there_once_whatever_is_killed_up_to_the_page(wiki: Wiki)
     old = datetime.now(UTC).replace(hour=12, minute=0) - timedelta(days=2)
     with step("a bounded load is verified event by event"):
         first = check_a_bounded_load(wiki)
-    with step("supervision starts the producer and the report"):
-        check_supervision_starts_what_is_down(wiki, "producer", "report")
+    with step("supervision starts the producer"):
+        check_supervision_starts_what_is_down(wiki, "producer")
     with step("each process is killed, and the runtime restarts it"):
         loads = start_two_loads(wiki)
         kill_each(wiki, old)
@@ -182,11 +183,9 @@ def test_every_event_is_there_once_whatever_is_killed_up_to_the_page(wiki: Wiki)
         assert not first_load.intersect(second_load)
     with step("every event is in the lake once"):
         rows = check_every_event(wiki, first)
-    with step("the report has the lake's counts"):
-        lake = count(rows)
-        wait_until("the report of it all", lambda: wiki.counted() == lake, LAND_SECONDS)
-        assert sum(lake.values()) > EVENTS / 2
-    with step("an operator finds the report in Airflow's navigation"):
+    with step("the query has the lake's counts"):
+        check_the_results(wiki, count(rows))
+    with step("an operator finds the page in Airflow's navigation"):
         check_the_page(wiki)
     with step("closed dates are compacted, and hold the same rows"):
         check_compaction(wiki, old.date().isoformat())
@@ -196,7 +195,7 @@ def test_every_event_is_there_once_whatever_is_killed_up_to_the_page(wiki: Wiki)
 def test_an_order_stops_every_part_until_another_starts_it(wiki: Wiki) -> None:
     wiki.run(LOAD, events=50, minutes=2)
     with step("supervision starts what is down"):
-        check_supervision_starts_what_is_down(wiki, "report")
+        check_supervision_starts_what_is_down(wiki)
     with step("an order stops all parts"):
         wiki.run(STREAM, action="stop", why="a test")
         assert "RUNNING" not in wiki.states().values()
@@ -214,6 +213,9 @@ def check_a_bounded_load(wiki: Wiki) -> int:
     wait_until("a producer at work", lambda: wiki.replayed["open"] > 0, RUN_SECONDS)
     replay.burst(wiki.stack.context, EVENTS, 1000)
     check_load(wiki, run_id, EVENTS)
+    ((sink, checked),) = wiki.airflow.xcom(LOAD, run_id, "check_sinks")["editors"]["sinks"].items()
+    assert sink == f"iceberg {EDITORS.results_table}"
+    assert checked["lake"] == checked["sink"] > 0
     assert wiki.airflow.xcom(LOAD, run_id, "announce")["asset"] == "wiki_changes"
     assert wiki.states()["producer"] == "RUNNING", "it goes on when the load is over"
     wiki.stop("producer")
@@ -252,7 +254,7 @@ def check_supervision_starts_what_is_down(wiki: Wiki, *down: str) -> None:
     run_id = wiki.run(STREAM)
     assert set(wiki.states().values()) == {"RUNNING"}
     tasks = wiki.airflow.tasks(STREAM, run_id)
-    assert {task["task_id"]: task["state"] for task in tasks} == dict.fromkeys(wiki.states(), "success")
+    assert {task["state"] for task in tasks} == {"success"}, tasks
     # What needs nothing is ended by its trigger, without a worker.
     acted = {task["task_id"] for task in tasks if task["pid"] is not None}
     assert set(down) <= acted, tasks
@@ -283,15 +285,30 @@ def check_every_event(wiki: Wiki, first: int) -> list[dict[str, Any]]:
     return rows
 
 
+def check_the_results(wiki: Wiki, lake: Counts) -> None:
+    """Every edit is counted once, or is among the few that came too late."""
+    edits = sum(lake.values())
+    assert edits > EVENTS / 2
+
+    def all_of_it() -> bool:
+        counted, late = wiki.counted()
+        return sum(counted.values()) + late == edits
+
+    wait_until("the results of it all", all_of_it, LAND_SECONDS)
+    counted, late = wiki.counted()
+    assert all(lake[key] >= number for key, number in counted.items())
+    assert late < edits / 10
+
+
 def check_the_page(wiki: Wiki) -> None:
-    """Of a real report; tests/browser proves that it takes a login, and the rest of it over a made-up one."""
+    """Of real results; tests/browser proves that it takes a login, and the rest of it over a made-up one."""
     with browser.launch() as chromium:
         page = chromium.new_page(viewport=browser.DESKTOP)
         url, password = service.url(wiki.stack.context), wiki.stack.secrets["airflow_operator"]
         browser.log_in(page, url, service.USER, password)
-        frame = browser.open_report(page, REPORT.title)
+        frame = browser.open_results(page, EDITORS.page)
         expect(frame.get_by_role("row").nth(10)).to_be_visible(timeout=30_000)
-        newest = wiki.report.read(0).windows[0]
+        newest = wiki.results.read(0).windows[0]
         busiest = max(newest.editors, key=lambda editor: editor.edits)
         expect(frame.get_by_role("table")).to_contain_text(busiest.user)
         browser.screenshot(page, "wiki-changes-page")

@@ -163,21 +163,6 @@ def test_files_that_would_not_be_fewer_stay(changes: Changes) -> None:
     assert newest(changes).id == base
 
 
-@pytest.mark.exhaustive
-def test_a_report_has_no_news_of_it_and_goes_on_behind_it(changes: Changes) -> None:
-    publish_three(changes)
-    report = changes.counted()
-    reported = changes.rows()
-    assert compact(changes.spark, changes.spec, SECOND)
-    assert report.look(changes.source()) is None
-    changes.publish([Change(7, "Dee", server="a")])
-    news = report.look(changes.source())
-    assert news is not None
-    assert (news.rebuild, len(news.batches)) == (None, 1)
-    report.count(news)
-    assert changes.rows() == changes.expected() != reported
-
-
 def test_rows_that_were_there_twice_before_are_named_and_nothing_is_published(changes: Changes) -> None:
     publish_three(changes)
     doubled = changes.spark.table(changes.table).where("server_name = 'b' AND title = '2'")

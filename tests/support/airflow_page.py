@@ -17,7 +17,7 @@ from airflow.utils.db import initdb
 from fastapi import FastAPI
 from fastapi.routing import Mount
 
-from sluice.ui.sources import sources
+from sluice.ui.data import sources
 from tests.support import pages
 
 
@@ -25,7 +25,7 @@ def main() -> None:
     initdb()
     app = cached_app(apps="core")
     # Names that the page must show as they are, under Airflow's roof too.
-    made = pages.make_app(pages.make_report(time.time(), names=pages.name_of))
+    made = pages.make_app(pages.make_results(time.time(), names=pages.name_of))
     (mounted,) = [route.app for route in app.routes if isinstance(route, Mount) and route.path == "/sluice"]
     assert isinstance(mounted, FastAPI)
     mounted.dependency_overrides[sources] = made.app.dependency_overrides[sources]

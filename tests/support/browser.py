@@ -104,8 +104,8 @@ def log_in(page: Page, airflow: str, user: str, password: str) -> None:
     page.wait_for_url(lambda url: "/auth/login" not in url)
 
 
-def open_report(page: Page, title: str) -> FrameLocator:
-    """Follow the navigation's link ``title``; the frame that Airflow shows the report's page in."""
+def open_results(page: Page, title: str) -> FrameLocator:
+    """Follow the navigation's link ``title``; the frame that Airflow shows the page in."""
     page.get_by_role("link", name=title).click()
     frame = page.frame_locator(f"iframe[title='{title}']")
     expect(frame.get_by_role("heading", name=title)).to_be_visible()

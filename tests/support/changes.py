@@ -1,32 +1,39 @@
-"""A table of changes as the stream's owner publishes them, and what a report over it must say."""
+"""A table of changes as the stream's owner publishes them, and the query that counts their editors."""
 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from sluice.model import stream as streams
 from sluice.model.platform import CATALOG
-from spark_jobs.common.iceberg import MAIN, IcebergTable
-from spark_jobs.common.report_owner import Counting, ReportOwner
+from sluice.model.query import Sink
+from spark_jobs.common.iceberg import IcebergTable
+from spark_jobs.common.queries import takeover
+from spark_jobs.common.queries.moving import Waiting
+from spark_jobs.common.queries.owner import QueriesOwner
+from spark_jobs.common.queries.running import Running
+from spark_jobs.common.queries.settings import SETTINGS
 from spark_jobs.common.session import catalog_options
-from spark_jobs.wiki_changes.report import edits
+from spark_jobs.common.sinks.iceberg import IcebergSink
 from tests.support.services import Services
 
 COLUMNS = (
     "change_timestamp TIMESTAMP, change_timestamp_date DATE, server_name STRING, user STRING, bot BOOLEAN, "
     "type STRING, title STRING, _kafka_partition INT, _kafka_offset BIGINT, _kafka_timestamp TIMESTAMP"
 )
-KEYS = {"user": "STRING", "bot": "BOOLEAN"}
 PARTITIONS = 3
 # 2026-03-01 23:00:00 UTC: an hour before midnight.
 BEGIN = 1_772_406_000
-Row = tuple[datetime, datetime, str, bool, int, int]
+# Window's start in seconds since 1970, user, bot, edits.
+Row = tuple[int, str | None, bool | None, int]
 
 
 @dataclass(frozen=True)
@@ -46,17 +53,20 @@ def moment(seconds: float) -> datetime:
 
 
 class Changes:
-    """The table of a stream ``name``, and reports over it; of ``wiki_changes`` as they are declared."""
+    """The table of a stream ``name``, and its query ``editors``; of ``wiki_changes`` as it is declared."""
 
     def __init__(self, spark: SparkSession, services: Services, name: str) -> None:
         declared = streams.load("wiki_changes")
-        assert declared.report is not None
         self.spark = spark
-        is_real = name == declared.name
-        self.report = declared.report if is_real else replace(declared.report, table=f"reports.{name}")
-        self.spec = replace(declared, name=name, table=f"raw.{name}", report=self.report)
+        self.results_table = f"reports.{name}_editors"
+        sinks = [Sink("iceberg", table=self.results_table)]
+        self.query = replace(declared.queries["editors"], sinks=sinks, trigger_seconds=0)
+        self.types = declared.result_types("editors")
+        self.spec = replace(declared, name=name, table=f"raw.{name}", queries={"editors": self.query})
         self.platform = services.stack.platform("consumer")
-        for key, value in catalog_options(self.platform).items():
+        # The query's source writes beside its checkpoint.
+        io = f"spark.sql.catalog.{CATALOG}.io-impl"
+        for key, value in (catalog_options(self.platform) | {io: SETTINGS[io]}).items():
             spark.conf.set(key, value)
         self.table = f"{CATALOG}.{self.spec.table}"
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.raw")
@@ -68,13 +78,11 @@ class Changes:
         self.batches = 0
 
     def drop(self) -> None:
-        """For tables of the declared names, which other tests want for themselves."""
-        for table in (self.table, f"{CATALOG}.{self.report.table}"):
-            self.spark.sql(f"DROP TABLE IF EXISTS {table}")
+        """For a table of a declared name, which other tests want for themselves."""
+        self.spark.sql(f"DROP TABLE IF EXISTS {self.table}")
 
-    def publish(self, changes: Iterable[Change], quarantined: int = 0) -> None:
-        """One batch, spread over the topic's partitions; its number is the rows' title. ``quarantined``: so
-        many records more, of which there are no rows."""
+    def publish(self, changes: Iterable[Change]) -> None:
+        """One batch, spread over the topic's partitions; its number is the rows' title."""
         begins, rows = dict(self.ends), []
         for number, change in enumerate(changes):
             partition = number % PARTITIONS
@@ -83,7 +91,6 @@ class Changes:
             place = (partition, self.ends[partition], arrived)
             rows.append((at, at.date(), change.server, change.user, change.bot, change.type, title, *place))
             self.ends[partition] += 1
-        self.ends[0] += quarantined
         ranges = {str(p): [begins[p], end] for p, end in self.ends.items() if end > begins[p]}
         said = {
             "sluice.kind": "batch",
@@ -101,84 +108,30 @@ class Changes:
             writer = writer.option(f"snapshot-property.{key}", value)
         writer.append()
 
-    def say(self, kind: str) -> None:
-        """A snapshot without rows, as the stream's owner makes them when it takes over."""
-        IcebergTable(self.spark, self.spec.table).commit_empty(MAIN, {"sluice.kind": kind})
-
-    def compact(self, where: str = "true") -> None:
-        done = self.spark.sql(
-            f"CALL {CATALOG}.system.rewrite_data_files(table => '{self.spec.table}', "
-            f"options => map('rewrite-all', 'true'), where => '{where}')"
-        ).collect()
-        assert done[0]["rewritten_data_files_count"] > 0
-
-    def delete(self, where: str) -> None:
-        self.spark.sql(f"DELETE FROM {self.table} WHERE {where}")
-
-    def owner(self, **declared: Any) -> ReportOwner:
-        """One who counts; ``declared``: in place of what the stream declares of its report."""
-        report = replace(self.report, **declared)
-        return ReportOwner(self.spark, self.spec, report, Counting(KEYS, edits))
-
     def source(self) -> IcebergTable:
         return IcebergTable(self.spark, self.spec.table)
 
-    def count(self, owner: ReportOwner) -> bool:
-        """One look, and what follows from it; returns whether something was new."""
-        news = owner.look(self.source())
-        if news is not None:
-            owner.count(news)
-        return news is not None
-
-    def counted(self, **declared: Any) -> ReportOwner:
-        """A report that somebody takes over and brings up to date."""
-        owner = self.owner(**declared)
+    def counting(self, folder: Path) -> Running:
+        """The query, started, with its checkpoint below ``folder``; the caller stops it."""
+        owner = QueriesOwner(self.spark, self.spec)
         owner.take_over()
-        self.count(owner)
-        return owner
+        sink = IcebergSink(self.spark, self.spec.name, "editors", self.query, self.query.sinks[0], self.types)
+        checkpoint = takeover.checkpoint(self.spark, str(folder), owner, "editors", [sink])
+        waiting = Waiting(threading.Event())
+        running = Running(self.spark, self.spec, "editors", owner, checkpoint, [sink], waiting)
+        running.start()
+        return running
 
-    def is_reported(self) -> bool:
-        """Whether anything was counted yet."""
-        name = f"{CATALOG}.{self.report.table}"
-        return self.spark.catalog.tableExists(name) and not self.spark.table(name).isEmpty()
+    def results(self) -> set[Row]:
+        """What the query's table holds."""
+        found = self.spark.table(f"{CATALOG}.{self.results_table}")
+        columns = (F.unix_seconds("window_start"), "user", "bot", "edits")
+        return {(row[0], row[1], row[2], row[3]) for row in found.select(*columns).collect()}
 
-    def rows(self, table: str = "") -> list[Row]:
-        """What the report says: (start, end, user, bot, edits, late), sorted."""
-        found = self.spark.table(f"{CATALOG}.{table or self.report.table}")
-        return _rows(found)
-
-    def expected(self, minutes: int = 10, watermark: int = 10) -> list[Row]:
-        """The same by SQL over the table; batches by the rows' titles."""
-        return _rows(
-            self.spark.sql(f"""
-            WITH batches AS (
-                SELECT int(title) AS batch, least(max(change_timestamp), max(_kafka_timestamp)) AS newest
-                FROM {self.table} GROUP BY 1
-            ), marks AS (
-                SELECT batch, max(newest) OVER (ORDER BY batch ROWS BETWEEN UNBOUNDED PRECEDING
-                    AND 1 PRECEDING) - INTERVAL {watermark} MINUTES AS mark
-                FROM batches
-            ), edits AS (
-                SELECT window(change_timestamp, '{minutes} minutes') AS w, coalesce(user, '') AS user,
-                    coalesce(bot, false) AS bot, mark
-                FROM {self.table} JOIN marks ON int(title) = batch WHERE type IN ('edit', 'new')
-            )
-            SELECT w.start AS window_start, w.end AS window_end, user, bot,
-                sum(if(w.end <= mark, 0, 1)) AS edits, sum(if(w.end <= mark, 1, 0)) AS late
-            FROM edits GROUP BY ALL
-            """)
-        )
-
-    def said(self, table: str = "") -> dict[str, str]:
-        """The report's newest summary, without the prefix."""
-        lineage = IcebergTable(self.spark, table or self.report.table).lineage(MAIN)
-        summary = next(summary for _, summary in lineage)
-        return {
-            key.removeprefix("sluice."): value for key, value in summary.items() if key.startswith("sluice.")
-        }
-
-
-def _rows(frame: DataFrame) -> list[Row]:
-    columns = ("unix_seconds(window_start)", "unix_seconds(window_end)", "user", "bot", "edits", "late")
-    found = frame.selectExpr(*columns).collect()
-    return sorted((moment(a - BEGIN), moment(b - BEGIN), *rest) for a, b, *rest in found)
+    def expected(self) -> set[Row]:
+        """The same by SQL over the stream's table, without late rows."""
+        found = self.spark.sql(f"""
+            SELECT unix_seconds(window(change_timestamp, '10 minutes').start), user, bot, count(*)
+            FROM {self.table} WHERE type IN ('edit', 'new') GROUP BY ALL
+        """)
+        return {(row[0], row[1], row[2], row[3]) for row in found.collect()}

@@ -1,4 +1,4 @@
-"""A report's page without a stack: what it reads, made up, and the app served for a browser."""
+"""Pages without a stack: what they read, made up, and the app served for a browser."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
 from sluice.clients.keys import Document
+from sluice.clients.lake.results_table import Editor, Results, Window
 from sluice.model import stream as streams
 from sluice.model.progress import (
     ActivityEvent,
@@ -29,13 +30,12 @@ from sluice.model.progress import (
     Totals,
     history,
 )
-from sluice.model.report import Editor, Report, Window
 from sluice.model.stream import StreamSpec
 from sluice.ui.app import create, may_look
-from sluice.ui.sources import Sources, sources
+from sluice.ui.data import Sources, sources
 from sluice.ui.supervised import Supervised, supervised
 
-STREAM = "wiki_changes"
+STREAM, QUERY = "wiki_changes", "editors"
 WINDOW_SECONDS = 600
 START_SECONDS = 60
 TOML = """
@@ -47,7 +47,15 @@ topic = {name = "wiki-changes", partitions = 6}
 consumer = {}
 budget = {s3_calls_per_batch = 1, versions_per_batch = 1}
 feed = {url = "http://127.0.0.1:1/", user_agent = "a test", event_id = "event_id", event = "events:read"}
-report = {table = "reports.editors", title = "Wikipedia: busiest editors"}
+
+[queries.editors]
+by = ["user", "bot"]
+at = "change_timestamp"
+window = {minutes = 10, every_minutes = 10}
+watermark_minutes = 10
+measures = {edits = "count"}
+page = "Wikipedia: top editors"
+sinks = [{kind = "iceberg", table = "reports.editors"}]
 """
 
 # Each tries another way out of being text: as markup, as Plotly's markup, as TeX, as a template, by turning
@@ -77,9 +85,9 @@ def name_of(number: int) -> str:
     return HOSTILE[number] if number < len(HOSTILE) else f"Editor {number}"
 
 
-def make_report(
+def make_results(
     now: float, windows: int = 144, users: int = 500, names: Callable[[int], str] = "Editor {}".format
-) -> Report:
+) -> Results:
     """The last ``windows`` windows; a user has fewer edits than the one before, and each third is a bot."""
     last = now // WINDOW_SECONDS * WINDOW_SECONDS
     made = []
@@ -87,40 +95,36 @@ def make_report(
         start = last - number * WINDOW_SECONDS
         busy = 60 + 40 * abs((number % 48) - 24) // 24
         editors = tuple(
-            Editor(names(n), n % 3 == 0, max(1, (busy * 12) // (n + 3) + number % 3), int(n % 50 == 7))
-            for n in range(users)
+            Editor(names(n), n % 3 == 0, max(1, (busy * 12) // (n + 3) + number % 3)) for n in range(users)
         )
         made.append(Window(start, start + WINDOW_SECONDS, editors))
-    return Report(
+    return Results(
         at=now - 4,
         source_at=now - 6,
-        newest=now - 9,
         watermark=now - 9 - 600,
-        records=1_284_377,
-        late=sum(editor.late for window in made for editor in window.editors),
-        pace=48.25,
+        late=1_437,
         windows=tuple(made),
     )
 
 
-class FakeReports:
-    """A report that a test may change, or make fail, while a page looks at it."""
+class FakeResults:
+    """Results that a test may change, or make fail, while a page looks at it."""
 
-    def __init__(self, report: Report | None = None) -> None:
+    def __init__(self, results: Results | None = None) -> None:
         self.error: Exception | None = None
         self.reads = 0
-        if report is not None:
-            self.report = report
+        if results is not None:
+            self.results = results
 
     @cached_property
-    def report(self) -> Report:
-        return make_report(time.time())
+    def results(self) -> Results:
+        return make_results(time.time())
 
-    def read(self, since: float) -> Report:
+    def read(self, since: float) -> Results:
         self.reads += 1
         if self.error:
             raise self.error
-        return self.report
+        return self.results
 
 
 @dataclass
@@ -130,20 +134,14 @@ class FakeEvents:
     verdicts: dict[str, Document] = field(default_factory=dict)
     error: Exception | None = None
 
-    def of(self, history: str) -> FakeEventsOfOne:
-        return FakeEventsOfOne(self, history)
+    def of(self, history: str) -> Callable[[str], Document | None]:
+        def latest(kind: str) -> Document | None:
+            assert kind == "verdict"
+            if self.error:
+                raise self.error
+            return self.verdicts.get(history)
 
-
-@dataclass
-class FakeEventsOfOne:
-    events: FakeEvents
-    history: str
-
-    def latest(self, kind: str) -> Document | None:
-        assert kind == "verdict"
-        if self.events.error:
-            raise self.events.error
-        return self.events.verdicts.get(self.history)
+        return latest
 
 
 def make_batches(
@@ -241,36 +239,36 @@ def verdict(word: str, sentence: str, at: float) -> Document:
 
 @dataclass
 class Made:
-    """The app of one made-up report, and what a test may turn."""
+    """The app over made-up results, and what a test may turn."""
 
     app: FastAPI
-    reports: FakeReports
+    results: FakeResults
     events: FakeEvents
     looks: dict[str, Any]
     progress: FakeProgress = field(default_factory=FakeProgress)
 
     def forget(self) -> None:
         """What was kept of earlier answers."""
-        made = Sources(lambda _: self.reports, self.events.of, lambda: self.progress)
+        made = Sources(lambda *_: self.results.read, self.events.of, lambda: self.progress.read)
         self.app.dependency_overrides[sources] = lambda: made
 
 
-def make_app(report: Report | None = None) -> Made:
+def make_app(results: Results | None = None) -> Made:
     """Everybody is logged in, and Airflow's database is not asked."""
     now = time.time()
-    reports = FakeReports(report)
+    made_up = FakeResults(results)
     events = FakeEvents(
         {
             STREAM: verdict("healthy", "120 records wait, 52/s arrive and 54/s are published", now - 4000),
             f"{STREAM}.producer": verdict("healthy", "streaming; its last sign is 2 s old", now - 4100),
-            f"{STREAM}.report": verdict("idle", "nothing new to count; its last sign is 3 s old", now - 90),
+            f"{STREAM}.queries": verdict("idle", "nothing new to count; its last sign is 3 s old", now - 90),
         }
     )
     looks: dict[str, Any] = {"dag": f"{STREAM}_stream", "paused": False, "at": now - 41, "passed": True}
     app = create([spec()])
     app.dependency_overrides[may_look] = lambda: None
     app.dependency_overrides[supervised] = lambda: Supervised(**looks)
-    made = Made(app, reports, events, looks)
+    made = Made(app, made_up, events, looks)
     made.forget()
     return made
 

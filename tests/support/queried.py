@@ -18,7 +18,7 @@ from sluice.clients import queries as lake_queries
 from sluice.clients.table import Lake
 from sluice.model import stream as streams
 from sluice.model.platform import CATALOG
-from sluice.model.query import Query
+from sluice.model.query import Kind, Query
 from sluice.model.query_state import State, read
 from spark_jobs.common.fence import Superseded
 from spark_jobs.common.iceberg import MAIN, IcebergTable
@@ -26,6 +26,8 @@ from spark_jobs.common.queries import takeover
 from spark_jobs.common.queries.moving import Waiting
 from spark_jobs.common.queries.owner import QueriesOwner
 from spark_jobs.common.queries.running import Running
+from spark_jobs.common.sinks import base
+from spark_jobs.common.sinks.iceberg import IcebergSink
 from tests.support.services import Services
 
 COLUMNS = (
@@ -100,7 +102,8 @@ class KeptSink:
 
 
 class Queried:
-    """The stream ``name`` with ``queries``; for each sink that they declare, one on disk below ``folder``.
+    """The stream ``name`` with ``queries``; for each sink that they declare, one on disk below ``folder``;
+    an Iceberg sink is a real one.
 
     The session is configured as a process of queries is (``queries.settings``)."""
 
@@ -115,9 +118,14 @@ class Queried:
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.raw")
         spark.sql(f"CREATE TABLE {self.table} ({COLUMNS}) USING iceberg")
         self.sinks = {
-            n: [KeptSink(folder / f"{n}-{s.kind}.json", query, f"{n} {s.kind}") for s in query.sinks]
+            n: [
+                KeptSink(folder / f"{n}-{s.kind}.json", query, f"{n} {s.kind}")
+                for s in query.sinks
+                if s.kind != Kind.ICEBERG
+            ]
             for n, query in queries.items()
         }
+        self._types = {n: replace(declared, queries=queries).result_types(n) for n in queries}
         self.running: list[Running] = []
         self.owners: list[QueriesOwner] = []
         self._offset = 0
@@ -150,7 +158,8 @@ class Queried:
         owner.take_over()
         self.owners.append(owner)
         started: list[Running] = []
-        for name, sinks in self.sinks.items():
+        for name, kept in self.sinks.items():
+            sinks: list[base.Sink] = [*kept, *self._iceberg_sinks(name)]
             checkpoint = takeover.checkpoint(self.spark, str(self.checkpoints), owner, name, sinks)
             made = Running(self.spark, self.spec, name, owner, checkpoint, sinks, Waiting(threading.Event()))
             made.label = f"{self.spec.name}.{name} {len(self.running)} {len(started)}"
@@ -158,6 +167,14 @@ class Queried:
             started.append(made)
         self.running += started
         return started
+
+    def _iceberg_sinks(self, name: str) -> list[IcebergSink]:
+        query, types = self.spec.queries[name], self._types[name]
+        return [
+            IcebergSink(self.spark, self.spec.name, name, query, sink, types)
+            for sink in query.sinks
+            if sink.kind == Kind.ICEBERG
+        ]
 
     @staticmethod
     def catch_up(running: Sequence[Running]) -> None:

@@ -79,7 +79,7 @@ def touched(table: Table, snapshot_id: int, query: Query, expected: RangeSet) ->
     if query.window is None:
         return None
     moment = f"epoch_us({quoted(query.at)})"
-    rows = _rows(table, snapshot_id, files.overlapping(expected), (query.at,))
+    rows = _rows(table, snapshot_id, _matching(files.overlapping(expected), query), (query.at,))
     with open_sql() as sql:
         ((first, last),) = sql.rows(f"select min({moment}), max({moment}) from source", source=rows)
     if first is None:
@@ -100,11 +100,17 @@ def recount(
     if query.window and windows:
         end = windows[1] + query.window.minutes * 60
         rows = files.between(query.at, [(_iso(windows[0]), _iso(end))])
-    source = _rows(table, snapshot_id, rows, tuple(dict.fromkeys(columns)))
+    source = _rows(table, snapshot_id, _matching(rows, query), tuple(dict.fromkeys(columns)))
     with open_sql() as sql:
         results = sql.rows(_counting(query, windows), source=source, late=late)
     split = len(query.keys)
     return {key_text(result[:split]): result[split:] for result in results}
+
+
+def _matching(rows: BooleanExpression, query: Query) -> BooleanExpression:
+    for column, values in query.where.items():
+        rows = files.both(rows, files.among(column, values))
+    return rows
 
 
 def _counting(query: Query, windows: tuple[int, int] | None) -> str:

@@ -16,7 +16,7 @@ VARIABLE = "SLUICE_STREAM_OVERRIDES"
 KEYS = (
     *("consumer.trigger_seconds", "consumer.max_offsets_per_trigger"),
     *("feed.read_seconds", "feed.lock_seconds", "feed.most_in_flight"),
-    *("report.trigger_seconds", "queries.*.trigger_seconds"),
+    "queries.*.trigger_seconds",
     *("supervision.stall_seconds", "supervision.start_seconds", "supervision.behind_seconds"),
     *("supervision.risk_seconds", "supervision.most_restarts", "supervision.restart_window_seconds"),
     "supervision.stop_seconds",

@@ -19,6 +19,7 @@ WINDOW = "window_start"
 VERSION = "version"
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+_TABLE = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DISTINCT = re.compile(r"distinct ([a-z][a-z0-9_]*)")
 _DAY_MINUTES = 1440
@@ -39,11 +40,14 @@ class Kind(StrEnum):
 
     JDBC = "jdbc"
     KAFKA = "kafka"
+    ICEBERG = "iceberg"
     FILES = "files"
     CONSOLE = "console"
     MEMORY = "memory"
 
 
+# What a page shows: for whom is counted, and whether that is a bot.
+PAGE_COLUMNS = ["user", "bot"]
 # For a person who looks; nothing of it outlives the process.
 FOR_A_PERSON = frozenset({Kind.CONSOLE, Kind.MEMORY})
 # What a result's key can be made of: each value has a text of its own.
@@ -52,6 +56,7 @@ KEY_TYPES = ("string", "int", "bigint", "date", "boolean")
 NEEDS: Mapping[Kind, tuple[str, ...]] = {
     Kind.JDBC: ("connection", "table"),
     Kind.KAFKA: ("topic", "partitions"),
+    Kind.ICEBERG: ("table",),
     Kind.FILES: ("prefix",),
     Kind.CONSOLE: (),
     Kind.MEMORY: (),
@@ -81,8 +86,9 @@ class Window:
 class Sink:
     """One place to which a query's results go. ``kind``, a word of Kind, says which of the others it needs.
 
-    ``connection`` is the id of an Airflow connection, ``table`` is in its database; ``topic`` is compacted
-    and has ``partitions``; ``prefix`` is a folder of the lake's bucket.
+    ``connection`` is the id of an Airflow connection, ``table`` is in its database, or, of Iceberg, in the
+    lake (``namespace.table``); ``topic`` is compacted and has ``partitions``; ``prefix`` is a folder of the
+    lake's bucket.
     """
 
     kind: str
@@ -102,10 +108,12 @@ class Sink:
 class Query:
     """Rows grouped ``by`` columns, and by windows of their event time ``at`` where there is a ``window``.
 
-    ``measures``: a result's column -> ``count``, or ``distinct <column>``. Groups whose window ended more
-    than ``watermark_minutes`` before the newest event are final: what comes for them is late, is not counted,
-    and is kept apart. Without measures the rows themselves are the result. A result has the columns of
-    ``by``, ``window_start``, the measures, and ``version``: the number of the batch that gave it.
+    ``where``: column -> its values; other rows are ignored. ``measures``: a result's column -> ``count``, or
+    ``distinct <column>``. Groups whose window ended more than ``watermark_minutes`` before the newest event
+    are final: what comes for them is late, is not counted, and is kept apart. Without measures the rows
+    themselves are the result. A result has the columns of ``by``, ``window_start``, the measures, and
+    ``version``: the number of the batch that gave it. ``page``: title of a page in Airflow with the newest
+    windows of its Iceberg table.
     """
 
     sinks: list[Sink]
@@ -116,6 +124,13 @@ class Query:
     watermark_minutes: int = 0
     mode: str = Mode.UPDATE.value
     trigger_seconds: int = 10
+    where: dict[str, list[str]] = field(default_factory=dict)
+    page: str = ""
+
+    @property
+    def results_table(self) -> str:
+        """The Iceberg table among its sinks; empty if there is none."""
+        return next((sink.table for sink in self.sinks if sink.kind == Kind.ICEBERG), "")
 
     @property
     def keys(self) -> list[str]:
@@ -136,7 +151,7 @@ def check(name: str, query: Query, where: str) -> None:
 
     if not _NAME.fullmatch(name):
         raise refuse(f"name {name!r}: use lower-case letters, digits and _")
-    for column in (*query.by, *query.measures, *([query.at] if query.at else [])):
+    for column in (*query.by, *query.measures, *query.where, *([query.at] if query.at else [])):
         if not _NAME.fullmatch(column):
             raise refuse(f"column {column!r}: use lower-case letters, digits and _")
     taken = [*query.by, WINDOW, VERSION]
@@ -151,6 +166,11 @@ def check(name: str, query: Query, where: str) -> None:
         raise refuse(f"mode {query.mode!r}: append is for a query without measures, and for no other")
     if not query.by:
         raise refuse("by = []: name at least one column")
+    for column, values in query.where.items():
+        if not values:
+            raise refuse(f"where {column} = []: name at least one value")
+    if query.page and (not query.results_table or query.by != PAGE_COLUMNS):
+        raise refuse(f"page {query.page!r}: needs an iceberg sink and by = {PAGE_COLUMNS}")
     if query.trigger_seconds < 1:
         raise refuse(f"trigger_seconds is {query.trigger_seconds}; it must be at least 1")
     _check_window(query, refuse)
@@ -163,11 +183,19 @@ def result_types(name: str, query: Query, columns: Mapping[str, str], where: str
     Of a query without measures, the table's own. Raises ConfigError where the query names a column that is
     none.
     """
-    for column in (*query.by, *query.distinct.values(), *([query.at] if query.at else [])):
+    for column in (
+        *query.by,
+        *query.where,
+        *query.distinct.values(),
+        *([query.at] if query.at else []),
+    ):
         if column not in columns:
             raise ConfigError(
                 f"{where}: query {name}: {column!r} is no column; there are {', '.join(columns)}"
             )
+    for column in query.where:
+        if columns[column] != "string":
+            raise ConfigError(f"{where}: query {name}: where {column!r} is a {columns[column]}, not a string")
     if not query.measures:
         return dict(columns)
     for column in query.by:
@@ -221,7 +249,11 @@ def _check_sinks(query: Query, refuse: _Refuse) -> None:
             raise refuse(
                 f"mode {query.mode!r} and a sink of kind {sink.kind}: files take append, and only they"
             )
-        for value in (sink.connection, sink.table):
+        if sink.kind == Kind.ICEBERG and query.window is None:
+            raise refuse("a sink of kind iceberg needs a window: a batch rewrites the windows that changed")
+        if sink.kind == Kind.ICEBERG and not _TABLE.fullmatch(sink.table):
+            raise refuse(f"sink iceberg: table {sink.table!r}: write it as namespace.table, in lower case")
+        for value in (sink.connection, sink.table if sink.kind != Kind.ICEBERG else ""):
             if value and not _NAME.fullmatch(value):
                 raise refuse(f"sink {sink.kind}: {value!r}: use lower-case letters, digits and _")
         if sink.topic and not _TOPIC.fullmatch(sink.topic):
@@ -245,12 +277,18 @@ def key_text(values: Sequence[object]) -> str:
     """The one text for a result's key (in the order of ``Query.keys``), as a record's key on a topic has it.
 
     Moments and dates are in ISO 8601, in UTC; parts are joined by ``|``, and a ``|`` or ``\\`` within one is
-    escaped by ``\\``.
+    escaped by ``\\``. Null is ``\\N``.
     """
-    return "|".join(_part(value).replace("\\", "\\\\").replace("|", "\\|") for value in values)
+    return "|".join(map(_part, values))
 
 
 def _part(value: object) -> str:
+    if value is None:
+        return "\\N"
+    return _text(value).replace("\\", "\\\\").replace("|", "\\|")
+
+
+def _text(value: object) -> str:
     if isinstance(value, datetime):
         moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
         return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -51,6 +51,8 @@ class State:
 def rule(query: Query) -> str:
     """What the results depend on, besides the code and the rows."""
     measured: dict[str, object] = {"by": query.by, "measures": query.measures, "mode": query.mode}
+    if query.where:
+        measured["where"] = query.where
     if query.window:
         window = asdict(query.window)
         measured |= {"at": query.at, "window": window, "watermark_minutes": query.watermark_minutes}

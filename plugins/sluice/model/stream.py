@@ -141,22 +141,6 @@ class Feed:
 
 
 @dataclass(frozen=True)
-class Report:
-    """Counts per window, kept in a small table by a long-running job that follows the stream's table.
-
-    What comes later than ``watermark_minutes`` after its window's end is counted apart. The job looks for
-    news every ``trigger_seconds``; of the report's own snapshots the last ``keep_snapshots`` are kept.
-    """
-
-    table: str
-    title: str
-    window_minutes: int = 10
-    watermark_minutes: int = 10
-    trigger_seconds: int = 10
-    keep_snapshots: int = 60
-
-
-@dataclass(frozen=True)
 class Part:
     """A long-running process of a stream: the name of its program at the runtime, and what Python runs."""
 
@@ -185,7 +169,6 @@ class StreamSpec:
     csv: Csv = field(default_factory=Csv)
     generator: Generator | None = None
     feed: Feed | None = None
-    report: Report | None = None
     queries: dict[str, Query] = field(default_factory=dict)
     supervision: Supervision = field(default_factory=Supervision)
 
@@ -259,9 +242,9 @@ class StreamSpec:
     @property
     def parts(self) -> dict[str, Part]:
         """The stream's long-running processes: always ``consumer``; ``producer`` where it reads a feed,
-        ``report`` where it has one, ``queries`` where it declares any. A producer without a feed runs once
-        per load, and is none of them."""
-        declared = (("producer", self.feed), ("report", self.report), ("queries", self.queries))
+        ``queries`` where it declares any. A producer without a feed runs once per load, and is none of
+        them."""
+        declared = (("producer", self.feed), ("queries", self.queries))
         programs = {"consumer": self.program} | {
             name: f"{self.program}-{name}" for name, there in declared if there
         }
@@ -294,9 +277,8 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
     if not spec.schema.endswith((".avsc", ".ddl")):
         raise ConfigError(f"{where}: schema {spec.schema!r}: name an Avro schema (.avsc) or columns (.ddl)")
     _check_source(spec, declared, where)
-    for table in (spec.table, *([spec.report.table] if spec.report else [])):
-        if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", table):
-            raise ConfigError(f"{where}: table {table!r}: write it as namespace.table, in lower case")
+    if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", spec.table):
+        raise ConfigError(f"{where}: table {spec.table!r}: write it as namespace.table, in lower case")
     partitioning.parse_all(spec.partition_by, where)
     if spec.feed and not re.fullmatch(r"[a-z][a-z0-9_]*", spec.feed.event_id):
         raise ConfigError(f"{where}: column {spec.feed.event_id!r}: use lower-case letters, digits and _")
@@ -309,7 +291,6 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
         ("consumer max_offsets_per_trigger", spec.consumer.max_offsets_per_trigger),
         *((f"supervision {name}", value) for name, value in asdict(spec.supervision).items()),
         *_numbers("feed", spec.feed),
-        *_numbers("report", spec.report),
     ):
         if value < 1:
             raise ConfigError(f"{where}: {name} is {value}; it must be at least 1")
@@ -349,7 +330,7 @@ def _check_source(spec: StreamSpec, declared: Mapping[str, Any], where: str) -> 
             raise ConfigError(f"{where}: {key} {value!r}: write it as module:function")
 
 
-def _numbers(section: str, declared: Feed | Report | None) -> list[tuple[str, int]]:
+def _numbers(section: str, declared: Feed | None) -> list[tuple[str, int]]:
     found = asdict(declared) if declared else {}
     return [(f"{section} {name}", value) for name, value in found.items() if isinstance(value, int)]
 

@@ -78,12 +78,17 @@ class Readings:
 
         return queries.recount(self.hook.lake.table(self.spec.table), snapshot_id, query, late, windows)
 
-    def sink(self, name: str, sink: Sink) -> tuple[Callable[[], int | None], Callable[[], Results]] | None:
-        """Which batch a sink is at, and what it holds; None for one that holds no results by key."""
+    def sink(
+        self, name: str, sink: Sink, windows: tuple[int, int] | None
+    ) -> tuple[Callable[[], int | None], Callable[[], Results]] | None:
+        """Which batch a sink is at, and what it holds, of these windows at least; None for one that holds no
+        results by key."""
         from sluice.clients import counts_topic, queries
         from sluice.clients import database as databases
+        from sluice.clients.lake import results_table
 
         query, stream, kafka = self.spec.queries[name], self.spec.name, self.hook.platform.kafka
+        lake = self.hook.lake
         match Kind(sink.kind):
             case Kind.JDBC:
                 where = connection(sink.connection)
@@ -99,12 +104,17 @@ class Readings:
                         for key, result in counts_topic.read(kafka, sink.topic, query.keys).items()
                     },
                 )
+            case Kind.ICEBERG:
+                return (
+                    lambda: results_table.last_batch(lake.table(sink.table)),
+                    lambda: queries.texts(results_table.read(lake.table(sink.table), query, windows), query),
+                )
             case _:
                 return None
 
 
 class CheckSinksOperator(StreamOperator):
-    """Count the lake's rows anew, without Spark, and compare with every database's and topic's results; red
+    """Count the lake's rows anew, without Spark, and compare with what every sink holds; red
     naming the keys that differ.
 
     Of a query with windows, those windows are compared that rows of the load are in; of another, all keys,
@@ -168,9 +178,10 @@ class CheckSinksOperator(StreamOperator):
 
         query, state = self.spec.queries[name], standing.states[name]
         readings = self.readings
-        readers = [(sink, reader) for sink in query.sinks if (reader := readings.sink(name, sink))]
         if state.source is None:
             raise AirflowFailException(f"query {name} of {self.stream} has counted nothing yet")
+        windows = readings.touched(query, state.source, expected)
+        readers = [(sink, reader) for sink in query.sinks if (reader := readings.sink(name, sink, windows))]
         held: dict[str, Results] = {}
         for sink, (last_batch, read) in readers:
             if last_batch() != state.number:
@@ -179,7 +190,6 @@ class CheckSinksOperator(StreamOperator):
             if last_batch() != state.number:
                 return None
         late = readings.late(standing, name)
-        windows = readings.touched(query, state.source, expected)
         if query.window and windows is None:
             # All of the load went to quarantine.
             return Checked(name, state.number, state.source, late.num_rows, [])

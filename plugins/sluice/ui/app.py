@@ -1,5 +1,5 @@
-"""The app behind Airflow's login: a page per report and per stream's queries, their data as JSON, the queries
-as metrics, and the files."""
+"""The app behind Airflow's login: a page per query with a results table and per stream's queries, their data
+as JSON, the queries as metrics, and the files."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from sluice.clients.errors import ClientError, Missing
 from sluice.model.config import ConfigError
 from sluice.model.progress import QueryHistory
 from sluice.model.progress_metrics import exposition
-from sluice.model.stream import Report, StreamSpec
-from sluice.ui import files, queries
+from sluice.model.query import Query
+from sluice.model.stream import StreamSpec
+from sluice.ui import files, links
+from sluice.ui.data import Sources, sources
 from sluice.ui.headers import Headers
-from sluice.ui.shown import Whose, shown
-from sluice.ui.sources import Sources, sources
 from sluice.ui.standing import standing
 from sluice.ui.supervised import Supervised, supervised
+from sluice.ui.views import Whose, queries_view, results_view
 
 log = logging.getLogger(__name__)
 
@@ -40,13 +41,12 @@ TEMPLATES = Jinja2Templates(Path(__file__).parent / "templates")
 
 
 def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS) -> FastAPI:
-    """The app for the streams ``specs``, with a page for each that has a report, and one for the queries of
-    each; pages ask for news every ``refresh_seconds``.
+    """The app for the streams ``specs``, with a page for each query that declares one, and one for each
+    stream's queries; pages ask for news every ``refresh_seconds``.
 
     Every route is behind the login. FastAPI's own routes (its documentation), folders of static files and
     redirects would not be, so there are none.
     """
-    reports = {spec.name: (spec, spec.report) for spec in specs if spec.report}
     app = FastAPI(
         title="Sluice",
         dependencies=[Depends(may_look)],
@@ -66,37 +66,40 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
             raise HTTPException(404, f"no stream {stream!r}")
         return stream
 
-    def declared(stream: str) -> tuple[StreamSpec, Report]:
-        if stream not in reports:
-            raise HTTPException(404, f"no stream {stream!r} with a report")
-        return reports[stream]
+    def declared(stream: str, name: str) -> tuple[StreamSpec, Query]:
+        for spec in specs:
+            if spec.name == stream and name in spec.queries and spec.queries[name].page:
+                return spec, spec.queries[name]
+        raise HTTPException(404, f"stream {stream!r} has no query {name!r} with a page")
 
     # No coroutines: each of these blocks, so FastAPI runs it in a thread.
 
-    @app.get("/reports/{stream}", response_class=HTMLResponse)
-    def page(request: Request, stream: str) -> HTMLResponse:
-        spec, report = declared(stream)
+    @app.get("/results/{stream}.{name}", response_class=HTMLResponse)
+    def page(request: Request, stream: str, name: str) -> HTMLResponse:
+        _, query = declared(stream, name)
         return TEMPLATES.TemplateResponse(
             request,
-            "report.html",
+            "results.html",
             {
-                "stream": spec.name,
-                "report": report,
+                "stream": stream,
+                "name": name,
+                "query": query,
                 "refresh_seconds": refresh_seconds,
                 "plotly_version": files.plotly_version(),
             },
         )
 
-    @app.get("/api/reports/{stream}")
+    @app.get("/api/results/{stream}.{name}")
     def data(
         stream: str,
+        name: str,
         known: Annotated[Sources, Depends(sources)],
         looks: Annotated[Supervised, Depends(supervised)],
         window: float | None = None,
         whose: Whose = Whose.ALL,
     ) -> JSONResponse:
-        spec, _ = declared(stream)
-        found: dict[str, Any] = shown(known.report(spec), window, whose)
+        spec, _ = declared(stream, name)
+        found: dict[str, Any] = results_view(known.results(spec, name), window, whose)
         now = time.time()
         found["now"] = now
         found["standing"] = standing(known.verdicts(spec), looks, spec.supervision, now)
@@ -110,7 +113,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
             {
                 "stream": known_stream(stream),
                 "streams": names,
-                "reports": reports,
+                "pages": links.pages([spec for spec in specs if spec.name == stream]),
                 "refresh_seconds": refresh_seconds,
                 "plotly_version": files.plotly_version(),
             },
@@ -118,7 +121,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
 
     @app.get("/api/queries/{stream}")
     def queries_data(stream: str, known: Annotated[Sources, Depends(sources)]) -> JSONResponse:
-        return JSONResponse(queries.shown(known.progress(), known_stream(stream), time.time()))
+        return JSONResponse(queries_view(known.progress(), known_stream(stream), time.time()))
 
     @app.get("/metrics")
     def metrics(known: Annotated[Sources, Depends(sources)]) -> Response:

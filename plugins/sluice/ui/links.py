@@ -13,9 +13,14 @@ PREFIX = "/sluice"
 QUERIES = "Running queries"
 
 
-def with_report() -> list[StreamSpec]:
-    """The streams that declare a report. Raises ConfigError where a stream.toml is wrong."""
-    return [spec for spec in map(streams.load, streams.names()) if spec.report]
+def pages(specs: Sequence[StreamSpec]) -> list[tuple[str, str]]:
+    """``<stream>.<query>`` and title of each query with a page."""
+    return [
+        (f"{spec.name}.{name}", query.page)
+        for spec in specs
+        for name, query in spec.queries.items()
+        if query.page
+    ]
 
 
 def every() -> list[StreamSpec]:
@@ -24,19 +29,17 @@ def every() -> list[StreamSpec]:
 
 
 def external_views(specs: Sequence[StreamSpec]) -> list[dict[str, Any]]:
-    """One link per report and one to the running queries, as Airflow's plugins declare them. That leads to
-    the first stream's, whose page leads to the others.
+    """One link per query with a page and one to the running queries, as Airflow's plugins declare them. The
+    latter leads to the first stream's, whose page leads to the others.
 
     The addresses are relative: the browser resolves them against Airflow's ``<base>``, so they hold behind a
     base URL with a path.
     """
-    reports = [
-        _view(spec.report.title, f"reports/{spec.name}", f"sluice-{spec.name}")
-        for spec in specs
-        if spec.report
+    results = [
+        _view(title, f"results/{name}", f"sluice-{name.replace('.', '-')}") for name, title in pages(specs)
     ]
     running = [_view(QUERIES, f"queries/{spec.name}", "sluice-queries") for spec in specs[:1]]
-    return reports + running
+    return results + running
 
 
 def _view(name: str, path: str, route: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ again.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -20,10 +19,8 @@ from sluice.model import query_state as states
 from sluice.model.platform import CATALOG
 from sluice.model.query_state import State
 from sluice.model.stream import StreamSpec
-from spark_jobs.common.iceberg import MAIN, Refused
+from spark_jobs.common.iceberg import MAIN
 from spark_jobs.common.ownership import TableOwner
-
-log = logging.getLogger(__name__)
 
 COLUMNS = (
     "query STRING NOT NULL",
@@ -39,8 +36,7 @@ PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "false",
     "write.metadata.previous-versions-max": "20",
 }
-# Two commits, so not with every batch; a check looks batches up that are not long ago.
-TIDY_EVERY = 50
+# A check looks batches up that are not long ago.
 KEEP_SNAPSHOTS = 200
 
 
@@ -56,7 +52,6 @@ class QueriesOwner(TableOwner):
         # Who may have the newest batch in a checkpoint, before this owner.
         self.before: Mapping[str, State] = {}
         self._one_at_a_time = threading.Lock()
-        self._until_tidy = TIDY_EVERY
 
     def take_over(self) -> Mapping[str, State]:
         """Become the owner, also once more after Moved. Returns where each query stands, with the holders of
@@ -97,19 +92,7 @@ class QueriesOwner(TableOwner):
                 self.table.refresh()
             self._publish()
             self.states = said
-            self._tidy()
-
-    def _tidy(self) -> None:
-        self._until_tidy -= 1
-        if self._until_tidy > 0:
-            return
-        self._until_tidy = TIDY_EVERY
-        try:
-            self.table.remove_branches([n for n in self.table.branches() if n not in (MAIN, self.branch)])
-            self.table.expire(KEEP_SNAPSHOTS)
-        except Refused as refusal:
-            # Somebody takes over just now; if so, the next commit says it.
-            log.info("tidying up %s was refused (%s); next time", self.table.name, refusal)
+            self._tidy(KEEP_SNAPSHOTS)
 
 
 def _ensure(spark: SparkSession, table: str) -> None:

@@ -13,11 +13,12 @@ _WINDOW = "_window"
 
 def results(rows: DataFrame, query: Query) -> DataFrame:
     """The groups of ``rows`` (of the stream's table) with their measures: the columns of ``by``,
-    ``window_start``, the measures. Without measures, the rows as they are.
+    ``window_start``, the measures. Without measures, the rows as they are. Only rows that match ``where``.
 
     Of a stream it keeps state: the groups, and of a ``distinct`` measure the different values of each group;
     with a window, until the watermark has passed its end. Null is no value that ``distinct`` counts.
     """
+    rows = _matching(rows, query)
     if not query.measures:
         return rows
     if query.window is None:
@@ -39,11 +40,17 @@ def late(rows: DataFrame, query: Query, watermark_ms: int) -> DataFrame:
     assert query.window is not None
     length = query.window.minutes * 60_000
     # Says nothing that the rest does not, but in words that Iceberg finds files by: most batches have none.
-    early = rows.where(F.col(query.at) < F.timestamp_millis(F.lit(watermark_ms)))
+    early = _matching(rows, query).where(F.col(query.at) < F.timestamp_millis(F.lit(watermark_ms)))
     placed = early.withColumn(_WINDOW, _window(query.at, query.window))
     return placed.where(F.unix_millis(F.col(_WINDOW)["start"]) + length <= watermark_ms).select(
         F.col(_WINDOW)["start"].alias(WINDOW), "_kafka_partition", "_kafka_offset"
     )
+
+
+def _matching(rows: DataFrame, query: Query) -> DataFrame:
+    for column, values in query.where.items():
+        rows = rows.where(F.col(column).isin(values))
+    return rows
 
 
 def _window(at: str, windows: Windows) -> Column:

@@ -108,7 +108,7 @@ class Keeping:
                 waiting = Waiting(stop)
                 # A sink that is away is waited for; after this, each query is looked at by itself.
                 self._pulse.marks = partial(_signs, self._spark, waiting)
-                opened[name] = sinks.opened(self._spec, name, self._platform, waiting)
+                opened[name] = sinks.opened(self._spark, self._spec, name, self._platform, waiting)
                 root = self._platform.checkpoints.root
                 checkpoint = takeover.checkpoint(self._spark, root, owner, name, opened[name])
                 running.append(

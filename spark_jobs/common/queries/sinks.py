@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 
+from pyspark.sql import SparkSession
+
 from sluice.model import database
 from sluice.model import query as queries
 from sluice.model.platform import Platform
@@ -11,6 +13,7 @@ from sluice.model.query import Kind
 from sluice.model.stream import StreamSpec
 from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.sinks.files import FilesSink
+from spark_jobs.common.sinks.iceberg import IcebergSink
 from spark_jobs.common.sinks.jdbc import JdbcSink
 from spark_jobs.common.sinks.kafka import KafkaSink
 
@@ -18,16 +21,23 @@ from spark_jobs.common.sinks.kafka import KafkaSink
 PATIENCE_SECONDS = 600.0
 
 
-def opened(spec: StreamSpec, name: str, platform: Platform, stop: threading.Event) -> list[Sink]:
+def opened(
+    spark: SparkSession, spec: StreamSpec, name: str, platform: Platform, stop: threading.Event
+) -> list[Sink]:
     """The sinks of query ``name``, in the order of stream.toml; ``stop`` ends their waiting.
 
     Raises ConfigError where the Airflow connection of one was not handed over.
     """
-    return [_opened(spec, name, sink, platform, stop) for sink in spec.queries[name].sinks]
+    return [_opened(spark, spec, name, sink, platform, stop) for sink in spec.queries[name].sinks]
 
 
 def _opened(
-    spec: StreamSpec, name: str, sink: queries.Sink, platform: Platform, stop: threading.Event
+    spark: SparkSession,
+    spec: StreamSpec,
+    name: str,
+    sink: queries.Sink,
+    platform: Platform,
+    stop: threading.Event,
 ) -> Sink:
     query = spec.queries[name]
     match Kind(sink.kind):
@@ -36,6 +46,8 @@ def _opened(
             return JdbcSink(spec.name, name, query, sink, types, where, stop, PATIENCE_SECONDS)
         case Kind.KAFKA:
             return KafkaSink(spec.name, name, query, sink, platform.kafka, stop, PATIENCE_SECONDS)
+        case Kind.ICEBERG:
+            return IcebergSink(spark, spec.name, name, query, sink, spec.result_types(name))
         case Kind.FILES:
             return FilesSink(spec.name, name, query, sink, platform.s3, platform.lake.warehouse)
         case Kind.CONSOLE | Kind.MEMORY:

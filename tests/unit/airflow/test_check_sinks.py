@@ -67,7 +67,9 @@ class Checked:
             return dict(AUDIENCE)
         return dict(COUNTS) if query.window else dict(ZIPCODES)
 
-    def sink(self, name: str, sink: Sink) -> tuple[Callable[[], int], Callable[[], Results]] | None:
+    def sink(
+        self, name: str, sink: Sink, windows: tuple[int, int] | None
+    ) -> tuple[Callable[[], int], Callable[[], Results]] | None:
         if sink.kind not in ("jdbc", "kafka"):
             return None
         return lambda: self._batch(name, sink), lambda: self._read(name, sink)

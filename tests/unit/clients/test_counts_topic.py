@@ -73,8 +73,8 @@ def test_keys_of_several_columns_are_told_as_the_query_tells_them() -> None:
 
     found = results(
         record(0, "a\\|b|True|2026-03-01T10:02:00Z", zipcode="a|b", secure=True),
-        record(1, "None|None|2026-03-01T10:02:00Z", zipcode=None, secure=None),
+        record(1, "\\N|\\N|2026-03-01T10:02:00Z", zipcode=None, secure=None),
         keys=["zipcode", "secure", "window_start"],
     )
-    assert list(found) == ["a\\|b|True|2026-03-01T10:02:00Z", "None|None|2026-03-01T10:02:00Z"]
-    assert found["None|None|2026-03-01T10:02:00Z"].measures == {"users": 3, "hits": 4}
+    assert list(found) == ["a\\|b|True|2026-03-01T10:02:00Z", "\\N|\\N|2026-03-01T10:02:00Z"]
+    assert found["\\N|\\N|2026-03-01T10:02:00Z"].measures == {"users": 3, "hits": 4}

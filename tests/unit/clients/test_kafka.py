@@ -219,7 +219,7 @@ def test_a_heartbeat_is_read_as_it_was_given(told: Told) -> None:
     later = told.reader.beat("s", "producer", "t")
     assert later is not None
     assert (later.state, later.ends) == (State.SILENT, {0: 6, 2: 7})
-    assert told.reader.beat("s", "report", "t") is None, "another part's group"
+    assert told.reader.beat("s", "queries", "t") is None, "another part's group"
 
 
 @pytest.mark.parametrize("text", ["", "moved by hand", json.dumps({"at": 1})])

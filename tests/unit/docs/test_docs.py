@@ -28,7 +28,6 @@ from sluice.model import exits, orders, platform, query, query_state, stream, te
 from sluice.model.tending import State
 from sluice.model.verdicts import ALARMING, ASKING, CALM, RESTARTABLE, Verdict
 from sluice.ui import links
-from spark_jobs.common import report_state
 from spark_jobs.common.feed import sender
 
 REPO = Path(__file__).resolve().parents[3]
@@ -239,7 +238,7 @@ def test_the_words_of_a_query() -> None:
     keys = {names(row[0])[0]: row[3] for row in table(text, "sink's key", "type", "default")}
     assert set(query.Kind) <= set(names(keys.pop("kind")))
     for kind, needed in query.NEEDS.items():
-        assert {key for key, meaning in keys.items() if meaning.startswith(f"`{kind}`:")} == set(needed)
+        assert {key for key, meaning in keys.items() if f"`{kind}`:" in meaning} == set(needed)
 
 
 def test_what_every_kind_of_sink_guarantees() -> None:
@@ -284,7 +283,7 @@ def test_the_routes_of_the_pages() -> None:
     routes = [f"{links.PREFIX}{route}" for route in re.findall(r'@app\.\w+\("([^"]+)"', app)]
     text = ARCHITECTURE.read_text()
     assert [names(row[0])[0] for row in table(text, "route", "answer")] == routes
-    page = f"{links.PREFIX}/reports/{links.with_report()[0].name}"
+    page = f"{links.PREFIX}/results/{links.pages(links.every())[0][0]}"
     assert f"http://127.0.0.1:{ports.DEFAULTS['airflow']}{page}" in README.read_text()
 
 
@@ -299,13 +298,10 @@ def test_the_states_of_a_heartbeat() -> None:
     assert set(said) == set(State)
 
 
-def test_what_a_snapshot_of_a_report_says() -> None:
-    text = section(ARCHITECTURE.read_text(), "How a report is made")
-    said = {key for row in table(text, "report's key", "meaning") for key in names(row[0])}
-    shared = {"sluice.kind", "sluice.stream", "sluice.token"}
-    assert shared <= set(spans(text))
-    written = report_state.summary("report", "s", 1, report_state.State("r"), 10)
-    assert said | shared == set(written)
+def test_what_a_snapshot_of_results_says() -> None:
+    text = section(ARCHITECTURE.read_text(), "How queries are counted")
+    source = (REPO / "spark_jobs" / "common" / "sinks" / "iceberg.py").read_text()
+    assert set(re.findall(r'"(sluice\.\w+)": ', source)) <= set(spans(text))
 
 
 def test_every_behaviour_names_a_test() -> None:
@@ -462,12 +458,6 @@ def test_the_columns_of_the_tables() -> None:
         columns = [column.split()[0] for column in constant("spark_jobs/common/tables.py", name)]
         rows = table(text, *head)
         assert [column for row in rows for column in names(row[0])] == columns
-
-
-def test_the_columns_of_a_report() -> None:
-    rows = table(ARCHITECTURE.read_text(), "report's column", "type")
-    read = constant("plugins/sluice/clients/report.py", "COLUMNS")
-    assert [column for row in rows for column in names(row[0])] == ["window_start", *read]
 
 
 def snapshot_keys() -> set[str]:

@@ -75,7 +75,7 @@ def test_kafka() -> None:
     ("role", "group"),
     [
         ("producer", "sluice-wiki_changes-producer"),
-        ("consumer", "sluice-wiki_changes-report"),
+        ("consumer", "sluice-wiki_changes-queries"),
         ("consumer", "sluice-nyc_taxi"),
     ],
 )
@@ -87,7 +87,7 @@ def test_heartbeats_are_given_by_their_part_s_role_and_only_seen_by_airflow(role
     assert "READ" not in operations("reader", "group", group)
 
 
-def test_the_report_s_tables_are_the_consumer_s_to_write_and_everybody_s_to_read() -> None:
+def test_results_tables_are_the_consumer_s_to_write_and_everybody_s_to_read() -> None:
     key = "warehouse/lake/reports/wiki_changes_editors/data/x.parquet"
     assert may("consumer", "s3:PutObject", key)
     assert all(may(role, "s3:GetObject", key) for role in ("airflow", "consumer", "reader"))

@@ -79,7 +79,7 @@ def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context
             assert parser[name]["autostart"] == "false"
             assert "--pdeathsig" in parser[name]["command"]
     parts = [part.program for spec in streams.specs() for part in spec.parts.values()]
-    assert {"stream-nyc_taxi", "stream-wiki_changes-producer", "stream-wiki_changes-report"} < set(parts)
+    assert {"stream-nyc_taxi", "stream-wiki_changes-producer", "stream-wiki_changes-queries"} < set(parts)
     for name in parts:
         stream = parser[f"program:{name}"]
         assert stream["stopasgroup"] == "false"

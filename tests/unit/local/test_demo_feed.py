@@ -27,7 +27,7 @@ from local.errors import Problem
 from local.paths import REPO
 from local.replay.events import Feed
 from local.stack import Stack
-from sluice.model.report import Editor, Report, Window
+from sluice.clients.lake.results_table import Editor, Results, Window
 from tests.support import lake as lakes
 from tests.support.raising import raising
 
@@ -41,21 +41,20 @@ GREEN = FeedFigures(
     event_ids=129,
     gaps=0,
     duplicates=0,
-    table_rows=500,
-    reported=520,
+    uncounted=0,
     files=60,
     objects=90,
     versions=90,
     delete_markers=0,
     s3_calls=400,
-    page="http://127.0.0.1:18080/sluice/reports/wiki_changes",
-    top=[{"user": "ada", "bot": False, "edits": 3, "late": 0}],
+    page="http://127.0.0.1:18080/sluice/results/wiki_changes.editors",
+    top=[{"user": "ada", "bot": False, "edits": 3}],
 )
 
 
 def test_green() -> None:
     assert GREEN.complaints() == []
-    assert {name for name, _, _ in GREEN.lines()} > {"gaps", "duplicates", "rows in the report", "objects"}
+    assert {name for name, _, _ in GREEN.lines()} > {"gaps", "duplicates", "records not counted", "objects"}
     assert GREEN.to_json()["event_ids"] == 129
 
 
@@ -68,8 +67,8 @@ def test_green() -> None:
         ({"gaps": 3, "lake_rows": 126}, "3 offsets"),
         ({"lake_rows": 128}, "130 records came onto the topic, but 128 are in the lake and 1 in quarantine"),
         ({"duplicates": 1}, "1 records are in the lake more than once"),
-        ({"reported": 499}, "the report counts 499 of 500 rows"),
-        ({"top": []}, "names no editor"),
+        ({"uncounted": 3}, "not counted 3 records"),
+        ({"top": []}, "no window has an editor"),
         ({"delete_markers": 1}, "1 delete markers"),
     ],
 )
@@ -227,13 +226,13 @@ def test_what_kafka_got_long_before_is_not_read(tmp_path: Path) -> None:
 
 
 def window(start: float, **edits: int) -> Window:
-    return Window(start, start + 600, tuple(Editor(user, False, count, 0) for user, count in edits.items()))
+    return Window(start, start + 600, tuple(Editor(user, False, count) for user, count in edits.items()))
 
 
 def test_the_newest_window_with_an_edit_in_it() -> None:
-    report = Report(None, None, None, None, 0, 0, None, (window(1200), window(600, ada=2), window(0, bob=3)))
-    assert busiest(report) == window(600, ada=2)
-    assert busiest(None) is None
+    results = Results(windows=(window(1200), window(600, ada=2), window(0, bob=3)))
+    assert busiest(results) == window(600, ada=2)
+    assert busiest(Results()) is None
     assert in_words(window(36_000)) == "10:00 to 10:10 UTC"
     assert in_words(None) == "no window yet"
 
@@ -249,14 +248,14 @@ def test_a_name_gives_a_terminal_no_orders(name: str, shown: str) -> None:
 def test_the_screen_shows_figures_editors_and_the_page(stack: Callable[[str], Stack]) -> None:
     demo = FeedDemo("wiki_changes")
     console = Console(record=True, width=140, file=io.StringIO())
-    top = [{"user": "[red]<b>\x1b[31m", "bot": True, "edits": 1234, "late": 0}]
+    top = [{"user": "[red]<b>\x1b[31m", "bot": True, "edits": 1234}]
     result = dataclasses.replace(
         GREEN, top=top, window="10:00 to 10:10 UTC", seconds={"produce": 1.0, "in the lake": 2.0}
     )
     run.show(console, stack("replay"), demo, "success", result)
     text = console.export_text()
     assert "wiki_changes_load: success" in text
-    assert "Wikipedia: busiest editors, 10:00 to 10:10 UTC" in text
+    assert "Wikipedia: top editors, 10:00 to 10:10 UTC" in text
     assert "[red]<b>�[31m" in text
     assert "1,234" in text
     assert GREEN.page in text

@@ -215,16 +215,17 @@ user_agent = "Sluice (mail@rides.example)"
 event_id = "event_id"
 event = "events:read"
 """
-REPORT = """
-[report]
-table = "reports.rides"
-title = "Rides"
+QUERIES = """
+[queries.riders]
+by = ["rider"]
+measures = {rides = "count"}
+sinks = [{kind = "kafka", topic = "riders", partitions = 1}]
 """
 
 
 def test_a_stream_without_more_is_avro_unpartitioned_and_has_a_consumer_alone() -> None:
     spec = stream.parse(MINIMAL, "stream.toml")
-    assert (spec.is_avro, spec.partition_by, spec.feed, spec.report) == (True, [], None, None)
+    assert (spec.is_avro, spec.partition_by, spec.feed, spec.queries) == (True, [], None, {})
     assert [(p.name, p.program, p.arguments) for p in spec.parts.values()] == [
         ("consumer", "stream-rides", ("-m", "spark_jobs", "consumer", "rides"))
     ]
@@ -243,18 +244,17 @@ def test_a_feed_is_read_at_its_own_address_in_somebodys_name_only() -> None:
         stream.parse(MINIMAL, "stream.toml").feed_url({})
 
 
-def test_a_feed_and_a_report_are_parts_with_defaults() -> None:
-    spec = stream.parse(MINIMAL + FEED + REPORT, "stream.toml")
+def test_a_feed_and_queries_are_parts_with_defaults() -> None:
+    spec = stream.parse(MINIMAL + FEED + QUERIES, "stream.toml")
     assert spec.feed == stream.Feed(
         "https://feed.example/stream", "Sluice (mail@rides.example)", "event_id", "events:read", "", 30, 5000
     )
-    assert spec.report == stream.Report("reports.rides", "Rides", 10, 10, 10, 60)
     assert {name: (p.program, p.arguments[2:]) for name, p in spec.parts.items()} == {
         "consumer": ("stream-rides", ("consumer", "rides")),
         "producer": ("stream-rides-producer", ("producer", "rides")),
-        "report": ("stream-rides-report", ("report", "rides")),
+        "queries": ("stream-rides-queries", ("queries", "rides")),
     }
-    assert spec.part("report") == spec.parts["report"]
+    assert spec.part("queries") == spec.parts["queries"]
     assert spec.program == spec.part("consumer").program
 
 
@@ -262,7 +262,7 @@ def test_a_feed_and_a_report_are_parts_with_defaults() -> None:
     ("change", "words"),
     [
         (('"schema.avsc"', '"schema.json"'), "schema 'schema.json': name an Avro schema"),
-        (('table = "reports.rides"', 'table = "Rides"'), "table 'Rides': write it as namespace.table"),
+        (('table = "raw.rides"', 'table = "Rides"'), "table 'Rides': write it as namespace.table"),
         (('"event_id"', '"eventId"'), "column 'eventId': use lower-case letters"),
         (('"https://feed', '"ftp://feed'), "feed url 'ftp://feed.example/stream': write it with http"),
         (('"events:read"', '"events.read"'), "feed event 'events.read': write it as module:function"),
@@ -279,29 +279,18 @@ def test_a_feed_and_a_report_are_parts_with_defaults() -> None:
         ),
     ],
 )
-def test_a_wrong_feed_report_or_partition_is_refused(change: tuple[str, str], words: str) -> None:
-    text = MINIMAL + FEED + REPORT
+def test_a_wrong_feed_table_or_partition_is_refused(change: tuple[str, str], words: str) -> None:
+    text = MINIMAL + FEED + QUERIES
     assert change[0] in text
     with pytest.raises(ConfigError) as caught:
         stream.parse(text.replace(*change), "stream.toml")
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("section", "key"),
-    [
-        ("feed", "read_seconds"),
-        ("feed", "most_in_flight"),
-        ("feed", "lock_seconds"),
-        ("report", "window_minutes"),
-        ("report", "watermark_minutes"),
-        ("report", "trigger_seconds"),
-        ("report", "keep_snapshots"),
-    ],
-)
-def test_every_number_of_a_feed_and_a_report_is_1_or_more(section: str, key: str) -> None:
-    text = (MINIMAL + FEED + REPORT).replace(f"[{section}]", f"[{section}]\n{key} = 0")
-    with raising(ConfigError, "stream.toml", f"{section} {key} is 0"):
+@pytest.mark.parametrize("key", ["read_seconds", "most_in_flight", "lock_seconds"])
+def test_every_number_of_a_feed_is_1_or_more(key: str) -> None:
+    text = (MINIMAL + FEED).replace("[feed]", f"[feed]\n{key} = 0")
+    with raising(ConfigError, "stream.toml", f"feed {key} is 0"):
         stream.parse(text, "stream.toml")
     stream.parse(text.replace(f"{key} = 0", f"{key} = 1"), "stream.toml")
 

@@ -16,6 +16,7 @@ from tests.support.raising import raising
 TEN = Window(10, 5, 2)
 TABLE = Sink("jdbc", connection="counts", table="hits")
 TOPIC = Sink("kafka", topic="hits", partitions=2)
+RESULTS = Sink("iceberg", table="reports.hits")
 QUERY = Query([TABLE, TOPIC], ["zipcode"], {"hits": "count"}, "hittime", TEN, 10)
 
 
@@ -76,6 +77,16 @@ def test_a_window_that_its_step_does_not_divide_is_in_as_many_as_hold_it() -> No
         ({"sinks": [replace(TOPIC, topic="a b")]}, "topic 'a b'"),
         ({"sinks": [replace(TOPIC, partitions=-1)]}, "partitions is -1"),
         ({"sinks": [Sink("files", prefix="hits/")]}, "files take append"),
+        ({"sinks": [Sink("iceberg")]}, "iceberg needs table"),
+        ({"sinks": [Sink("iceberg", table="hits")]}, "'hits'"),
+        (
+            {"sinks": [RESULTS], "window": None, "watermark_minutes": 0, "at": ""},
+            "a sink of kind iceberg needs a window",
+        ),
+        ({"where": {"isp": []}}, "where isp"),
+        ({"where": {"Isp": ["a"]}}, "'Isp'"),
+        ({"page": "Hits"}, "'Hits'"),
+        ({"page": "Hits", "sinks": [RESULTS]}, "by = ['user', 'bot']"),
         ({"sinks": [TOPIC, TOPIC]}, "one of them is there twice"),
         ({"sinks": [TABLE, replace(TABLE, table="other")]}, "two sinks in one database"),
     ],
@@ -102,6 +113,12 @@ def test_a_result_has_keys_measures_and_a_version() -> None:
         "isps": "bigint",
         "version": "bigint",
     }
+    chosen = replace(QUERY, where={"isp": ["a"]})
+    assert result_types("windows", chosen, columns, "stream.toml").keys() == {
+        *("zipcode", "window_start", "hits", "version")
+    }
+    with raising(ConfigError, "query windows", "'isp'", "bigint"):
+        result_types("windows", chosen, columns | {"isp": "bigint"}, "stream.toml")
     with raising(ConfigError, "query windows", "'isp'", "zipcode, hittime"):
         result_types("windows", query, {"zipcode": "string", "hittime": "timestamp"}, "stream.toml")
 
@@ -119,6 +136,7 @@ def test_a_key_is_one_text_whatever_its_parts_hold() -> None:
     assert key_text([7, date(2026, 3, 1)]) == "7|2026-03-01"
     assert key_text(["a|b", "c"]) != key_text(["a", "b|c"])
     assert key_text(["a\\", "b"]) != key_text(["a\\|b"])
+    assert len({key_text([value]) for value in (None, "None", "\\N", "")}) == 4
 
 
 def test_the_shipped_queries_are_of_the_streams_columns() -> None:

@@ -19,15 +19,15 @@ from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.config import ConfigError
 from sluice.ui import files
 from sluice.ui.app import create, may_look
-from tests.support.pages import STREAM, Made, make_app, make_report, spec
+from tests.support.pages import QUERY, STREAM, Made, make_app, make_results, spec
 
-PAGE, DATA = f"/reports/{STREAM}", f"/api/reports/{STREAM}"
+PAGE, DATA = f"/results/{STREAM}.{QUERY}", f"/api/results/{STREAM}.{QUERY}"
 QUERIES, PROGRESS, METRICS = f"/queries/{STREAM}", f"/api/queries/{STREAM}", "/metrics"
 
 
 @pytest.fixture
 def made() -> Made:
-    return make_app(make_report(time.time(), users=20))
+    return make_app(make_results(time.time(), users=20))
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def client(made: Made) -> Iterator[TestClient]:
 
 
 def paths_of(made: Made) -> list[str]:
-    values = {"stream": STREAM, "name": "main.js"}
     routes = [route for route in made.app.routes if isinstance(route, APIRoute)]
-    return [re.sub(r"{(\w+)}", lambda found: values[found[1]], route.path) for route in routes]
+    paths = [route.path.replace("{stream}.{name}", f"{STREAM}.{QUERY}") for route in routes]
+    return [path.replace("{stream}", STREAM).replace("{name}", "main.js") for path in paths]
 
 
 # Who is let in: tests/browser/test_login.py asks a real Airflow for every route.
@@ -52,7 +52,7 @@ def test_for_who_is_not_let_in_nothing_is_read(made: Made, client: TestClient) -
     made.app.dependency_overrides[may_look] = refuse
     answers = [client.get(path) for path in paths_of(made)]
     assert [(answer.status_code, answer.json()) for answer in answers] == [(401, {"detail": "no"})] * 6
-    assert (made.reports.reads, made.progress.reads) == (0, 0)
+    assert (made.results.reads, made.progress.reads) == (0, 0)
 
 
 # What they say.
@@ -73,14 +73,14 @@ def test_the_page_has_no_script_and_no_style_of_its_own(client: TestClient, page
     assert not re.findall(r"<style|\sstyle=|\son\w+=|javascript:", answer.text)
     # Relative: the page is right behind any base URL.
     assert not re.findall(
-        r"""(?:src|href|data-plotly)=["'](?!\.\./(?:static|queries|reports)/)""", answer.text
+        r"""(?:src|href|data-plotly)=["'](?!\.\./(?:static|queries|results)/)""", answer.text
     )
 
 
 def test_what_the_stream_declares_is_text_in_the_page(made: Made) -> None:
     declared = spec()
-    assert declared.report is not None
-    hostile = replace(declared, report=replace(declared.report, title='"><script>alert(1)</script>'))
+    query = replace(declared.queries[QUERY], page='"><script>alert(1)</script>')
+    hostile = replace(declared, queries={QUERY: query})
     app = create([hostile])
     app.dependency_overrides = made.app.dependency_overrides
     text = TestClient(app).get(PAGE).text
@@ -101,7 +101,7 @@ def test_the_policy_lets_nothing_in_from_elsewhere(made: Made, client: TestClien
 
 def test_the_data(made: Made, client: TestClient) -> None:
     found = client.get(DATA).json()
-    assert found["records"] == 1_284_377
+    assert found["late"] == 1_437
     assert len(found["windows"]) == 144
     assert len(found["window"]["top"]) == 10
     assert found["now"] == pytest.approx(time.time(), abs=60)
@@ -110,13 +110,13 @@ def test_the_data(made: Made, client: TestClient) -> None:
 
 
 def test_a_window_and_whose(made: Made, client: TestClient) -> None:
-    start = made.reports.report.windows[3].start
+    start = made.results.results.windows[3].start
     window = client.get(DATA, params={"window": start, "whose": "bots"}).json()["window"]
     assert window["start"] == start
     assert {row["bot"] for row in window["top"]} == {True}
     # As JavaScript writes the same number.
     assert client.get(DATA, params={"window": int(start)}).json()["window"]["start"] == start
-    assert made.reports.reads == 1
+    assert made.results.reads == 1
 
 
 @pytest.mark.parametrize("query", ["window=soon", "whose=mine"])
@@ -129,13 +129,13 @@ def test_a_number_that_is_none_finds_no_window(client: TestClient) -> None:
         assert client.get(f"{DATA}?window={number}").json()["window"] is None
 
 
-def test_a_stream_without_a_report(made: Made) -> None:
-    app = create([replace(spec(), name="other", report=None), spec()])
+def test_a_query_without_a_page(made: Made) -> None:
+    app = create([replace(spec(), name="other", queries={}), spec()])
     app.dependency_overrides = made.app.dependency_overrides
     client = TestClient(app)
-    for stream in ("other", "unknown", "..%2f..%2fsecret"):
-        assert client.get(f"/reports/{stream}").status_code == 404
-        assert client.get(f"/api/reports/{stream}").status_code == 404
+    for name in (f"other.{QUERY}", f"{STREAM}.unknown", f"unknown.{QUERY}", "..%2f..%2fsecret", STREAM):
+        assert client.get(f"/results/{name}").status_code == 404
+        assert client.get(f"/api/results/{name}").status_code == 404
 
 
 # Queries.
@@ -160,15 +160,15 @@ def test_the_data_of_the_queries(made: Made, client: TestClient) -> None:
 
 
 def test_the_page_of_the_queries_leads_to_those_of_other_streams(made: Made) -> None:
-    other = replace(spec(), name="other", report=None)
+    other = replace(spec(), name="other", queries={})
     app = create([other, spec()])
     app.dependency_overrides = made.app.dependency_overrides
     client = TestClient(app)
     text = client.get("/queries/other").text
     assert '<a href="../queries/other" aria-current="page">other</a>' in text
     assert f'<a href="../queries/{STREAM}">{STREAM}</a>' in text
-    assert "../reports/" not in text
-    assert f'href="../reports/{STREAM}">Wikipedia: busiest editors</a>' in client.get(QUERIES).text
+    assert "../results/" not in text
+    assert f'href="../results/{STREAM}.{QUERY}">Wikipedia: top editors</a>' in client.get(QUERIES).text
     assert f'href="../queries/{STREAM}"' in client.get(PAGE).text
     for stream in ("unknown", "..%2f..%2fsecret"):
         assert client.get(f"/queries/{stream}").status_code == 404
@@ -190,7 +190,7 @@ def test_the_metrics(made: Made, client: TestClient) -> None:
 
 
 def test_metrics_say_that_progress_is_not_readable(made: Made, caplog: pytest.LogCaptureFixture) -> None:
-    app = create([replace(spec(), name="other", report=None), spec()])
+    app = create([replace(spec(), name="other", queries={}), spec()])
     app.dependency_overrides = made.app.dependency_overrides
     assert 'sluice_progress_readable{stream="other"} 1.0' in TestClient(app).get(METRICS).text
     made.forget()
@@ -227,17 +227,17 @@ def test_queries_that_cannot_be_read(made: Made, client: TestClient, path: str) 
 def test_the_reason_is_given(
     made: Made, client: TestClient, error: Exception, status: int, kind: str
 ) -> None:
-    made.reports.error = error
+    made.results.error = error
     answer = client.get(DATA)
     assert (answer.status_code, answer.json()) == (status, {"detail": str(error), "kind": kind})
     # The page itself reads nothing, so it is there to say so.
     assert client.get(PAGE).status_code == 200
-    made.reports.error = None
+    made.results.error = None
     assert client.get(DATA).status_code == 200
 
 
 def test_an_error_that_nobody_foresaw_tells_nothing(made: Made, client: TestClient) -> None:
-    made.reports.error = ZeroDivisionError("with a secret in it")
+    made.results.error = ZeroDivisionError("with a secret in it")
     answer = client.get(DATA)
     assert answer.status_code == 500
     assert "secret" not in answer.text
@@ -267,7 +267,7 @@ def test_the_type_and_how_long_a_browser_may_keep_a_file(client: TestClient) -> 
 
 @pytest.mark.parametrize(
     "name",
-    ["app.py", "..%2fapp.py", "%2e%2e/app.py", "report.html", "", "main.js%00", "main.js/", "__init__.py"],
+    ["app.py", "..%2fapp.py", "%2e%2e/app.py", "results.html", "", "main.js%00", "main.js/", "__init__.py"],
 )
 def test_no_other_file_is_to_be_had(client: TestClient, name: str) -> None:
     answer = client.get(f"/static/{name}")

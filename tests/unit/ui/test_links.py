@@ -29,16 +29,16 @@ def plugin() -> ModuleType:
     return module
 
 
-def test_a_link_for_each_stream_with_a_report_and_one_to_the_queries() -> None:
+def test_a_link_for_each_query_with_a_page_and_one_to_the_queries() -> None:
     taxi = streams.load("nyc_taxi")
     assert links.external_views([]) == []
     assert links.external_views([taxi, pages.spec()]) == [
         {
-            "name": "Wikipedia: busiest editors",
-            "href": "sluice/reports/wiki_changes",
+            "name": "Wikipedia: top editors",
+            "href": "sluice/results/wiki_changes.editors",
             "destination": "nav",
             "nav_top_level": True,
-            "url_route": "sluice-wiki_changes",
+            "url_route": "sluice-wiki_changes-editors",
             "icon": "sluice/static/icon.svg",
         },
         {
@@ -53,14 +53,16 @@ def test_a_link_for_each_stream_with_a_report_and_one_to_the_queries() -> None:
 
 
 def test_the_streams_of_the_repository() -> None:
-    assert [spec.name for spec in links.with_report()] == ["wiki_changes"]
+    assert links.pages(links.every()) == [("wiki_changes.editors", "Wikipedia: top editors")]
     assert [spec.name for spec in links.every()] == streams.names()
 
 
 def test_the_plugin_registers_the_app_once(plugin: ModuleType) -> None:
     assert is_valid_plugin(plugin.SluicePlugin)
     made = plugin.SluicePlugin()
-    assert [view["url_route"] for view in made.external_views] == ["sluice-wiki_changes", "sluice-queries"]
+    assert [view["url_route"] for view in made.external_views] == [
+        *("sluice-wiki_changes-editors", "sluice-queries")
+    ]
     (app,) = made.fastapi_apps
     assert (app["url_prefix"], app["name"]) == ("/sluice", "sluice")
     assert isinstance(app["app"], FastAPI)

@@ -1,4 +1,4 @@
-// The page of a report: figures, the busiest users of a window, and the last day.
+// The page of a query's results: figures, the busiest users of a window, and the last day.
 
 import { ask } from "./ask.js";
 import { drawBars } from "./bars.js";
@@ -8,10 +8,10 @@ import { live } from "./live.js";
 import { plotly } from "./plot.js";
 import { showStanding } from "./standing.js";
 import { fillTable } from "./table.js";
-import { age, count, moment, rate, span } from "./words.js";
+import { age, count, moment, span } from "./words.js";
 
 const at = (id) => document.getElementById(id);
-const { stream, patienceMinutes } = document.body.dataset;
+const { stream, query, patienceMinutes } = document.body.dataset;
 const OLD_SECONDS = Number(patienceMinutes) * 60;
 
 const say = (text) => {
@@ -20,33 +20,30 @@ const say = (text) => {
 
 const question = () => {
   const window = chosenWindow();
-  return ask(`reports/${encodeURIComponent(stream)}`, { whose: chosenWhose(), ...(window === "" ? {} : { window }) });
+  return ask(`results/${encodeURIComponent(`${stream}.${query}`)}`, { whose: chosenWhose(), ...(window === "" ? {} : { window }) });
 };
 
 const tick = (data, now, trouble) => {
-  const newest = data.newest === null ? null : now - data.newest;
-  at("newest").textContent = newest === null ? "none yet" : `${age(newest)} ago`;
-  at("newest").dataset.old = String(Boolean(trouble) || (newest !== null && newest > OLD_SECONDS));
-  at("written").textContent = data.at === null ? "no report yet" : `report written ${age(now - data.at)} ago`;
+  const source = data.source_at === null ? null : now - data.source_at;
+  at("source").textContent = source === null ? "none yet" : `${age(source)} ago`;
+  at("source").dataset.old = String(Boolean(trouble) || (source !== null && source > OLD_SECONDS));
+  at("written").textContent = data.at === null ? "none yet" : `${age(now - data.at)} ago`;
   showStanding(at("verdict"), at("parts"), at("supervision"), data.standing, now, !trouble);
 };
 
-const showFigures = ({ pace, newest, late, watermark, records }, now) => {
-  at("pace").textContent = pace === null ? "unknown" : rate(pace);
-  at("newest-at").textContent = newest === null ? "" : `at ${moment(newest, now)}`;
+const showFigures = ({ at: written, source_at: source, late, watermark }, now) => {
+  at("source-at").textContent = source === null ? "" : `counted, published at ${moment(source, now)}`;
+  at("written-at").textContent = written === null ? "" : `written at ${moment(written, now)}`;
   at("late").textContent = count(late);
   at("watermark").textContent = watermark === null ? "none yet" : moment(watermark, now);
-  at("records").textContent = count(records);
 };
 
-const sums = ({ edits, editors, late, open }) => {
-  const lateOnes = late ? `, ${count(late)} more came late` : "";
-  return `${count(edits)} edits by ${count(editors)} users${lateOnes} · ${open ? "still counting" : "closed"}`;
-};
+const sums = ({ edits, editors, open }) =>
+  `${count(edits)} edits by ${count(editors)} users · ${open ? "still counting" : "closed"}`;
 
 const showWindow = ({ window, windows }, now) => {
   const reason = window === null
-    ? (windows.length ? "This window is not in the report any more: choose another." : "No edits were counted yet.")
+    ? (windows.length ? "This window is not shown any more: choose another." : "No edits were counted yet.")
     : (window.top.length ? "" : "Nobody of these edited in this window.");
   at("window-title").textContent = window === null ? "No window" : span(window.start, window.end, now);
   at("window-sums").textContent = window === null ? "" : sums(window);
@@ -76,7 +73,7 @@ const show = (data, now) => {
   showWindow(data, now);
 };
 
-const page = live({ question, show, tick, draw, missing: "There is no report yet" });
+const page = live({ question, show, tick, draw, missing: "No results yet" });
 
 listen(async () => {
   if (await page.refresh()) {

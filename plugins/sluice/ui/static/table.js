@@ -23,7 +23,6 @@ export const fillTable = (body, editors) => {
     kind.textContent = editor.bot ? "bot" : "person";
     cell(row, "", kind);
     cell(row, "number", count(editor.edits));
-    cell(row, editor.late ? "number" : "number muted", count(editor.late));
     return row;
   });
   body.replaceChildren(...rows);

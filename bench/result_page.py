@@ -1,16 +1,15 @@
-"""What a report costs: to read it for the page, and to keep it up to date.
+"""What a page of results costs: to read it, and to keep its table up to date.
 
-A day of windows with several hundred users each, written by the report's own job into MinIO and PostgreSQL in
-a folder of their own; then it goes on, batch by batch, each over many servers' files.
+A day of windows with several hundred users each, counted by the query ``editors`` into MinIO and PostgreSQL
+in a folder of their own; then it goes on, batch by batch, each over many servers' files.
 
 ::
 
-    python -m bench.report_page --windows 144 --users 500 --batches 60 --servers 60
+    python -m bench.result_page --windows 144 --users 500 --batches 60 --servers 60
 
-``read``: ``ReportReader.read`` of all windows, the first time (``cold``), when nothing is new (``same``), and
-after one more commit of the report (``refreshed``). ``commit``: what one commit of the report costs, in S3
-calls and in CPU seconds of its JVM. ``look``: what it costs to see that nothing is new. CPU seconds are those
-of the process that does it; MinIO's and PostgreSQL's come on top.
+``read``: ``ResultsReader.read`` of all windows, the first time (``cold``), when nothing is new (``same``),
+and after one more batch (``refreshed``). ``batch``: what one batch of the query costs, in S3 calls and in CPU
+seconds of its JVM. CPU seconds are those of the process that does it; MinIO's and PostgreSQL's come on top.
 """
 
 from __future__ import annotations
@@ -51,13 +50,13 @@ def measure(windows: int, users: int, batches: int, servers: int) -> dict[str, A
 
 def _measure(services: Any, windows: int, users: int, batches: int, servers: int) -> dict[str, Any]:
     from local.services import minio
-    from sluice.clients.report import ReportReader
+    from sluice.clients.lake.results_table import ResultsReader
     from sluice.clients.table import Lake
-    from spark_jobs.common import report, session
+    from spark_jobs.common import session
+    from spark_jobs.common.queries.settings import PARTITIONS, SETTINGS
     from tests.support.changes import Changes
 
-    platform = services.stack.platform("consumer")
-    spark = session.start("bench", platform, report.PARTITIONS, report.SMALL)
+    spark = session.start("bench", services.stack.platform("consumer"), PARTITIONS, SETTINGS)
     jvm = next(
         child
         for child in psutil.Process().children(recursive=True)
@@ -65,57 +64,47 @@ def _measure(services: Any, windows: int, users: int, batches: int, servers: int
     )
     changes, chance = Changes(spark, services, "bench"), random.Random(1)  # noqa: S311
     changes.publish(_day(chance, windows, users, servers))
-    owner, source = changes.counted(), changes.source()
+    query = changes.counting(Path(tempfile.mkdtemp(prefix="sluice-bench-")))
+
+    def catch_up() -> None:
+        if query.streaming is None:
+            raise RuntimeError("the query has not started")
+        query.streaming.processAllAvailable()
 
     def calls() -> dict[str, int]:
         return minio.requests(services.stack.context)
 
-    reader = ReportReader(Lake.open(services.stack.platform("airflow")), changes.report.table)
-    memory = psutil.Process().memory_info().rss
-    commits, reads = [], []
+    catch_up()
+    reader = ResultsReader(Lake.open(services.stack.platform("airflow")), changes.spec, "editors")
+    counted, reads = [], []
     for number in range(batches):
         changes.publish(_batch(chance, windows, number, users, servers))
         before, cpu, began = calls(), _cpu(jvm), time.perf_counter()
-        if not (news := owner.look(source)):
-            raise RuntimeError("the batch is no news")
-        owner.count(news)
-        commits.append((time.perf_counter() - began, _cpu(jvm) - cpu, _grown(before, calls())))
+        catch_up()
+        counted.append((time.perf_counter() - began, _cpu(jvm) - cpu, _grown(before, calls())))
         if number >= batches // 2:
             reads.append(_timed(lambda: reader.read(0), calls))
-    memory = psutil.Process().memory_info().rss - memory
     same = _timed(lambda: reader.read(0), calls)
-    cpu, began = _cpu(jvm), time.perf_counter()
-    for _ in range(100):
-        owner.look(source)
-    looked = (time.perf_counter() - began) / 100, (_cpu(jvm) - cpu) / 100
-    shown = reader.read(0)
+    results = reader.read(0)
+    query.stop()
     cold, *refreshes = reads
-    late = commits[len(commits) // 2 :]
+    late = counted[len(counted) // 2 :]
     return {
-        "windows": len(shown.windows),
-        "users_per_window": round(sum(len(w.editors) for w in shown.windows) / windows),
+        "windows": len(results.windows),
+        "users_per_window": round(sum(len(w.editors) for w in results.windows) / windows),
         "read": {
             "cold": cold,
             "same": same,
             "refreshed": {
-                "milliseconds": round(statistics.median(r["milliseconds"] for r in refreshes), 1),
-                "worst_milliseconds": max(r["milliseconds"] for r in refreshes),
-                "cpu_milliseconds": round(statistics.median(r["cpu_milliseconds"] for r in refreshes), 1),
-                "s3_calls": round(statistics.median(r["s3_calls"] for r in refreshes), 1),
+                name: round(statistics.median(read[name] for read in refreshes), 1) for name in refreshes[0]
             },
-            "memory_megabytes": round(memory / 1e6, 1),
         },
-        "commit": {
+        "batch": {
             "source_files": servers,
             "seconds": round(statistics.median(seconds for seconds, _, _ in late), 2),
             "jvm_cpu_seconds": round(statistics.median(cpu for _, cpu, _ in late), 2),
             "s3_calls": round(statistics.median(sum(grown.values()) for _, _, grown in late)),
-            "most_s3_calls": max(sum(grown.values()) for _, _, grown in late),
             "s3_calls_by_kind": late[-1][2],
-        },
-        "look": {
-            "milliseconds": round(1000 * looked[0], 2),
-            "jvm_cpu_milliseconds": round(1000 * looked[1], 2),
         },
         "jvm_megabytes": round(jvm.memory_info().rss / 1e6),
     }
@@ -183,7 +172,7 @@ def main() -> int:
     parser.add_argument("--users", type=int, default=500)
     parser.add_argument("--batches", type=int, default=60)
     parser.add_argument("--servers", type=int, default=60)
-    parser.add_argument("--out", type=Path, default=REPO / "build" / "bench-report.json")
+    parser.add_argument("--out", type=Path, default=REPO / "build" / "bench-results.json")
     options = parser.parse_args()
     result = measure(options.windows, options.users, options.batches, options.servers)
     options.out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,207 @@
+"""The Iceberg table of a query's results: all of them, and for a page the newest windows, read incrementally.
+
+Iceberg never changes a file, so manifests and data files are remembered by path: a refresh reads the new
+metadata, the new manifests, and the windows that changed.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import ManifestContent, ManifestFile
+
+from sluice.clients import files, queries
+from sluice.clients.errors import Missing, Refused
+from sluice.clients.table import MAIN, Lake, asking, facts_of, lineage
+from sluice.model.query import PAGE_COLUMNS, WINDOW, Query
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from sluice.model.stream import StreamSpec
+
+READ_AT_ONCE = 8
+MICROSECONDS = 1_000_000
+
+Item = TypeVar("Item")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True, slots=True)
+class Editor:
+    """One user in one window. ``user`` is what the source says, hostile or not; empty if the source hides
+    it."""
+
+    user: str
+    bot: bool
+    edits: int
+
+
+@dataclass(frozen=True)
+class Window:
+    """[start, end), in seconds since 1970, UTC. ``editors``: all of them, in no order."""
+
+    start: float
+    end: float
+    editors: tuple[Editor, ...]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The results as committed ``at``; times in seconds since 1970, None before the first batch.
+
+    ``source_at``: when the newest counted rows were published; ``watermark``: windows that ended until then
+    are final; ``late``: rows that came after that. ``windows``: newest first.
+    """
+
+    at: float | None = None
+    source_at: float | None = None
+    watermark: float | None = None
+    late: int = 0
+    windows: tuple[Window, ...] = ()
+
+
+def last_batch(table: Table) -> int | None:
+    """The newest batch in the table; None before the first."""
+    for snapshot in lineage(table):
+        facts = facts_of(snapshot)
+        if "batch" in facts:
+            return int(facts["batch"]) if facts["batch"] else None
+    return None
+
+
+def read(table: Table, query: Query, windows: tuple[int, int] | None = None) -> pa.Table:
+    """Keys and measures. ``windows``: the first and the last start (seconds since 1970); default all."""
+    rows = files.between(WINDOW, [(_iso(windows[0]), _iso(windows[1] + 1))]) if windows else AlwaysTrue()
+    return files.read(table, rows, (*query.keys, *query.measures)).read_all()
+
+
+def _iso(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+@dataclass(frozen=True)
+class _File:
+    """A data file, and the start of its one window (seconds since 1970)."""
+
+    path: str
+    start: float
+
+
+class ResultsReader:
+    """Reads the Iceberg table of query ``name`` of ``spec``. One thread reads, others wait."""
+
+    def __init__(self, lake: Lake, spec: StreamSpec, name: str) -> None:
+        self._lake, self._spec, self._query = lake, spec, name
+        self._name = spec.queries[name].results_table
+        window = spec.queries[name].window
+        self._seconds = window.minutes * 60 if window else 0
+        self._columns = (*PAGE_COLUMNS, next(iter(spec.queries[name].measures)))
+        self._lock = threading.Lock()
+        self._known: Table | None = None
+        self._manifests: dict[str, list[_File]] = {}
+        self._pieces: dict[str, Window] = {}
+
+    def read(self, since: float) -> Results:
+        """The results as they are now, with the windows from ``since`` (seconds since 1970) on.
+
+        Raises Missing before there is a table, Unreachable if the catalog or S3 does not answer, Refused
+        for a table with deletes by row, ConfigError for a query that was declared otherwise.
+        """
+        with self._lock:
+            table = self._refreshed()
+            files = [file for files in self._manifests.values() for file in files]
+            self._read(table, [file for file in files if file.start >= since], {file.path for file in files})
+            return replace(self._progress(table), windows=self._windows(since))
+
+    def _progress(self, table: Table) -> Results:
+        """How far the query is, without the windows."""
+        state_table = self._lake.table(self._spec.queries_table)
+        standing = queries.standing(state_table, self._spec.queries)
+        if standing is None or standing.states[self._query].source is None:
+            return Results()
+        state = standing.states[self._query]
+        at = next((s.timestamp_ms for s in lineage(table) if facts_of(s).get("kind") == "batch"), None)
+        return Results(
+            at=None if at is None else at / 1000,
+            source_at=state.source_at / 1000,
+            watermark=state.watermark / 1000 if state.watermark else None,
+            late=state.late,
+        )
+
+    def _refreshed(self) -> Table:
+        if self._lake.location(self._name) is None:
+            raise Missing(f"table {self._name} not found; the stream's queries create it when they start")
+        table = self._lake.table(self._name)
+        if table is not self._known:
+            self._manifests = self._listed(table)
+            self._known = table
+        return table
+
+    def _listed(self, table: Table) -> dict[str, list[_File]]:
+        """Manifest -> its data files; new manifests are read."""
+        with asking(f"manifests of table {self._name}"):
+            snapshot = table.snapshot_by_name(MAIN)
+            manifests = {m.manifest_path: m for m in (snapshot.manifests(table.io) if snapshot else [])}
+            new = [manifest for path, manifest in manifests.items() if path not in self._manifests]
+            read = dict(
+                zip([m.manifest_path for m in new], _at_once(new, lambda m: _files(table, m)), strict=True)
+            )
+        known = self._manifests | read
+        return {path: known[path] for path in manifests}
+
+    def _read(self, table: Table, wanted: Iterable[_File], live: set[str]) -> None:
+        """Read the new ones of the ``wanted`` files; forget those that are no longer ``live``."""
+        new = [file for file in wanted if file.path not in self._pieces]
+        with asking(f"{len(new)} files of table {self._name}"):
+            pieces = _at_once(new, lambda file: self._piece(table, file))
+        self._pieces = {path: piece for path, piece in self._pieces.items() if path in live}
+        self._pieces |= {file.path: piece for file, piece in zip(new, pieces, strict=True)}
+
+    def _piece(self, table: Table, file: _File) -> Window:
+        """The file's rows. It is small, and read in one request."""
+        with table.io.new_input(file.path).open() as stream:
+            rows = pq.read_table(pa.BufferReader(stream.read()), columns=list(self._columns))
+        users, bots, edits = (rows.column(name).to_pylist() for name in self._columns)
+        # The same users are in many windows. A user whom the source hides is null.
+        editors = tuple(
+            Editor(sys.intern(user or ""), bool(bot), number)
+            for user, bot, number in zip(users, bots, edits, strict=True)
+        )
+        return Window(file.start, file.start + self._seconds, editors)
+
+    def _windows(self, since: float) -> tuple[Window, ...]:
+        """Newest first. A window may be in several files, a user's row in one of them."""
+        windows: dict[float, Window] = {}
+        for piece in self._pieces.values():
+            if piece.start >= since:
+                known = windows.get(piece.start)
+                whole = replace(known, editors=known.editors + piece.editors) if known else piece
+                windows[piece.start] = whole
+        return tuple(windows[start] for start in sorted(windows, reverse=True))
+
+
+def _files(table: Table, manifest: ManifestFile) -> list[_File]:
+    if manifest.content == ManifestContent.DELETES:
+        raise Refused(f"table {'.'.join(table.name())} has rows that were deleted one by one; compact it")
+    return [
+        _File(entry.data_file.file_path, entry.data_file.partition[0] / MICROSECONDS)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+    ]
+
+
+def _at_once(items: list[Item], make: Callable[[Item], Made]) -> list[Made]:
+    """``make`` of each, in order."""
+    if len(items) < 2:
+        return [make(item) for item in items]
+    with ThreadPoolExecutor(READ_AT_ONCE) as pool:
+        return list(pool.map(make, items))

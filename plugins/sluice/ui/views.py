@@ -1,0 +1,130 @@
+"""JSON of the pages: a query's results (ten editors of one window, one line for each other window), and the
+newest figures of a stream's queries with a point for each minute."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from heapq import nsmallest
+from typing import TYPE_CHECKING, Any
+
+from sluice.model.progress import SILENT_SECONDS, ActivityEvent, Kind, ProgressSnapshot, QueryHistory
+from sluice.model.progress_slots import SLOT_SECONDS, slots
+
+if TYPE_CHECKING:
+    # PyIceberg takes a second to import, and the API server should not wait for it.
+    from sluice.clients.lake.results_table import Editor, Results, Window
+
+# How far back the pictures go.
+PROGRESS_WINDOW_SECONDS = 3 * 3600.0
+MAX_EDITORS = 10
+# A wiki allows 255 bytes; what is longer is an attack on the reader's screen.
+MAX_CHARACTERS = 255
+
+
+class Whose(StrEnum):
+    """Whose edits are shown."""
+
+    ALL = "all"
+    PEOPLE = "people"
+    BOTS = "bots"
+
+
+def results_view(results: Results, start: float | None, whose: Whose) -> dict[str, Any]:
+    """The results, with the window that begins at ``start`` (None: the newest) in full.
+
+    ``window`` is None if there is no such window. Times are seconds since 1970. Never all users: a page is
+    some kilobytes, however many edit.
+    """
+    return {
+        "at": results.at,
+        "source_at": results.source_at,
+        "watermark": results.watermark,
+        "late": results.late,
+        "windows": [_line(window) for window in results.windows],
+        "window": _in_full(_find(results, start), results.watermark, whose),
+    }
+
+
+def top(window: Window, count: int = MAX_EDITORS, whose: Whose = Whose.ALL) -> list[Editor]:
+    """The ``count`` users with the most edits, by name if equal."""
+    chosen = (editor for editor in window.editors if _is_of(editor, whose))
+    return nsmallest(count, chosen, key=lambda editor: (-editor.edits, editor.user, editor.bot))
+
+
+def _find(results: Results, start: float | None) -> Window | None:
+    if start is None:
+        return results.windows[0] if results.windows else None
+    return next((window for window in results.windows if window.start == start), None)
+
+
+def _line(window: Window) -> dict[str, Any]:
+    bots = sum(editor.edits for editor in window.editors if editor.bot)
+    people = sum(editor.edits for editor in window.editors) - bots
+    return {"start": window.start, "end": window.end, "people": people, "bots": bots}
+
+
+def _in_full(window: Window | None, watermark: float | None, whose: Whose) -> dict[str, Any] | None:
+    if window is None:
+        return None
+    counted = [editor for editor in window.editors if _is_of(editor, whose)]
+    return {
+        "start": window.start,
+        "end": window.end,
+        # As long as the watermark is before its end, events of it are in time.
+        "open": watermark is None or watermark < window.end,
+        "edits": sum(editor.edits for editor in counted),
+        "editors": len(counted),
+        "top": [_row(editor) for editor in top(window, whose=whose)],
+    }
+
+
+def _is_of(editor: Editor, whose: Whose) -> bool:
+    return whose is Whose.ALL or editor.bot == (whose is Whose.BOTS)
+
+
+def _row(editor: Editor) -> dict[str, Any]:
+    name = editor.user
+    if len(name) > MAX_CHARACTERS:
+        name = f"{name[:MAX_CHARACTERS]}…"
+    return {"user": name, "bot": editor.bot, "edits": editor.edits}
+
+
+def queries_view(progress: ProgressSnapshot, stream: str, now: float) -> dict[str, Any]:
+    """Times are seconds since 1970, durations seconds, memory bytes. ``complete`` and ``malformed``: of
+    ProgressSnapshot."""
+    return {
+        "now": now,
+        "since": now - PROGRESS_WINDOW_SECONDS,
+        "slot_seconds": SLOT_SECONDS,
+        "complete": progress.complete,
+        "malformed": progress.malformed,
+        "queries": [_query(query, now) for query in progress.queries.get(stream, ())],
+    }
+
+
+def _query(query: QueryHistory, now: float) -> dict[str, Any]:
+    newest = query.progress
+    return {
+        "query": query.query,
+        "life": life(query, now),
+        "newest": None if newest is None else asdict(newest) | {"ended": newest.ended},
+        "slots": [asdict(slot) for slot in slots(query.batches)],
+    }
+
+
+def life(query: QueryHistory, now: float) -> dict[str, Any]:
+    """How the query is, as far as its own words go: ``state`` is running, idle, working (on a batch that has
+    not ended), ended, or silent (for so long that its process must be thought dead); ``at`` is when it was
+    heard of last, ``detail`` why it ended."""
+    newest = query.newest
+    if newest is None or query.at is None:
+        return {"state": "silent", "at": None, "detail": ""}
+    told = {"at": query.at, "detail": newest.detail if isinstance(newest, ActivityEvent) else ""}
+    if query.is_ended:
+        return {"state": "ended", **told}
+    if now - query.at > SILENT_SECONDS:
+        return {"state": "silent", **told}
+    if isinstance(newest, ActivityEvent) and newest.kind in (Kind.IDLE, Kind.WORKING):
+        return {"state": str(newest.kind), **told}
+    return {"state": "running", **told}

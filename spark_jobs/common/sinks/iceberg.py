@@ -1,0 +1,132 @@
+"""A query's results in an Iceberg table of the lake, exactly once: one partition and file per window.
+
+A batch rewrites the windows that it changed on the writer's branch; one commit carries the rows and the
+batch's number, and ``main`` moves over whole batches only. The epoch is that of the stream's queries. Once a
+writer with a higher epoch is on ``main``, no earlier writer's branch descends from it, so it cannot publish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice.model.platform import CATALOG
+from sluice.model.query import VERSION, WINDOW, Query, Sink
+from spark_jobs.common.iceberg import MAIN
+from spark_jobs.common.ownership import TableOwner
+from spark_jobs.common.sinks.base import Unwritten
+
+PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    # One task writes a window, so a window is one file.
+    "write.distribution-mode": "hash",
+    # Readers choose by partition: bounds would only make manifests larger.
+    "write.metadata.metrics.default": "none",
+    "write.metadata.delete-after-commit.enabled": "false",
+    "write.metadata.previous-versions-max": "20",
+}
+KEEP_SNAPSHOTS = 60
+
+
+class IcebergSink(TableOwner):
+    """The table of one sink. For one thread at a time.
+
+    ``types``: result column -> Spark's DDL type. Raises Unwritten if the table has other columns.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        stream: str,
+        query_name: str,
+        query: Query,
+        sink: Sink,
+        types: Mapping[str, str],
+    ) -> None:
+        _ensure(spark, sink, types)
+        super().__init__(spark, sink.table, sink.name)
+        self.spark = spark
+        self._stream, self._query_name, self._query = stream, query_name, query
+        self._batch: int | None = None
+
+    def enter(self, token: int) -> int | None:
+        """Put this epoch on ``main``. Returns the batch that the table holds, None before the first.
+
+        Raises Superseded if a higher epoch is there, Unwritten if the table holds another query's results.
+        """
+        self._claim(self._read, lambda kind: self._summary(kind, self._batch), token)
+        return self._batch
+
+    def write(self, batch: int, rows: DataFrame) -> bool:
+        """Merge the results of a batch, all of them or nothing; False if the table holds it already.
+
+        Raises Superseded if a later writer has entered, Moved if maintenance moved ``main``.
+        """
+        if self._batch is not None and batch <= self._batch:
+            self.refuse_if_superseded()
+            return False
+        windows = [row[0] for row in rows.select(F.unix_millis(WINDOW)).distinct().collect()]
+        summary = self._summary("batch", batch)
+        if windows:
+            self._merge(rows, batch, windows, summary)
+        else:
+            self.table.commit_empty(self.branch, summary)
+        self._publish()
+        self._batch = batch
+        self._tidy(KEEP_SNAPSHOTS)
+        return True
+
+    def close(self) -> None:
+        """No open resources."""
+
+    def _read(self) -> None:
+        """The newest batch on ``main``."""
+        found = next((s for _, s in self.table.lineage(MAIN) if "sluice.kind" in s), {})
+        owner = (found.get("sluice.stream"), found.get("sluice.query"))
+        if found and owner != (self._stream, self._query_name):
+            raise Unwritten(
+                f"{self.name}: holds results of query {owner[1]} of {owner[0]}; give query "
+                f"{self._query_name} of {self._stream} a table of its own"
+            )
+        self._batch = int(found["sluice.batch"]) if found.get("sluice.batch") else None
+
+    def _merge(self, rows: DataFrame, batch: int, windows: list[int], summary: Mapping[str, str]) -> None:
+        """Rewrite the partitions of ``windows`` (ms since 1970) with the newest result of each key."""
+        place = f"{CATALOG}.{self.table.name}.branch_{self.branch}"
+        starts = [F.timestamp_millis(F.lit(start)) for start in sorted(windows)]
+        existing = self.spark.table(place).where(F.col(WINDOW).isin(starts))
+        keys, values = self._query.keys, [*self._query.measures, VERSION]
+        results = existing.unionByName(rows.withColumn(VERSION, F.lit(batch).cast("bigint")))
+        newest = F.max_by(F.struct(*values), F.col(VERSION)).alias("newest")
+        writer = results.groupBy(*keys).agg(newest).select(*keys, "newest.*").writeTo(place)
+        for key, value in summary.items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        writer.overwritePartitions()
+        self.table.refresh()
+
+    def _summary(self, kind: str, batch: int | None) -> dict[str, str]:
+        return {
+            "sluice.kind": kind,
+            "sluice.stream": self._stream,
+            "sluice.query": self._query_name,
+            "sluice.token": str(self.token),
+            "sluice.batch": "" if batch is None else str(batch),
+        }
+
+
+def _ensure(spark: SparkSession, sink: Sink, types: Mapping[str, str]) -> None:
+    """Create the table if it is missing. Raises Unwritten if it has other columns."""
+    table = f"{CATALOG}.{sink.table}"
+    properties = ", ".join(f"'{key}' = '{value}'" for key, value in PROPERTIES.items())
+    columns = ", ".join(f"`{name}` {kind.upper()}" for name, kind in types.items())
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rsplit('.', 1)[0]}")
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg "
+        f"PARTITIONED BY ({WINDOW}) TBLPROPERTIES ({properties})"
+    )
+    existing = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
+    if existing != dict(types):
+        raise Unwritten(f"{sink.name}: has columns {existing}, expected {dict(types)}; name a new table")
