@@ -103,7 +103,8 @@ def load_dag(spec: StreamSpec) -> DAG:
         if spec.queries:
             steps += [EnsurePartOperator(task_id="ensure_queries", stream=name, part="queries")]
         steps += [
-            # One producer at a time: a second run finds in the ledger what the first has sent.
+            # One at a time, deferred ones too: a second run finds in the ledger what the first has sent, and
+            # that of a feed begins where the first has ended.
             produce(task_id="produce", stream=name, max_active_tis_per_dag=1, execution_timeout=send_timeout),
             LandedSensor(task_id="landed", stream=name),
             ValidateOperator(task_id="validate", stream=name, execution_timeout=hour),

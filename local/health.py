@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import time
+import xmlrpc.client
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
 import httpx
 import psycopg2
+from botocore.exceptions import BotoCoreError
+from botocore.exceptions import ClientError as S3Error
 from confluent_kafka import KafkaException
 
+from local.airflow_client import AirflowError
 from local.errors import Problem
 from local.ports import HOST
 from local.progress import Step
 from local.services import airflow, kafka, minio, postgres, replay
 from local.services.context import Context
 from local.supervisor import Supervisor
+from sluice.clients.errors import ClientError
 
 UNREACHABLE = (httpx.HTTPError, psycopg2.OperationalError, KafkaException)
+# What the systems of a broken stack answer: they are asked again, until a deadline.
+UNREACHABLE_ERRORS = (
+    *(ClientError, AirflowError, httpx.HTTPError, psycopg2.Error, KafkaException, S3Error, BotoCoreError),
+    *(xmlrpc.client.Error, HTTPException, OSError),
+)
 # supervisord's states in which a program will not come up by itself any more.
 ENDED = ("FATAL", "EXITED", "STOPPED", "UNKNOWN")
 

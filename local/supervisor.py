@@ -8,27 +8,18 @@ import xmlrpc.client
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+
+from supervisor.xmlrpc import Faults
 
 from local.errors import Problem
 from local.home import Home, write_private
 from local.ports import HOST
 from local.programs import Program, render
 from sluice.io.retry import wait_for
+from sluice.model import platform
+from sluice.runtime.supervisor import connect
 
 TIMEOUT_SECONDS = 70.0  # longer than the longest stopwaitsecs, since a stop is answered when it is done
-ALREADY_STARTED = 60  # supervisor.xmlrpc.Faults.ALREADY_STARTED
-NOT_RUNNING = 70  # … Faults.NOT_RUNNING
-SHUTDOWN_STATE = 6  # … Faults.SHUTDOWN_STATE
-
-
-class _Transport(xmlrpc.client.Transport):
-    """http with a timeout: a hung supervisord must not hang `make status`."""
-
-    def make_connection(self, host: Any) -> http.client.HTTPConnection:
-        connection = super().make_connection(host)
-        connection.timeout = TIMEOUT_SECONDS
-        return connection
 
 
 class Supervisor:
@@ -41,12 +32,9 @@ class Supervisor:
         self.conf = home.conf / "supervisord.conf"
 
     def proxy(self) -> Any:
-        """The `supervisor` namespace of its XML-RPC API.
-
-        Any: xmlrpc proxies have no static type. Not to be shared between threads: it keeps one connection.
-        """
-        url = f"http://sluice:{quote(self.password)}@{HOST}:{self.port}/RPC2"
-        return xmlrpc.client.ServerProxy(url, transport=_Transport(), allow_none=True).supervisor
+        """The `supervisor` namespace of its XML-RPC API. Not to be shared between threads."""
+        address = platform.Supervisor(f"http://{HOST}:{self.port}/RPC2", "sluice", self.password)
+        return connect(address, TIMEOUT_SECONDS)
 
     def pid(self) -> int | None:
         """Its process id; None when nothing answers on its port. Raises Problem when another answers."""
@@ -55,7 +43,7 @@ class Supervisor:
         except (ConnectionError, TimeoutError):
             return None
         except (xmlrpc.client.Error, http.client.HTTPException) as error:
-            if isinstance(error, xmlrpc.client.Fault) and error.faultCode == SHUTDOWN_STATE:
+            if isinstance(error, xmlrpc.client.Fault) and error.faultCode == Faults.SHUTDOWN_STATE:
                 raise Problem("the stack is being stopped: wait until that is done") from error
             raise Problem(
                 f"port {self.port} for supervisor is answered by something else ({error}): "
@@ -103,7 +91,7 @@ class Supervisor:
         try:
             self.proxy().startProcess(name, False)
         except xmlrpc.client.Fault as fault:
-            if fault.faultCode != ALREADY_STARTED:
+            if fault.faultCode != Faults.ALREADY_STARTED:
                 raise
 
     def ensure_stopped(self, name: str) -> None:
@@ -111,7 +99,7 @@ class Supervisor:
         try:
             self.proxy().stopProcess(name, True)
         except xmlrpc.client.Fault as fault:
-            if fault.faultCode != NOT_RUNNING:
+            if fault.faultCode != Faults.NOT_RUNNING:
                 raise
 
     def restart(self, name: str) -> None:

@@ -3,32 +3,18 @@
 from __future__ import annotations
 
 import time
-import xmlrpc.client
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from http.client import HTTPException
 from typing import Any, TypeVar
 
-import httpx
-import psycopg2
-from botocore.exceptions import BotoCoreError
-from botocore.exceptions import ClientError as S3Error
-from confluent_kafka import KafkaException
-
-from local.airflow_client import AirflowError
 from local.drills.stream import Site
 from local.drills.traffic import Trickle
-from sluice.clients.errors import ClientError
+from local.health import UNREACHABLE_ERRORS
 from sluice.model.health import CALM, RESTARTABLE, Verdict
 
 T = TypeVar("T")
 POLL_SECONDS = 1.0
-# What a broken stack answers: it is asked again, until the deadline.
-AWAY = (
-    *(ClientError, AirflowError, httpx.HTTPError, psycopg2.Error, KafkaException, S3Error, BotoCoreError),
-    *(xmlrpc.client.Error, HTTPException, OSError),
-)
 
 
 class Failed(Exception):
@@ -66,7 +52,7 @@ class Scene:
                 self.nudge()
                 found = look()
                 trouble = ""
-            except AWAY as error:
+            except UNREACHABLE_ERRORS as error:
                 found, trouble = None, " ".join(str(error).split())[:200]
             if found:
                 return found

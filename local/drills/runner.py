@@ -9,12 +9,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from local import evidence
-from local.drills.drill import AWAY, Drill, Failed, Scene, events, is_calm, moment
+from local.drills.drill import Drill, Failed, Scene, events, is_calm, moment
 from local.drills.restore import heal
 from local.drills.result import DrillRecord
 from local.drills.stream import Site, moved_on
 from local.drills.traffic import Trickle, lost_and_doubled, published
 from local.errors import Problem
+from local.health import UNREACHABLE_ERRORS
 from local.paths import REPO
 from local.progress import Board
 from sluice.clients.errors import Missing
@@ -64,7 +65,7 @@ class DrillRun:
                 self._end()
         except Failed as failure:
             self.record.failure = str(failure)
-        except (*AWAY, TimeoutError, Problem) as error:
+        except (*UNREACHABLE_ERRORS, TimeoutError, Problem) as error:
             self.record.failure = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
     def _run(self) -> None:
@@ -149,7 +150,7 @@ class DrillRun:
         found = []
         for look in self.drill.noticed_by:
             # One way to notice may be broken, too: the others are asked all the same.
-            with suppress(*AWAY):
+            with suppress(*UNREACHABLE_ERRORS):
                 seen = look(self.scene)
                 if seen is not None:
                     found.append(seen)
@@ -161,7 +162,7 @@ class DrillRun:
             return None
         while time.time() < self.scene.broken + self.drill.mend_after:
             self.line(f"mending in {self.scene.broken + self.drill.mend_after - time.time():.0f} s")
-            with suppress(*AWAY):
+            with suppress(*UNREACHABLE_ERRORS):
                 self.scene.nudge()
             time.sleep(1)
         self.drill.mend(self.scene)

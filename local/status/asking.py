@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from local.drills.drill import AWAY
 from local.errors import Problem
+from local.health import UNREACHABLE_ERRORS
 from sluice.model.config import ConfigError
 
 
@@ -27,7 +27,7 @@ def ask_all(questions: Mapping[str, Callable[[], Any]], seconds: float) -> dict[
     def ask(name: str, question: Callable[[], Any]) -> None:
         try:
             answers[name] = question()
-        except (*AWAY, Problem, ConfigError) as error:
+        except (*UNREACHABLE_ERRORS, Problem, ConfigError) as error:
             answers[name] = Unseen(" ".join(str(error).split())[:300] or type(error).__name__)
         except BaseException as error:
             answers[name] = Unseen(f"{type(error).__name__}: {error}")

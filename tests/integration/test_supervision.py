@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from supervisor.xmlrpc import Faults
 
 from local.drills.consumer_faults import family, service_family, signal_all
 from local.stack import wait_until
-from local.supervisor import ALREADY_STARTED
 from tests.integration.rig import SPEC, Rig
 from tests.integration.supervision import (
     RUN_SECONDS,
@@ -166,5 +166,5 @@ def test_supervisord_starts_a_stream_once_however_many_ask(rig: Rig) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(start, range(4)))
-    assert sorted(answers) == [0, *[ALREADY_STARTED] * 3]
+    assert sorted(answers) == [0, *[Faults.ALREADY_STARTED] * 3]
     wait_until("one take-over", lambda: rig.token() == token + 1, RUN_SECONDS)

@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 TOPIC = PROGRESS_TOPIC.name
 RETENTION_SECONDS = int(PROGRESS_TOPIC.config["retention.ms"]) / 1000
-# Of a partition in one read, of records that are older than the requested ones.
-OLDER_RECORDS = 50_000
+# Of a partition in one read, of records older than the requested ones: about a second of parsing.
+OLDER_RECORDS = 20_000
 # For one request, and for the records of one read.
 REQUEST_SECONDS, READ_SECONDS = 5.0, 15.0
 

@@ -15,7 +15,7 @@ RECORDS = {
 _SENT_ONCE = {
     Source.CSV: "An object version is loaded once; to load a corrected file, upload it under the same name.",
     Source.FEED: "The offsets of a run begin where the topic ended before its first attempt, and end where "
-    "it ended after the wait. Runs that wait at the same time verify the same events.",
+    "it ended after the wait. One run at a time waits, so no event is in two runs' offsets.",
     Source.GENERATOR: "The same values are the same records, which are loaded once.",
 }
 

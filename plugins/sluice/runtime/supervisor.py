@@ -47,6 +47,17 @@ class _Transport(Transport):
         return self._kind(str(host), timeout=self._timeout)
 
 
+def connect(config: Supervisor, timeout: float) -> Any:
+    """The `supervisor` namespace of its XML-RPC API. Not to be shared between threads.
+
+    Any: a ServerProxy's methods are made up as they are called.
+    """
+    login = base64.b64encode(f"{config.username}:{config.password}".encode()).decode()
+    secure = urlsplit(config.url).scheme == "https"
+    transport = _Transport(timeout, secure, [("Authorization", f"Basic {login}")])
+    return ServerProxy(config.url, transport=transport).supervisor
+
+
 class SupervisorRuntime(Runtime):
     """supervisord at ``config.url``; each request has ``timeout`` seconds. ``rpc`` answers in its place."""
 
@@ -61,12 +72,7 @@ class SupervisorRuntime(Runtime):
     ) -> None:
         self.url = config.url
         self._clock, self._sleep = clock, sleep
-        login = base64.b64encode(f"{config.username}:{config.password}".encode()).decode()
-        transport = _Transport(
-            timeout, urlsplit(config.url).scheme == "https", [("Authorization", f"Basic {login}")]
-        )
-        # Any: a ServerProxy's methods are made up as they are called.
-        self._rpc: Any = rpc or ServerProxy(config.url, transport=transport).supervisor
+        self._rpc: Any = rpc or connect(config, timeout)
 
     def status(self, program: str) -> ProcessStatus:
         info = self._ask(program, lambda: self._rpc.getProcessInfo(program))
