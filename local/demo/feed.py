@@ -34,7 +34,7 @@ from sluice.io.kafka import topic_offsets
 from sluice.io.retry import wait_for
 from sluice.model.stream import StreamSpec
 from sluice.ui.links import PREFIX, pages
-from sluice.ui.shown import top
+from sluice.ui.views import top
 
 # So many events are followed. The load waits for some more, because others come at the same time, and still
 # more are replayed, so that it is over before they are.

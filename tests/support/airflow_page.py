@@ -17,7 +17,7 @@ from airflow.utils.db import initdb
 from fastapi import FastAPI
 from fastapi.routing import Mount
 
-from sluice.ui.sources import sources
+from sluice.ui.data import sources
 from tests.support import pages
 
 

@@ -32,7 +32,7 @@ from sluice.model.progress import (
 )
 from sluice.model.stream import StreamSpec
 from sluice.ui.app import create, may_look
-from sluice.ui.sources import Sources, sources
+from sluice.ui.data import Sources, sources
 from sluice.ui.supervised import Supervised, supervised
 
 STREAM, QUERY = "wiki_changes", "editors"
@@ -134,20 +134,14 @@ class FakeEvents:
     verdicts: dict[str, Document] = field(default_factory=dict)
     error: Exception | None = None
 
-    def of(self, history: str) -> FakeEventsOfOne:
-        return FakeEventsOfOne(self, history)
+    def of(self, history: str) -> Callable[[str], Document | None]:
+        def latest(kind: str) -> Document | None:
+            assert kind == "verdict"
+            if self.error:
+                raise self.error
+            return self.verdicts.get(history)
 
-
-@dataclass
-class FakeEventsOfOne:
-    events: FakeEvents
-    history: str
-
-    def latest(self, kind: str) -> Document | None:
-        assert kind == "verdict"
-        if self.events.error:
-            raise self.events.error
-        return self.events.verdicts.get(self.history)
+        return latest
 
 
 def make_batches(
@@ -255,7 +249,7 @@ class Made:
 
     def forget(self) -> None:
         """What was kept of earlier answers."""
-        made = Sources(lambda *_: self.results, self.events.of, lambda: self.progress)
+        made = Sources(lambda *_: self.results.read, self.events.of, lambda: self.progress.read)
         self.app.dependency_overrides[sources] = lambda: made
 
 

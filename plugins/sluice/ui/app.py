@@ -22,12 +22,12 @@ from sluice.model.progress import QueryHistory
 from sluice.model.progress_metrics import exposition
 from sluice.model.query import Query
 from sluice.model.stream import StreamSpec
-from sluice.ui import files, links, queries
+from sluice.ui import files, links
+from sluice.ui.data import Sources, sources
 from sluice.ui.headers import Headers
-from sluice.ui.shown import Whose, shown
-from sluice.ui.sources import Sources, sources
 from sluice.ui.standing import standing
 from sluice.ui.supervised import Supervised, supervised
+from sluice.ui.views import Whose, queries_view, results_view
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
         whose: Whose = Whose.ALL,
     ) -> JSONResponse:
         spec, _ = declared(stream, name)
-        found: dict[str, Any] = shown(known.results(spec, name), window, whose)
+        found: dict[str, Any] = results_view(known.results(spec, name), window, whose)
         now = time.time()
         found["now"] = now
         found["standing"] = standing(known.verdicts(spec), looks, spec.supervision, now)
@@ -121,7 +121,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
 
     @app.get("/api/queries/{stream}")
     def queries_data(stream: str, known: Annotated[Sources, Depends(sources)]) -> JSONResponse:
-        return JSONResponse(queries.shown(known.progress(), known_stream(stream), time.time()))
+        return JSONResponse(queries_view(known.progress(), known_stream(stream), time.time()))
 
     @app.get("/metrics")
     def metrics(known: Annotated[Sources, Depends(sources)]) -> Response:

@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from sluice.clients.errors import Unreachable
-from sluice.ui.kept import Kept
+from sluice.ui.data import TtlCache
 
 
 class Clock:
@@ -26,7 +26,7 @@ def clock() -> Clock:
 
 def test_an_answer_is_kept_for_its_seconds_and_no_longer(clock: Clock) -> None:
     answers = iter(range(10))
-    made = Kept(lambda: next(answers), seconds=5, patience=1, clock=clock)
+    made = TtlCache(lambda: next(answers), seconds=5, max_wait=1, clock=clock)
     assert [made.get(), made.get()] == [0, 0]
     clock.now += 4.9
     assert made.get() == 0
@@ -40,7 +40,7 @@ def test_none_is_an_answer(clock: Clock) -> None:
     def ask() -> None:
         asked.append(1)
 
-    made = Kept(ask, seconds=5, patience=1, clock=clock)
+    made = TtlCache(ask, seconds=5, max_wait=1, clock=clock)
     assert [made.get() for _ in range(2)] == [None, None]
     assert asked == [1]
 
@@ -50,7 +50,7 @@ def test_its_age_counts_from_the_answer(clock: Clock) -> None:
         clock.now += 20
         return clock.now
 
-    made = Kept(slow, seconds=5, patience=1, clock=clock)
+    made = TtlCache(slow, seconds=5, max_wait=1, clock=clock)
     assert made.get() == made.get()
 
 
@@ -63,7 +63,7 @@ def test_an_error_is_raised_and_not_kept(clock: Clock) -> None:
             raise found
         return found
 
-    made = Kept(ask, seconds=5, patience=1, clock=clock)
+    made = TtlCache(ask, seconds=5, max_wait=1, clock=clock)
     with pytest.raises(Unreachable, match="S3 is away"):
         made.get()
     assert made.get() == 7
@@ -78,7 +78,7 @@ def test_many_ask_at_once_and_one_question_is_put() -> None:
         go.wait(10)
         return 7
 
-    made = Kept(ask, seconds=60, patience=10)
+    made = TtlCache(ask, seconds=60, max_wait=10)
     with ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(made.get) for _ in range(8)]
         go.set()
@@ -94,7 +94,7 @@ def test_who_waits_too_long_is_told_so_and_takes_no_thread() -> None:
         go.wait(10)
         return 7
 
-    made = Kept(hang, seconds=60, patience=0.05)
+    made = TtlCache(hang, seconds=60, max_wait=0.05)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(made.get)
         assert begun.wait(10)

@@ -13,7 +13,7 @@ from sluice.model.progress import (
     QueryHistory,
     Totals,
 )
-from sluice.ui.queries import life
+from sluice.ui.views import life
 
 NOW = 1_795_302_000.0
 

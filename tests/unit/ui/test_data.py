@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.history import History
-from sluice.clients.progress import ProgressReader
+from sluice.clients.lake.results_table import Results
 from sluice.model.config import ConfigError
 from sluice.model.platform import DIRECTORY_VARIABLE
 from sluice.model.progress import ProgressSnapshot
-from sluice.ui import sources as module
-from sluice.ui.sources import Sources
+from sluice.ui import data as module
+from sluice.ui.data import Sources
 from tests.support.pages import QUERY, STREAM, FakeEvents, FakeResults, make_results, spec, verdict
 
 
@@ -24,7 +24,7 @@ def no_progress() -> Any:
 
 def test_results_are_read_once_for_all_who_ask_within_a_moment() -> None:
     results = FakeResults(make_results(time.time(), windows=2, users=2))
-    made = Sources(lambda *_: results, FakeEvents().of, no_progress)
+    made = Sources(lambda *_: results.read, FakeEvents().of, no_progress)
     assert made.results(spec(), QUERY) is made.results(spec(), QUERY)
     assert results.reads == 1
 
@@ -32,12 +32,11 @@ def test_results_are_read_once_for_all_who_ask_within_a_moment() -> None:
 def test_results_are_read_for_the_last_day() -> None:
     asked: list[float] = []
 
-    class Reader:
-        def read(self, since: float) -> Any:
-            asked.append(since)
-            return make_results(time.time(), windows=1, users=1)
+    def read(since: float) -> Any:
+        asked.append(since)
+        return make_results(time.time(), windows=1, users=1)
 
-    Sources(lambda *_: Reader(), FakeEvents().of, no_progress).results(spec(), QUERY)
+    Sources(lambda *_: read, FakeEvents().of, no_progress).results(spec(), QUERY)
     assert time.time() - asked[0] == pytest.approx(86_400, abs=60)
 
 
@@ -45,11 +44,11 @@ def test_what_failed_is_opened_again() -> None:
     results = FakeResults(make_results(time.time(), windows=1, users=1))
     answers: list[Any] = [Unreachable("PostgreSQL is away"), results]
 
-    def open_results(*_: Any) -> FakeResults:
+    def open_results(*_: Any) -> Callable[[float], Results]:
         found = answers.pop(0)
         if isinstance(found, Exception):
             raise found
-        return found
+        return results.read
 
     made = Sources(open_results, FakeEvents().of, no_progress)
     with pytest.raises(Unreachable, match="PostgreSQL is away"):
@@ -66,7 +65,7 @@ def test_each_part_has_a_history() -> None:
     events = FakeEvents(
         {STREAM: verdict("healthy", "fine", 1.0), f"{STREAM}.queries": verdict("idle", "", 2.0)}
     )
-    found = Sources(lambda *_: FakeResults(), events.of, no_progress).verdicts(spec())
+    found = Sources(lambda *_: FakeResults().read, events.of, no_progress).verdicts(spec())
     assert list(found) == ["consumer", "producer", "queries"]
     assert found["consumer"] == events.verdicts[STREAM]
     assert found["producer"] is None
@@ -75,19 +74,18 @@ def test_each_part_has_a_history() -> None:
 
 def test_a_verdict_that_cannot_be_read_is_given_as_its_error() -> None:
     events = FakeEvents(error=Unreachable("S3 is away"))
-    found = Sources(lambda *_: FakeResults(), events.of, no_progress).verdicts(spec())
+    found = Sources(lambda *_: FakeResults().read, events.of, no_progress).verdicts(spec())
     assert [str(error) for error in found.values()] == ["S3 is away"] * 3
 
 
 def test_progress_is_read_once_for_all_who_ask() -> None:
     asked: list[tuple[float, float]] = []
 
-    class Reader:
-        def read(self, since: float, now: float) -> ProgressSnapshot:
-            asked.append((since, now))
-            return ProgressSnapshot({})
+    def read(since: float, now: float) -> ProgressSnapshot:
+        asked.append((since, now))
+        return ProgressSnapshot({})
 
-    made = Sources(lambda *_: FakeResults(), FakeEvents().of, Reader)
+    made = Sources(lambda *_: FakeResults().read, FakeEvents().of, lambda: read)
     assert made.progress() is made.progress()
     assert [now - since for since, now in asked] == [3 * 3600]
     assert asked[0][1] == pytest.approx(time.time(), abs=60)
@@ -106,10 +104,8 @@ def test_the_platforms_own_are_opened_with_the_role_airflow(
     file = tmp_path / "airflow.toml"
     file.write_text(PLATFORM)
     file.chmod(0o600)
-    assert isinstance(module.open_progress(), ProgressReader)
-    history = module.open_history(f"{STREAM}.queries")
-    assert isinstance(history, History)
-    assert history.ledger.uri("x") == f"s3://ledger/all/{STREAM}.queries/x"
+    module.progress_reader()
+    assert module.history(f"{STREAM}.queries").ledger.uri("x") == f"s3://ledger/all/{STREAM}.queries/x"
 
 
 PLATFORM = """

@@ -1,18 +1,25 @@
-"""A query's results for a page, as JSON: ten editors of one window, and one line for each other window."""
+"""JSON of the pages: a query's results (ten editors of one window, one line for each other window), and the
+newest figures of a stream's queries with a point for each minute."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from enum import StrEnum
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
+
+from sluice.model.progress import SILENT_SECONDS, ActivityEvent, Kind, ProgressSnapshot, QueryHistory
+from sluice.model.progress_slots import SLOT_SECONDS, slots
 
 if TYPE_CHECKING:
     # PyIceberg takes a second to import, and the API server should not wait for it.
     from sluice.clients.lake.results_table import Editor, Results, Window
 
-MOST_EDITORS = 10
+# How far back the pictures go.
+PROGRESS_WINDOW_SECONDS = 3 * 3600.0
+MAX_EDITORS = 10
 # A wiki allows 255 bytes; what is longer is an attack on the reader's screen.
-MOST_CHARACTERS = 255
+MAX_CHARACTERS = 255
 
 
 class Whose(StrEnum):
@@ -23,7 +30,7 @@ class Whose(StrEnum):
     BOTS = "bots"
 
 
-def shown(results: Results, start: float | None, whose: Whose) -> dict[str, Any]:
+def results_view(results: Results, start: float | None, whose: Whose) -> dict[str, Any]:
     """The results, with the window that begins at ``start`` (None: the newest) in full.
 
     ``window`` is None if there is no such window. Times are seconds since 1970. Never all users: a page is
@@ -39,7 +46,7 @@ def shown(results: Results, start: float | None, whose: Whose) -> dict[str, Any]
     }
 
 
-def top(window: Window, count: int = MOST_EDITORS, whose: Whose = Whose.ALL) -> list[Editor]:
+def top(window: Window, count: int = MAX_EDITORS, whose: Whose = Whose.ALL) -> list[Editor]:
     """The ``count`` users with the most edits, by name if equal."""
     chosen = (editor for editor in window.editors if _is_of(editor, whose))
     return nsmallest(count, chosen, key=lambda editor: (-editor.edits, editor.user, editor.bot))
@@ -78,6 +85,46 @@ def _is_of(editor: Editor, whose: Whose) -> bool:
 
 def _row(editor: Editor) -> dict[str, Any]:
     name = editor.user
-    if len(name) > MOST_CHARACTERS:
-        name = f"{name[:MOST_CHARACTERS]}…"
+    if len(name) > MAX_CHARACTERS:
+        name = f"{name[:MAX_CHARACTERS]}…"
     return {"user": name, "bot": editor.bot, "edits": editor.edits}
+
+
+def queries_view(progress: ProgressSnapshot, stream: str, now: float) -> dict[str, Any]:
+    """Times are seconds since 1970, durations seconds, memory bytes. ``complete`` and ``malformed``: of
+    ProgressSnapshot."""
+    return {
+        "now": now,
+        "since": now - PROGRESS_WINDOW_SECONDS,
+        "slot_seconds": SLOT_SECONDS,
+        "complete": progress.complete,
+        "malformed": progress.malformed,
+        "queries": [_query(query, now) for query in progress.queries.get(stream, ())],
+    }
+
+
+def _query(query: QueryHistory, now: float) -> dict[str, Any]:
+    newest = query.progress
+    return {
+        "query": query.query,
+        "life": life(query, now),
+        "newest": None if newest is None else asdict(newest) | {"ended": newest.ended},
+        "slots": [asdict(slot) for slot in slots(query.batches)],
+    }
+
+
+def life(query: QueryHistory, now: float) -> dict[str, Any]:
+    """How the query is, as far as its own words go: ``state`` is running, idle, working (on a batch that has
+    not ended), ended, or silent (for so long that its process must be thought dead); ``at`` is when it was
+    heard of last, ``detail`` why it ended."""
+    newest = query.newest
+    if newest is None or query.at is None:
+        return {"state": "silent", "at": None, "detail": ""}
+    told = {"at": query.at, "detail": newest.detail if isinstance(newest, ActivityEvent) else ""}
+    if query.is_ended:
+        return {"state": "ended", **told}
+    if now - query.at > SILENT_SECONDS:
+        return {"state": "silent", **told}
+    if isinstance(newest, ActivityEvent) and newest.kind in (Kind.IDLE, Kind.WORKING):
+        return {"state": str(newest.kind), **told}
+    return {"state": "running", **told}
