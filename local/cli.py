@@ -54,9 +54,9 @@ def _main(arguments: list[str]) -> int:
     if options.verb == "wipe":
         return _wipe(stack)
     if options.verb == "demo":
-        from local.demo import catalogue, run
+        from local.demo import run
 
-        demo = catalogue.chosen(os.environ.get("STREAM", ""))
+        demo = run.chosen(os.environ.get("STREAM", ""))
         return run.main(Stack(free_ports=options.free_ports, feed=demo.feed), demo)
     if options.verb == "drill":
         from local.drills import command

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+from pyiceberg.table import Table as LakeTable
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from local import evidence
 from local.airflow_client import Airflow
-from local.demo import events
-from local.demo.bucket import bucket_counts
-from local.demo.clock import rounded
-from local.demo.demo import Demo, Run
-from local.demo.events import Found, Span
-from local.demo.verdict import FeedFigures
+from local.demo.base import Demo
+from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, in_lake_or_quarantine
 from local.errors import Problem
+from local.evidence import OFFSETS, Offsets
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
 from local.stack import Stack
-from sluice.clients import queries
+from sluice.clients import files, queries
 from sluice.clients.errors import Missing
-from sluice.clients.lake.results_table import Results, ResultsReader, Window
+from sluice.clients.lake.arrow_sql import quoted
+from sluice.clients.lake.results_table import Editor, Results, ResultsReader, Window
 from sluice.clients.table import Lake, published
 from sluice.io.kafka import topic_offsets
 from sluice.io.retry import wait_for
@@ -93,6 +94,7 @@ class FeedDemo(Demo):
         self._supervised = False
         self._first: int | None = None
         self._began = 0.0
+        self.window: Window | None = None
 
     def ready(self, api: Airflow) -> None:
         api.unpause(self.load)
@@ -112,13 +114,11 @@ class FeedDemo(Demo):
             self.before = {part: end for part, (_, end) in replayed.topic().items()}
             self._first = replayed.burst()
 
-    def collect(self, stack: Stack, console: Console, run: Run) -> FeedFigures:
-        took = dict(run.took)
+    def collect(self, stack: Stack, console: Console, took: dict[str, float]) -> DemoResult:
         wanted = self.wanted(stack)
         span = Span.between(self.before, self._replayed(stack, self.spec).topic())
         began = time.monotonic()
         console.print(f"waiting until the lake holds all {len(wanted):,} events …", highlight=False)
-        # Or the time is up: then the figures say what lacks.
         found = wait_for(
             partial(self._found, stack, span, wanted),
             LANDED_SECONDS,
@@ -131,40 +131,31 @@ class FeedDemo(Demo):
         began = time.monotonic()
         console.print(f"waiting until the queries count all {table_rows:,} rows …", highlight=False)
         reader = Lake.open(stack.platform("reader"))
-        uncounted = wait_for(
-            partial(uncounted_records, reader, self.spec),
-            COUNTED_SECONDS,
-            AGAIN_SECONDS,
-            lambda records: records == 0,
-        )
+        count = partial(uncounted_records, reader, self.spec)
+        uncounted = wait_for(count, COUNTED_SECONDS, AGAIN_SECONDS, lambda n: n == 0)
         took["all counted"] = time.monotonic() - began
         results = ResultsReader(reader, self.spec, self.page.split(".")[1]).read(self._began - 7_200)
-        window = busiest(results)
-        objects, versions, markers = bucket_counts(stack, stack.platform("airflow").lake.warehouse)
-        return FeedFigures(
-            state=run.state,
-            replayed=len(wanted),
-            missing=found.missing,
-            topic_records=span.records,
-            lake_rows=found.rows,
-            quarantined=found.quarantined,
-            event_ids=found.event_ids,
-            gaps=found.gaps,
-            duplicates=found.duplicates,
-            uncounted=uncounted,
-            files=files,
-            objects=objects,
-            versions=versions,
-            delete_markers=markers,
-            s3_calls=run.calls,
-            page=f"{service.url(stack.context)}{PREFIX}/results/{self.page}",
-            window=in_words(window),
-            top=[
-                {"user": editor.user, "bot": editor.bot, "edits": editor.edits}
-                for editor in (top(window) if window is not None else [])
-            ],
-            seconds=rounded(took, run.began),
+        self.window = busiest(results)
+        return result(
+            len(wanted),
+            span.records,
+            found,
+            files,
+            uncounted,
+            {
+                "page": self._page_url(stack),
+                "window": in_words(self.window),
+                "top": [
+                    {"user": editor.user, "bot": editor.bot, "edits": editor.edits} for editor in self._top()
+                ],
+            },
         )
+
+    def _page_url(self, stack: Stack) -> str:
+        return f"{service.url(stack.context)}{PREFIX}/results/{self.page}"
+
+    def _top(self) -> Sequence[Editor]:
+        return top(self.window) if self.window is not None else ()
 
     def wanted(self, stack: Stack) -> set[str]:
         """The ids of the events that were replayed; none when no producer ever read the feed."""
@@ -176,18 +167,48 @@ class FeedDemo(Demo):
     def _found(self, stack: Stack, span: Span, wanted: set[str]) -> Found:
         lake, quarantine = evidence.tables(stack, self.spec)
         since = self._began - ON_ITS_WAY_SECONDS
-        return events.read(lake, quarantine, span, self.event_id, since, wanted)
+        return read(lake, quarantine, span, self.event_id, since, wanted)
 
-    def show(self, stack: Stack, console: Console, result: Any) -> None:
+    def show(self, stack: Stack, console: Console) -> None:
         # Not the table's title: that is broken to the table's width.
-        console.print(f"{self.title}, {result.window}", markup=False, highlight=False)
+        console.print(f"{self.title}, {in_words(self.window)}", markup=False, highlight=False)
         table = Table("user", "bot", "edits")
-        for editor in result.top:
-            table.add_row(
-                Text(printable(editor["user"])), "bot" if editor["bot"] else "", f"{editor['edits']:,}"
-            )
+        for editor in self._top():
+            table.add_row(Text(printable(editor.user)), "bot" if editor.bot else "", f"{editor.edits:,}")
         console.print(table)
-        console.print(f"More, every 10 seconds anew: {result.page}", soft_wrap=True, highlight=False)
+        console.print(
+            f"More, every 10 seconds anew: {self._page_url(stack)}", soft_wrap=True, highlight=False
+        )
+
+
+def result(
+    replayed: int, records: int, found: Found, files: int, uncounted: int, more: dict[str, Any]
+) -> DemoResult:
+    """`replayed`: events of the demo's own burst, and of those `found.missing` are not in the table. Records,
+    rows and event ids are of all that came onto the topic meanwhile, live events too."""
+    return DemoResult(
+        [
+            Figure("replayed", replayed, "the replay server"),
+            Figure("missing", found.missing, "their ids against those in the lake"),
+            Figure("topic records", records, "Kafka's offsets, before and after"),
+            Figure("lake rows", found.rows, "the table's branch main, by PyIceberg"),
+            Figure("quarantined", found.quarantined, "the quarantine table, by PyIceberg"),
+            Figure("event ids", found.event_ids, "the rows in the lake, each id once"),
+            Figure("gaps", found.gaps, "topic offsets against coordinates in the lake"),
+            Figure("duplicates", found.duplicates, "coordinates and event ids in the lake"),
+            Figure("uncounted", uncounted, "records: the queries' table against the lake's"),
+            Figure("files", files, "the table's newest snapshot"),
+        ],
+        [
+            Check(replayed > 0, "no events were replayed: nothing was shown"),
+            Check(not found.missing, f"{found.missing} of {replayed} replayed events are not in the lake"),
+            *([] if found.gaps else [in_lake_or_quarantine(records, found.rows, found.quarantined)]),
+            Check(not uncounted, f"the queries have not counted {uncounted} records"),
+            Check(bool(more["top"]), "no window has an editor"),
+            *gaps_and_duplicates(found.gaps, found.duplicates),
+        ],
+        more,
+    )
 
 
 def busiest(results: Results) -> Window | None:
@@ -229,3 +250,70 @@ def _totals(snapshot: Any) -> tuple[int, int]:
         return 0, 0
     said = snapshot.summary.additional_properties
     return int(said.get("total-records", 0)), int(said.get("total-data-files", 0))
+
+
+_INSIDE = "join topic on _kafka_partition = part and _kafka_offset >= first and _kafka_offset < until"
+
+
+@dataclass(frozen=True)
+class Span:
+    """What came onto a topic between two moments: partition → offsets from, until."""
+
+    offsets: Offsets
+
+    @classmethod
+    def between(cls, before: Mapping[int, int], topic: Offsets) -> Span:
+        """From the ends `before` (a partition that was none then: from its first) to those of `topic`."""
+        return cls({part: (before.get(part, begin), end) for part, (begin, end) in topic.items()})
+
+    @property
+    def records(self) -> int:
+        return evidence.total(self.offsets.values())
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the lake holds of a span: `gaps` are offsets of it that nothing holds, `event_ids` the different
+    ones of its rows. `missing`: of the events that were looked for, how many are in no row that was read;
+    `duplicates`: offsets and event ids that were read more than once."""
+
+    rows: int
+    quarantined: int
+    event_ids: int
+    gaps: int
+    missing: int
+    duplicates: int
+
+
+def gather(
+    rows: pa.RecordBatchReader,
+    aside: pa.RecordBatchReader,
+    span: Span,
+    event_id: str,
+    wanted: Collection[str],
+) -> Found:
+    """Out of rows with OFFSETS, those of the table with the event's id in column `event_id`."""
+    name = quoted(event_id)
+    with evidence.held(rows, aside) as sql:
+        exact = evidence.compare(sql, {}, span.offsets)
+        ((inside, ids),) = sql.rows(f"select count(*), count(distinct {name}) from lake {_INSIDE}")
+        ((put_aside,),) = sql.rows(f"select count(distinct (part, _kafka_offset)) from quarantine {_INSIDE}")
+        ((again,),) = sql.rows(f"select count(*) - count(distinct {name}) from lake")
+        events = pa.table({"id": pa.array(wanted, pa.string())})
+        ((missing,),) = sql.rows(f"select count(*) from events anti join lake on id = {name}", events=events)
+    return Found(inside, put_aside, ids, exact.gaps, missing, exact.duplicates + again)
+
+
+def read(
+    table: LakeTable, quarantine: LakeTable, span: Span, event_id: str, since: float, wanted: Collection[str]
+) -> Found:
+    """From the branches main of both. `since`: when the span began, seconds since 1970; what Kafka got before
+    is not read."""
+    came = files.at_least("_kafka_timestamp", datetime.fromtimestamp(since, UTC).isoformat())
+    return gather(
+        evidence.scan(table, (*OFFSETS, event_id), came),
+        evidence.scan(quarantine, OFFSETS, came),
+        span,
+        event_id,
+        wanted,
+    )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,11 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from local import evidence
-from local.airflow_client import Airflow
-from local.demo.bucket import bucket_counts
-from local.demo.clock import rounded
-from local.demo.demo import Demo, Run
-from local.demo.verdict import Counts, HitsFigures
+from local.demo.base import Demo
+from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, in_lake_or_quarantine
 from local.errors import Problem
 from local.progress import Board
 from local.services import airflow as service
@@ -40,6 +38,19 @@ def _lake(stack: Stack) -> Lake:
     return Lake.open(stack.platform("reader"))
 
 
+@dataclass(frozen=True)
+class Counts:
+    """One query: how many results, and what the hits in them come to in the lake and in each of its sinks.
+    `late` hits are in none of them; `different` results are not the same in a sink as in the lake."""
+
+    query: str
+    results: int
+    lake: int
+    late: int
+    sinks: dict[str, int]
+    different: int
+
+
 class HitsDemo(Demo):
     """So many hits of a fixed seed; what the lake, the database and the topics come to, side by side."""
 
@@ -47,11 +58,7 @@ class HitsDemo(Demo):
         super().__init__(STREAM)
         self._lake = lake
         self._begin = datetime.now(UTC)
-
-    def ready(self, api: Airflow) -> None:
-        # From now on the stream is supervised, also when the demo is over.
-        for dag in (self.load, self.supervision):
-            api.unpause(dag)
+        self._results: list[Counts] = []
 
     def prepare(self, stack: Stack, board: Board) -> None:
         # Hits of the same time again would all be too late, and show nothing.
@@ -76,31 +83,19 @@ class HitsDemo(Demo):
             newest = max(newest, pc.max(batch.column("hittime")).as_py() or newest)
         return newest
 
-    def collect(self, stack: Stack, console: Console, run: Run) -> HitsFigures:
-        reader = stack.platform("reader")
+    def collect(self, stack: Stack, console: Console, took: dict[str, float]) -> DemoResult:
         lake, quarantine = evidence.tables(stack, self.spec)
-        topic = topic_offsets(reader.kafka, self.spec.topic.name)
+        topic = topic_offsets(stack.platform("reader").kafka, self.spec.topic.name)
         offsets = (evidence.scan(table, evidence.OFFSETS) for table in (lake, quarantine))
         with evidence.held(*offsets) as sql:
             exact = evidence.compare(sql, evidence.stream_starts(lake), topic)
             ((lake_rows, held),) = sql.rows("select (select count(*) from lake), (select count(*) from held)")
-        objects, versions, markers = bucket_counts(stack, stack.platform("airflow").lake.warehouse)
-        return HitsFigures(
-            state=run.state,
-            sent=HITS,
-            topic_records=evidence.total(topic.values()),
-            lake_rows=lake_rows,
-            quarantined=held - lake_rows,
-            gaps=exact.gaps,
-            duplicates=exact.duplicates,
-            counts=self._counts(stack),
-            objects=objects,
-            versions=versions,
-            delete_markers=markers,
-            s3_calls=run.calls,
-            page=f"{service.url(stack.context)}{PREFIX}/queries/{STREAM}",
-            seconds=rounded(run.took, run.began),
-        )
+        self._results = self._counts(stack)
+        records = evidence.total(topic.values())
+        return result(records, lake_rows, held - lake_rows, exact, self._results, self._page(stack))
+
+    def _page(self, stack: Stack) -> str:
+        return f"{service.url(stack.context)}{PREFIX}/queries/{STREAM}"
 
     def _counts(self, stack: Stack) -> list[Counts]:
         """Of every query with results, what the lake and each of its sinks come to. Raises Problem where
@@ -145,10 +140,10 @@ class HitsDemo(Demo):
         found = counts_topic.read(stack.platform("airflow").kafka, sink.topic, query.keys)
         return {key: tuple(said.measures[name] for name in query.measures) for key, said in found.items()}
 
-    def show(self, stack: Stack, console: Console, result: Any) -> None:
+    def show(self, stack: Stack, console: Console) -> None:
         console.print("Counted, side by side:", highlight=False)
         table = Table("query", "results", "in the lake", "in the database", "on the topic", "too late")
-        for counts in result.counts:
+        for counts in self._results:
             by_kind = {sink.split()[0]: value for sink, value in counts.sinks.items()}
             table.add_row(
                 counts.query,
@@ -158,9 +153,44 @@ class HitsDemo(Demo):
                 f"{counts.late:,}",
             )
         console.print(table)
-        console.print(f"The queries, every 10 seconds anew: {result.page}", soft_wrap=True, highlight=False)
+        console.print(
+            f"The queries, every 10 seconds anew: {self._page(stack)}", soft_wrap=True, highlight=False
+        )
 
 
 def _sum(results: queries.Results) -> int:
     """Of the first measure."""
     return sum(measures[0] for measures in results.values())
+
+
+def result(
+    records: int,
+    lake_rows: int,
+    quarantined: int,
+    exact: evidence.Exactness,
+    counts: Sequence[Counts],
+    page: str,
+) -> DemoResult:
+    """The load's hits are HITS; the figures count everything that ever came."""
+    found = [
+        Check(records >= HITS, f"{HITS} hits were sent, and the topic has {records}"),
+        in_lake_or_quarantine(records, lake_rows, quarantined),
+        *gaps_and_duplicates(exact.gaps, exact.duplicates),
+        Check(bool(counts), "no query has results: nothing was shown"),
+    ]
+    for query in counts:
+        found.append(Check(query.results > 0, f"query {query.query} has no results"))
+        differ = f"{query.different} results of query {query.query} are not as in the lake"
+        found.append(Check(not query.different, differ))
+    return DemoResult(
+        [
+            Figure("sent", HITS, "the load's form"),
+            Figure("topic records", records, "Kafka's begin and end offsets"),
+            Figure("lake rows", lake_rows, "the table's branch main, by PyIceberg"),
+            Figure("quarantined", quarantined, "the quarantine table, by PyIceberg"),
+            Figure("gaps", exact.gaps, "topic offsets against coordinates in the lake"),
+            Figure("duplicates", exact.duplicates, "coordinates in the lake"),
+        ],
+        found,
+        {"counts": [asdict(query) for query in counts], "page": page},
+    )

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from local import access, checks, ports
-from local.demo import catalogue
+from local.demo import run as demos
 from local.drills.command import DRILLS
 from local.services import replay
 from local.status.rows import HEADERS
@@ -114,11 +114,11 @@ def test_every_option_of_a_verb_is_said() -> None:
 
 def test_the_demo_of_every_stream() -> None:
     text = README.read_text()
-    said = set(re.findall(r"make demo STREAM=(\w+)", text)) | {catalogue.DEFAULT}
-    assert said == set(catalogue.DEMOS)
+    said = set(re.findall(r"make demo STREAM=(\w+)", text)) | {demos.DEFAULT}
+    assert said == set(demos.DEMOS)
     assert said <= set(stream.names())
     for name in said:
-        assert str(catalogue.chosen(name).result.relative_to(REPO)) in text
+        assert str(demos.chosen(name).result.relative_to(REPO)) in text
 
 
 def test_how_to_choose_the_feed() -> None:

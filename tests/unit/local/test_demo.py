@@ -1,62 +1,28 @@
-"""The demo's verdict, and the arithmetic of its figures."""
+"""What all demos have in common: figures, checks, and the run that is watched."""
 
 from __future__ import annotations
 
-import dataclasses
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
-import pytest
-
-from local.demo.follow import seconds
-from local.demo.verdict import Figures, complaints
-
-GREEN = Figures(
-    state="success",
-    source_rows=100,
-    topic_records=98,
-    lake_rows=98,
-    quarantined=2,
-    of_source_rows=98,
-    of_source_quarantined=2,
-    gaps=0,
-    duplicates=0,
-    objects=22,
-    versions=22,
-    delete_markers=0,
-    s3_calls=139,
-    seconds={"total": 1.0},
-)
+from local.demo.checks import Check, DemoResult, Figure, bucket
+from local.demo.run import seconds
 
 
-def test_green() -> None:
-    assert complaints(GREEN) == []
+def test_a_result_names_what_does_not_hold_and_its_figures() -> None:
+    result = DemoResult(
+        [Figure("lake rows", 98, "the table"), Figure("S3 calls", None, "MinIO")],
+        [Check(True, "never said"), Check(False, "2 rows are missing")],
+        {"page": "http://127.0.0.1/x"},
+    )
+    assert result.failures == ["2 rows are missing"]
+    assert result.to_json() == {"lake_rows": 98, "s3_calls": None, "page": "http://127.0.0.1/x"}
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"state": "failed"}, "'failed'"),
-        ({"source_rows": 0, "of_source_rows": 0, "of_source_quarantined": 0}, "no rows"),
-        ({"gaps": 3}, "3 offsets"),
-        ({"duplicates": 1}, "1 records are in the lake more than once"),
-        ({"of_source_rows": 97}, "100 rows in the source, but 97 in the lake and 2 in quarantine"),
-        ({"of_source_quarantined": 3}, "100 rows in the source, but 98 in the lake and 3 in quarantine"),
-        ({"delete_markers": 1}, "1 delete markers"),
-    ],
-)
-def test_each_thing_that_must_not_be(change: dict[str, Any], said: str) -> None:
-    [complaint] = complaints(dataclasses.replace(GREEN, **change))
-    assert said in complaint
-
-
-def test_rows_of_other_sources_do_not_count_against_the_demo() -> None:
-    assert complaints(dataclasses.replace(GREEN, lake_rows=5000, topic_records=5000)) == []
-
-
-def test_the_keys_of_demo_json() -> None:
-    keys = "state source_rows topic_records lake_rows quarantined gaps duplicates objects versions"
-    assert list(GREEN.to_json()) == [*keys.split(), "delete_markers", "s3_calls", "seconds"]
+def test_nothing_is_deleted_under_the_lake() -> None:
+    assert bucket(22, 22, 0, 139).failures == []
+    assert list(bucket(22, 22, 0, None).to_json()) == ["objects", "versions", "delete_markers", "s3_calls"]
+    [failure] = bucket(22, 22, 1, 139).failures
+    assert failure.startswith("1 delete markers")
 
 
 def test_seconds_of_a_task() -> None:

@@ -10,52 +10,46 @@ from typing import Any
 
 import pytest
 
-from local.demo.hits import HitsDemo
-from local.demo.verdict import Counts, HitsFigures
+from local.demo.checks import DemoResult, Figure
+from local.demo.hits import HITS, Counts, HitsDemo, result
+from local.evidence import Exactness
 from local.progress import Board
 from local.stack import Stack
 from sluice.clients.table import Lake
 
 COUNTS = Counts("windows", results=20, lake=90, late=3, sinks={"jdbc a": 90, "kafka b": 90}, different=0)
-FINE = HitsFigures(
-    state="success",
-    sent=50,
-    topic_records=100,
-    lake_rows=98,
-    quarantined=2,
-    gaps=0,
-    duplicates=0,
-    counts=[COUNTS],
-    objects=5,
-    versions=5,
-    delete_markers=0,
-    s3_calls=None,
-    page="http://127.0.0.1/x",
-)
+EXACT = Exactness(0, 0, 0, HITS)
 
 
-def test_a_demo_that_is_as_it_must_be_has_no_complaints() -> None:
-    assert FINE.complaints() == []
-    assert ("topic records", 100, "Kafka's begin and end offsets") in FINE.lines()
+def made(**changes: Any) -> DemoResult:
+    green = {"records": HITS, "lake_rows": HITS - 2, "quarantined": 2, "exact": EXACT, "counts": [COUNTS]}
+    return result(**{**green, "page": "http://127.0.0.1/x", **changes})
+
+
+def test_a_demo_that_is_as_it_must_be() -> None:
+    assert made().failures == []
+    assert Figure("topic records", HITS, "Kafka's begin and end offsets") in made().figures
+    assert made().to_json()["counts"][0]["sinks"] == COUNTS.sinks
 
 
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"state": "failed"}, "the run ended as 'failed'"),
-        ({"sent": 101}, "101 hits were sent, and the topic has 100"),
-        ({"lake_rows": 97}, "100 records came onto the topic, but 97 are in the lake and 2 in quarantine"),
-        ({"gaps": 1}, "1 offsets of the topic are neither"),
-        ({"duplicates": 1}, "1 records are in the lake more than once"),
-        ({"delete_markers": 1}, "1 delete markers"),
+        ({"records": 5, "lake_rows": 3}, f"{HITS} hits were sent, and the topic has 5"),
+        (
+            {"lake_rows": 97},
+            f"{HITS} records came onto the topic, but 97 are in the lake and 2 in quarantine",
+        ),
+        ({"exact": replace(EXACT, gaps=1)}, "1 offsets of the topic are neither"),
+        ({"exact": replace(EXACT, duplicates=1)}, "1 records are in the lake more than once"),
         ({"counts": []}, "no query has results"),
         ({"counts": [replace(COUNTS, results=0)]}, "query windows has no results"),
         ({"counts": [replace(COUNTS, different=2)]}, "2 results of query windows are not as in the lake"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_numbers(changes: dict[str, Any], says: str) -> None:
-    (complaint,) = replace(FINE, **changes).complaints()
-    assert complaint.startswith(says)
+    (failure,) = made(**changes).failures
+    assert failure.startswith(says)
 
 
 def test_before_the_first_load_of_all_the_hits_begin_now(

@@ -1,13 +1,18 @@
-"""What the taxi demo reads from the lake."""
+"""What the taxi demo reads from the lake, and what must hold."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from local.demo.figures import Content, content
+import pytest
+
+from local.demo.taxi import Content, content, result
 from tests.support import lake as lakes
 
 MINE, OTHER = "a" * 16, "b" * 16
+GREEN = Content(lake_rows=98, quarantined=2, of_source_rows=98, of_source_quarantined=2, gaps=0, duplicates=0)
 
 
 def aside(place: int | None, row: int | None, reason: str, source: str | None = MINE) -> dict[str, object]:
@@ -30,3 +35,26 @@ def test_rows_offsets_and_what_is_there_again(tmp_path: Path) -> None:
     assert content(*tables, MINE, {0: (0, 6)}) == Content(
         lake_rows=5, quarantined=3, of_source_rows=2, of_source_quarantined=2, gaps=1, duplicates=2
     )
+
+
+def test_green_whatever_other_sources_there_are() -> None:
+    green = result(100, 98, GREEN)
+    assert green.failures == []
+    keys = "source_rows topic_records lake_rows quarantined gaps duplicates"
+    assert " ".join(green.to_json()) == keys
+    assert result(100, 5000, replace(GREEN, lake_rows=5000)).failures == []
+
+
+@pytest.mark.parametrize(
+    ("rows", "change", "said"),
+    [
+        (0, {"of_source_rows": 0, "of_source_quarantined": 0}, "no rows"),
+        (100, {"gaps": 3}, "3 offsets"),
+        (100, {"duplicates": 1}, "1 records are in the lake more than once"),
+        (100, {"of_source_rows": 97}, "100 rows in the source, but 97 in the lake and 2 in quarantine"),
+        (100, {"of_source_quarantined": 3}, "100 rows in the source, but 98 in the lake and 3 in quarantine"),
+    ],
+)
+def test_each_thing_that_must_not_be(rows: int, change: dict[str, Any], said: str) -> None:
+    [failure] = result(rows, 98, replace(GREEN, **change)).failures
+    assert said in failure
