@@ -27,8 +27,8 @@ import httpx
 from bench.supervision import cpu_seconds, cpu_seconds_since
 from local.drills.stream import Site
 from local.services import replay
-from local.stack import Stack, wait_until
-from sluice.model import stream
+from local.stack.stack import Stack, wait_until
+from sluice.model.spec import stream
 
 LOAD, STREAM = "wiki_changes_load", "wiki_changes_stream"
 EVERY_SECONDS = 10.0

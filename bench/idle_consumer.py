@@ -10,9 +10,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError
 
 from sluice.io.kafka import topic_offsets
-from sluice.model import platform as platforms
-from sluice.model import stream as streams
-from spark_jobs.common.topic import Topic
+from sluice.model.spec import platform as platforms
+from sluice.model.spec import stream as streams
+from spark_jobs.common.kafka.topic import Topic
 
 
 def own(name: str) -> None:

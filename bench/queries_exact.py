@@ -28,11 +28,11 @@ from typing import Any
 from bench.supervision import cpu_seconds, cpu_seconds_since
 from local.drills.consumer_faults import service_family, signal_all
 from local.drills.stream import Site
-from local.java import java_home
-from local.stack import Stack, wait_until
-from sluice.clients import queries
+from local.setup.java import java_home
+from local.stack.stack import Stack, wait_until
 from sluice.clients.errors import ClientError
-from sluice.model import stream
+from sluice.clients.lake import query_results
+from sluice.model.spec import stream
 
 LOAD, STREAM = "isp_hits_load", "isp_hits_stream"
 # Each when the counts have moved since the one before; those together at the same moment.
@@ -66,7 +66,7 @@ class Course(Site):
         """How many offsets of the topic every query has counted; 0 where that cannot be seen just now."""
         try:
             table = self.lake.table(self.spec.queries_table)
-            standing = queries.standing(table, self.spec.queries)
+            standing = query_results.standing(table, self.spec.queries)
         except ClientError:
             return 0
         return 0 if standing is None else sum(standing.ends.values())

@@ -27,9 +27,9 @@ import psutil
 from local.drills.consumer_faults import service_family, signal_all
 from local.drills.stream import Site
 from local.drills.traffic import PER_SECOND, Trickle
-from local.stack import Stack, wait_until
-from sluice.clients.kafka import KafkaAdmin
-from sluice.model import stream
+from local.stack.stack import Stack, wait_until
+from sluice.clients.kafka_admin import KafkaAdmin
+from sluice.model.spec import stream
 from sluice.runtime.parent import WORKED_SECONDS
 
 LIMIT_SECONDS = 300.0

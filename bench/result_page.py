@@ -33,8 +33,8 @@ MINUTES = 10
 
 
 def measure(windows: int, users: int, batches: int, servers: int) -> dict[str, Any]:
-    from local.java import java_home
     from local.services import streams
+    from local.setup.java import java_home
     from tests.support.services import Services
 
     os.environ["JAVA_HOME"] = str(java_home())
@@ -50,10 +50,10 @@ def measure(windows: int, users: int, batches: int, servers: int) -> dict[str, A
 
 def _measure(services: Any, windows: int, users: int, batches: int, servers: int) -> dict[str, Any]:
     from local.services import minio
+    from sluice.clients.lake.catalog import Lake
     from sluice.clients.lake.results_table import ResultsReader
-    from sluice.clients.table import Lake
-    from spark_jobs.common import session
-    from spark_jobs.common.queries.settings import PARTITIONS, SETTINGS
+    from spark_jobs.common.spark import session
+    from spark_jobs.common.spark.settings import PARTITIONS, SETTINGS
     from tests.support.changes import Changes
 
     spark = session.start("bench", services.stack.platform("consumer"), PARTITIONS, SETTINGS)

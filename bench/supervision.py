@@ -90,7 +90,7 @@ def generate(copy: Path, count: int) -> list[str]:
 
 def measure(names: list[str], intervals: int) -> dict[str, Any]:
     """Run in the copy: a stack with these streams, paused and supervised."""
-    from local.stack import Stack
+    from local.stack.stack import Stack
 
     stack = Stack(Path(tempfile.mkdtemp(prefix="sluice-bench-")) / "stack", free_ports=True)
     try:
@@ -115,8 +115,8 @@ def measure(names: list[str], intervals: int) -> dict[str, Any]:
 
 
 def _provision(stack: Any, names: list[str]) -> None:
-    from sluice.clients.kafka import KafkaAdmin
-    from sluice.model import stream
+    from sluice.clients.kafka_admin import KafkaAdmin
+    from sluice.model.spec import stream
 
     kafka = KafkaAdmin(stack.platform("airflow").kafka)
     for name in names:

@@ -8,24 +8,24 @@ from typing import Any
 from airflow.sdk import DAG, Asset
 from airflow.sdk.bases.operator import chain
 
-from sluice.model import stream
-from sluice.model.config import ConfigError
-from sluice.model.stream import Source, StreamSpec
+from sluice.model.spec import stream
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.stream import Source, StreamSpec
 from sluice.operators import docs, forms
-from sluice.operators.announce import AnnounceOperator
-from sluice.operators.audit import AuditOperator
 from sluice.operators.check_compaction import CheckCompactionOperator
-from sluice.operators.check_sinks import CheckSinksOperator
 from sluice.operators.compact import CompactOperator
-from sluice.operators.ensure_part import EnsurePartOperator
-from sluice.operators.ensure_stream import EnsureStreamOperator
-from sluice.operators.produce import ProduceOperator
-from sluice.operators.produce_feed import ProduceFeedOperator
-from sluice.operators.provision_sinks import ProvisionSinksOperator
-from sluice.operators.provision_topic import ProvisionTopicOperator
+from sluice.operators.load.announce import AnnounceOperator
+from sluice.operators.load.audit import AuditOperator
+from sluice.operators.load.ensure_part import EnsurePartOperator
+from sluice.operators.load.ensure_stream import EnsureStreamOperator
+from sluice.operators.load.produce import ProduceOperator
+from sluice.operators.load.produce_feed import ProduceFeedOperator
+from sluice.operators.load.provision_sinks import ProvisionSinksOperator
+from sluice.operators.load.provision_topic import ProvisionTopicOperator
+from sluice.operators.load.reconcile import CheckSinksOperator
+from sluice.operators.load.validate import ValidateOperator
 from sluice.operators.stream_dags import decision_dag, supervision_dag
-from sluice.operators.validate import ValidateOperator
-from sluice.sensors.landed import LandedSensor
+from sluice.sensors.published import LandedSensor
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 # The longest task that sends (a feed's waits in the triggerer), and the longest run, with a retry.

@@ -22,8 +22,8 @@ def main(arguments: list[str]) -> int:
         raise Problem(
             f"this is Python {sys.version.split()[0]}, and Sluice needs 3.11 or 3.12: use local/run"
         )
-    from local import bootstrap
-    from local.artifacts import MANIFEST
+    from local.setup import bootstrap
+    from local.setup.artifacts import MANIFEST
     from local.setup.targets import environment
 
     verb = arguments[0] if arguments else "help"

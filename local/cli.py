@@ -10,12 +10,12 @@ import sys
 from local import checks
 from local.ending import end_with
 from local.errors import Problem
-from local.stack import Stack
+from local.stack.stack import Stack
 from local.status import show as status
 from local.verbs import VERBS, usage
-from sluice.model import overrides
-from sluice.model import stream as streams
-from sluice.model.config import ConfigError
+from sluice.model.spec import overrides
+from sluice.model.spec import stream as streams
+from sluice.model.spec.config import ConfigError
 
 
 def main(arguments: list[str]) -> int:

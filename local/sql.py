@@ -15,8 +15,8 @@ from sqlalchemy.exc import ProgrammingError
 
 from local.errors import Problem
 from local.progress import screen
-from local.stack import Stack
-from sluice.model import stream
+from local.stack.stack import Stack
+from sluice.model.spec import stream
 
 ROW_LIMIT = 100
 

@@ -7,16 +7,16 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from sluice.ui import links
+from sluice.ui import navigation
 
 
 class SluicePlugin(AirflowPlugin):
     name = "sluice"
-    external_views = links.external_views(links.every())
+    external_views = navigation.external_views(navigation.every())
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:
         """Made when the API server asks for it: tasks and the scheduler never do, and need no FastAPI."""
         from sluice.ui.app import create
 
-        return [{"app": create(links.every()), "url_prefix": links.PREFIX, "name": "sluice"}]
+        return [{"app": create(navigation.every()), "url_prefix": navigation.PREFIX, "name": "sluice"}]

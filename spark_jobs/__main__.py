@@ -12,15 +12,15 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 
 from sluice.model import exits
-from sluice.model import stream as streams
-from sluice.model.config import ConfigError
-from sluice.model.stream import Source
+from sluice.model.spec import stream as streams
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.stream import Source
 
 Job = Callable[[str, Sequence[str]], int]
 
 
 def consumer(name: str, options: Sequence[str]) -> int:
-    from spark_jobs.common.stream import run
+    from spark_jobs.common.consumer.run import run
 
     _parse_no(options)
     return run(name)
@@ -33,13 +33,13 @@ def producer(name: str, options: Sequence[str]) -> int:
 
         _parse_no(options)
         return run(name)
-    from spark_jobs.common.producer import main
+    from spark_jobs.common.producer.run import main
 
     if source is Source.GENERATOR:
-        from spark_jobs.common.source_generated import generated_rows
+        from spark_jobs.common.producer.generated import generated_rows
 
         return main(name, generated_rows, options)
-    from spark_jobs.common.source_objects import object_rows
+    from spark_jobs.common.producer.source_objects import object_rows
 
     return main(name, object_rows, options)
 
@@ -51,7 +51,7 @@ def queries(name: str, options: Sequence[str]) -> int:
 
 
 def compact(name: str, options: Sequence[str]) -> int:
-    from spark_jobs.common.compact import main
+    from spark_jobs.common.maintenance.compact import main
 
     return main(name, options)
 

@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 from rich.console import Console
 
-from local.airflow_client import Airflow
 from local.demo import checks
 from local.demo.checks import DemoResult
 from local.paths import REPO
 from local.progress import Board
-from local.stack import Stack
-from sluice.model import stream
-from sluice.model.stream import StreamSpec
+from local.stack.airflow_api import Airflow
+from local.stack.stack import Stack
+from sluice.model.spec import stream
+from sluice.model.spec.stream import StreamSpec
 
 
 class Demo(ABC):

@@ -15,25 +15,25 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from local import evidence
-from local.airflow_client import Airflow
 from local.demo.base import Demo
 from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, in_lake_or_quarantine
 from local.errors import Problem
-from local.evidence import OFFSETS, Offsets
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
-from local.stack import Stack
-from sluice.clients import files, queries
+from local.stack import lake as evidence
+from local.stack.airflow_api import Airflow
+from local.stack.lake import OFFSETS, Offsets
+from local.stack.stack import Stack
 from sluice.clients.errors import Missing
+from sluice.clients.lake import files, query_results
 from sluice.clients.lake.arrow_sql import quoted
+from sluice.clients.lake.catalog import Lake, published
 from sluice.clients.lake.results_table import Editor, Results, ResultsReader, Window
-from sluice.clients.table import Lake, published
 from sluice.io.kafka import topic_offsets
 from sluice.io.retry import wait_for
-from sluice.model.stream import StreamSpec
-from sluice.ui.links import PREFIX, pages
+from sluice.model.spec.stream import StreamSpec
+from sluice.ui.navigation import PREFIX, pages
 from sluice.ui.views import top
 
 # So many events are followed. The load waits for some more, because others come at the same time, and still
@@ -220,7 +220,7 @@ def uncounted_records(lake: Lake, spec: StreamSpec) -> int:
     """Records that are published, and that some query of the stream has not counted yet."""
     lake_state = published(lake.table(spec.table))
     try:
-        standing = queries.standing(lake.table(spec.queries_table), spec.queries)
+        standing = query_results.standing(lake.table(spec.queries_table), spec.queries)
     except Missing:
         standing = None
     if lake_state is None:

@@ -11,21 +11,22 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
-from local import evidence
 from local.demo.base import Demo
 from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, in_lake_or_quarantine
 from local.errors import Problem
 from local.progress import Board
 from local.services import airflow as service
-from local.stack import Stack
-from sluice.clients import counts_topic, queries
+from local.stack import lake as evidence
+from local.stack.stack import Stack
+from sluice.clients import counts_topic
 from sluice.clients import database as databases
 from sluice.clients.errors import Missing
-from sluice.clients.table import Lake
+from sluice.clients.lake import query_results
+from sluice.clients.lake.catalog import Lake
 from sluice.io.kafka import topic_offsets
-from sluice.model import database as connections
-from sluice.model.query import Kind, Query, Sink
-from sluice.ui.links import PREFIX
+from sluice.model.spec import connection as connections
+from sluice.model.spec.query import Kind, Query, Sink
+from sluice.ui.navigation import PREFIX
 
 STREAM = "isp_hits"
 HITS = 50_000
@@ -103,7 +104,7 @@ class HitsDemo(Demo):
         reader = self._lake(stack)
         try:
             table = reader.table(self.spec.queries_table)
-            standing = queries.standing(table, self.spec.queries)
+            standing = query_results.standing(table, self.spec.queries)
             if standing is None:
                 raise Problem(f"the queries of {STREAM} have counted nothing")
             found = []
@@ -113,8 +114,8 @@ class HitsDemo(Demo):
                     continue
                 if source is None:
                     raise Problem(f"query {name} of {STREAM} has counted nothing")
-                late = queries.late(table, standing, name)
-                lake = queries.recount(reader.table(self.spec.table), source, query, late, None)
+                late = query_results.late(table, standing, name)
+                lake = query_results.recount(reader.table(self.spec.table), source, query, late, None)
                 sinks = {sink.name: self._held(stack, query, sink) for sink in query.sinks}
                 found.append(
                     Counts(
@@ -132,11 +133,11 @@ class HitsDemo(Demo):
         finally:
             reader.close()
 
-    def _held(self, stack: Stack, query: Query, sink: Sink) -> queries.Results:
+    def _held(self, stack: Stack, query: Query, sink: Sink) -> query_results.Results:
         if sink.kind == Kind.JDBC:
             folder = {connections.DIRECTORY_VARIABLE: str(stack.home.connections)}
             where = connections.load(sink.connection, folder)
-            return queries.texts(databases.counts(where, sink.table, query), query)
+            return query_results.texts(databases.counts(where, sink.table, query), query)
         found = counts_topic.read(stack.platform("airflow").kafka, sink.topic, query.keys)
         return {key: tuple(said.measures[name] for name in query.measures) for key, said in found.items()}
 
@@ -158,7 +159,7 @@ class HitsDemo(Demo):
         )
 
 
-def _sum(results: queries.Results) -> int:
+def _sum(results: query_results.Results) -> int:
     """Of the first measure."""
     return sum(measures[0] for measures in results.values())
 

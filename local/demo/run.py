@@ -15,18 +15,18 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from local.airflow_client import Airflow
 from local.demo.base import Demo, bucket, s3_calls
 from local.demo.checks import DemoResult
 from local.demo.feed import FeedDemo
 from local.demo.hits import HitsDemo
 from local.demo.taxi import TaxiDemo
 from local.errors import Problem
-from local.home import write_private
 from local.paths import REPO
 from local.progress import Board, screen
+from local.runtime.home import write_private
 from local.services import airflow as service
-from local.stack import Stack
+from local.stack.airflow_api import Airflow
+from local.stack.stack import Stack
 
 LIMIT_SECONDS = 900.0
 # What the clock said, and not a task.

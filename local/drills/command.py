@@ -17,11 +17,11 @@ from local.drills.restore import heal
 from local.drills.runner import run_all
 from local.drills.stream import Site
 from local.errors import Problem
-from local.home import locked
 from local.paths import REPO
 from local.progress import Board, screen
-from local.stack import Stack
-from sluice.model import stream
+from local.runtime.home import locked
+from local.stack.stack import Stack
+from sluice.model.spec import stream
 
 STREAM = "nyc_taxi"
 HOME = REPO / "build" / "drill-stack"

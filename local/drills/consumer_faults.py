@@ -14,11 +14,11 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from local import evidence
 from local.drills.drill import Drill, Failed, Scene, by_runtime, by_verdict, by_verdict_to_restart
 from local.drills.stream import Site
-from local.processes import of_stack
-from sluice.model.process import SUPERSEDED_STATUS
+from local.runtime.processes import of_stack
+from local.stack import lake
+from sluice.model.health.process import SUPERSEDED_STATUS
 
 # Some tenths of a second lie between append and publish, so the moment may be missed.
 TRIES = 12
@@ -122,10 +122,10 @@ def send_poison(scene: Scene) -> None:
 
 def by_quarantine(scene: Scene) -> tuple[float, str] | None:
     """Both are in the quarantine, each with its reason."""
-    _, quarantine = evidence.tables(scene.site.stack, scene.site.spec)
+    _, quarantine = lake.tables(scene.site.stack, scene.site.spec)
     columns = ("_kafka_partition", "_kafka_offset", "reason", "quarantined_at")
     found: dict[tuple[int, int], tuple[str, float]] = {}
-    for batch in evidence.scan(quarantine, columns):
+    for batch in lake.scan(quarantine, columns):
         times = batch.column("quarantined_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
         for row, at in zip(batch.select(columns[:3]).to_pylist(), times, strict=True):
             place = (row["_kafka_partition"], row["_kafka_offset"])

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from local.drills.stream import Site
 from local.drills.traffic import Trickle
-from local.health import UNREACHABLE_ERRORS
-from sluice.model.health import CALM, RESTARTABLE, Verdict
+from local.stack.health import UNREACHABLE_ERRORS
+from sluice.model.health.consumer import CALM, RESTARTABLE, Verdict
 
 T = TypeVar("T")
 POLL_SECONDS = 1.0

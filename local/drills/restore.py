@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import psutil
 
-from local import health
 from local.drills.consumer_faults import strangers, wake_all
 from local.drills.service_faults import FILLER
 from local.drills.stream import Site
-from local.processes import describe, of_stack
+from local.runtime.processes import describe, of_stack
+from local.stack import health
 
 _ORPHANS = ("airflow worker", "airflow scheduler", "airflow triggerer")
 SERVICES_SECONDS = 180.0

@@ -10,9 +10,9 @@ from typing import Any
 
 from rich.table import Table
 
-from local.evidence import Exactness
-from local.home import write_private
 from local.paths import REPO
+from local.runtime.home import write_private
+from local.stack.lake import Exactness
 
 RESULT = REPO / "build" / "drills.json"
 

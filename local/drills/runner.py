@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from local import evidence
 from local.drills.drill import Drill, Failed, Scene, events, is_calm, moment
 from local.drills.restore import heal
 from local.drills.result import DrillRecord
 from local.drills.stream import Site, moved_on
 from local.drills.traffic import Trickle, lost_and_doubled, published
 from local.errors import Problem
-from local.health import UNREACHABLE_ERRORS
 from local.paths import REPO
 from local.progress import Board
+from local.stack import lake
+from local.stack.health import UNREACHABLE_ERRORS
 from sluice.clients.errors import Missing
-from sluice.clients.keys import RUNTIME
+from sluice.model.spec.ledger import RUNTIME
 
 SAMPLE = REPO / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
 CALM_SECONDS = 240.0
@@ -212,7 +212,7 @@ class DrillRun:
             f"everything up to {wanted} published", lambda: self.site.ends() == wanted, self._limit(180.0)
         )
         self.line("the proof: every offset and every record")
-        record.offsets = evidence.exactness(self.site.stack, self.site.spec)
+        record.offsets = lake.exactness(self.site.stack, self.site.spec)
         record.records = lost_and_doubled(taken, published(self.site, span))
         self._say(f"{record.offsets.sentence()}; {len(taken)} records of its own")
         if self.load:

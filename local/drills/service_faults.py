@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from local import platform_files
 from local.drills.consumer_faults import own, service_family, signal_all, suspend_between_append_and_publish
 from local.drills.drill import Drill, Scene, by_red_run, by_runtime, by_supervisord, by_verdict
 from local.drills.proxy import FaultProxy, Rule
+from local.runtime import platform_files
 from local.services import minio
 
 AWAY_SECONDS = 180.0

@@ -12,17 +12,17 @@ import psycopg2
 from confluent_kafka import Producer
 from pyiceberg.table import Table
 
-from local.airflow_client import Airflow
 from local.errors import Problem
-from local.stack import Stack, wait_until
+from local.stack.airflow_api import Airflow
+from local.stack.stack import Stack, wait_until
 from sluice.clients.errors import Missing
 from sluice.clients.history import History
-from sluice.clients.table import Lake, facts_of, lineage
+from sluice.clients.lake.catalog import Lake, facts_of, lineage
 from sluice.io.kafka import topic_offsets
 from sluice.io.s3 import connect
-from sluice.model.process import ProcessStatus
-from sluice.model.stream import StreamSpec
-from sluice.runtime.supervisor import SupervisorRuntime
+from sluice.model.health.process import ProcessStatus
+from sluice.model.spec.stream import StreamSpec
+from sluice.runtime.supervisord import SupervisorRuntime
 
 LAND_SECONDS = 180.0
 GOING = ("STARTING", "RUNNING", "BACKOFF")

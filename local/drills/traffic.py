@@ -14,8 +14,8 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from local import evidence
 from local.drills.stream import Site
+from local.stack import lake as evidence
 
 PER_SECOND = 10
 # The field that carries a record's number: a time in microseconds, which no taxi ride will have.

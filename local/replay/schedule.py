@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from local.errors import Problem
-from local.home import write_private
 from local.replay.events import Feed, Turn, burst, reached
+from local.runtime.home import write_private
 
 _REMEMBERED = 1_000
 _ENDLESS = 1 << 62

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 import httpx
 
 from local import shell
-from local.home import write_private
 from local.paths import REPO, cache
-from local.ports import HOST
-from local.programs import SERVICE_OPTIONS, Program
 from local.progress import Step
+from local.runtime.context import Context, with_parent
+from local.runtime.home import write_private
+from local.runtime.ports import HOST
+from local.runtime.programs import SERVICE_OPTIONS, Program
 from local.services import postgres
-from local.services.context import Context, with_parent
 
 USER = "operator"
 # Program → arguments of `airflow`, and the component's name in the health answer.

@@ -16,12 +16,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from local.access import kafka_rules, kafka_user
 from local.errors import Problem
-from local.home import ROLES, write_private
-from local.ports import HOST
-from local.programs import SERVICE_OPTIONS, Program
-from local.services.context import Context, with_parent
+from local.runtime.access import kafka_rules, kafka_user
+from local.runtime.context import Context, with_parent
+from local.runtime.home import ROLES, write_private
+from local.runtime.ports import HOST
+from local.runtime.programs import SERVICE_OPTIONS, Program
 
 BROKER, ADMIN = "sluice-broker", "sluice-admin"
 

@@ -10,11 +10,11 @@ import httpx
 
 from local.errors import Problem
 from local.paths import REPO
-from local.ports import HOST
-from local.programs import SERVICE_OPTIONS, Program
 from local.replay.server import PATH
-from local.services.context import Context, with_parent
-from sluice.model.stream import StreamSpec
+from local.runtime.context import Context, with_parent
+from local.runtime.ports import HOST
+from local.runtime.programs import SERVICE_OPTIONS, Program
+from sluice.model.spec.stream import StreamSpec
 
 NAME = "replay"
 # Whose feeds are read: those that `stream.toml` names, or this server in their place.

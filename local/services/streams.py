@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from local.home import write_private
 from local.paths import REPO
-from local.programs import STREAM_OPTIONS, Program
-from local.services.context import Context, with_parent
-from sluice.model import stream
+from local.runtime.context import Context, with_parent
+from local.runtime.home import write_private
+from local.runtime.programs import STREAM_OPTIONS, Program
+from sluice.model.spec import stream
 
 _LOG4J = """\
 status = warn

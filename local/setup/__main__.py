@@ -8,12 +8,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from local import java, shell
-from local.artifacts import Artifact, locked, sweep
+from local import shell
 from local.ending import end_with
 from local.paths import cache
 from local.progress import Board
-from local.setup import jar_sets, lock, minio_build, python_env
+from local.setup import jar_sets, java, lock, minio_build, python_env
+from local.setup.artifacts import Artifact, locked, sweep
 from local.setup.targets import environment, jars, minio
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from local import shell
-from local.artifacts import sha256
 from local.errors import Problem
 from local.progress import Step
+from local.setup.artifacts import sha256
 from local.setup.targets import HERE, JAR_HASHES, environment, pinned_jars
 
 

@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 from local import shell
-from local.artifacts import discard, sha256
 from local.paths import REPO
 from local.progress import Board
 from local.setup import jar_sets
+from local.setup.artifacts import discard, sha256
 from local.setup.targets import HERE, JAR_HASHES
 
 # Never an address of an index in the output: which one is used is the machine's affair.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from local.artifacts import Artifact, fingerprint, python_inputs
 from local.paths import REPO, cache
+from local.setup.artifacts import Artifact, fingerprint, python_inputs
 
 HERE = REPO / "local"
 REQUIREMENTS = REPO / "requirements.txt"

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from local.errors import Problem
-from local.health import UNREACHABLE_ERRORS
-from sluice.model.config import ConfigError
+from local.stack.health import UNREACHABLE_ERRORS
+from sluice.model.spec.config import ConfigError
 
 
 class Unseen(str):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from local.stack import Stack
+from local.stack.stack import Stack
 from local.status.asking import ask_all
 from local.status.streams import Seen, questions, seen
-from sluice.model.stream import StreamSpec
+from sluice.model.spec.stream import StreamSpec
 
 # For all questions together.
 DEADLINE_SECONDS = 30.0

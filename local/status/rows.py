@@ -9,10 +9,10 @@ from typing import Any
 
 from local.status.asking import Unseen
 from local.status.streams import Seen, Supervised, rate
-from sluice.clients.table import BatchFact
-from sluice.model.health import ASKING, RESTARTABLE, WELL, no_action
-from sluice.model.samples import Sample
-from sluice.model.stream import CONSUMER, Part, StreamSpec
+from sluice.clients.lake.catalog import BatchFact
+from sluice.model.health.consumer import ASKING, RESTARTABLE, WELL, no_action
+from sluice.model.health.samples import Sample
+from sluice.model.spec.stream import CONSUMER, Part, StreamSpec
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from local import health
 from local.progress import screen
 from local.services import streams
-from local.stack import Stack
+from local.stack import health
+from local.stack.stack import Stack
 from local.status.look import look
 from local.status.rows import HEADERS, StreamRow, component_row
 

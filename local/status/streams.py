@@ -8,19 +8,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from local.airflow_client import Airflow, AirflowError
 from local.errors import Problem
-from local.stack import Stack
+from local.stack.airflow_api import Airflow, AirflowError
+from local.stack.stack import Stack
 from local.status.asking import Unseen
 from sluice.clients.history import History
-from sluice.clients.kafka import KafkaAdmin
-from sluice.clients.keys import history_name
-from sluice.clients.table import BatchFact, Lake, recent_batches
+from sluice.clients.kafka_admin import KafkaAdmin
+from sluice.clients.lake.catalog import BatchFact, Lake, recent_batches
 from sluice.io.s3 import connect
-from sluice.model.samples import Sample
-from sluice.model.stream import CONSUMER, Part, StreamSpec
+from sluice.model.health.samples import Sample
+from sluice.model.spec.ledger import history_name
+from sluice.model.spec.stream import CONSUMER, Part, StreamSpec
 from sluice.runtime.observer import Observer
-from sluice.runtime.supervisor import SupervisorRuntime
+from sluice.runtime.supervisord import SupervisorRuntime
 
 # For a request to Kafka or supervisord; S3 and PostgreSQL have deadlines of their own.
 REQUEST_SECONDS = 5.0

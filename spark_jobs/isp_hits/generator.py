@@ -15,8 +15,8 @@ from datetime import timedelta
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sluice.model.generated import Generated
-from spark_jobs.common.columns import computed
+from sluice.model.spec.generator import Generated
+from spark_jobs.common.spark.columns import computed
 
 # A repeat comes among so many records after its first coming.
 NEAR = 1_000

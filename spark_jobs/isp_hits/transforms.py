@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_jobs.common.columns import computed
+from spark_jobs.common.spark.columns import computed
 
 # Before there were such hits, and a time in milliseconds lies far beyond the day after its record came.
 OLDEST = "2001-01-01 00:00:00Z"
@@ -47,9 +47,9 @@ _ZIPCODE = r"\A[0-9]{5}\z"
 def hits(rows: DataFrame, schema: StructType) -> DataFrame:
     """``rows`` with ``record`` (a struct of ``schema``) and ``reason``: why it is no hit (null: it is one).
 
-    ``rows`` has all that Kafka says of a record (``spark_jobs.common.owner.Decode``). A hit has an id, a time
-    between 2001 and a day after its record came to Kafka, a zipcode of five digits, an ISP and a user; every
-    field that is named in FIELDS is of its type, null, or left out.
+    ``rows`` has all that Kafka says of a record (``spark_jobs.common.consumer.writer.Decode``). A hit has an
+    id, a time between 2001 and a day after its record came to Kafka, a zipcode of five digits, an ISP and a
+    user; every field that is named in FIELDS is of its type, null, or left out.
     """
     text = F.col("value").cast("string")
     # Spark reads to the value's end and does not look at what follows. So the value is put into an array,

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, ViewportSize, expect
 
 from sluice.clients.errors import Unreachable
-from sluice.model.progress import ProgressSnapshot
+from sluice.model.queries.progress import ProgressSnapshot
 from sluice.ui.app import REFRESH_SECONDS
 from tests.support import browser as browsers
 from tests.support import pages

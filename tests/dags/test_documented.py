@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sluice.model import stream
+from sluice.model.spec import stream
 from tests.unit.docs.test_docs import OPERATING, README, names, section, slugs, table
 
 

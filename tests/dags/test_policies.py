@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from sluice.model import stream
-from sluice.model.orders import Action
+from sluice.model.health.orders import Action
+from sluice.model.spec import stream
 from sluice.operators.supervise import decision_dag_id
 from tests.dags.conftest import DAGS, REPO, files
 

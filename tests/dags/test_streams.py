@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sluice.model import stream
+from sluice.model.spec import stream
 from tests.dags.conftest import DAGS
 from tests.support import rides
 from tests.support.raising import raising

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from local.drills.stream import Site
-from local.stack import Stack
-from sluice.model import stream
+from local.stack.stack import Stack
+from sluice.model.spec import stream
 from tests.support import class_archive, stacks
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from local.drills.consumer_faults import wake_all
-from local.stack import Stack
-from sluice.model.stream import VARIABLE
+from local.stack.stack import Stack
+from sluice.model.spec.stream import VARIABLE
 from tests.integration.rig import SPEC, Rig
 from tests.integration.streams import OVERRIDES
 from tests.support import class_archive, stacks

@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 
 from local.drills.consumer_faults import service_family, suspend_between_append_and_publish
-from local.processes import of_stack
-from local.stack import wait_until
-from sluice.clients.keys import run_key
-from sluice.model.stream import ENTRY_POINT
+from local.runtime.processes import of_stack
+from local.stack.stack import wait_until
+from sluice.model.spec.ledger import run_key
+from sluice.model.spec.stream import ENTRY_POINT
 from tests.integration.rig import SPEC, Rig
 
 PRODUCER_SECONDS = 180

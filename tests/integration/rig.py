@@ -13,12 +13,12 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from local import evidence
 from local.drills.stream import GOING, LAND_SECONDS, Site
 from local.drills.traffic import Trips
-from local.stack import Stack, wait_until
+from local.stack import lake
+from local.stack.stack import Stack, wait_until
 from sluice.clients.errors import Missing
-from sluice.clients.kafka import KafkaAdmin
+from sluice.clients.kafka_admin import KafkaAdmin
 from tests.integration import streams
 
 DAG = "nyc_taxi_load"
@@ -172,7 +172,7 @@ class Rig(Site):
 
     def assert_exact(self) -> None:
         """Every offset of the topic exactly once, in the table or else in the quarantine; no row twice."""
-        found = evidence.exactness(self.stack, SPEC)
+        found = lake.exactness(self.stack, SPEC)
         assert found.is_exact, found.sentence()
         rows = self.named().scan(selected_fields=("_source_id", "_source_row")).to_arrow().to_pylist()
         sources = Counter((r["_source_id"], r["_source_row"]) for r in rows if r["_source_id"])

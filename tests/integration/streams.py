@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sluice.model import overrides, stream
+from sluice.model.spec import overrides, stream
 
 OVERRIDES = Path(__file__).with_name("overrides.toml")
 

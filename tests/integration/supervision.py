@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from local.stack import wait_until
+from local.stack.stack import wait_until
 from sluice.hooks.observation import Observation
-from sluice.model.samples import Sample
-from sluice.model.stream import CONSUMER
-from sluice.model.view import View
+from sluice.model.health.samples import Sample
+from sluice.model.health.timeline import View
+from sluice.model.spec.stream import CONSUMER
 from sluice.operators.supervise import decision_dag_id
 from sluice.triggers.health import observe_seconds
 from tests.integration.rig import SPEC, Rig

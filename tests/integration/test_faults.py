@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from local.drills.consumer_faults import signal_all
-from local.processes import of_stack
-from local.stack import wait_until
-from sluice.model.process import SUPERSEDED_STATUS
+from local.runtime.processes import of_stack
+from local.stack.stack import wait_until
+from sluice.model.health.process import SUPERSEDED_STATUS
 from tests.integration.faults import (
     PRODUCER_SECONDS,
     Producers,

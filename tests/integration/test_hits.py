@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from pyarrow import fs, parquet
 
 from bench.queries_exact import LOAD, STREAM, Course
-from local import evidence
 from local.services import airflow as service
-from local.stack import Stack, wait_until
-from sluice.model import database
+from local.stack import lake
+from local.stack.stack import Stack, wait_until
+from sluice.model.spec import connection as database
 from tests.integration import feeds, streams
 from tests.support import browser
 from tests.support.scenario import step
@@ -60,7 +60,7 @@ def load(course: Course) -> str:
 
 
 def check_counts(course: Course, run: str) -> None:
-    found = evidence.exactness(course.stack, SPEC)
+    found = lake.exactness(course.stack, SPEC)
     assert found.is_exact, found.sentence()
     assert found.records == HITS
     checked = course.airflow.xcom(LOAD, run, "check_sinks")

@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from local.airflow_client import AirflowError
+from local.stack.airflow_api import AirflowError
 from tests.integration.rig import DAG, SPEC, Rig, Run
 
 STEPS = ["provision_topic", "ensure_stream", "produce", "landed", "validate", "audit", "announce"]

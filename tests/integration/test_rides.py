@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from local.stack import Stack
-from sluice.model import stream
+from local.stack.stack import Stack
+from sluice.model.spec import stream
 from tests.support import rides
 
 LOAD = "rides_load"

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, TopicPartition
 from supervisor.xmlrpc import Faults
 
 from local.drills.consumer_faults import family, service_family, signal_all
-from local.stack import wait_until
+from local.stack.stack import wait_until
 from tests.integration.rig import SPEC, Rig
 from tests.integration.supervision import (
     DECISION,

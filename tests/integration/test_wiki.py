@@ -14,15 +14,15 @@ import pytest
 from playwright.sync_api import expect
 from pyiceberg.table import DataScan
 
-from local import evidence
 from local.drills.consumer_faults import service_family, signal_all
 from local.drills.stream import LAND_SECONDS, Site
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
-from local.stack import Stack, wait_until
+from local.stack import lake as evidence
+from local.stack.stack import Stack, wait_until
 from sluice.clients.lake.results_table import ResultsReader
-from sluice.model.ranges import RangeSet
+from sluice.model.verification.ranges import RangeSet
 from tests.integration import feeds, streams
 from tests.support import browser
 from tests.support.scenario import step

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from local.java import java_home
-from sluice.model import stream
-from spark_jobs.common.avro import Schemas
+from local.setup.java import java_home
+from sluice.model.spec import stream
+from spark_jobs.common.kafka.avro import Schemas
 from tests.support.class_archive import class_path, java_options
 from tests.support.counting import Counting
 from tests.support.databases import Maria, Postgres, Server, empty

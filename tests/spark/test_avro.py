@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common.avro import AvroSchema, Schemas, decode, encode
+from spark_jobs.common.kafka.avro import AvroSchema, Schemas, decode, encode
 
 TRIP = {
     "VendorID": 1,

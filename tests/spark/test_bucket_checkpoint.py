@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from local.drills.proxy import FaultProxy, Rule
-from sluice.model.platform import Checkpoints
-from spark_jobs.common.checkpoint import Damaged
-from spark_jobs.common.session import checkpoint_options
+from sluice.model.spec.platform import Checkpoints
+from spark_jobs.common.spark.checkpoint import Damaged
+from spark_jobs.common.spark.session import checkpoint_options
 from tests.support.counting import Counting, exact, published
 from tests.support.lakehouse import Stream
 from tests.support.services import Services

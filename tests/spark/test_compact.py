@@ -22,20 +22,20 @@ from pyspark.sql.types import DateType, StringType, StructField, StructType
 
 from local.services import postgres
 from local.services import streams as stream_programs
-from local.stack import wait_until
-from sluice.clients import rewriting
-from sluice.clients.table import Lake
+from local.stack.stack import wait_until
+from sluice.clients.lake import compaction
+from sluice.clients.lake.catalog import Lake
 from sluice.hooks.failures import is_hopeless, last_reason
-from sluice.model.config import ConfigError
-from sluice.model.platform import CATALOG
-from sluice.model.stream import ENTRY_POINT
-from spark_jobs.common import tables
-from spark_jobs.common.compact import compact
-from spark_jobs.common.iceberg import MAIN, IcebergTable, Snapshot
-from spark_jobs.common.owner import Owner
-from spark_jobs.common.ownership import own
-from spark_jobs.common.rehearsal import Outdated, Rehearsal, Rewritten
-from spark_jobs.common.same_rows import OtherRows, compare
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.stream import ENTRY_POINT
+from spark_jobs.common.consumer.writer import Owner
+from spark_jobs.common.lake import tables
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
+from spark_jobs.common.lake.writer_lease import own
+from spark_jobs.common.maintenance.compact import compact
+from spark_jobs.common.maintenance.row_diff import OtherRows, compare
+from spark_jobs.common.maintenance.staged_rewrite import Outdated, Rehearsal, Rewritten
 from tests.support.changes import Change, Changes
 from tests.support.lakehouse import Stream
 from tests.support.raising import raising
@@ -134,7 +134,7 @@ def test_closed_dates_get_one_file_a_partition_with_the_same_rows(
     snapshot = newest(changes)
     assert snapshot.operation == "replace"
     assert snapshot.summary["maintenance"] == "compaction of the dates before 2026-03-02"
-    (rewrite,) = rewriting.since(Lake.open(changes.platform).table(changes.spec.table), base)
+    (rewrite,) = compaction.since(Lake.open(changes.platform).table(changes.spec.table), base)
     assert (rewrite.problems(), rewrite.removed.files, rewrite.added.files) == ([], 6, 2)
     after, markers = bucket(services)
     assert objects < after
@@ -278,7 +278,7 @@ def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(days: 
     days.assert_exact(10)
     assert [partition for partition, n in counts(days.spark, days.table).items() if n > 1] == [(SECOND, "b")]
     lake = Lake.open(days.platform)
-    rewrites = rewriting.since(lake.table(days.spec.table), None)
+    rewrites = compaction.since(lake.table(days.spec.table), None)
     assert [(rewrite.problems(), rewrite.added.records) for rewrite in rewrites] == [([], 6), ([], 12)]
     assert [s["token"] for s in days.summaries() if s["kind"] == "takeover"] == ["2", "1"]
 

@@ -11,8 +11,8 @@ from itertools import count
 import pytest
 import sqlalchemy as sa
 
-from local.stack import wait_until
-from spark_jobs.common.fence import Fence, Limits, Superseded
+from local.stack.stack import wait_until
+from spark_jobs.common.sinks.fence import Fence, Limits, Superseded
 from tests.support.databases import Server, run
 from tests.support.raising import raising
 
@@ -262,6 +262,6 @@ def test_a_successor_outlasts_a_zombie_that_sleeps() -> None:
 
 
 def test_who_only_asks_what_superseded_is_does_not_pay_for_sqlalchemy() -> None:
-    asked = "import sys, spark_jobs.common.fence; print(*(m for m in sys.modules if m == 'sqlalchemy'))"
+    asked = "import sys, spark_jobs.common.sinks.fence; print(*(m for m in sys.modules if m == 'sqlalchemy'))"
     done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

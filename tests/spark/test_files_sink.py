@@ -15,11 +15,11 @@ from pyarrow import dataset, fs
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model import query
-from sluice.model.platform import S3
-from sluice.model.query import Query
-from spark_jobs.common.fence import Superseded
+from sluice.model.spec import query
+from sluice.model.spec.platform import S3
+from sluice.model.spec.query import Query
 from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.files import FilesSink
 from spark_jobs.common.sinks.places import Places
 from tests.support.raising import raising

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model import stream
-from sluice.model.columns import parse_ddl
-from sluice.model.generated import Generated, parse
-from spark_jobs.common.tables import declared
+from sluice.model.spec import stream
+from sluice.model.spec.columns import parse_ddl
+from sluice.model.spec.generator import Generated, parse
+from spark_jobs.common.lake.tables import declared
 from spark_jobs.isp_hits.generator import NEAR, SPOILT
 from spark_jobs.isp_hits.generator import hits as values
 from spark_jobs.isp_hits.transforms import FIELDS, hits

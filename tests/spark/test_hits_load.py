@@ -17,19 +17,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from local.services import streams as stream_programs
-from sluice.clients.kafka import KafkaAdmin
-from sluice.clients.keys import run_key
+from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.ledger import Ledger
-from sluice.hooks import plan as plans
-from sluice.model import generated
-from sluice.model.config import ConfigError
-from sluice.model.generated import Generated, seqs
-from sluice.model.platform import CATALOG
-from sluice.model.stream import ENTRY_POINT
-from spark_jobs.common import tables
-from spark_jobs.common.iceberg import MAIN, IcebergTable
-from spark_jobs.common.owner import Owner
-from spark_jobs.common.tables import SchemaConflict
+from sluice.hooks import load_plan as plans
+from sluice.model.spec import generator
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.generator import Generated, seqs
+from sluice.model.spec.ledger import run_key
+from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.stream import ENTRY_POINT
+from spark_jobs.common.consumer.writer import Owner
+from spark_jobs.common.lake import tables
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.lake.tables import SchemaConflict
 from spark_jobs.isp_hits.generator import hits
 from tests.support.hits import DECLARED, Hits
 from tests.support.raising import raising
@@ -77,7 +77,7 @@ def sent(stream: Hits, services: Services) -> Sent:
         params=PARAMS,
         moment=MOMENT,
     )
-    parameters = generated.parse(GENERATOR, plan["sources"][0]["parameters"], "x")
+    parameters = generator.parse(GENERATOR, plan["sources"][0]["parameters"], "x")
     put(stream, parameters, range(2 * RATE + 700))
     put(stream, parameters, range(ROWS - 100, ROWS, 3))
     prefix = stream.records()

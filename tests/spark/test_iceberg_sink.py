@@ -12,17 +12,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clients import queries as lake_queries
+from sluice.clients.lake import query_results as lake_queries
 from sluice.clients.lake import results_table
-from sluice.clients.table import Lake
-from sluice.model.platform import CATALOG
-from sluice.model.query import Query, Sink, Window
-from spark_jobs.common.fence import Superseded
-from spark_jobs.common.iceberg import MAIN, IcebergTable
-from spark_jobs.common.queries.settings import SETTINGS
-from spark_jobs.common.session import catalog_options
+from sluice.clients.lake.catalog import Lake
+from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.query import Query, Sink, Window
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.iceberg import IcebergSink
+from spark_jobs.common.spark.session import catalog_options
+from spark_jobs.common.spark.settings import SETTINGS
 from tests.support.queried import Queried
 from tests.support.raising import raising
 from tests.support.services import Services

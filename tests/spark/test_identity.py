@@ -5,9 +5,10 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.claims import Claims, Run, suspects
-from sluice.model.ranges import RangeSet
-from spark_jobs.common import identity, repeats
+from sluice.model.verification.deduplication import Claims, Run, suspects
+from sluice.model.verification.ranges import RangeSet
+from spark_jobs.common.kafka import identity
+from spark_jobs.common.lake import deduplicate
 
 A, B = "a" * 16, "b" * 16
 
@@ -45,10 +46,10 @@ def test_foreign_keys_are_no_identity(spark: SparkSession) -> None:
 
 
 def named(frame: DataFrame, seen: Claims) -> dict[int, str]:
-    suspected = suspects(seen, repeats.runs(frame))
+    suspected = suspects(seen, deduplicate.runs(frame))
     if not suspected:
         return {}
-    rows = repeats.named(frame, seen, suspected).where(F.col("reason").isNotNull())
+    rows = deduplicate.named(frame, seen, suspected).where(F.col("reason").isNotNull())
     return {r._kafka_offset: r.reason for r in rows.collect()}
 
 
@@ -68,10 +69,10 @@ def test_rows_of_the_published_table_are_told_apart(spark: SparkSession) -> None
 
 def test_mixed_producers_are_as_many_runs_as_there_are_gaps(spark: SparkSession) -> None:
     mixed = [key for pair in zip(keys(A, range(50)), keys(B, range(100, 150)), strict=True) for key in pair]
-    runs = repeats.runs(records(spark, [*mixed, *keys(A, [60, 61]), None]))
+    runs = deduplicate.runs(records(spark, [*mixed, *keys(A, [60, 61]), None]))
     assert runs == [Run(A, 0, 0, 50, 50), Run(A, 0, 60, 62, 2), Run(B, 0, 100, 150, 50)]
     assert suspects(Claims(), runs) == set()
 
 
 def test_a_row_sent_twice_shows_in_its_run(spark: SparkSession) -> None:
-    assert repeats.runs(records(spark, keys(A, [0, 1, 1, 2]))) == [Run(A, 0, 0, 3, 4)]
+    assert deduplicate.runs(records(spark, keys(A, [0, 1, 1, 2]))) == [Run(A, 0, 0, 3, 4)]

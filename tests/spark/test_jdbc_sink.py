@@ -23,10 +23,10 @@ from pyspark.sql import DataFrame, SparkSession
 from local.services import airflow
 from sluice.clients import database as databases
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.model.database import Database, from_connection
-from sluice.model.query import Query, Sink, Window
-from spark_jobs.common.fence import Limits, Superseded
+from sluice.model.spec.connection import Database, from_connection
+from sluice.model.spec.query import Query, Sink, Window
 from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.fence import Limits, Superseded
 from spark_jobs.common.sinks.jdbc import CHUNK_ROWS, JdbcSink
 from tests.support.databases import Postgres, Server, kill_within, run, while_dead
 from tests.support.raising import raising

@@ -26,18 +26,19 @@ from confluent_kafka.admin import (
 from pyspark.sql import DataFrame, SparkSession
 
 from local.services import kafka as broker
-from local.stack import wait_until
+from local.stack.stack import wait_until
 from sluice.clients import counts_topic
 from sluice.clients.counts_topic import Result
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.clients.kafka import KafkaAdmin
-from sluice.model import marks, query
-from sluice.model.marks import Mark
-from sluice.model.platform import Kafka
-from sluice.model.query import Query, Window, key_text
-from sluice.model.stream import Topic
-from spark_jobs.common.fence import Superseded
+from sluice.clients.kafka_admin import KafkaAdmin
+from sluice.model.queries import marks
+from sluice.model.queries.marks import Mark
+from sluice.model.spec import query
+from sluice.model.spec.platform import Kafka
+from sluice.model.spec.query import Query, Window, key_text
+from sluice.model.spec.stream import Topic
 from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.kafka import KafkaSink, version_of
 from spark_jobs.common.sinks.transactions import Record, Transactions
 from tests.support.raising import raising

@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model import query
-from spark_jobs.common.keys import key_text, part_text
+from sluice.model.spec import query
+from spark_jobs.common.kafka.keys import key_text, part_text
 
 COLUMNS = pa.schema(
     [

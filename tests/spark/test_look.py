@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.query import Query, Sink, Window
-from spark_jobs.common.sinks.look import ROWS, ConsoleSink, MemorySink
+from sluice.model.spec.query import Query, Sink, Window
+from spark_jobs.common.queries.sinks_look import ROWS, ConsoleSink, MemorySink
 
 CONSOLE, MEMORY = Sink("console"), Sink("memory")
 COUNTS = Query([CONSOLE, MEMORY], ["zipcode"], {"hits": "count"})

@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 
 from local.services import streams as stream_programs
 from sluice.clients.bucket import Bucket
-from sluice.clients.kafka import KafkaAdmin
-from sluice.clients.keys import run_key
+from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.ledger import Ledger
-from sluice.hooks import plan as plans
-from sluice.model import stream as streams
-from sluice.model.platform import CATALOG
-from spark_jobs.common.session import catalog_options
+from sluice.hooks import load_plan as plans
+from sluice.model.spec import stream as streams
+from sluice.model.spec.ledger import run_key
+from sluice.model.spec.platform import CATALOG
+from spark_jobs.common.spark.session import catalog_options
 from tests.support.services import Services
 
 TAXI = streams.load("nyc_taxi")

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from local.stack import wait_until
-from sluice.model.platform import Kafka
-from spark_jobs.common import topic
-from spark_jobs.common.fence import Superseded
-from spark_jobs.common.group import RENEW_SECONDS, Group
-from spark_jobs.common.iceberg import MAIN, IcebergTable, Refused
-from spark_jobs.common.owner import Owner
+from local.stack.stack import wait_until
+from sluice.model.spec.platform import Kafka
+from spark_jobs.common.consumer.writer import Owner
+from spark_jobs.common.kafka import topic
+from spark_jobs.common.kafka.group import RENEW_SECONDS, Group
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
+from spark_jobs.common.sinks.fence import Superseded
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 

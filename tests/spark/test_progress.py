@@ -18,11 +18,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from local.services import kafka, streams
-from local.stack import wait_until
+from local.stack.stack import wait_until
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.clients.kafka import KafkaAdmin
+from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.progress import ProgressReader
-from sluice.model.progress import (
+from sluice.model.queries.progress import (
     ActivityEvent,
     Entry,
     Kind,
@@ -33,9 +33,9 @@ from sluice.model.progress import (
     record_key,
     to_json,
 )
-from sluice.model.stream import PROGRESS_TOPIC
-from spark_jobs.common import progress as module
-from spark_jobs.common.progress import SETTINGS, ProgressProducer
+from sluice.model.spec.stream import PROGRESS_TOPIC
+from spark_jobs.common.spark import progress_listener as module
+from spark_jobs.common.spark.progress_listener import SETTINGS, ProgressProducer
 from tests.support.raising import raising
 from tests.support.services import Services
 from tests.support.watched_driver import NAME, STREAM
@@ -297,7 +297,7 @@ def polled(producer: ProgressProducer) -> bool:
 def test_while_kafka_is_away_queries_go_on_and_their_progress_comes_later(
     services: Services, reader: ProgressReader, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "spark_jobs.common.progress")
+    caplog.set_level(logging.INFO, "spark_jobs.common.spark.progress_listener")
     producer = ProgressProducer(services.stack.platform("consumer").kafka, "a")
     now = time.time()
     producer.send(batch(0, now))

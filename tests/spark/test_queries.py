@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sluice.model import stream
-from sluice.model.config import ConfigError
-from sluice.model.platform import CATALOG
-from sluice.model.query import Query, Sink, Window
-from spark_jobs.common.fence import Superseded
+from sluice.model.spec import stream
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.query import Query, Sink, Window
 from spark_jobs.common.queries.look import show
 from spark_jobs.common.queries.run import refuse_for_a_person
-from spark_jobs.common.queries.settings import SETTINGS
-from spark_jobs.common.session import catalog_options
-from spark_jobs.common.sinks.look import MemorySink
+from spark_jobs.common.queries.sinks_look import MemorySink
+from spark_jobs.common.sinks.fence import Superseded
+from spark_jobs.common.spark.session import catalog_options
+from spark_jobs.common.spark.settings import SETTINGS
 from tests.support.queried import Hit, Queried, wait
 from tests.support.raising import raising
 from tests.support.services import Services

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.query import Query, Sink, Window
-from spark_jobs.common.queries.results import late, results
+from sluice.model.spec.query import Query, Sink, Window
+from spark_jobs.common.queries.aggregate import late, results
 
 SINKS = [Sink("console")]
 WINDOWS = Query(SINKS, ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10)

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common.iceberg import AddedFile
-from spark_jobs.common.owner import Owner, Unproved
+from spark_jobs.common.consumer.writer import Owner, Unproved
+from spark_jobs.common.lake.iceberg import AddedFile
 from tests.support.lakehouse import PARTITIONS, Stream
 from tests.support.services import Services
 

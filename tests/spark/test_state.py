@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.common.checkpoint import Checkpoints
+from spark_jobs.common.spark.checkpoint import Checkpoints
 from tests.support.counting import Counting, exact, published
 from tests.support.services import Services
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from sluice.model import stream
-from sluice.model.stream import Csv
-from spark_jobs.common.avro import Schemas
-from spark_jobs.common.csv_rows import WrongHeader, parse
-from spark_jobs.common.objects import LINE_SCHEMA
+from sluice.model.spec import stream
+from sluice.model.spec.stream import Csv
+from spark_jobs.common.kafka.avro import Schemas
+from spark_jobs.common.producer.csv import WrongHeader, parse
+from spark_jobs.common.producer.objects import LINE_SCHEMA
 from tests.support.raising import raising
 
 TAXI = stream.load("nyc_taxi").csv

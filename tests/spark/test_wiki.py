@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from sluice.model import stream
-from sluice.model.columns import parse_ddl
-from spark_jobs.common.tables import declared
+from sluice.model.spec import stream
+from sluice.model.spec.columns import parse_ddl
+from spark_jobs.common.lake.tables import declared
 from spark_jobs.wiki_changes.transforms import FIELDS, PARAMS, changes
 
 SPEC = stream.load("wiki_changes")

@@ -15,13 +15,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.config import ConfigError
-from sluice.model.platform import CATALOG, S3
-from spark_jobs.common import tables
-from spark_jobs.common.iceberg import MAIN, AddedFile, IcebergTable
-from spark_jobs.common.owner import Owner, Unproved
-from spark_jobs.common.readback import ReadBack
-from spark_jobs.common.tables import SchemaConflict
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.platform import CATALOG, S3
+from spark_jobs.common.consumer.writer import Owner, Unproved
+from spark_jobs.common.lake import tables
+from spark_jobs.common.lake.iceberg import MAIN, AddedFile, IcebergTable
+from spark_jobs.common.lake.read_offsets import ReadBack
+from spark_jobs.common.lake.tables import SchemaConflict
 from spark_jobs.wiki_changes.transforms import MOST_SERVER_NAME, changes
 from tests.support.lakehouse import Stream
 from tests.support.services import Services

@@ -12,17 +12,17 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model import stream as streams
-from sluice.model.platform import CATALOG
-from sluice.model.query import Sink
-from spark_jobs.common.iceberg import IcebergTable
-from spark_jobs.common.queries import takeover
-from spark_jobs.common.queries.moving import Waiting
-from spark_jobs.common.queries.owner import QueriesOwner
-from spark_jobs.common.queries.running import Running
-from spark_jobs.common.queries.settings import SETTINGS
-from spark_jobs.common.session import catalog_options
+from sluice.model.spec import stream as streams
+from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.query import Sink
+from spark_jobs.common.kafka.moving import Waiting
+from spark_jobs.common.lake.iceberg import IcebergTable
+from spark_jobs.common.queries import recovery
+from spark_jobs.common.queries.state_table import QueriesOwner
+from spark_jobs.common.queries.streaming_query import Running
 from spark_jobs.common.sinks.iceberg import IcebergSink
+from spark_jobs.common.spark.session import catalog_options
+from spark_jobs.common.spark.settings import SETTINGS
 from tests.support.services import Services
 
 COLUMNS = (
@@ -116,7 +116,7 @@ class Changes:
         owner = QueriesOwner(self.spark, self.spec)
         owner.take_over()
         sink = IcebergSink(self.spark, self.spec.name, "editors", self.query, self.query.sinks[0], self.types)
-        checkpoint = takeover.checkpoint(self.spark, str(folder), owner, "editors", [sink])
+        checkpoint = recovery.checkpoint(self.spark, str(folder), owner, "editors", [sink])
         waiting = Waiting(threading.Event())
         running = Running(self.spark, self.spec, "editors", owner, checkpoint, [sink], waiting)
         running.start()

@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from local import paths
-from local.java import java_home
 from local.setup import targets
+from local.setup.java import java_home
 
 log = logging.getLogger(__name__)
 

@@ -10,9 +10,9 @@ from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
 
-from local.ports import HOST
+from local.runtime.ports import HOST
 from local.services.postgres import COUNTS, SUPERUSER
-from sluice.model.database import POSTGRESQL, Database
+from sluice.model.spec.connection import POSTGRESQL, Database
 from tests.support.mariadb import MariaDB
 from tests.support.services import Services
 

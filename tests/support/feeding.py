@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from local.paths import REPO
-from sluice.model import overrides, stream
+from sluice.model.spec import overrides, stream
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
 from spark_jobs.common.feed.producer import TAIL_FACTOR, Production

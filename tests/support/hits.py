@@ -9,13 +9,13 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from sluice.io.kafka import topic_offsets
-from sluice.model import stream as streams
-from sluice.model.platform import Checkpoints
-from spark_jobs.common import tables
-from spark_jobs.common.owner import Owner
-from spark_jobs.common.session import catalog_options
-from spark_jobs.common.stream import Consumption
-from spark_jobs.common.topic import Topic
+from sluice.model.spec import stream as streams
+from sluice.model.spec.platform import Checkpoints
+from spark_jobs.common.consumer.run import Consumption
+from spark_jobs.common.consumer.writer import Owner
+from spark_jobs.common.kafka.topic import Topic
+from spark_jobs.common.lake import tables
+from spark_jobs.common.spark.session import catalog_options
 from spark_jobs.isp_hits.transforms import hits
 from tests.support.lakehouse import Stream
 from tests.support.services import Services

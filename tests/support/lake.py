@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from sluice.clients.table import Lake
+from sluice.clients.lake.catalog import Lake
 
 TABLE = "raw.nyc_taxi"
 QUARANTINE = "raw.nyc_taxi_quarantine"

@@ -14,14 +14,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
-from sluice.model import stream as streams
-from sluice.model.platform import CATALOG, Checkpoints, Platform
-from spark_jobs.common import tables
-from spark_jobs.common.iceberg import MAIN, IcebergTable
-from spark_jobs.common.owner import Owner
-from spark_jobs.common.session import catalog_options
-from spark_jobs.common.stream import Consumption
-from spark_jobs.common.topic import Topic
+from sluice.model.spec import stream as streams
+from sluice.model.spec.platform import CATALOG, Checkpoints, Platform
+from spark_jobs.common.consumer.run import Consumption
+from spark_jobs.common.consumer.writer import Owner
+from spark_jobs.common.kafka.topic import Topic
+from spark_jobs.common.lake import tables
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.spark.session import catalog_options
 from tests.support.services import Services
 
 PARTITIONS = 2

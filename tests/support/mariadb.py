@@ -14,8 +14,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from local.ports import HOST, choose
-from sluice.model.database import MYSQL, Database
+from local.runtime.ports import HOST, choose
+from sluice.model.spec.connection import MYSQL, Database
 from tests.support import packages
 
 # Brings programs only: no service that would start.

@@ -16,10 +16,8 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
-from sluice.clients.keys import Document
 from sluice.clients.lake.results_table import Editor, Results, Window
-from sluice.model import stream as streams
-from sluice.model.progress import (
+from sluice.model.queries.progress import (
     ActivityEvent,
     Behind,
     Kind,
@@ -30,7 +28,9 @@ from sluice.model.progress import (
     Totals,
     history,
 )
-from sluice.model.stream import StreamSpec
+from sluice.model.spec import stream as streams
+from sluice.model.spec.ledger import Document
+from sluice.model.spec.stream import StreamSpec
 from sluice.ui.app import create, may_look
 from sluice.ui.data import Sources, sources
 from sluice.ui.supervised import Supervised, supervised

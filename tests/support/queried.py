@@ -14,19 +14,19 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.clients import queries as lake_queries
-from sluice.clients.table import Lake
-from sluice.model import stream as streams
-from sluice.model.platform import CATALOG
-from sluice.model.query import Kind, Query
-from sluice.model.query_state import State, read
-from spark_jobs.common.fence import Superseded
-from spark_jobs.common.iceberg import MAIN, IcebergTable
-from spark_jobs.common.queries import takeover
-from spark_jobs.common.queries.moving import Waiting
-from spark_jobs.common.queries.owner import QueriesOwner
-from spark_jobs.common.queries.running import Running
+from sluice.clients.lake import query_results as lake_queries
+from sluice.clients.lake.catalog import Lake
+from sluice.model.queries.query_state import State, read
+from sluice.model.spec import stream as streams
+from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.query import Kind, Query
+from spark_jobs.common.kafka.moving import Waiting
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.queries import recovery
+from spark_jobs.common.queries.state_table import QueriesOwner
+from spark_jobs.common.queries.streaming_query import Running
 from spark_jobs.common.sinks import base
+from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.iceberg import IcebergSink
 from tests.support.services import Services
 
@@ -160,7 +160,7 @@ class Queried:
         started: list[Running] = []
         for name, kept in self.sinks.items():
             sinks: list[base.Sink] = [*kept, *self._iceberg_sinks(name)]
-            checkpoint = takeover.checkpoint(self.spark, str(self.checkpoints), owner, name, sinks)
+            checkpoint = recovery.checkpoint(self.spark, str(self.checkpoints), owner, name, sinks)
             made = Running(self.spark, self.spec, name, owner, checkpoint, sinks, Waiting(threading.Event()))
             made.label = f"{self.spec.name}.{name} {len(self.running)} {len(started)}"
             made.start()

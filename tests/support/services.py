@@ -17,11 +17,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from minio.credentials import StaticProvider
 from minio.minioadmin import MinioAdmin
 
-from local import platform_files
-from local.home import ROLES
-from local.programs import Program
+from local.runtime import platform_files
+from local.runtime.home import ROLES
+from local.runtime.programs import Program
 from local.services import kafka, minio, postgres
-from local.stack import Stack, wait_until
+from local.stack.stack import Stack, wait_until
 from tests.support.class_archive import java_options
 
 START_SECONDS = 60

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from local import processes
-from local.stack import Stack
+from local.runtime import processes
+from local.stack.stack import Stack
 
 # A folder with a file per stack, named by its id: shared by the processes of one test run.
 VARIABLE = "SLUICE_TEST_STACKS"

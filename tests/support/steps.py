@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from sluice.clients.ledger import Ledger
-from sluice.operators.validate import ValidateOperator
+from sluice.operators.load.validate import ValidateOperator
 from tests.support.memory_s3 import MemoryS3
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from sluice.clients.errors import ClientError
 from sluice.clients.history import History
-from sluice.model import stream
-from sluice.model.health import Diagnosis, Verdict
-from sluice.model.process import ENDED, ProcessState, ProcessStatus
-from sluice.model.samples import Position, Sample
+from sluice.model.health.consumer import Diagnosis, Verdict
+from sluice.model.health.process import ENDED, ProcessState, ProcessStatus
+from sluice.model.health.samples import Position, Sample
+from sluice.model.spec import stream
 from sluice.runtime.base import Runtime
 from tests.support.memory_s3 import MemoryS3
 

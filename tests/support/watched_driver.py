@@ -15,9 +15,9 @@ import time
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from sluice.model import platform as platforms
-from spark_jobs.common import progress, session
-from spark_jobs.common.process import live
+from sluice.model.spec import platform as platforms
+from spark_jobs.common.spark import progress_listener, session
+from spark_jobs.common.spark.process import live
 
 NAME = "windows"
 STREAM = "watched"
@@ -43,7 +43,7 @@ def main(topic: str) -> int:
             .groupBy(F.window("at", "10 minutes"))
             .count()
         )
-        with progress.attach(spark, platform, STREAM), tempfile.TemporaryDirectory() as checkpoint:
+        with progress_listener.attach(spark, platform, STREAM), tempfile.TemporaryDirectory() as checkpoint:
             query = (
                 counts.writeStream.queryName(NAME)
                 .outputMode("update")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from sluice.clients import lines
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.s3 import asking
-from sluice.model.counts import PrefixCount
-from sluice.model.source import source_id
+from sluice.model.verification.counts import PrefixCount
+from sluice.model.verification.source import source_id
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

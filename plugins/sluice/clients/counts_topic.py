@@ -10,12 +10,12 @@ from typing import Any
 from confluent_kafka import Message
 
 from sluice.clients.errors import Missing, Refused
-from sluice.clients.kafka import TIMEOUT_SECONDS, KafkaAdmin
+from sluice.clients.kafka_admin import TIMEOUT_SECONDS, KafkaAdmin
 from sluice.clients.kafka_reader import read_range
-from sluice.model import marks
-from sluice.model.marks import NO_BATCH
-from sluice.model.platform import Kafka
-from sluice.model.query import VERSION, key_text
+from sluice.model.queries import marks
+from sluice.model.queries.marks import NO_BATCH
+from sluice.model.spec.platform import Kafka
+from sluice.model.spec.query import VERSION, key_text
 
 # For all of a topic.
 READ_SECONDS = 120.0

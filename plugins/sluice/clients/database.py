@@ -16,10 +16,10 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
-from sluice.model.database import Database
-from sluice.model.database_trouble import PASSING, Trouble, diagnose, says
-from sluice.model.fence_table import FENCE_TABLE, fence_ddl, fence_key
-from sluice.model.query import VERSION, Query
+from sluice.model.queries.database_errors import PASSING, Trouble, diagnose, says
+from sluice.model.queries.fence_table import FENCE_TABLE, fence_ddl, fence_key
+from sluice.model.spec.connection import Database
+from sluice.model.spec.query import VERSION, Query
 
 READ_ROWS = 10_000
 # A key's text: as long as MySQL can have three of in one key.

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from sluice.clients.keys import RUNTIME, Document, history_key, history_prefix, moment, moment_of
 from sluice.clients.ledger import Ledger
 from sluice.clients.s3 import asking
-from sluice.model.health import Facts
-from sluice.model.stream import Supervision
+from sluice.model.health.consumer import Facts
+from sluice.model.spec.ledger import RUNTIME, Document, history_key, history_prefix, moment, moment_of
+from sluice.model.spec.stream import Supervision
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -9,9 +9,9 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.kafka import translated
+from sluice.clients.kafka_admin import translated
 from sluice.io.kafka import consumer
-from sluice.model.platform import Kafka
+from sluice.model.spec.platform import Kafka
 
 _RECORDS = 10_000
 # Waited for _RECORDS, also if fewer are left.

@@ -1,7 +1,7 @@
 """The ledger: what a load was, as small JSON objects that are written once.
 
 Every put carries ``If-None-Match: *``, so of two writers the first wins and both go on with its
-document. Keys are in :mod:`sluice.clients.keys`.
+document. Keys are in :mod:`sluice.model.spec.ledger`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from botocore.exceptions import ClientError as S3Error
 
 from sluice.clients.errors import Missing, Unreachable
-from sluice.clients.keys import Document
 from sluice.clients.s3 import asking, error_code, split
+from sluice.model.spec.ledger import Document
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

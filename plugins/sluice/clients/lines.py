@@ -2,7 +2,7 @@
 
 Counted without Spark on purpose: the proof must not ask the job that it checks. The first line is the
 header; a row is a later line that is not blank. Lines end with LF. So a line break inside quotes makes two
-rows here, as it does for the producer (``spark_jobs/common/objects.py``).
+rows here, as it does for the producer (``spark_jobs/common/producer/objects.py``).
 """
 
 from __future__ import annotations

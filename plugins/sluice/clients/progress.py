@@ -7,11 +7,18 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.kafka import KafkaAdmin, TopicIdentity
+from sluice.clients.kafka_admin import KafkaAdmin, TopicIdentity
 from sluice.clients.kafka_reader import read_range
-from sluice.model.platform import Kafka
-from sluice.model.progress import Entry, ProgressSnapshot, QueryHistory, from_json, history, stream_of
-from sluice.model.stream import PROGRESS_TOPIC
+from sluice.model.queries.progress import (
+    Entry,
+    ProgressSnapshot,
+    QueryHistory,
+    from_json,
+    history,
+    stream_of,
+)
+from sluice.model.spec.platform import Kafka
+from sluice.model.spec.stream import PROGRESS_TOPIC
 
 if TYPE_CHECKING:
     from confluent_kafka import Message

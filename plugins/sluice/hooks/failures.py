@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import ClientError, Missing, Refused
-from sluice.model.config import ConfigError
+from sluice.model.spec.config import ConfigError
 
 if TYPE_CHECKING:
     from sluice.runtime.base import Runtime
 
-# "LookupError: …", "sluice.model.config.ConfigError: …", "org.apache.kafka.…TimeoutException: …",
-# "spark_jobs.common.objects.DamagedObject: …": a dotted path with a class name at its end, or a bare …Error.
+# "LookupError: …", "sluice.model.spec.config.ConfigError: …", "org.apache.kafka.…TimeoutException: …",
+# "spark_jobs.common.producer.objects.DamagedObject: …": a dotted path with a class name at its end, or a
+# bare …Error.
 _REASON = re.compile(r"(?:[A-Za-z_$][\w$]*\.)+[A-Z]\w*: .+|\b[A-Z]\w*(?:Error|Exception): .+")
 
 

@@ -9,15 +9,15 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.clients.keys import Document
-from sluice.model.health import Diagnosis, Verdict
-from sluice.model.process import ENDED, ProcessStatus
+from sluice.model.health.consumer import Diagnosis, Verdict
+from sluice.model.health.process import ENDED, ProcessStatus
+from sluice.model.spec.ledger import Document
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.clients.history import History
-    from sluice.model.stream import StreamSpec
+    from sluice.model.spec.stream import StreamSpec
     from sluice.runtime.base import Runtime
 
 PLATFORM = "schedule"

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.clients.keys import RUNTIME
-from sluice.model.health import Diagnosis, Facts, new_restarts
-from sluice.model.json_record import JsonRecord
-from sluice.model.samples import Sample
+from sluice.model.health.consumer import Diagnosis, Facts, new_restarts
+from sluice.model.health.json_record import JsonRecord
+from sluice.model.health.samples import Sample
+from sluice.model.spec.ledger import RUNTIME
 
 if TYPE_CHECKING:
     from sluice.clients.history import History

@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
-from sluice.model import platform as platforms
-from sluice.model.config import ConfigError
+from sluice.model.spec import platform as platforms
+from sluice.model.spec.config import ConfigError
 
 if TYPE_CHECKING:
     from sluice.clients.bucket import Bucket
     from sluice.clients.history import History
-    from sluice.clients.kafka import KafkaAdmin
+    from sluice.clients.kafka_admin import KafkaAdmin
+    from sluice.clients.lake.catalog import Lake
     from sluice.clients.ledger import Ledger
-    from sluice.clients.table import Lake
-    from sluice.model.platform import Platform
-    from sluice.model.stream import StreamSpec
+    from sluice.model.spec.platform import Platform
+    from sluice.model.spec.stream import StreamSpec
     from sluice.runtime.base import Runtime
     from sluice.runtime.observer import Observer
 
@@ -39,14 +39,14 @@ class PlatformHook(BaseHook):
 
     @cached_property
     def kafka(self) -> KafkaAdmin:
-        from sluice.clients.kafka import KafkaAdmin
+        from sluice.clients.kafka_admin import KafkaAdmin
 
         return KafkaAdmin(self.platform.kafka)
 
     @cached_property
     def lake(self) -> Lake:
         """Not kept where the catalog does not answer, so that a trigger can ask again."""
-        from sluice.clients.table import Lake
+        from sluice.clients.lake.catalog import Lake
 
         return Lake.open(self.platform)
 
@@ -81,7 +81,7 @@ class PlatformHook(BaseHook):
     @cached_property
     def runtime(self) -> Runtime:
         """Where the streams' processes run: the machine's supervisord."""
-        from sluice.runtime.supervisor import SupervisorRuntime
+        from sluice.runtime.supervisord import SupervisorRuntime
 
         if self.platform.supervisor is None:
             raise ConfigError(

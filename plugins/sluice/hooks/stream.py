@@ -6,12 +6,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from sluice.hooks.platform import PlatformHook
-from sluice.model import stream as streams
+from sluice.model.spec import stream as streams
 
 if TYPE_CHECKING:
     from sluice.clients.history import History
     from sluice.clients.ledger import Ledger
-    from sluice.model.stream import StreamSpec
+    from sluice.model.spec.stream import StreamSpec
 
 
 class StreamMixin:

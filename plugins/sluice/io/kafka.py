@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from sluice.model.platform import Kafka
+from sluice.model.spec.platform import Kafka
 
 TIMEOUT_SECONDS = 15.0
 # librdkafka tries a refused login again and again, and only tells it to ``error_cb``.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import boto3
 
-from sluice.model.platform import S3
+from sluice.model.spec.platform import S3
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from sluice.clients.keys import history_name
 from sluice.hooks.failures import final_failures
 from sluice.hooks.stream import StreamMixin
+from sluice.model.spec.ledger import history_name
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

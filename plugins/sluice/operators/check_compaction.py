@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Missing
-from sluice.clients.keys import run_key
 from sluice.hooks import text
+from sluice.model.spec.ledger import run_key
 from sluice.operators.base import StreamOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.model.rewrites import Rewrite
+    from sluice.model.verification.rewrites import Rewrite
 
 
 class CheckCompactionOperator(StreamOperator):
@@ -54,9 +54,9 @@ class CheckCompactionOperator(StreamOperator):
 
     def rewrites_since(self, snapshot_id: int | None) -> list[Rewrite]:
         """What happened to the table behind that snapshot, of the batches nothing."""
-        from sluice.clients import rewriting
+        from sluice.clients.lake import compaction
 
-        return rewriting.since(self.platform_hook.lake.table(self.spec.table), snapshot_id)
+        return compaction.since(self.platform_hook.lake.table(self.spec.table), snapshot_id)
 
 
 def report(rewrites: list[Rewrite]) -> str:

@@ -6,9 +6,9 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Refused
-from sluice.clients.keys import Document, run_key
 from sluice.hooks.failures import final_failures
-from sluice.hooks.plan import now
+from sluice.hooks.load_plan import now
+from sluice.model.spec.ledger import Document, run_key
 from sluice.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:

@@ -16,20 +16,20 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 
 from sluice.clients.errors import ClientError, Missing
-from sluice.clients.keys import Document, history_name
 from sluice.hooks.failures import final_failures
 from sluice.hooks.lifecycle import order_of
 from sluice.hooks.stream import StreamMixin
 from sluice.hooks.text import table
-from sluice.model.health import Diagnosis
-from sluice.model.orders import Answer
+from sluice.model.health.consumer import Diagnosis
+from sluice.model.health.orders import Answer
+from sluice.model.spec.ledger import Document, history_name
 from sluice.operators.supervise import ActingOperator
 from sluice.triggers.decision import DecisionTrigger, settled
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.model.stream import StreamSpec
+    from sluice.model.spec.stream import StreamSpec
 
 PATIENCE = timedelta(hours=1)
 NOBODY = "nobody"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from sluice.model.stream import Source, StreamSpec
+from sluice.model.spec.stream import Source, StreamSpec
 
 RECORDS = {
     Source.CSV: "Rows of CSV objects",

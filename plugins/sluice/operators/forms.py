@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from sluice.model.stream import Source, StreamSpec
+from sluice.model.spec.stream import Source, StreamSpec
 
 
 def load(spec: StreamSpec) -> dict[str, Param]:

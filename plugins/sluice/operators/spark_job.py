@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from sluice.hooks.failures import is_hopeless, last_reason
 from sluice.hooks.stream import StreamMixin
-from sluice.model.stream import ENTRY_POINT
+from sluice.model.spec.stream import ENTRY_POINT
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

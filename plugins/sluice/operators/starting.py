@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.model.process import ENDED
+from sluice.model.health.process import ENDED
 from sluice.operators.base import PartOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.model.process import ProcessStatus
+    from sluice.model.health.process import ProcessStatus
 
 
 class StartingOperator(PartOperator):

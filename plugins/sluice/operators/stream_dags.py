@@ -9,9 +9,9 @@ from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from sluice.model.orders import ALL, Action
+from sluice.model.health.orders import ALL, Action
 from sluice.operators.decision import decide
-from sluice.operators.provision_sinks import ProvisionSinksOperator
+from sluice.operators.load.provision_sinks import ProvisionSinksOperator
 from sluice.operators.supervise import decision_dag_id, supervise
 from sluice.triggers.health import LOOK_SECONDS
 
@@ -85,7 +85,7 @@ def supervision_dag(
         deadline=DeadlineAlert(
             reference=DeadlineReference.DAGRUN_QUEUED_AT,
             interval=3 * (schedule or INTERVAL),
-            callback=AsyncCallback("sluice.triggers.missed.missed", kwargs={"stream": stream}),
+            callback=AsyncCallback("sluice.triggers.deadline.missed", kwargs={"stream": stream}),
         ),
         tags=["sluice", "stream", stream],
         default_args={"owner": "sluice", "retries": 0, "execution_timeout": timedelta(minutes=5)},

@@ -13,8 +13,8 @@ from sluice.hooks.failures import final_failures, last_words
 from sluice.hooks.lifecycle import Lifecycle, order_of
 from sluice.hooks.observation import Observation
 from sluice.hooks.text import table
-from sluice.model.health import ASKING, RESTARTABLE, Diagnosis, no_action
-from sluice.model.orders import Action, action_for
+from sluice.model.health.consumer import ASKING, RESTARTABLE, Diagnosis, no_action
+from sluice.model.health.orders import Action, action_for
 from sluice.operators.base import PartOperator
 from sluice.triggers.health import LOOK_SECONDS, HealthTrigger, Outcome, RecoveryTrigger
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.hooks.lifecycle import Act, Order
-    from sluice.model.samples import Sample
+    from sluice.model.health.samples import Sample
 
 # Beyond what the check takes: for systems that answer late, and for a triggerer that comes back.
 CHECK_TIMEOUT = timedelta(minutes=4)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from sluice.model.process import ProcessStatus
+from sluice.model.health.process import ProcessStatus
 
 
 class Runtime(ABC):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from sluice.clients.kafka import KafkaAdmin
-from sluice.clients.table import Lake
-from sluice.model.samples import KAFKA, LAKE, PROCESS, Sample
-from sluice.model.stream import CONSUMER, StreamSpec
+from sluice.clients.kafka_admin import KafkaAdmin
+from sluice.clients.lake.catalog import Lake
+from sluice.model.health.samples import KAFKA, LAKE, PROCESS, Sample
+from sluice.model.spec.stream import CONSUMER, StreamSpec
 from sluice.runtime.asking import ask
 from sluice.runtime.base import Runtime
 

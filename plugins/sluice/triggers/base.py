@@ -12,9 +12,9 @@ from airflow.triggers.base import BaseTrigger
 
 from sluice.clients.errors import ClientError, Unreachable
 from sluice.hooks.platform import PlatformHook
-from sluice.model import stream as streams
-from sluice.model.samples import Sample
-from sluice.model.stream import StreamSpec
+from sluice.model.health.samples import Sample
+from sluice.model.spec import stream as streams
+from sluice.model.spec.stream import StreamSpec
 
 T = TypeVar("T")
 # No question to a system may hold the others up for longer; clients have shorter deadlines of their own.

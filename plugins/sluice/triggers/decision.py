@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from airflow.triggers.base import TriggerEvent
 
 from sluice.clients.errors import ClientError
-from sluice.clients.keys import history_name
-from sluice.model.health import CALM, Verdict
-from sluice.model.orders import Answer
+from sluice.model.health.consumer import CALM, Verdict
+from sluice.model.health.orders import Answer
+from sluice.model.spec.ledger import history_name
 from sluice.triggers.base import StreamTrigger
 
 if TYPE_CHECKING:

@@ -14,18 +14,18 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from sluice.clients.errors import ClientError
-from sluice.clients.keys import history_name
 from sluice.hooks.observation import Observation, record, thin
-from sluice.model.config import ConfigError
-from sluice.model.health import Diagnosis, Facts, Verdict, assess, has_recovered, no_action
-from sluice.model.orders import Action, action_for
-from sluice.model.process import ENDED
-from sluice.model.samples import Sample
+from sluice.model.health.consumer import Diagnosis, Facts, Verdict, assess, has_recovered, no_action
+from sluice.model.health.orders import Action, action_for
+from sluice.model.health.process import ENDED
+from sluice.model.health.samples import Sample
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.ledger import history_name
 from sluice.triggers.base import StreamTrigger
 
 if TYPE_CHECKING:
     from sluice.clients.history import History
-    from sluice.model.stream import Supervision
+    from sluice.model.spec.stream import Supervision
 
 LOOK_SECONDS = 5.0
 POLL_SECONDS = 2.0

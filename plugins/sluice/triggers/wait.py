@@ -12,8 +12,8 @@ from typing import Any
 from airflow.triggers.base import TriggerEvent
 
 from sluice.clients.errors import ClientError
-from sluice.model.config import ConfigError
-from sluice.model.process import ENDED, ProcessState, ProcessStatus
+from sluice.model.health.process import ENDED, ProcessState, ProcessStatus
+from sluice.model.spec.config import ConfigError
 from sluice.triggers.base import StreamTrigger, T
 
 # The trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.

@@ -17,12 +17,12 @@ from fastapi.templating import Jinja2Templates
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from sluice.clients.errors import ClientError, Missing
-from sluice.model.config import ConfigError
-from sluice.model.progress import QueryHistory
-from sluice.model.progress_metrics import exposition
-from sluice.model.query import Query
-from sluice.model.stream import StreamSpec
-from sluice.ui import files, links
+from sluice.model.queries.progress import QueryHistory
+from sluice.model.queries.prometheus import exposition
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.query import Query
+from sluice.model.spec.stream import StreamSpec
+from sluice.ui import files, navigation
 from sluice.ui.data import Sources, sources
 from sluice.ui.headers import Headers
 from sluice.ui.standing import standing
@@ -113,7 +113,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
             {
                 "stream": known_stream(stream),
                 "streams": names,
-                "pages": links.pages([spec for spec in specs if spec.name == stream]),
+                "pages": navigation.pages([spec for spec in specs if spec.name == stream]),
                 "refresh_seconds": refresh_seconds,
                 "plotly_version": files.plotly_version(),
             },

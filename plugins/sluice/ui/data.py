@@ -9,10 +9,10 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sluice.clients.errors import ClientError, Unreachable
-from sluice.clients.keys import Document, history_name
-from sluice.model import platform as platforms
-from sluice.model.progress import ProgressSnapshot
-from sluice.model.stream import StreamSpec
+from sluice.model.queries.progress import ProgressSnapshot
+from sluice.model.spec import platform as platforms
+from sluice.model.spec.ledger import Document, history_name
+from sluice.model.spec.stream import StreamSpec
 from sluice.ui.views import PROGRESS_WINDOW_SECONDS
 
 if TYPE_CHECKING:
@@ -138,8 +138,8 @@ def sources() -> Sources:
 
 
 def results_reader(spec: StreamSpec, name: str) -> ResultsReader:
+    from sluice.clients.lake.catalog import Lake
     from sluice.clients.lake.results_table import ResultsReader
-    from sluice.clients.table import Lake
 
     return ResultsReader(Lake.open(platforms.load("airflow")), spec, name)
 

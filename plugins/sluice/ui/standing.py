@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from sluice.clients.errors import ClientError
-from sluice.clients.keys import Document
-from sluice.model.stream import CONSUMER, Supervision
-from sluice.model.verdicts import RESTARTABLE, Verdict, no_action
+from sluice.model.health.verdicts import RESTARTABLE, Verdict, no_action
+from sluice.model.spec.ledger import Document
+from sluice.model.spec.stream import CONSUMER, Supervision
 
 
 class Looks(Protocol):

@@ -8,8 +8,14 @@ from enum import StrEnum
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Any
 
-from sluice.model.progress import SILENT_SECONDS, ActivityEvent, Kind, ProgressSnapshot, QueryHistory
-from sluice.model.progress_slots import SLOT_SECONDS, slots
+from sluice.model.queries.progress import (
+    SILENT_SECONDS,
+    ActivityEvent,
+    Kind,
+    ProgressSnapshot,
+    QueryHistory,
+)
+from sluice.model.queries.timeseries import SLOT_SECONDS, slots
 
 if TYPE_CHECKING:
     # PyIceberg takes a second to import, and the API server should not wait for it.

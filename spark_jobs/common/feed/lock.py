@@ -19,8 +19,8 @@ import psycopg2
 from psycopg2 import extensions
 
 from sluice.io.retry import wait_for
-from sluice.model.platform import Lake
-from spark_jobs.common.fence import Superseded
+from sluice.model.spec.platform import Lake
+from spark_jobs.common.sinks.fence import Superseded
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 15.0

@@ -7,9 +7,9 @@ import threading
 import time
 from dataclasses import replace
 
-from sluice.model.platform import Kafka
-from sluice.model.stream import Feed, StreamSpec
-from sluice.model.tending import BEAT_SECONDS
+from sluice.model.health.heartbeat import BEAT_SECONDS
+from sluice.model.spec.platform import Kafka
+from sluice.model.spec.stream import Feed, StreamSpec
 from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
@@ -17,7 +17,7 @@ from spark_jobs.common.feed.reader import Counts, Reader, Seen
 from spark_jobs.common.feed.resume import Tail
 from spark_jobs.common.feed.sender import Headers, Sender, Undelivered, feed_name
 from spark_jobs.common.feed.window import Window
-from spark_jobs.common.heartbeat import Heartbeat
+from spark_jobs.common.kafka.heartbeat import Heartbeat
 
 log = logging.getLogger(__name__)
 

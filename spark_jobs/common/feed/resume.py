@@ -12,7 +12,7 @@ from typing import cast
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from sluice.io.kafka import begin_and_end_offsets, consumer
-from sluice.model.platform import Kafka
+from sluice.model.spec.platform import Kafka
 from spark_jobs.common.feed.sender import EVENT_ID, FEED, RESUME, SEQ
 
 log = logging.getLogger(__name__)

@@ -6,17 +6,17 @@ import logging
 import threading
 from contextlib import closing
 
-from sluice.model import platform as platforms
-from sluice.model import stream as streams
-from sluice.model.stream import Feed, StreamSpec
+from sluice.model.spec import platform as platforms
+from sluice.model.spec import stream as streams
+from sluice.model.spec.stream import Feed, StreamSpec
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
 from spark_jobs.common.feed.producer import TAIL_FACTOR, Production
 from spark_jobs.common.feed.resume import Records, read_tail
 from spark_jobs.common.feed.sender import feed_name
-from spark_jobs.common.fence import Superseded
-from spark_jobs.common.functions import function
-from spark_jobs.common.process import live
+from spark_jobs.common.sinks.fence import Superseded
+from spark_jobs.common.spark.functions import function
+from spark_jobs.common.spark.process import live
 
 log = logging.getLogger(__name__)
 

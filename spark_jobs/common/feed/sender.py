@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from sluice.model.platform import Kafka
-from sluice.model.stream import Topic
+from sluice.model.spec.platform import Kafka
+from sluice.model.spec.stream import Topic
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.window import Entry, Window
 

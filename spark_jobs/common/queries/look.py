@@ -9,19 +9,19 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from sluice.model import platform as platforms
-from sluice.model import query as queries
-from sluice.model import stream as streams
-from sluice.model.config import ConfigError
-from sluice.model.platform import CATALOG
-from sluice.model.query import Kind
-from sluice.model.stream import StreamSpec
-from spark_jobs.common import session
-from spark_jobs.common.process import live
-from spark_jobs.common.queries import results
-from spark_jobs.common.queries.settings import PARTITIONS, SETTINGS
+from sluice.model.spec import platform as platforms
+from sluice.model.spec import query as queries
+from sluice.model.spec import stream as streams
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.query import Kind
+from sluice.model.spec.stream import StreamSpec
+from spark_jobs.common.queries import aggregate
+from spark_jobs.common.queries.sinks_look import ConsoleSink
 from spark_jobs.common.sinks.base import Sink
-from spark_jobs.common.sinks.look import ConsoleSink
+from spark_jobs.common.spark import session
+from spark_jobs.common.spark.process import live
+from spark_jobs.common.spark.settings import PARTITIONS, SETTINGS
 
 
 def look(name: str, query: str) -> int:
@@ -51,7 +51,7 @@ def show(spark: SparkSession, spec: StreamSpec, query: str, sink: Sink, folder: 
     declared = spec.queries[query]
     rows = spark.readStream.format("iceberg").load(f"{CATALOG}.{spec.table}")
     return (
-        results.results(rows, declared)
+        aggregate.results(rows, declared)
         .writeStream.queryName(f"{spec.name}.{query} look")
         .outputMode(declared.mode)
         .option("checkpointLocation", folder.as_uri())

@@ -11,27 +11,28 @@ from itertools import chain
 
 from pyspark.sql import SparkSession
 
-from sluice.model import platform as platforms
-from sluice.model import stream as streams
-from sluice.model.config import ConfigError
-from sluice.model.platform import Platform
-from sluice.model.query import FOR_A_PERSON
-from sluice.model.query_state import common_ends
-from sluice.model.stream import StreamSpec
-from spark_jobs.common import progress, session
-from spark_jobs.common.fence import Superseded
-from spark_jobs.common.heartbeat import Heartbeat
-from spark_jobs.common.ownership import Moved, own
-from spark_jobs.common.process import live
-from spark_jobs.common.pulse import Pulse
-from spark_jobs.common.queries import sinks, takeover
+from sluice.model.queries.query_state import common_ends
+from sluice.model.spec import platform as platforms
+from sluice.model.spec import stream as streams
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.platform import Platform
+from sluice.model.spec.query import FOR_A_PERSON
+from sluice.model.spec.stream import StreamSpec
+from spark_jobs.common.kafka.heartbeat import Heartbeat
+from spark_jobs.common.kafka.moving import Movement, Waiting
+from spark_jobs.common.kafka.pulse import Pulse
+from spark_jobs.common.lake.source_table import await_table
+from spark_jobs.common.lake.writer_lease import Moved, own
+from spark_jobs.common.queries import recovery
 from spark_jobs.common.queries.look import look
-from spark_jobs.common.queries.moving import Movement, Waiting
-from spark_jobs.common.queries.owner import QueriesOwner
-from spark_jobs.common.queries.running import Running
-from spark_jobs.common.queries.settings import PARTITIONS, SETTINGS
+from spark_jobs.common.queries.state_table import QueriesOwner
+from spark_jobs.common.queries.streaming_query import Running
+from spark_jobs.common.sinks import factory
 from spark_jobs.common.sinks.base import Sink
-from spark_jobs.common.source_table import await_table
+from spark_jobs.common.sinks.fence import Superseded
+from spark_jobs.common.spark import progress_listener, session
+from spark_jobs.common.spark.process import live
+from spark_jobs.common.spark.settings import PARTITIONS, SETTINGS
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ def _keep(name: str, stop: threading.Event) -> None:
     try:
         spark = session.start(f"sluice {name} queries", platform, PARTITIONS, SETTINGS)
         pulse.marks = lambda: session.tasks(spark)
-        with progress.attach(spark, platform, name):
+        with progress_listener.attach(spark, platform, name):
             Keeping(spark, platform, spec, pulse).until(stop)
     finally:
         pulse.stop()
@@ -108,9 +109,9 @@ class Keeping:
                 waiting = Waiting(stop)
                 # A sink that is away is waited for; after this, each query is looked at by itself.
                 self._pulse.marks = partial(_signs, self._spark, waiting)
-                opened[name] = sinks.opened(self._spark, self._spec, name, self._platform, waiting)
+                opened[name] = factory.opened(self._spark, self._spec, name, self._platform, waiting)
                 root = self._platform.checkpoints.root
-                checkpoint = takeover.checkpoint(self._spark, root, owner, name, opened[name])
+                checkpoint = recovery.checkpoint(self._spark, root, owner, name, opened[name])
                 running.append(
                     Running(self._spark, self._spec, name, owner, checkpoint, opened[name], waiting)
                 )

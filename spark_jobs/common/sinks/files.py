@@ -9,12 +9,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from sluice.io.s3 import connect
-from sluice.model import query as queries
-from sluice.model.platform import S3
-from sluice.model.query import Query
-from spark_jobs.common.fence import Superseded
-from spark_jobs.common.keys import part_text
+from sluice.model.spec import query as queries
+from sluice.model.spec.platform import S3
+from sluice.model.spec.query import Query
+from spark_jobs.common.kafka.keys import part_text
 from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.folders import COUNTS_SCHEMA, FOLDER, HASH, FolderWriter
 from spark_jobs.common.sinks.places import Places
 

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from pyarrow import parquet
 
 from sluice.io.s3 import connect
-from sluice.model.platform import S3
+from sluice.model.spec.platform import S3
 from spark_jobs.common.sinks.hive import folder
 from spark_jobs.common.sinks.places import THERE
 

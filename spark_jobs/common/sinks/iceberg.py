@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.platform import CATALOG
-from sluice.model.query import VERSION, WINDOW, Query, Sink
-from spark_jobs.common.iceberg import MAIN
-from spark_jobs.common.ownership import TableOwner
+from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.query import VERSION, WINDOW, Query, Sink
+from spark_jobs.common.lake.iceberg import MAIN
+from spark_jobs.common.lake.writer_lease import TableOwner
 from spark_jobs.common.sinks.base import Unwritten
 
 PROPERTIES = {

@@ -19,12 +19,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
-from sluice.model.database import POSTGRESQL, Database
-from sluice.model.database_trouble import PASSING, Trouble, diagnose, says
-from sluice.model.fence_table import FENCE_TABLE, fence_key
-from sluice.model.query import VERSION, Query, Sink
-from spark_jobs.common.fence import Fence, Limits
+from sluice.model.queries.database_errors import PASSING, Trouble, diagnose, says
+from sluice.model.queries.fence_table import FENCE_TABLE, fence_key
+from sluice.model.spec.connection import POSTGRESQL, Database
+from sluice.model.spec.query import VERSION, Query, Sink
 from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.fence import Fence, Limits
 from spark_jobs.common.sinks.patience import Passing, Patience
 from spark_jobs.common.sinks.upserts import upsert
 

@@ -11,10 +11,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 
-from sluice.model import query as queries
-from sluice.model.platform import Kafka
-from sluice.model.query import VERSION, Query
-from spark_jobs.common.keys import key_text, part_text
+from sluice.model.spec import query as queries
+from sluice.model.spec.platform import Kafka
+from sluice.model.spec.query import VERSION, Query
+from spark_jobs.common.kafka.keys import key_text, part_text
 from spark_jobs.common.sinks.transactions import Record, Transactions
 
 

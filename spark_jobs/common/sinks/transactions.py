@@ -19,12 +19,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from sluice.io import kafka as kafka_io
 from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN
-from sluice.model import marks
-from sluice.model.marks import NO_BATCH, Mark
-from sluice.model.platform import Kafka
-from spark_jobs.common.fence import Superseded
+from sluice.model.queries import marks
+from sluice.model.queries.marks import NO_BATCH, Mark
+from sluice.model.spec.platform import Kafka
 from spark_jobs.common.sinks.base import Unwritten
-from spark_jobs.common.sinks.newest import newest
+from spark_jobs.common.sinks.committed_batch import newest
+from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.patience import Passing, Patience
 
 log = logging.getLogger(__name__)

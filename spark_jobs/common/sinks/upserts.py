@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
-from sluice.model.database import POSTGRESQL
+from sluice.model.spec.connection import POSTGRESQL
 
 # Rows, each with a value per column.
 Upsert = Callable[[sa.Connection, Sequence[tuple[Any, ...]]], None]

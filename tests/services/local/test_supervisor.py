@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from local.home import Home
-from local.ports import choose
-from local.programs import SERVICE_OPTIONS, Program
-from local.stack import wait_until
-from local.supervisor import Supervisor
+from local.runtime.home import Home
+from local.runtime.ports import choose
+from local.runtime.programs import SERVICE_OPTIONS, Program
+from local.runtime.supervisor import Supervisor
+from local.stack.stack import wait_until
 
 NAME = "sleeper"
 

@@ -16,12 +16,12 @@ from xmlrpc.client import ServerProxy
 import pytest
 
 from local.paths import REPO
-from local.programs import STREAM_OPTIONS, Program, render
+from local.runtime.programs import STREAM_OPTIONS, Program, render
 from local.services.streams import restarted
 from sluice.clients.errors import Unreachable
-from sluice.model.platform import Supervisor
-from sluice.model.process import ENDED, ProcessState, ProcessStatus
-from sluice.runtime.supervisor import SupervisorRuntime
+from sluice.model.health.process import ENDED, ProcessState, ProcessStatus
+from sluice.model.spec.platform import Supervisor
+from sluice.runtime.supervisord import SupervisorRuntime
 from tests.support.raising import raising
 
 # Each writes its pid (and its child's) to the file that it is given, then does as its name says.

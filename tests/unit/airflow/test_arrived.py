@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from sluice.clients.errors import ClientError, Missing, Unreachable
-from sluice.clients.kafka import TopicIdentity
-from sluice.model.process import ProcessState, ProcessStatus
+from sluice.clients.kafka_admin import TopicIdentity
+from sluice.model.health.process import ProcessState, ProcessStatus
 from sluice.triggers.arrived import ArrivedTrigger
 
 Offsets = dict[int, int] | ClientError

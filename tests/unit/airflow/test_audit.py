@@ -12,11 +12,11 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.bucket import Entry
 from sluice.clients.errors import Missing, Unreachable
-from sluice.clients.table import Lake
-from sluice.model.counts import PrefixCount
-from sluice.operators import audit
-from sluice.operators.audit import AuditOperator, metadata_files, unknown
-from sluice.operators.inventory import Inventory, folder, overwritten
+from sluice.clients.lake.catalog import Lake
+from sluice.model.verification.counts import PrefixCount
+from sluice.operators.load import audit
+from sluice.operators.load.audit import AuditOperator, metadata_files, unknown
+from sluice.operators.load.inventory import Inventory, folder, overwritten
 from tests.support import lake as lakes
 from tests.support.raising import raising
 

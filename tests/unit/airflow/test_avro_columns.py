@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from sluice.operators.avro_columns import iceberg_columns, iceberg_type
-from sluice.operators.table_columns import COORDINATES, differences
+from sluice.model.spec.avro_columns import iceberg_columns, iceberg_type
+from sluice.model.spec.table_columns import COORDINATES, differences
 from tests.support.raising import raising
 
 SCHEMA = {

@@ -10,13 +10,13 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.keys import produced_key, run_key
-from sluice.clients.queries import Results, Standing
-from sluice.model import stream
-from sluice.model.query import Query, Sink
-from sluice.model.query_state import State, rule
-from sluice.model.ranges import RangeSet
-from sluice.operators.check_sinks import TRIES, CheckSinksOperator
+from sluice.clients.lake.query_results import Results, Standing
+from sluice.model.queries.query_state import State, rule
+from sluice.model.spec import stream
+from sluice.model.spec.ledger import produced_key, run_key
+from sluice.model.spec.query import Query, Sink
+from sluice.model.verification.ranges import RangeSet
+from sluice.operators.load.reconcile import TRIES, CheckSinksOperator
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
 

@@ -10,10 +10,10 @@ import pytest
 from airflow.sdk import Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from sluice.clients import keys
 from sluice.clients.errors import Refused
-from sluice.model.rewrites import Held, Rewrite
-from sluice.model.stream import ENTRY_POINT
+from sluice.model.spec import ledger as keys
+from sluice.model.spec.stream import ENTRY_POINT
+from sluice.model.verification.rewrites import Held, Rewrite
 from sluice.operators.check_compaction import CheckCompactionOperator
 from sluice.operators.compact import CompactOperator, closed_before
 from tests.support.raising import raising
@@ -114,7 +114,7 @@ def test_the_job_is_told_the_stream_and_the_date(world: World) -> None:
 
 
 def test_a_retry_on_another_day_means_the_same_and_checks_from_where_the_first_began(world: World) -> None:
-    world.failure = "spark_jobs.common.ownership.Unproved: raw.wiki_changes: not exact: 1 gaps"
+    world.failure = "spark_jobs.common.lake.writer_lease.Unproved: raw.wiki_changes: not exact: 1 gaps"
     with raising(
         AirflowException, "'wiki_changes'", "Unproved: raw.wiki_changes: not exact: 1 gaps"
     ) as caught:

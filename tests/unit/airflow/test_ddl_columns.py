@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model import columns, stream
-from sluice.operators.ddl_columns import iceberg_columns, iceberg_type
-from sluice.operators.table_columns import COORDINATES, differences, schema_problems
+from sluice.model.spec import columns, stream
+from sluice.model.spec.ddl_columns import iceberg_columns, iceberg_type
+from sluice.model.spec.table_columns import COORDINATES, differences, schema_problems
 from tests.support.raising import raising
 
 SPEC = stream.load("wiki_changes")

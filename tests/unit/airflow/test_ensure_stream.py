@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from sluice.model.process import ProcessState as S
-from sluice.model.process import ProcessStatus
-from sluice.model.samples import Position
-from sluice.operators.ensure_stream import EnsureStreamOperator, Ownership, has_failed, is_owned
+from sluice.model.health.process import ProcessState as S
+from sluice.model.health.process import ProcessStatus
+from sluice.model.health.samples import Position
+from sluice.operators.load.ensure_stream import EnsureStreamOperator, Ownership, has_failed, is_owned
 from tests.support.raising import raising
 from tests.support.supervision import events, history
 

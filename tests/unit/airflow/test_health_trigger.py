@@ -21,10 +21,10 @@ from airflow.triggers.base import TaskSuccessEvent
 from sluice.clients.errors import Unreachable
 from sluice.clients.history import History
 from sluice.hooks.observation import Observation
-from sluice.model.config import ConfigError
-from sluice.model.health import Diagnosis, Facts, Verdict, no_action
-from sluice.model.process import ProcessExit, ProcessState, ProcessStatus
-from sluice.model.stream import Supervision
+from sluice.model.health.consumer import Diagnosis, Facts, Verdict, no_action
+from sluice.model.health.process import ProcessExit, ProcessState, ProcessStatus
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.stream import Supervision
 from sluice.triggers import base
 from sluice.triggers.health import KEPT, HealthTrigger, observe_seconds
 from tests.support.memory_s3 import MemoryS3

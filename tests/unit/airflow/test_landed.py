@@ -11,14 +11,14 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.keys import run_key
-from sluice.clients.table import Published
-from sluice.model.process import ProcessState as S
-from sluice.model.process import ProcessStatus
-from sluice.model.ranges import RangeSet
-from sluice.sensors.landed import LandedSensor
+from sluice.clients.lake.catalog import Published
+from sluice.model.health.process import ProcessState as S
+from sluice.model.health.process import ProcessStatus
+from sluice.model.spec.ledger import run_key
+from sluice.model.verification.ranges import RangeSet
+from sluice.sensors.published import LandedSensor
 from sluice.triggers.base import QUESTION_SECONDS
-from sluice.triggers.landed import LandedTrigger, beyond_reach
+from sluice.triggers.published import LandedTrigger, beyond_reach
 from sluice.triggers.wait import ProcessWatch
 from tests.support.raising import raising
 from tests.support.steps import given, ledger

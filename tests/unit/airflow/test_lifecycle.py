@@ -12,9 +12,9 @@ import pytest
 from sluice.clients.errors import Unreachable
 from sluice.clients.history import History
 from sluice.hooks.lifecycle import Act, Lifecycle, Order, order_of
-from sluice.model.health import Verdict
-from sluice.model.process import ProcessState as S
-from sluice.model.process import ProcessStatus
+from sluice.model.health.consumer import Verdict
+from sluice.model.health.process import ProcessState as S
+from sluice.model.health.process import ProcessStatus
 from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import SPEC, T0, FakeRuntime, context, diagnosis, events
 

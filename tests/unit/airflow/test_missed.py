@@ -11,7 +11,7 @@ import pytest
 
 from sluice.clients.errors import Unreachable
 from sluice.hooks.platform import PlatformHook
-from sluice.triggers.missed import missed
+from sluice.triggers.deadline import missed
 from tests.support.supervision import events, history
 
 DEADLINE = datetime(2026, 1, 1, 12, 6, tzinfo=UTC)

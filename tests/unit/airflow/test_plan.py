@@ -10,10 +10,10 @@ import pytest
 from sluice.clients.bucket import ObjectVersion
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.ledger import Ledger
-from sluice.hooks import plan as plans
-from sluice.model import generated
-from sluice.model.config import ConfigError
-from sluice.model.generated import Generator
+from sluice.hooks import load_plan as plans
+from sluice.model.spec import generator
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.generator import Generator
 from tests.support import steps
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -126,7 +126,7 @@ def test_what_a_form_leaves_empty_is_pinned(ledger: Ledger) -> None:
     assert source["parameters"]["begin"] == "2026-11-21T12:00:00Z"
     assert source["parameters"]["users"] == 3
     assert (source["begin"], source["lanes"], source["kind"]) == ({"0": 5, "1": 0}, 2, "generated")
-    assert source["source_id"] == generated.parse(GENERATOR, source["parameters"], "x").source_id
+    assert source["source_id"] == generator.parse(GENERATOR, source["parameters"], "x").source_id
     later = generate(ledger, Kafka(p0=99), moment=NOON + timedelta(days=1), rows=11)
     assert later == first
     other = generate(ledger, Kafka(p0=5), run="r2", users=3)["sources"][0]

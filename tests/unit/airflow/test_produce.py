@@ -16,7 +16,7 @@ from botocore.stub import Stubber
 from sluice.clients.bucket import Bucket
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import Ledger
-from sluice.operators.produce import ProduceOperator
+from sluice.operators.load.produce import ProduceOperator
 from tests.support.memory_s3 import MemoryS3
 
 if TYPE_CHECKING:

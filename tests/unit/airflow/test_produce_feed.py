@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-from sluice.clients import keys
-from sluice.clients.kafka import TopicIdentity
-from sluice.hooks import plan as plans
-from sluice.model.process import ProcessState, ProcessStatus
-from sluice.operators.produce_feed import ProduceFeedOperator
+from sluice.clients.kafka_admin import TopicIdentity
+from sluice.hooks import load_plan as plans
+from sluice.model.health.process import ProcessState, ProcessStatus
+from sluice.model.spec import ledger as keys
+from sluice.operators.load.produce_feed import ProduceFeedOperator
 from sluice.triggers.arrived import ArrivedTrigger
 from tests.support.raising import raising
 from tests.support.steps import given, ledger

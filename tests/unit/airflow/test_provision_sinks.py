@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.hooks.handover import hand_over
-from sluice.model import database
-from sluice.model.config import ConfigError
-from sluice.model.database import Database
-from sluice.model.query import Query
-from sluice.model.stream import Topic
-from sluice.operators.provision_sinks import ProvisionSinksOperator
+from sluice.hooks.connections import hand_over
+from sluice.model.spec import connection
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.connection import Database
+from sluice.model.spec.query import Query
+from sluice.model.spec.stream import Topic
+from sluice.operators.load.provision_sinks import ProvisionSinksOperator
 from tests.support.raising import raising
 from tests.support.steps import given
 
@@ -28,7 +28,7 @@ WHERE = Database("postgresql", "127.0.0.1", 5432, "counts", "counts", "very-secr
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(database.DIRECTORY_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(connection.DIRECTORY_VARIABLE, str(tmp_path))
     return tmp_path
 
 
@@ -40,7 +40,7 @@ def test_a_connection_is_handed_over_for_its_user_alone(folder: Path) -> None:
         os.umask(before)
     (path,) = folder.iterdir()
     assert (path.name, stat.S_IMODE(path.stat().st_mode)) == ("sluice_counts.toml", 0o600)
-    assert database.load("sluice_counts") == WHERE
+    assert connection.load("sluice_counts") == WHERE
     assert not hand_over("sluice_counts", WHERE), "nothing is written where nothing changed"
     path.chmod(0o644)
     assert hand_over("sluice_counts", WHERE), "what others may read is written anew"
@@ -49,7 +49,7 @@ def test_a_connection_is_handed_over_for_its_user_alone(folder: Path) -> None:
 
 @pytest.mark.parametrize("value", ["", "/nowhere/at/all"])
 def test_without_a_folder_nothing_is_handed_over(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(database.DIRECTORY_VARIABLE, value)
+    monkeypatch.setenv(connection.DIRECTORY_VARIABLE, value)
     with raising(ConfigError, "SLUICE_CONNECTIONS_DIR", repr(value)):
         hand_over("sluice_counts", WHERE)
 
@@ -104,7 +104,7 @@ def test_every_table_and_compacted_topic_is_made(folder: Path, capsys: pytest.Ca
     said = capsys.readouterr().out
     assert len(result["sinks"]) == 5
     assert all(line in said for line in result["sinks"])
-    assert database.load("sluice_counts") == WHERE
+    assert connection.load("sluice_counts") == WHERE
     assert "very-secret" not in f"{result} {said}"
 
 

@@ -16,15 +16,15 @@ from botocore.exceptions import ClientError as S3Error
 
 from sluice.clients.errors import ClientError, Missing, Unreachable
 from sluice.clients.history import History
-from sluice.clients.keys import history_name
-from sluice.clients.table import Lake
+from sluice.clients.lake.catalog import Lake
 from sluice.hooks.observation import Observation
-from sluice.model import stream
-from sluice.model.health import Verdict
-from sluice.model.process import ProcessExit, ProcessStatus
-from sluice.model.process import ProcessState as S
-from sluice.model.samples import Position
-from sluice.model.tending import Beat, State
+from sluice.model.health.consumer import Verdict
+from sluice.model.health.heartbeat import Beat, State
+from sluice.model.health.process import ProcessExit, ProcessStatus
+from sluice.model.health.process import ProcessState as S
+from sluice.model.health.samples import Position
+from sluice.model.spec import stream
+from sluice.model.spec.ledger import history_name
 from sluice.operators.supervise import SuperviseOperator, supervise
 from sluice.runtime.base import Runtime
 from sluice.runtime.observer import Observer

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.clients import files, keys
-from sluice.clients.table import Lake
-from sluice.operators.validate import ValidateOperator
+from sluice.clients.lake import files
+from sluice.clients.lake.catalog import Lake
+from sluice.model.spec import ledger as keys
+from sluice.operators.load.validate import ValidateOperator
 from tests.support import lake as lakes
 from tests.support.raising import raising
 from tests.support.steps import ValidateRows, given, ledger

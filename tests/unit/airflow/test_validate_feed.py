@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.clients import keys
-from sluice.clients.table import Lake
-from sluice.operators.announce import AnnounceOperator
-from sluice.operators.validate import ValidateOperator
+from sluice.clients.lake.catalog import Lake
+from sluice.model.spec import ledger as keys
+from sluice.operators.load.announce import AnnounceOperator
+from sluice.operators.load.validate import ValidateOperator
 from tests.support import lake as lakes
 from tests.support.raising import raising
 from tests.support.steps import ValidateRows, given, ledger

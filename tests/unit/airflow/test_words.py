@@ -8,11 +8,11 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.hooks.failures import final_failures, is_hopeless, last_reason
 from sluice.hooks.text import table
-from sluice.model.config import ConfigError
+from sluice.model.spec.config import ConfigError
 
 REASONS = {
     "python": (["Traceback", "  File x", "LookupError: no topic", "bye"], "LookupError: no topic"),
-    "dotted": (["spark_jobs.common.objects.DamagedObject: s3://b/k: broke off"], None),
+    "dotted": (["spark_jobs.common.producer.objects.DamagedObject: s3://b/k: broke off"], None),
     "java": (["Caused by: org.apache.kafka.common.errors.TimeoutException: late"], None),
     "no exception": (["one", "two", ""], "two"),
     "nothing": ([], "it wrote nothing"),
@@ -26,9 +26,9 @@ def test_last_reason(case: tuple[list[str], str | None]) -> None:
 
 
 def test_only_a_source_that_stays_unreadable_is_hopeless() -> None:
-    assert is_hopeless("spark_jobs.common.objects.DamagedObject: s3://b/k: broke off")
-    assert is_hopeless("spark_jobs.common.csv_rows.WrongHeader: s3://b/k: the header lacks column 'x'")
-    assert is_hopeless("spark_jobs.common.same_rows.OtherRows: 3 rows of 2026-11-19 differ")
+    assert is_hopeless("spark_jobs.common.producer.objects.DamagedObject: s3://b/k: broke off")
+    assert is_hopeless("spark_jobs.common.producer.csv.WrongHeader: s3://b/k: the header lacks column 'x'")
+    assert is_hopeless("spark_jobs.common.maintenance.row_diff.OtherRows: 3 rows of 2026-11-19 differ")
     assert not is_hopeless("botocore.exceptions.IncompleteReadError: 3 read, but total bytes expected is 9")
 
 

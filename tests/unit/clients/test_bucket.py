@@ -13,7 +13,7 @@ from botocore.stub import Stubber
 
 from sluice.clients.bucket import Bucket, Entry, ObjectVersion, count
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.model.counts import PrefixCount
+from sluice.model.verification.counts import PrefixCount
 from tests.support.raising import raising
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ from sqlalchemy.dialects import mysql, postgresql
 
 from sluice.clients import database
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
-from sluice.model.database import MYSQL, Database
+from sluice.model.spec.connection import MYSQL, Database
 
 COUNTS = Database(MYSQL, "h", 1, "counts", "u", "secret")
 

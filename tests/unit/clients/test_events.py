@@ -12,10 +12,10 @@ import pytest
 from pyiceberg.expressions import BooleanExpression
 from pyiceberg.table import Table
 
-from sluice.clients import files
-from sluice.clients.events import MOST_SPANS, Census, census
-from sluice.clients.table import Lake
-from sluice.model.ranges import RangeSet
+from sluice.clients.lake import files
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.event_ids import MOST_SPANS, Census, census
+from sluice.model.verification.ranges import RangeSet
 from tests.support import lake as lakes
 
 TABLE = "raw.events"

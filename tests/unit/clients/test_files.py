@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from pyiceberg.table import FileScanTask
 
-from sluice.clients import files
-from sluice.clients.table import Lake
-from sluice.model.ranges import RangeSet
+from sluice.clients.lake import files
+from sluice.clients.lake.catalog import Lake
+from sluice.model.verification.ranges import RangeSet
 from tests.support import lake as lakes
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.history import History
-from sluice.clients.keys import RUNTIME, history_key, moment, moment_of
-from sluice.model.health import Facts
-from sluice.model.stream import Supervision
+from sluice.model.health.consumer import Facts
+from sluice.model.spec.ledger import RUNTIME, history_key, moment, moment_of
+from sluice.model.spec.stream import Supervision
 from tests.support.memory_s3 import MemoryS3, error
 from tests.support.raising import raising
 

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
-from sluice.clients.kafka import (
+from sluice.clients.kafka_admin import (
     KafkaAdmin,
     TopicDiff,
     TopicIdentity,
@@ -21,11 +21,11 @@ from sluice.clients.kafka import (
     config_diff,
     refuse_shrinking,
 )
-from sluice.model.platform import Kafka
-from sluice.model.stream import BROKER_DEFAULT, Topic
-from sluice.model.tending import Beat, State
-from spark_jobs.common.group import GroupOffsets
-from spark_jobs.common.heartbeat import Heartbeat
+from sluice.model.health.heartbeat import Beat, State
+from sluice.model.spec.platform import Kafka
+from sluice.model.spec.stream import BROKER_DEFAULT, Topic
+from spark_jobs.common.kafka.group import GroupOffsets
+from spark_jobs.common.kafka.heartbeat import Heartbeat
 from tests.support.raising import raising
 
 TOPIC = Topic("t", partitions=10, replication_factor=1)

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.kafka_reader import read_range
-from sluice.model.platform import Kafka
+from sluice.model.spec.platform import Kafka
 from tests.support.kafka_records import Record
 from tests.support.raising import raising
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from sluice.clients import keys
 from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.ledger import Ledger
+from sluice.model.spec import ledger
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 
@@ -41,5 +41,5 @@ def test_no_document_is_none_and_denial_is_an_error() -> None:
 
 
 def test_run_ids_are_quoted() -> None:
-    key = keys.run_key("manual__2026-01-01T00:00:00+00:00/x", "plan")
+    key = ledger.run_key("manual__2026-01-01T00:00:00+00:00/x", "plan")
     assert key == "runs/manual__2026-01-01T00%3A00%3A00%2B00%3A00%2Fx/plan.json"

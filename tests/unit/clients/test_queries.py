@@ -11,13 +11,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sluice.clients import queries
 from sluice.clients.errors import Unreachable
-from sluice.clients.table import Lake
-from sluice.model import query_state
-from sluice.model.query import Query, Sink, Window, key_text
-from sluice.model.query_state import State, rule
-from sluice.model.ranges import RangeSet
+from sluice.clients.lake import query_results
+from sluice.clients.lake.catalog import Lake
+from sluice.model.queries import query_state
+from sluice.model.queries.query_state import State, rule
+from sluice.model.spec.query import Query, Sink, Window, key_text
+from sluice.model.verification.ranges import RangeSet
 from tests.support import lake as lakes
 from tests.support.raising import raising
 
@@ -103,7 +103,7 @@ def none() -> pa.Table:
 def test_a_hit_counts_in_each_window_that_holds_it(lake: Lake) -> None:
     snapshot = put(lake, ("a", "10:02:00", "x"), ("a", "10:01:59", "x"), ("b", "00:00:00", "x"))
     # Whatever Spark's windows are; tests/spark/test_query_results.py shows that they are the same.
-    counted = queries.recount(lake.table("raw.hits"), snapshot, WINDOWS, none(), None)
+    counted = query_results.recount(lake.table("raw.hits"), snapshot, WINDOWS, none(), None)
     assert counted == {
         "a|2026-03-01T09:52:00Z": (1,),
         "a|2026-03-01T09:57:00Z": (2,),
@@ -117,18 +117,18 @@ def test_what_came_too_late_for_one_window_counts_in_the_other(lake: Lake) -> No
     snapshot = put(lake, ("a", "10:02:00", "x"), ("a", "10:02:00", "x"))
     states = {name: State(rule(query), base=5, batch=1, source=snapshot) for name, query in BOTH.items()}
     say(lake, states, [(6, "09:57:00", 1), (4, "09:57:00", 0)])
-    standing = queries.standing(lake.table("queries.hits"), BOTH)
+    standing = query_results.standing(lake.table("queries.hits"), BOTH)
     assert standing is not None
-    late = queries.late(lake.table("queries.hits"), standing, "windows")
+    late = query_results.late(lake.table("queries.hits"), standing, "windows")
     assert late.num_rows == 1, "what was late before all was counted anew is not late any more"
-    counted = queries.recount(lake.table("raw.hits"), snapshot, WINDOWS, late, None)
+    counted = query_results.recount(lake.table("raw.hits"), snapshot, WINDOWS, late, None)
     assert counted == {"a|2026-03-01T09:57:00Z": (1,), "a|2026-03-01T10:02:00Z": (2,)}
 
 
 def test_different_users_are_counted_and_nobody_is_none(lake: Lake) -> None:
     put(lake, ("a", "10:00:00", "x"), ("a", "11:00:00", "x"), ("a", "12:00:00", "y"), ("b", "10:00:00", None))
     snapshot = put(lake, ("a", "10:00:00", "y"), ("b", "10:00:00", None), first=4)
-    counted = queries.recount(lake.table("raw.hits"), snapshot, USERS, none(), None)
+    counted = query_results.recount(lake.table("raw.hits"), snapshot, USERS, none(), None)
     assert counted == {"a": (2, 4), "b": (0, 2)}
 
 
@@ -136,32 +136,32 @@ def test_only_the_windows_of_the_load_are_counted(lake: Lake) -> None:
     put(lake, ("a", "08:00:00", "x"), ("a", "10:02:00", "x"))
     snapshot = put(lake, ("a", "10:03:00", "x"), first=2)
     table = lake.table("raw.hits")
-    windows = queries.touched(table, snapshot, WINDOWS, RangeSet.of({0: [(2, 3)]}))
-    counted = queries.recount(table, snapshot, WINDOWS, none(), windows)
+    windows = query_results.touched(table, snapshot, WINDOWS, RangeSet.of({0: [(2, 3)]}))
+    counted = query_results.recount(table, snapshot, WINDOWS, none(), windows)
     assert counted == {"a|2026-03-01T09:57:00Z": (2,), "a|2026-03-01T10:02:00Z": (2,)}
-    others = queries.recount(table, snapshot, WINDOWS, none(), None)
+    others = query_results.recount(table, snapshot, WINDOWS, none(), None)
     assert len(others) == 4
-    assert queries.within(others, WINDOWS, windows) == counted
-    assert queries.within(others, USERS, None) == others
-    assert queries.touched(table, snapshot, WINDOWS, RangeSet.of({0: [(7, 9)]})) is None
-    assert queries.touched(table, snapshot, USERS, RangeSet.of({0: [(2, 3)]})) is None
+    assert query_results.within(others, WINDOWS, windows) == counted
+    assert query_results.within(others, USERS, None) == others
+    assert query_results.touched(table, snapshot, WINDOWS, RangeSet.of({0: [(7, 9)]})) is None
+    assert query_results.touched(table, snapshot, USERS, RangeSet.of({0: [(2, 3)]})) is None
 
 
 def test_the_lake_is_counted_as_it_was_at_the_snapshot(lake: Lake) -> None:
     snapshot = put(lake, ("a", "10:02:00", "x"))
     put(lake, ("a", "10:02:00", "x"), first=1)
-    assert queries.recount(lake.table("raw.hits"), snapshot, USERS, none(), None) == {"a": (1, 1)}
+    assert query_results.recount(lake.table("raw.hits"), snapshot, USERS, none(), None) == {"a": (1, 1)}
     with raising(Unreachable, "snapshot 7", "raw.hits"):
-        queries.recount(lake.table("raw.hits"), 7, USERS, none(), None)
+        query_results.recount(lake.table("raw.hits"), 7, USERS, none(), None)
 
 
 def test_the_queries_stand_where_the_one_that_is_behind_stands(lake: Lake) -> None:
-    assert queries.standing(lake.table("queries.hits"), BOTH) is None
+    assert query_results.standing(lake.table("queries.hits"), BOTH) is None
     ahead, behind = State(rule(WINDOWS), ends={"0": 9, "1": 3}), State(rule(USERS), ends={"0": 7})
     rows = Query([Sink("files", prefix="f/")], ["zipcode"], mode="append")
     copied = State(rule(rows), ends={"0": 1})
     say(lake, {"windows": ahead, "users": behind, "rows": copied})
-    standing = queries.standing(lake.table("queries.hits"), {**BOTH, "rows": rows})
+    standing = query_results.standing(lake.table("queries.hits"), {**BOTH, "rows": rows})
     assert standing is not None
     assert (standing.token, standing.ends) == (4, {0: 7, 1: 0}), "what only copies rows counts nothing"
     assert standing.states == {"windows": ahead, "users": behind, "rows": copied}
@@ -169,12 +169,12 @@ def test_the_queries_stand_where_the_one_that_is_behind_stands(lake: Lake) -> No
 
 def test_a_databases_rows_have_the_keys_of_a_topics(lake: Lake) -> None:
     rows = pa.table({"zipcode": ["a"], "window_start": [at("10:02:00").replace(tzinfo=None)], "hits": [3]})
-    assert queries.texts(rows, WINDOWS) == {"a|2026-03-01T10:02:00Z": (3,)}
+    assert query_results.texts(rows, WINDOWS) == {"a|2026-03-01T10:02:00Z": (3,)}
 
 
 def test_an_empty_table_comes_to_nothing(lake: Lake) -> None:
     snapshot = put(lake)
-    assert queries.recount(lake.table("raw.hits"), snapshot, replace(USERS), none(), None) == {}
+    assert query_results.recount(lake.table("raw.hits"), snapshot, replace(USERS), none(), None) == {}
 
 
 def test_moments_before_1970_and_moments_that_are_missing(lake: Lake) -> None:
@@ -192,5 +192,5 @@ def test_moments_before_1970_and_moments_that_are_missing(lake: Lake) -> None:
         expected.update(
             key_text(["a", datetime.fromtimestamp(start, UTC)]) for start in WINDOWS.window.starts(moment)
         )
-    counted = queries.recount(table, head.snapshot_id, WINDOWS, none(), None)
+    counted = query_results.recount(table, head.snapshot_id, WINDOWS, none(), None)
     assert counted == {key: (times,) for key, times in expected.items()}

@@ -11,10 +11,10 @@ from pyiceberg.io.pyarrow import _dataframe_to_data_files
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Operation, Snapshot
 
-from sluice.clients import rewriting
 from sluice.clients.errors import Missing
-from sluice.clients.table import Lake
-from sluice.model.rewrites import Rewrite
+from sluice.clients.lake import compaction
+from sluice.clients.lake.catalog import Lake
+from sluice.model.verification.rewrites import Rewrite
 from tests.support import lake as lakes
 from tests.support.raising import raising
 
@@ -52,7 +52,7 @@ def rewrite(lake: Lake, rows: list[tuple[int, int]] | None = None, chosen: str =
 
 
 def since(lake: Lake, snapshot_id: int | None) -> list[Rewrite]:
-    return rewriting.since(replacing(lake.table(lakes.TABLE)), snapshot_id)
+    return compaction.since(replacing(lake.table(lakes.TABLE)), snapshot_id)
 
 
 def replacing(table: Table) -> Table:
@@ -129,4 +129,4 @@ def test_an_append_of_nobody_is_named(lake: Lake) -> None:
 def test_a_table_that_was_rolled_back_behind_it_is_an_error(lake: Lake) -> None:
     with raising(Missing, "snapshot 7"):
         since(lake, 7)
-    assert rewriting.since(lake.table(lakes.QUARANTINE), None) == []
+    assert compaction.since(lake.table(lakes.QUARANTINE), None) == []

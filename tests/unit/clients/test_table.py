@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sluice.clients import table as tables
 from sluice.clients.errors import Missing, Unreachable
-from sluice.clients.table import Lake
-from sluice.model.samples import Position
+from sluice.clients.lake import catalog as tables
+from sluice.clients.lake.catalog import Lake
+from sluice.model.health.samples import Position
 from tests.support import lake as lakes
 from tests.support.raising import raising
 

@@ -16,18 +16,21 @@ from typing import Any
 
 import pytest
 
-from local import access, checks, ports
+from local import checks
 from local.demo import run as demos
 from local.drills.command import DRILLS
+from local.runtime import access, ports
 from local.services import replay
 from local.status.rows import HEADERS
 from local.verbs import VERBS
-from sluice.clients import keys
 from sluice.hooks.lifecycle import Order
-from sluice.model import exits, orders, platform, query, query_state, stream, tending
-from sluice.model.tending import State
-from sluice.model.verdicts import ALARMING, ASKING, CALM, RESTARTABLE, Verdict
-from sluice.ui import links
+from sluice.model import exits
+from sluice.model.health import heartbeat, orders
+from sluice.model.health.heartbeat import State
+from sluice.model.health.verdicts import ALARMING, ASKING, CALM, RESTARTABLE, Verdict
+from sluice.model.queries import query_state
+from sluice.model.spec import ledger, platform, query, stream
+from sluice.ui import navigation
 from spark_jobs.common.feed import sender
 
 REPO = Path(__file__).resolve().parents[3]
@@ -253,7 +256,9 @@ def test_what_the_queries_table_says() -> None:
     assert words == [field.name for field in dataclasses.fields(query_state.State)]
     summary = query_state.summary("batch", "s", 1, {})
     assert set(summary) <= set(spans(text))
-    columns = [column.split()[0] for column in constant("spark_jobs/common/queries/owner.py", "COLUMNS")]
+    columns = [
+        column.split()[0] for column in constant("spark_jobs/common/queries/state_table.py", "COLUMNS")
+    ]
     rows = table(text, "column of `queries.<stream>`", "meaning")
     assert [name for row in rows for name in names(row[0])] == columns
 
@@ -280,10 +285,10 @@ def test_the_parts_of_a_stream() -> None:
 
 def test_the_routes_of_the_pages() -> None:
     app = (REPO / "plugins" / "sluice" / "ui" / "app.py").read_text()
-    routes = [f"{links.PREFIX}{route}" for route in re.findall(r'@app\.\w+\("([^"]+)"', app)]
+    routes = [f"{navigation.PREFIX}{route}" for route in re.findall(r'@app\.\w+\("([^"]+)"', app)]
     text = ARCHITECTURE.read_text()
     assert [names(row[0])[0] for row in table(text, "route", "answer")] == routes
-    page = f"{links.PREFIX}/results/{links.pages(links.every())[0][0]}"
+    page = f"{navigation.PREFIX}/results/{navigation.pages(navigation.every())[0][0]}"
     assert f"http://127.0.0.1:{ports.DEFAULTS['airflow']}{page}" in README.read_text()
 
 
@@ -294,7 +299,7 @@ def test_the_headers_of_a_feeds_record() -> None:
 
 def test_the_states_of_a_heartbeat() -> None:
     said = [names(row[0])[0] for row in table(OPERATING.read_text(), "state", "what the part says")]
-    assert said == [state.value for state in tending.State]
+    assert said == [state.value for state in heartbeat.State]
     assert set(said) == set(State)
 
 
@@ -455,7 +460,7 @@ def constant(file: str, name: str) -> Any:
 def test_the_columns_of_the_tables() -> None:
     text = ARCHITECTURE.read_text()
     for name, head in (("COORDINATES", ("column", "type")), ("QUARANTINE", ("column", "meaning"))):
-        columns = [column.split()[0] for column in constant("spark_jobs/common/tables.py", name)]
+        columns = [column.split()[0] for column in constant("spark_jobs/common/lake/tables.py", name)]
         rows = table(text, *head)
         assert [column for row in rows for column in names(row[0])] == columns
 
@@ -478,15 +483,15 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     assert sorted(said) == sorted(snapshot_keys())
     objects = [names(row[0])[0] for row in table(text, "object", "holds")]
     of_run = ("plan", "before", "proof", "sinks", "compaction")
-    run = [keys.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
-    source = [keys.begin_key("<source id>"), keys.produced_key("<source id>")]
+    run = [ledger.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
+    source = [ledger.begin_key("<source id>"), ledger.produced_key("<source id>")]
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    event = keys.history_key("<kind>", at, "<suffix>").replace(keys.moment(at), "<moment>")
+    event = ledger.history_key("<kind>", at, "<suffix>").replace(ledger.moment(at), "<moment>")
     assert objects == [*source, *run, event]
-    assert keys.moment(at) in OPERATING.read_text()
+    assert ledger.moment(at) in OPERATING.read_text()
     for name in stream.names():
         for part in set(stream.load(name).parts) - {"consumer"}:
-            assert f"<ledger>/{keys.history_name(name, part)}/" in OPERATING.read_text()
+            assert f"<ledger>/{ledger.history_name(name, part)}/" in OPERATING.read_text()
 
 
 def test_the_exit_codes_of_a_consumer() -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from local.home import Home
-from local.ports import DEFAULTS
-from local.services.context import Context
-from local.stack import Stack
+from local.runtime.context import Context
+from local.runtime.home import Home
+from local.runtime.ports import DEFAULTS
+from local.stack.stack import Stack
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from local.access import kafka_rules, s3_policies
-from local.home import ROLES
-from sluice.model import marks
-from sluice.model.stream import PROGRESS_TOPIC
+from local.runtime.access import kafka_rules, s3_policies
+from local.runtime.home import ROLES
+from sluice.model.queries import marks
+from sluice.model.spec.stream import PROGRESS_TOPIC
 
 TOPIC = "nyc-avro-topic"
 

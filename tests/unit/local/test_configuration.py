@@ -13,15 +13,16 @@ import pytest
 from supervisor.datatypes import dict_of_key_value_pairs
 from supervisor.options import expand
 
-from local import platform_files, programs
 from local.errors import Problem
-from local.home import ROLES
 from local.replay import __main__ as replay_server
 from local.replay import server
+from local.runtime import platform_files, programs
+from local.runtime.context import Context
+from local.runtime.home import ROLES
 from local.services import airflow, kafka, minio, replay, streams
-from local.services.context import Context
-from sluice.model import exits, platform, stream
-from sluice.model.config import ConfigError
+from sluice.model import exits
+from sluice.model.spec import platform, stream
+from sluice.model.spec.config import ConfigError
 from tests.support.raising import raising
 
 

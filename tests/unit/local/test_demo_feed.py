@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from local.airflow_client import Airflow
 from local.demo import feed as demo_feed
 from local.demo import run
 from local.demo.checks import DemoResult
@@ -35,7 +34,8 @@ from local.demo.taxi import TaxiDemo
 from local.errors import Problem
 from local.paths import REPO
 from local.replay.events import Feed
-from local.stack import Stack
+from local.stack.airflow_api import Airflow
+from local.stack.stack import Stack
 from sluice.clients.lake.results_table import Editor, Results, Window
 from tests.support import lake as lakes
 from tests.support.raising import raising

@@ -12,10 +12,10 @@ import pytest
 
 from local.demo.checks import DemoResult, Figure
 from local.demo.hits import HITS, Counts, HitsDemo, result
-from local.evidence import Exactness
 from local.progress import Board
-from local.stack import Stack
-from sluice.clients.table import Lake
+from local.stack.lake import Exactness
+from local.stack.stack import Stack
+from sluice.clients.lake.catalog import Lake
 
 COUNTS = Counts("windows", results=20, lake=90, late=3, sinks={"jdbc a": 90, "kafka b": 90}, different=0)
 EXACT = Exactness(0, 0, 0, HITS)

@@ -12,7 +12,7 @@ import pytest
 from local.drills.result import DrillRecord, seconds, store, table
 from local.drills.stream import Step, moved_on
 from local.drills.traffic import lost_and_doubled
-from local.evidence import Exactness
+from local.stack.lake import Exactness
 
 EXACT = Exactness(gaps=0, duplicates=0, strays=0, records=500)
 GREEN = DrillRecord(

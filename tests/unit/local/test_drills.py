@@ -14,7 +14,7 @@ from local.drills import command, drill
 from local.drills.drill import POLL_SECONDS, Failed, Scene
 from local.errors import Problem
 from sluice.clients.errors import Unreachable
-from sluice.model.process import ProcessExit, ProcessState, ProcessStatus
+from sluice.model.health.process import ProcessExit, ProcessState, ProcessStatus
 from tests.support.raising import raising
 
 REPO = Path(__file__).resolve().parents[3]

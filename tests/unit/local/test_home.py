@@ -6,7 +6,7 @@ import base64
 from pathlib import Path
 
 from local.errors import Problem
-from local.home import Home, write_private
+from local.runtime.home import Home, write_private
 from tests.support.raising import raising
 
 

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from local import ports
 from local.errors import Problem
+from local.runtime import ports
 from tests.support.raising import raising
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from local.processes import MARK, end_all, of_stack
+from local.runtime.processes import MARK, end_all, of_stack
 
 STUBBORN = "import signal, sys; signal.signal(15, signal.SIG_IGN); print('up', flush=True); signal.pause()"
 WILLING = "import signal; print('up', flush=True); signal.pause()"

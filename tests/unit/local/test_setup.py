@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from local.errors import Problem
-from local.java import parse
 from local.paths import REPO
 from local.services.minio import parse_requests
 from local.setup.jar_sets import differences
+from local.setup.java import parse
 from local.setup.lock import without_entry
 from local.setup.minio_build import go_version
 from local.setup.targets import environment, pinned_jars

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from local.home import Home
 from local.paths import REPO
+from local.runtime.context import Context
+from local.runtime.home import Home
 from local.services import airflow, kafka, streams
-from local.services.context import Context
-from local.stack import Stack
-from sluice.model import overrides
+from local.stack.stack import Stack
+from sluice.model.spec import overrides
 
 QUICK = "-XX:TieredStopAtLevel=1 -Xss2m"
 

@@ -11,13 +11,13 @@ import httpx
 import pytest
 from rich.console import Console
 
-from local import health
-from local.home import Home
 from local.progress import Board
+from local.runtime.context import Context
+from local.runtime.home import Home
+from local.runtime.supervisor import Supervisor
 from local.services import replay
-from local.services.context import Context
-from local.stack import Stack
-from local.supervisor import Supervisor
+from local.stack import health
+from local.stack.stack import Stack
 
 
 def test_the_port_is_needed_only_where_the_server_is(stack: Callable[[str], Stack]) -> None:

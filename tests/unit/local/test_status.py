@@ -15,12 +15,12 @@ from local.status.asking import Unseen, ask_all
 from local.status.rows import StreamRow, ago, component_row, in_words
 from local.status.streams import Past, Seen, Supervised, past, rate
 from sluice.clients.history import History
-from sluice.clients.table import BatchFact
-from sluice.model import stream
-from sluice.model.process import ProcessState as S
-from sluice.model.process import ProcessStatus
-from sluice.model.samples import Sample
-from sluice.model.tending import Beat, State
+from sluice.clients.lake.catalog import BatchFact
+from sluice.model.health.heartbeat import Beat, State
+from sluice.model.health.process import ProcessState as S
+from sluice.model.health.process import ProcessStatus
+from sluice.model.health.samples import Sample
+from sluice.model.spec import stream
 from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import position
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from sluice.model.agreement import compare
-from sluice.model.query import Query, Sink
+from sluice.model.queries.reconciliation import compare
+from sluice.model.spec.query import Query, Sink
 
 QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count", "users": "distinct user_id"})
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.claims import Claims, Run, claimed, suspects
-from sluice.model.ranges import RangeSet
+from sluice.model.verification.deduplication import Claims, Run, claimed, suspects
+from sluice.model.verification.ranges import RangeSet
 
 A, B = "a" * 16, "b" * 16
 

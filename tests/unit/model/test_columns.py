@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model import stream
-from sluice.model.columns import TYPES, parse_ddl
-from sluice.model.config import ConfigError
+from sluice.model.spec import stream
+from sluice.model.spec.columns import TYPES, parse_ddl
+from sluice.model.spec.config import ConfigError
 from tests.support.raising import raising
 
 

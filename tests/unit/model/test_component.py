@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.component import CONFIRM_SECONDS, assess_component
-from sluice.model.process import ProcessExit, ProcessStatus
-from sluice.model.process import ProcessState as S
-from sluice.model.samples import Sample
-from sluice.model.stream import Supervision
-from sluice.model.tending import BEAT_SECONDS, Beat, State
-from sluice.model.verdicts import WELL, Diagnosis, Facts, Verdict
+from sluice.model.health.component import CONFIRM_SECONDS, assess_component
+from sluice.model.health.heartbeat import BEAT_SECONDS, Beat, State
+from sluice.model.health.process import ProcessExit, ProcessStatus
+from sluice.model.health.process import ProcessState as S
+from sluice.model.health.samples import Sample
+from sluice.model.health.verdicts import WELL, Diagnosis, Facts, Verdict
+from sluice.model.spec.stream import Supervision
 
 NOW = 100_000.0
 # The declared defaults: stalled after 60 s without a beat, 90 s for the first one, 3 restarts in 1800 s.

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from sluice.model import overrides, platform, stream
-from sluice.model.config import ConfigError
+from sluice.model.spec import overrides, platform, stream
+from sluice.model.spec.config import ConfigError
 from tests.support.raising import raising
 
 PLATFORM = """

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from sluice.model import database
-from sluice.model.config import ConfigError
-from sluice.model.database import MYSQL, POSTGRESQL, Database
-from sluice.model.database_trouble import PASSING, Trouble, diagnose, says
-from sluice.model.fence_table import fence_ddl, fence_key
+from sluice.model.queries.database_errors import PASSING, Trouble, diagnose, says
+from sluice.model.queries.fence_table import fence_ddl, fence_key
+from sluice.model.spec import connection
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.connection import MYSQL, POSTGRESQL, Database
 from tests.support.raising import raising
 
 PASSWORD = "pa\"ss\\w%rd\x7f'é"
@@ -20,7 +20,7 @@ WAREHOUSE = Database(
 
 def test_a_connection_s_file_is_read_as_it_was_written() -> None:
     for made in (WAREHOUSE, replace(WAREHOUSE, kind=MYSQL, options={})):
-        assert database.parse(made.dump(), "x.toml") == made
+        assert connection.parse(made.dump(), "x.toml") == made
         assert PASSWORD not in repr(made)
         assert "w%rd" not in repr(made)
     assert WAREHOUSE.where == "database counts at db.example.com:5433"
@@ -30,15 +30,15 @@ def test_a_file_that_others_may_read_or_that_is_missing_is_refused(tmp_path: Pat
     path = tmp_path / "sluice_counts.toml"
     environ = {"SLUICE_CONNECTIONS_DIR": str(tmp_path)}
     with raising(ConfigError, path, "'sluice_counts'"):
-        database.load("sluice_counts", environ)
+        connection.load("sluice_counts", environ)
     path.write_text(WAREHOUSE.dump())
     path.chmod(0o640)
     with raising(ConfigError, path, "600"):
-        database.load("sluice_counts", environ)
+        connection.load("sluice_counts", environ)
     path.chmod(0o600)
-    assert database.load("sluice_counts", environ) == WAREHOUSE
+    assert connection.load("sluice_counts", environ) == WAREHOUSE
     with raising(ConfigError, "SLUICE_CONNECTIONS_DIR"):
-        database.load("sluice_counts", {})
+        connection.load("sluice_counts", {})
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_a_file_that_others_may_read_or_that_is_missing_is_refused(tmp_path: Pat
 )
 def test_a_wrong_file_is_refused_with_the_mend(change: tuple[str, str], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        database.parse(WAREHOUSE.dump().replace(*change), "x.toml")
+        connection.parse(WAREHOUSE.dump().replace(*change), "x.toml")
     assert str(caught.value).startswith("x.toml: ")
     assert words in str(caught.value)
     assert PASSWORD not in str(caught.value)
@@ -63,7 +63,7 @@ def test_a_wrong_file_is_refused_with_the_mend(change: tuple[str, str], words: s
 def test_a_password_that_is_no_text_is_refused_without_showing_it() -> None:
     text = replace(WAREHOUSE, password="x").dump().replace('password = "x"', "password = 424242")
     with raising(ConfigError, "x.toml", "password") as caught:
-        database.parse(text, "x.toml")
+        connection.parse(text, "x.toml")
     assert "424242" not in str(caught.value)
 
 
@@ -77,20 +77,20 @@ def test_a_password_that_is_no_text_is_refused_without_showing_it() -> None:
     ],
 )
 def test_an_airflow_connection_of_a_kind_that_fits(conn_type: str, kind: str, port: int) -> None:
-    assert database.from_connection(conn_type, "h", None, "d", "u", "p") == Database(
+    assert connection.from_connection(conn_type, "h", None, "d", "u", "p") == Database(
         kind, "h", port, "d", "u", "p"
     )
-    assert database.from_connection(conn_type, "h", 99, "d", "u", "p").port == 99
+    assert connection.from_connection(conn_type, "h", 99, "d", "u", "p").port == 99
 
 
 def test_an_airflow_connection_that_does_not_fit() -> None:
     with raising(ConfigError, "connection c", "'oracle'", "postgres", "mysql"):
-        database.from_connection("oracle", "h", 1, "d", "u", "secret", name="c")
+        connection.from_connection("oracle", "h", 1, "d", "u", "secret", name="c")
     with raising(ConfigError, "connection c", "schema") as caught:
-        database.from_connection("mysql", "h", 1, "", "u", "secret", name="c")
+        connection.from_connection("mysql", "h", 1, "", "u", "secret", name="c")
     assert "secret" not in str(caught.value)
     with raising(ConfigError, "'init_command'"):
-        database.from_connection("mysql", "h", 1, "d", "u", "p", {"init_command": "x"})
+        connection.from_connection("mysql", "h", 1, "d", "u", "p", {"init_command": "x"})
 
 
 def test_an_engine_has_one_connection_time_outs_utc_and_shows_no_password() -> None:

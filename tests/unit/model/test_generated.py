@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from sluice.model.config import ConfigError
-from sluice.model.generated import (
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.generator import (
     COMMON,
     Generated,
     Generator,
@@ -19,8 +19,8 @@ from sluice.model.generated import (
     refuse_the_future,
     seqs,
 )
-from sluice.model.ranges import RangeSet
-from sluice.model.source import RowIdentity, parse_key
+from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.source import RowIdentity, parse_key
 from tests.support.raising import raising
 
 GENERATOR = Generator(

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.health import (
+from sluice.model.health.consumer import (
     ALARMING,
     ASKING,
     CALM,
@@ -23,9 +23,9 @@ from sluice.model.health import (
     Verdict,
     judge,
 )
-from sluice.model.process import ProcessState, ProcessStatus
-from sluice.model.samples import Position, Sample
-from sluice.model.stream import Supervision
+from sluice.model.health.process import ProcessState, ProcessStatus
+from sluice.model.health.samples import Position, Sample
+from sluice.model.spec.stream import Supervision
 
 NOW = 100_000.0
 SINCE = NOW - 5_000

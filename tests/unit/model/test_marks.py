@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model import marks
-from sluice.model.marks import NO_BATCH, Mark
+from sluice.model.queries import marks
+from sluice.model.queries.marks import NO_BATCH, Mark
 from tests.support.raising import raising
 
 

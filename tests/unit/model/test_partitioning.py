@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model.config import ConfigError
-from sluice.model.partitioning import Partition, parse, parse_all, spelled
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.partitioning import Partition, parse, parse_all, spelled
 from tests.support.raising import raising
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from sluice.model.progress import (
+from sluice.model.queries.progress import (
     ActivityEvent,
     Behind,
     Kind,
@@ -27,8 +27,8 @@ from sluice.model.progress import (
     stream_of,
     to_json,
 )
-from sluice.model.progress_metrics import exposition
-from sluice.model.progress_slots import slots
+from sluice.model.queries.prometheus import exposition
+from sluice.model.queries.timeseries import slots
 from tests.support.raising import raising
 
 # As Spark 4.0.2 wrote it of a windowed count over Kafka on RocksDB; custom metrics left out.

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.proof import FileFact, ProofStatus, prove, undecided, unobservable
-from sluice.model.ranges import RangeSet
+from sluice.model.verification.offsets import FileFact, ProofStatus, prove, undecided, unobservable
+from sluice.model.verification.ranges import RangeSet
 
 
 def file(partition: int, lower: int, upper: int, records: int | None = None) -> FileFact:

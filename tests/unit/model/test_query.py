@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sluice.model import stream
-from sluice.model.config import ConfigError
-from sluice.model.query import Query, Sink, Window, check, key_text, result_types
+from sluice.model.spec import stream
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.query import Query, Sink, Window, check, key_text, result_types
 from tests.support.raising import raising
 
 TEN = Window(10, 5, 2)

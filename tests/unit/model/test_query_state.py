@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from sluice.model import query_state
-from sluice.model.config import ConfigError
-from sluice.model.query import Query, Sink, Window
-from sluice.model.query_state import MOST_HOLDERS, State, rule
+from sluice.model.queries import query_state
+from sluice.model.queries.query_state import MOST_HOLDERS, State, rule
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.query import Query, Sink, Window
 from tests.support.raising import raising
 
 QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10)

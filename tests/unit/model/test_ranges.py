@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.ranges import Ranges, RangeSet
+from sluice.model.verification.ranges import Ranges, RangeSet
 from tests.support.raising import raising
 
 pairs = st.lists(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice.model.tending import MOST_DETAIL, Beat, State, parse_beat
+from sluice.model.health.heartbeat import MOST_DETAIL, Beat, State, parse_beat
 from tests.support.raising import raising
 
 TOLD: dict[str, Any] = {"at": 1_500, "pid": 7, "state": "streaming", "since": 500, "detail": "12 sent"}

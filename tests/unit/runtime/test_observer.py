@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
-from sluice.clients.kafka import KafkaAdmin, TopicIdentity
-from sluice.clients.table import Lake
-from sluice.model.config import ConfigError
-from sluice.model.process import ProcessState, ProcessStatus
-from sluice.model.samples import Position
-from sluice.model.stream import Budget, Consumer, StreamSpec, Supervision, Topic
+from sluice.clients.kafka_admin import KafkaAdmin, TopicIdentity
+from sluice.clients.lake.catalog import Lake
+from sluice.model.health.process import ProcessState, ProcessStatus
+from sluice.model.health.samples import Position
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.stream import Budget, Consumer, StreamSpec, Supervision, Topic
 from sluice.runtime.base import Runtime
 from sluice.runtime.observer import Observer
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from local.services.context import with_parent
+from local.runtime.context import with_parent
 from sluice.model import exits
 from sluice.runtime.parent import MAX_DELAY_SECONDS, NOT_STARTED, delay
 

@@ -13,9 +13,9 @@ import pytest
 from supervisor.xmlrpc import Faults
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.model.platform import Supervisor
-from sluice.model.process import ProcessExit, ProcessState, ProcessStatus
-from sluice.runtime.supervisor import SupervisorRuntime, parse_status
+from sluice.model.health.process import ProcessExit, ProcessState, ProcessStatus
+from sluice.model.spec.platform import Supervisor
+from sluice.runtime.supervisord import SupervisorRuntime, parse_status
 from tests.support.raising import raising
 
 INFO = {

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.model import exits, stream
-from sluice.model.config import ConfigError
+from sluice.model import exits
+from sluice.model.spec import stream
+from sluice.model.spec.config import ConfigError
 from spark_jobs.__main__ import JOBS, main
-from spark_jobs.common.functions import function
+from spark_jobs.common.spark.functions import function
 from tests.support.raising import raising
 
 SPEC = stream.load("wiki_changes")
@@ -46,7 +47,7 @@ def test_a_stream_that_is_unknown_is_an_end_that_no_restart_changes(
 ) -> None:
     assert main(["producer", "taxi"]) == exits.CONFIGURATION
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("sluice.model.config.ConfigError: ")
+    assert last.startswith("sluice.model.spec.config.ConfigError: ")
     assert "'taxi'" in last
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from sluice.model.platform import Kafka
-from sluice.model.tending import MOST_DETAIL
-from spark_jobs.common.group import GroupOffsets
-from spark_jobs.common.heartbeat import Heartbeat
+from sluice.model.health.heartbeat import MOST_DETAIL
+from sluice.model.spec.platform import Kafka
+from spark_jobs.common.kafka.group import GroupOffsets
+from spark_jobs.common.kafka.heartbeat import Heartbeat
 from tests.support.raising import raising
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from local import platform_files
-from local.home import Home
-from local.ports import DEFAULTS
+from local.runtime import platform_files
+from local.runtime.home import Home
+from local.runtime.ports import DEFAULTS
 from sluice.model import exits
 from spark_jobs.common.feed import run
 

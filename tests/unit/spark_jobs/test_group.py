@@ -13,8 +13,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from sluice.model.platform import Kafka
-from spark_jobs.common.group import RENEW_SECONDS, RETRY_SECONDS, Group, GroupOffsets
+from sluice.model.spec.platform import Kafka
+from spark_jobs.common.kafka.group import RENEW_SECONDS, RETRY_SECONDS, Group, GroupOffsets
 
 
 class Broker(GroupOffsets):

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from sluice.model import generated, stream
+from sluice.model.spec import generator, stream
 from spark_jobs.isp_hits.generator import rhythm
 
 GENERATOR = stream.load("isp_hits").generator
@@ -17,7 +17,7 @@ GENERATOR = stream.load("isp_hits").generator
 @pytest.mark.parametrize("hours", [1, 24, 100])
 def test_the_rhythm_runs_from_the_beginning_to_the_end_and_never_back(begin: str, hours: int) -> None:
     assert GENERATOR is not None
-    parameters = generated.parse(GENERATOR, {"seed": 7, "begin": begin, "hours": hours}, "x")
+    parameters = generator.parse(GENERATOR, {"seed": 7, "begin": begin, "hours": hours}, "x")
     found = rhythm(parameters)
     midnight = parameters.begins.replace(hour=0, minute=0)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.common.ownership import MOST_MOVES, Moved, own
+from spark_jobs.common.lake.writer_lease import MOST_MOVES, Moved, own
 
 
 class Owner:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from sluice.model.platform import Kafka
-from sluice.model.progress import ACTIVITY_SECONDS, ActivityEvent, Entry, Kind, Progress, Totals
-from spark_jobs.common.progress import SETTINGS, ProgressListener, ProgressProducer
+from sluice.model.queries.progress import ACTIVITY_SECONDS, ActivityEvent, Entry, Kind, Progress, Totals
+from sluice.model.spec.platform import Kafka
+from spark_jobs.common.spark.progress_listener import SETTINGS, ProgressListener, ProgressProducer
 
 
 def spark_json(run: str, batch: int, name: str = "q", rows: int = 5) -> dict[str, Any]:

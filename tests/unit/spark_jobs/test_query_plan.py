@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.model.query import Query, Sink
-from sluice.model.query_state import State, rule
-from spark_jobs.common.queries.plan import Plan, parse
-from spark_jobs.common.queries.takeover import begun
+from sluice.model.queries.query_state import State, rule
+from sluice.model.spec.query import Query, Sink
+from spark_jobs.common.queries.recovery import begun
+from spark_jobs.common.spark.plan import Plan, parse
 from tests.support.raising import raising
 
 ABOUT = json.dumps({"batchWatermarkMs": 600_000, "batchTimestampMs": 1, "conf": {}})

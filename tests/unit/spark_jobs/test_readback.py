@@ -10,8 +10,8 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from sluice.model.platform import S3
-from spark_jobs.common.readback import ReadBack
+from sluice.model.spec.platform import S3
+from spark_jobs.common.lake.read_offsets import ReadBack
 
 ROWS = 9_000
 

@@ -16,7 +16,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.model.config import ConfigError
+from sluice.model.spec.config import ConfigError
 from sluice.ui import files
 from sluice.ui.app import create, may_look
 from tests.support.pages import QUERY, STREAM, Made, make_app, make_results, spec

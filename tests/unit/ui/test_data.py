@@ -10,9 +10,9 @@ import pytest
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.lake.results_table import Results
-from sluice.model.config import ConfigError
-from sluice.model.platform import DIRECTORY_VARIABLE
-from sluice.model.progress import ProgressSnapshot
+from sluice.model.queries.progress import ProgressSnapshot
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.platform import DIRECTORY_VARIABLE
 from sluice.ui import data as module
 from sluice.ui.data import Sources
 from tests.support.pages import QUERY, STREAM, FakeEvents, FakeResults, make_results, spec, verdict

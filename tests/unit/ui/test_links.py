@@ -12,8 +12,8 @@ import pytest
 from airflow.plugins_manager import is_valid_plugin
 from fastapi import FastAPI
 
-from sluice.model import stream as streams
-from sluice.ui import links
+from sluice.model.spec import stream as streams
+from sluice.ui import navigation
 from tests.support import pages
 
 PLUGINS = Path(__file__).resolve().parents[3] / "plugins"
@@ -31,8 +31,8 @@ def plugin() -> ModuleType:
 
 def test_a_link_for_each_query_with_a_page_and_one_to_the_queries() -> None:
     taxi = streams.load("nyc_taxi")
-    assert links.external_views([]) == []
-    assert links.external_views([taxi, pages.spec()]) == [
+    assert navigation.external_views([]) == []
+    assert navigation.external_views([taxi, pages.spec()]) == [
         {
             "name": "Wikipedia: top editors",
             "href": "sluice/results/wiki_changes.editors",
@@ -53,8 +53,8 @@ def test_a_link_for_each_query_with_a_page_and_one_to_the_queries() -> None:
 
 
 def test_the_streams_of_the_repository() -> None:
-    assert links.pages(links.every()) == [("wiki_changes.editors", "Wikipedia: top editors")]
-    assert [spec.name for spec in links.every()] == streams.names()
+    assert navigation.pages(navigation.every()) == [("wiki_changes.editors", "Wikipedia: top editors")]
+    assert [spec.name for spec in navigation.every()] == streams.names()
 
 
 def test_the_plugin_registers_the_app_once(plugin: ModuleType) -> None:
@@ -71,7 +71,7 @@ def test_the_plugin_registers_the_app_once(plugin: ModuleType) -> None:
 
 
 def test_a_task_that_loads_the_plugin_imports_no_page() -> None:
-    code = "import sys, sluice.ui.links; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, sluice.ui.navigation; print(*{name.partition('.')[0] for name in sys.modules})"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,

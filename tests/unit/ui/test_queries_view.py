@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model.progress import (
+from sluice.model.queries.progress import (
     ACTIVITY_SECONDS,
     SILENT_SECONDS,
     ActivityEvent,

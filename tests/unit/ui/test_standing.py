@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from sluice.clients.errors import Unreachable
-from sluice.model.stream import Supervision
-from sluice.model.verdicts import ALARMING, ASKING, RESTARTABLE, WELL, Verdict, no_action
+from sluice.model.health.verdicts import ALARMING, ASKING, RESTARTABLE, WELL, Verdict, no_action
+from sluice.model.spec.stream import Supervision
 from sluice.ui.standing import standing, tone
 from sluice.ui.supervised import Supervised
 from tests.support.pages import verdict

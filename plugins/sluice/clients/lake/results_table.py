@@ -19,15 +19,15 @@ import pyarrow.parquet as pq
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import ManifestContent, ManifestFile
 
-from sluice.clients import files, queries
 from sluice.clients.errors import Missing, Refused
-from sluice.clients.table import MAIN, Lake, asking, facts_of, lineage
-from sluice.model.query import PAGE_COLUMNS, WINDOW, Query
+from sluice.clients.lake import files, query_results
+from sluice.clients.lake.catalog import MAIN, Lake, asking, facts_of, lineage
+from sluice.model.spec.query import PAGE_COLUMNS, WINDOW, Query
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from sluice.model.stream import StreamSpec
+    from sluice.model.spec.stream import StreamSpec
 
 READ_AT_ONCE = 8
 MICROSECONDS = 1_000_000
@@ -126,7 +126,7 @@ class ResultsReader:
     def _progress(self, table: Table) -> Results:
         """How far the query is, without the windows."""
         state_table = self._lake.table(self._spec.queries_table)
-        standing = queries.standing(state_table, self._spec.queries)
+        standing = query_results.standing(state_table, self._spec.queries)
         if standing is None or standing.states[self._query].source is None:
             return Results()
         state = standing.states[self._query]

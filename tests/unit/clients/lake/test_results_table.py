@@ -18,13 +18,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType, TimestamptzType
 
-from sluice.clients import queries
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.clients.lake import results_table
+from sluice.clients.lake import query_results, results_table
+from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results_table import Editor, Results, ResultsReader, Window
-from sluice.clients.table import Lake
-from sluice.model import query_state
-from sluice.model.query_state import State, rule
+from sluice.model.queries import query_state
+from sluice.model.queries.query_state import State, rule
 from tests.support import lake as lakes
 from tests.support import pages
 
@@ -164,7 +163,7 @@ def test_the_results_of_some_windows_with_their_batch(lake: Lake) -> None:
     lake.catalog.load_table(TABLE).append(ROWS.empty_table())
     table = lake.table(TABLE)
     assert results_table.last_batch(table) == 7
-    found = queries.texts(results_table.read(table, QUERY, (START + 600, START + 1200)), QUERY)
+    found = query_results.texts(results_table.read(table, QUERY, (START + 600, START + 1200)), QUERY)
     assert found == {
         "\\N|\\N|2026-03-01T23:10:00Z": (1,),
         "\\N|\\N|2026-03-01T23:20:00Z": (2,),

@@ -1,0 +1,1 @@
+"""The machine under the stack: directories, ports, processes, rights."""

@@ -1,0 +1,69 @@
+"""The first step on a bare machine: a small environment with uv and rich. Standard library only."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from local.errors import Problem
+from local.paths import REPO, cache
+from local.setup.artifacts import Artifact, fingerprint, locked, python_inputs
+
+REQUIREMENTS = REPO / "local" / "bootstrap.txt"
+
+
+def tools() -> Artifact:
+    """The environment of the set-up itself."""
+    key = fingerprint(REQUIREMENTS.read_bytes(), *python_inputs())
+    return Artifact(cache(), "tools", key, hashed=False)
+
+
+def ensure_tools() -> Path:
+    """Makes the tools environment if need be; gives its Python.
+
+    Raises Problem when the machine lacks `ensurepip` and it cannot be installed, or when pip fails.
+    """
+    artifact = tools()
+    if artifact.damage() is not None:
+        with locked(cache(), _say):
+            artifact.ensure(_make, _say, in_place=True)
+    return artifact.path / "bin" / "python"
+
+
+def _make(folder: Path) -> None:
+    _say("preparing the set-up's own tools (uv, rich)")
+    if importlib.util.find_spec("ensurepip") is None:
+        package = f"python{sys.version_info.major}.{sys.version_info.minor}-venv"
+        apt_install(package, why=f"{sys.executable} has no ensurepip (package {package})")
+    _run([sys.executable, "-m", "venv", str(folder)])
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    _run([*pip, "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS)])
+
+
+def apt_install(package: str, why: str) -> None:
+    """Installs a package of the distribution when root on Debian or Ubuntu.
+
+    Raises Problem with the one line that the person must run otherwise.
+    """
+    debian = Path("/etc/debian_version").exists()
+    if os.geteuid() != 0 or not debian:
+        mend = f"sudo apt-get install -y {package}" if debian else f"install what Debian calls {package}"
+        raise Problem(f"{why}. Run: {mend}")
+    _say(f"{why}: installing {package}")
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    _run(["apt-get", "update", "-qq"], env)
+    _run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", package], env)
+
+
+def _run(argv: list[str], env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode != 0:
+        sys.stderr.write(done.stdout)
+        raise Problem(f"`{' '.join(argv[:4])} …` ended with {done.returncode}: its output is above")
+
+
+def _say(text: str) -> None:
+    print(f"sluice: {text}", file=sys.stderr, flush=True)

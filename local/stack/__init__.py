@@ -1,0 +1,1 @@
+"""The stack as an object, on top of the services."""

@@ -1,0 +1,179 @@
+"""The queries' own table, and what their sinks must hold: counted from the lake's rows, without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+
+from sluice.clients.errors import Unreachable
+from sluice.clients.lake import files
+from sluice.clients.lake.arrow_sql import open_sql, quoted
+from sluice.clients.lake.catalog import facts_of, lineage
+from sluice.model.queries import query_state
+from sluice.model.queries.query_state import State
+from sluice.model.spec.query import WINDOW, Query, Window, key_text
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from sluice.model.verification.ranges import RangeSet
+
+_MICROS = 1_000_000
+_OFFSETS = (files.PARTITION, files.OFFSET)
+
+# The text of a result's key -> its measures, in the order of the declaration.
+Results = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the newest snapshot of the queries' table says: where each query is, and who owns them.
+
+    ``measuring``: those of them that count something, in sinks that can be checked."""
+
+    snapshot_id: int
+    at: float
+    token: int
+    states: Mapping[str, State]
+    measuring: frozenset[str]
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """Partition -> up to which offset every query that measures has counted."""
+        return query_state.common_ends(state for name, state in self.states.items() if name in self.measuring)
+
+
+def standing(table: Table, queries: Mapping[str, Query]) -> Standing | None:
+    """None where nobody has owned the queries yet. Raises ConfigError for one that was declared otherwise."""
+    for snapshot in lineage(table):
+        facts = facts_of(snapshot)
+        if "queries" in facts:
+            said = [{f"sluice.{key}": value for key, value in facts.items()}]
+            return Standing(
+                snapshot.snapshot_id,
+                snapshot.timestamp_ms / 1000,
+                int(facts["token"]),
+                query_state.read(said, queries, ".".join(table.name())),
+                frozenset(name for name, query in queries.items() if query.measures),
+            )
+    return None
+
+
+def late(table: Table, standing: Standing, name: str) -> pa.Table:
+    """The rows that came too late for query ``name``: their coordinates, and the window each is not in."""
+    since = standing.states[name].base
+    rows = files.both(files.equal("query", name), files.at_least("batch", since))
+    columns = (WINDOW, *_OFFSETS)
+    found = files.read(table, rows, columns, standing.snapshot_id).read_all().select(columns)
+    return found.set_column(0, WINDOW, found.column(WINDOW).cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
+
+
+def touched(table: Table, snapshot_id: int, query: Query, expected: RangeSet) -> tuple[int, int] | None:
+    """The first and the last beginning (seconds since 1970) of the windows that rows of ``expected`` are in;
+    None where there are none, or the query has no windows."""
+    if query.window is None:
+        return None
+    moment = f"epoch_us({quoted(query.at)})"
+    rows = _rows(table, snapshot_id, _matching(files.overlapping(expected), query), (query.at,))
+    with open_sql() as sql:
+        ((first, last),) = sql.rows(f"select min({moment}), max({moment}) from source", source=rows)
+    if first is None:
+        return None
+    return query.window.starts(first // _MICROS)[0], query.window.starts(last // _MICROS)[-1]
+
+
+def recount(
+    table: Table, snapshot_id: int, query: Query, late: pa.Table, windows: tuple[int, int] | None
+) -> Results:
+    """What a sink of ``query`` must hold of the rows of the stream's table at a snapshot.
+
+    ``late`` rows are left out of the windows that they came too late for. ``windows``: the first and the last
+    beginning of those that are wanted; else all rows are read, of two columns or three.
+    """
+    columns = [*query.by, *([query.at] if query.window else []), *query.distinct.values(), *_OFFSETS]
+    rows: BooleanExpression = AlwaysTrue()
+    if query.window and windows:
+        end = windows[1] + query.window.minutes * 60
+        rows = files.between(query.at, [(_iso(windows[0]), _iso(end))])
+    source = _rows(table, snapshot_id, _matching(rows, query), tuple(dict.fromkeys(columns)))
+    with open_sql() as sql:
+        results = sql.rows(_counting(query, windows), source=source, late=late)
+    split = len(query.keys)
+    return {key_text(result[:split]): result[split:] for result in results}
+
+
+def _matching(rows: BooleanExpression, query: Query) -> BooleanExpression:
+    for column, values in query.where.items():
+        rows = files.both(rows, files.among(column, values))
+    return rows
+
+
+def _counting(query: Query, windows: tuple[int, int] | None) -> str:
+    """SQL for the results of ``source``'s rows but the ``late`` ones: keys, then measures. A null is no
+    value, and a row without a moment is in no window."""
+    keys = [*map(quoted, query.by), *([f"make_timestamp({WINDOW})"] if query.window else [])]
+    measures = [
+        f"count(distinct {quoted(query.distinct[name])})" if name in query.distinct else "count(*)"
+        for name in query.measures
+    ]
+    rows = _placed(query, query.window, windows) if query.window else "source"
+    return f"select {', '.join([*keys, *measures])} from {rows} group by {', '.join(keys)}"
+
+
+def _placed(query: Query, window: Window, windows: tuple[int, int] | None) -> str:
+    """SQL for ``source``'s rows, each once for every window that it is in and not too late for."""
+    every, length, shift = (
+        minutes * 60 * _MICROS for minutes in (window.every_minutes, window.minutes, window.from_minute)
+    )
+    wanted = f"{WINDOW} > _at - {length}"
+    if windows:
+        wanted += f" and {WINDOW} between {windows[0] * _MICROS} and {windows[1] * _MICROS}"
+    return f"""(
+        select * from (
+            -- SQL's remainder has the sign of the number that is divided.
+            select *, _at - ((_at - {shift}) % {every} + {every}) % {every} - _back * {every} as {WINDOW}
+            from (select *, epoch_us({quoted(query.at)}) as _at from source),
+                range({-(-length // every)}) as before(_back)
+        ) anti join late using ({", ".join([*_OFFSETS, WINDOW])})
+        where {wanted}
+    )"""
+
+
+def texts(results: pa.Table, query: Query) -> Results:
+    """The same of results as a database gives them: the columns of keys and measures."""
+    columns = [results.column(name).to_pylist() for name in query.keys]
+    measures = [results.column(name).to_pylist() for name in query.measures]
+    return {
+        key_text(values): told
+        for values, told in zip(zip(*columns, strict=True), zip(*measures, strict=True), strict=True)
+    }
+
+
+def _rows(
+    table: Table, snapshot_id: int, rows: BooleanExpression, columns: tuple[str, ...]
+) -> pa.RecordBatchReader:
+    if table.snapshot_by_id(snapshot_id) is None:
+        raise Unreachable(
+            f"snapshot {snapshot_id} of table {'.'.join(table.name())} is not kept any more; look again when "
+            "the queries have gone on"
+        )
+    return files.read(table, rows, columns, snapshot_id)
+
+
+def _iso(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+def within(results: Results, query: Query, windows: tuple[int, int] | None) -> Results:
+    """Those results whose window begins between the first and the last of ``windows``; all where there are
+    none."""
+    if query.window is None or windows is None:
+        return results
+    # The text of a moment sorts as the moment does, and is the key's last part.
+    first, last = (key_text([datetime.fromtimestamp(at, UTC)]) for at in windows)
+    return {key: told for key, told in results.items() if first <= key.rsplit("|", 1)[1] <= last}

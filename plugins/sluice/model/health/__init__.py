@@ -1,0 +1,1 @@
+"""How a component is: observations in, health report out."""

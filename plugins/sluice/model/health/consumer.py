@@ -1,0 +1,273 @@
+"""Health of a component: the rules for the consumer, and which rules a component has. Values in, values out.
+
+What a rule needs to know is worked out in :mod:`sluice.model.health.timeline`. The words of :mod:`sluice.model.health.verdicts` are given on, so that who judges imports from here alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from sluice.model.health.component import assess_component
+from sluice.model.health.process import SUPERSEDED_STATUS, ProcessState
+from sluice.model.health.retention import shrunk
+from sluice.model.health.samples import Sample
+from sluice.model.health.series import ordered
+from sluice.model.health.timeline import View, offsets
+from sluice.model.health.verdicts import (
+    ALARMING,
+    ASKING,
+    CALM,
+    RESTARTABLE,
+    WELL,
+    Diagnosis,
+    Facts,
+    Rules,
+    Verdict,
+    new_restarts,
+    no_action,
+    unknown,
+    unknown_reasons,
+)
+from sluice.model.spec.stream import CONSUMER, Supervision
+
+__all__ = [
+    "ALARMING",
+    "ASKING",
+    "CALM",
+    "RESTARTABLE",
+    "WELL",
+    "Diagnosis",
+    "Facts",
+    "Verdict",
+    "assess",
+    "has_recovered",
+    "judge",
+    "new_restarts",
+    "no_action",
+]
+
+
+def assess(component: str, samples: Sequence[Sample], policy: Supervision, facts: Facts) -> Diagnosis:
+    """Health of ``component`` at the newest of ``samples``, oldest first; they may come from earlier checks.
+
+    Any samples give a verdict, and none of WELL if the newest has trouble.
+    """
+    return (judge if component == CONSUMER else assess_component)(samples, policy, facts)
+
+
+def has_recovered(component: str, report: Diagnosis, now: Sample, before: Sample) -> tuple[bool, str]:
+    """Whether a component that was restarted after ``before`` works again, and how it stands.
+
+    The consumer: a later writer has published something, or has nothing left to publish. Another component:
+    its new instance gave a heartbeat.
+    """
+    if component != CONSUMER or now.trouble:
+        return report.verdict in (Verdict.HEALTHY, Verdict.IDLE, Verdict.CUT_OFF), report.sentence
+    position, token = now.published, before.published.token if before.published else 0
+    if position is None or position.token <= token:
+        return False, f"nobody has taken over since owner {token}"
+    ends: Mapping[int, int] = before.published.ends if before.published else {}
+    lag = sum(now.unread().values())
+    ahead = sum(max(end - ends.get(p, 0), 0) for p, end in position.ends.items())
+    return bool(ahead) or not lag, f"owner {position.token} has published {ahead} records, {lag} wait"
+
+
+def judge(samples: Sequence[Sample], policy: Supervision, facts: Facts) -> Diagnosis:
+    """How the stream is at the last of ``samples``. Those whose clock contradicts its clock are left out."""
+    if not samples:
+        return Diagnosis(Verdict.UNOBSERVABLE, "nothing was observed")
+    now = samples[-1]
+    reasons = unknown_reasons(now)
+    if now.begins is None or now.ends is None:
+        reasons = reasons or ["the topic was not looked at"]
+    if reasons:
+        found = unknown(now, reasons)
+        return replace(found, evidence=found.evidence | {"samples": len(samples)})
+    return _Consumer(samples, policy, facts).assess()
+
+
+class _Consumer(Rules):
+    def __init__(self, samples: Sequence[Sample], policy: Supervision, facts: Facts) -> None:
+        super().__init__(samples[-1], policy, facts)
+        self.view = View(ordered(samples), policy, self.restarts)
+
+    def rules(self) -> Sequence[Callable[[], Diagnosis | None]]:
+        return (
+            self._held,
+            self._recreated,
+            self._lost,
+            self.keeps_ending,
+            self._ended,
+            self._unowned,
+            self._nothing_to_do,
+            self._stalled,
+            self._at_risk,
+            self._unknown,
+            self._falling_behind,
+            self._moving,
+        )
+
+    def _held(self) -> Diagnosis | None:
+        if self.facts.held is None:
+            return None
+        # What can still be saved is said aloud; what has happened is part of the reason for a hold.
+        if self.view.risk:
+            return self.say(Verdict.AT_RISK, f"held {self.facts.held}; {self.view.risk}", True)
+        found = self.view.recreation or self.view.loss
+        return self.say(
+            Verdict.HELD,
+            "; ".join(filter(None, [f"held {self.facts.held}", found, self._process(), self._waiting()])),
+            True,
+        )
+
+    def _recreated(self) -> Diagnosis | None:
+        view = self.view
+        if view.recreation is None:
+            return None
+        # A broker that has just come back may say less than it keeps, so offsets alone are looked at twice.
+        certain = bool(view.other_id) or view.confirmed(lambda earlier: bool(shrunk(earlier)))
+        return self.say(
+            Verdict.RECREATED,
+            f"{view.recreation}: give the stream a new table, or restore the topic",
+            certain,
+        )
+
+    def _lost(self) -> Diagnosis | None:
+        if self.view.loss is None:
+            return None
+        return self.say(
+            Verdict.LOST,
+            f"{self.view.loss}: give the stream a new table, put the files again, and raise the topic's "
+            "retention.ms",
+            True,
+        )
+
+    def _ended(self) -> Diagnosis | None:
+        view = self.view
+        if view.process.is_alive:
+            return None
+        ended = self.ended()
+        by_successor = view.process.exit_status == SUPERSEDED_STATUS
+        if by_successor and (not view.lag or view.is_recent(view.patience)):
+            return self.say(
+                Verdict.SUPERSEDED,
+                f"{ended}: owner {view.token} has taken over; {self._waiting()}",
+                True,
+            )
+        if view.process.state is ProcessState.BACKOFF:
+            return self.say(Verdict.STARTING, f"{ended}; {self._waiting()}", False)
+        certain = view.confirmed(
+            lambda earlier: (
+                earlier.process is not None
+                and earlier.process.identity == view.process.identity
+                and not earlier.process.is_alive
+            )
+        )
+        return self._unhealthy(Verdict.DEAD, f"{ended}; {self._waiting()}", certain)
+
+    def _unowned(self) -> Diagnosis | None:
+        view = self.view
+        if view.is_owned:
+            return None
+        age = f"{self._process()}, and nobody has taken over in the {view.age:.0f} s since it started"
+        if view.age < view.policy.start_seconds:
+            return self.say(Verdict.STARTING, f"{age}; {self._waiting()}", False)
+        certain = view.confirmed(lambda earlier: view.was_unowned(earlier))
+        return self._unhealthy(Verdict.STALLED, f"{age} (it has {view.policy.start_seconds} s)", certain)
+
+    def _nothing_to_do(self) -> Diagnosis | None:
+        if self.view.lag:
+            return None
+        if self.view.rates and self.view.rates[1]:
+            return self.say(Verdict.HEALTHY, f"everything is published; {self._speed()}", True)
+        return self.say(
+            Verdict.IDLE, f"everything is published, and nothing arrives; {self._process()}", True
+        )
+
+    def _stalled(self) -> Diagnosis | None:
+        view = self.view
+        stuck = {p: seconds for p, seconds in view.stuck.items() if seconds >= view.patience}
+        if not stuck:
+            return None
+        where = offsets({p: view.now.first_unread(p) for p in stuck})
+        still = "nothing was" if len(stuck) == len(view.unread) else f"nothing of {len(stuck)} partitions was"
+        return self._unhealthy(
+            Verdict.STALLED,
+            f"{self._process()}, and {still} published for {max(stuck.values()):.0f} s "
+            f"(patience {view.patience:.0f} s) from {where} on; {self._waiting()}",
+            True,
+        )
+
+    def _at_risk(self) -> Diagnosis | None:
+        if self.view.risk is None:
+            return None
+        # Whether it moves at all may take longer to see.
+        return self.say(Verdict.AT_RISK, f"{self.view.risk}; {self._speed()}", self._is_fresh())
+
+    def _unknown(self) -> Diagnosis | None:
+        view = self.view
+        if view.has_known_start or view.is_recent(view.patience):
+            return None
+        return self.say(
+            Verdict.UNOBSERVABLE,
+            f"{self._waiting()}, and nothing was published in the {view.still:.0f} s that were observed: too "
+            f"short to say whether it stands still (patience {view.patience:.0f} s)",
+            False,
+        )
+
+    def _falling_behind(self) -> Diagnosis | None:
+        growth = self.view.growth
+        if growth is None or not self.view.is_far_behind:
+            return None
+        seconds, more = growth
+        return self.say(
+            Verdict.FALLING_BEHIND,
+            f"{self._waiting()}, {more} more than {seconds:.0f} s ago: it never catches up at this rate; "
+            f"{self._speed()}",
+            True,
+        )
+
+    def _moving(self) -> Diagnosis:
+        view = self.view
+        if not view.is_far_behind or view.rates is None:
+            return self.say(Verdict.HEALTHY, f"{self._waiting()}; {self._speed()}", self._is_fresh())
+        came, went = view.rates
+        left = f"about {view.lag / (went - came):.0f} s to go" if went > came else "no end in sight yet"
+        return self.say(Verdict.CATCHING_UP, f"{self._waiting()}, {left}; {self._speed()}", self._is_fresh())
+
+    def _unhealthy(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis:
+        risk = f"; {self.view.risk}" if self.view.risk else ""
+        return self.unhealthy(verdict, f"{sentence}{risk}", conclusive)
+
+    def _is_fresh(self) -> bool:
+        """Whether it moved so recently that only a look much later could say something else."""
+        return self.view.is_recent(self.view.patience / 2)
+
+    def _process(self) -> str:
+        return self.view.process.sentence()
+
+    def _waiting(self) -> str:
+        return f"{self.view.lag} records wait" if self.view.lag else "no record waits"
+
+    def _speed(self) -> str:
+        view = self.view
+        owner = f"owner {view.token}" if view.token is not None else "no owner"
+        if view.rates is None:
+            return f"{owner}; {self._process()}"
+        came, went = view.rates
+        return f"{came:.0f} records/s arrive, {went:.0f} records/s are published by {owner}"
+
+    def say(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis:
+        view = self.view
+        return Diagnosis(
+            verdict,
+            sentence,
+            lag=view.lag,
+            rate=view.rates[1] if view.rates else None,
+            arrivals=view.rates[0] if view.rates else None,
+            token=view.token,
+            identity=view.process.identity,
+            evidence=view.evidence() | {"held": self.facts.held},
+            conclusive=conclusive,
+        )

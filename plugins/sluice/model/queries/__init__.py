@@ -1,0 +1,1 @@
+"""What a query has committed, and what it reports of itself."""

@@ -1,0 +1,130 @@
+"""What is wrong with a database, from what its driver says: what helps by itself with time, and what never
+does. Pure.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from sluice.model.spec.connection import POSTGRESQL
+
+
+class Trouble(StrEnum):
+    """What is wrong, as words that go behind the name of the database."""
+
+    AWAY = "does not answer"
+    BUSY = "has no connection free"
+    LOCKED = "waits for a lock that another session holds"
+    SLOW = "took too long for a statement"
+    FULL = "has no room left"
+    READ_ONLY = "takes no writes now"
+    LOGIN = "refuses the login"
+    DENIED = "denies a right"
+    NO_DATABASE = "does not exist"
+    NO_TABLE = "lacks a table"
+    NO_COLUMN = "lacks a column"
+    DIFFERENT = "has a table that differs from what is declared"
+    VALUE = "refuses a value"
+    OTHER = "failed"
+
+
+# What may be over when it is asked again.
+PASSING = frozenset(
+    {Trouble.AWAY, Trouble.BUSY, Trouble.LOCKED, Trouble.SLOW, Trouble.FULL, Trouble.READ_ONLY}
+)
+
+# SQLSTATE, or the class of it: its first two characters.
+_POSTGRESQL = {
+    "08": Trouble.AWAY,
+    "57P": Trouble.AWAY,  # being shut down, starting up, ended by an administrator
+    "25P03": Trouble.AWAY,  # a transaction stood still for too long
+    "53": Trouble.BUSY,
+    "53300": Trouble.BUSY,
+    "53100": Trouble.FULL,
+    "58": Trouble.AWAY,  # its disk, not ours to tell
+    "55P03": Trouble.LOCKED,
+    "40": Trouble.LOCKED,  # a deadlock, or a conflict that a repetition solves
+    "57014": Trouble.SLOW,
+    "25006": Trouble.READ_ONLY,
+    "28": Trouble.LOGIN,
+    "42501": Trouble.DENIED,
+    "3D000": Trouble.NO_DATABASE,
+    "42P01": Trouble.NO_TABLE,
+    "3F000": Trouble.NO_TABLE,
+    "42703": Trouble.NO_COLUMN,
+    "42P10": Trouble.DIFFERENT,  # no key that an upsert could go by
+    "42804": Trouble.DIFFERENT,
+    "22": Trouble.VALUE,
+    "23": Trouble.VALUE,
+}
+# PostgreSQL's refusals before a session has begun carry no SQLSTATE through libpq, only words; an answer in
+# another language is taken for one that may pass.
+_POSTGRESQL_WORDS = (
+    ("password authentication failed", Trouble.LOGIN),
+    ("no password supplied", Trouble.LOGIN),
+    ("no pg_hba.conf entry", Trouble.LOGIN),
+    ("authentication failed", Trouble.LOGIN),
+    ("is not permitted to log in", Trouble.LOGIN),
+    ("permission denied for database", Trouble.DENIED),
+    ("too many connections", Trouble.BUSY),
+    ("too many clients", Trouble.BUSY),
+    ("remaining connection slots", Trouble.BUSY),
+)
+_MYSQL = {
+    Trouble.AWAY: (
+        *(0, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2000, 2002, 2003),
+        *(2005, 2006, 2012, 2013, 2014, 2027, 2055, 3169, 4031),
+    ),
+    Trouble.BUSY: (1040, 1041, 1203, 1226, 1135),
+    Trouble.LOCKED: (1020, 1205, 1206, 1213, 1614),
+    Trouble.SLOW: (1969, 3024),
+    Trouble.FULL: (1021, 1114, 3, 1026, 1030),
+    Trouble.READ_ONLY: (1290, 1792, 1836, 3100),
+    Trouble.LOGIN: (1045, 1129, 1130, 1251, 1524, 1698, 1862, 2049, 2059, 2061, 3118, 3159),
+    Trouble.DENIED: (1044, 1142, 1143, 1227, 1370),
+    Trouble.NO_DATABASE: (1049,),
+    Trouble.NO_TABLE: (1146, 1051, 1932),
+    Trouble.NO_COLUMN: (1054,),
+    Trouble.VALUE: (1048, 1062, 1264, 1265, 1292, 1366, 1364, 1406, 1690, 3140, 3819, 4025),
+}
+_MYSQL_CODES = {code: trouble for trouble, codes in _MYSQL.items() for code in codes}
+
+
+def diagnose(kind: str, error: BaseException) -> Trouble:
+    """What a driver's error (psycopg2's or PyMySQL's own) of a database of this kind means.
+
+    What nobody has foreseen is OTHER, and does not pass.
+    """
+    return _postgresql(error) if kind == POSTGRESQL else _mysql(error)
+
+
+def says(error: BaseException) -> str:
+    """What the driver says, in one line: the first of the server's. What comes behind may hold a row."""
+    text = str(error.args[-1] if error.args else error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def _postgresql(error: BaseException) -> Trouble:
+    state = getattr(error, "pgcode", None)
+    if state:
+        for length in (5, 3, 2):
+            if state[:length] in _POSTGRESQL:
+                return _POSTGRESQL[state[:length]]
+        return Trouble.OTHER
+    text = str(error)
+    for words, trouble in _POSTGRESQL_WORDS:
+        if words in text:
+            return trouble
+    if "FATAL" in text and 'database "' in text and "does not exist" in text:
+        return Trouble.NO_DATABASE
+    # Errors of a connection that is no more. Others without a state are the driver's own, about our values.
+    lost = ("OperationalError", "InterfaceError", "DatabaseError")
+    return Trouble.AWAY if type(error).__name__ in lost else Trouble.VALUE
+
+
+def _mysql(error: BaseException) -> Trouble:
+    code = error.args[0] if error.args else None
+    if not isinstance(code, int):
+        return Trouble.AWAY if type(error).__name__ == "InterfaceError" else Trouble.VALUE
+    return _MYSQL_CODES.get(code, Trouble.OTHER)

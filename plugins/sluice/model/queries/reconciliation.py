@@ -1,0 +1,78 @@
+"""Whether a sink holds what the lake's rows come to. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from sluice.model.spec.query import Query
+
+Results = Mapping[str, tuple[int, ...]]
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """One sink against the lake. ``lake`` and ``sink``: the first measure's sum; ``results``: how many keys.
+
+    ``missing`` keys are in the lake alone, ``foreign`` in the sink alone, ``different`` in both, with other
+    measures: the first few of each, ``differences`` how many in all.
+    """
+
+    sink_name: str
+    results: int
+    lake: int
+    sink: int
+    differences: int
+    missing: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
+    different: tuple[str, ...] = ()
+
+    @property
+    def is_exact(self) -> bool:
+        return self.differences == 0
+
+    def sentence(self) -> str:
+        """One line."""
+        if self.is_exact:
+            return f"{self.sink_name}: {self.results} results, {self.sink} in all, as in the lake"
+        named = [
+            f"{what} {', '.join(keys)}"
+            for what, keys in (
+                ("missing", self.missing), ("not in the lake", self.foreign), ("different", self.different)
+            )
+            if keys
+        ]  # fmt: skip
+        return (
+            f"{self.sink_name}: {self.differences} of {self.results} results are not as in the lake "
+            f"({self.sink} in all, in the lake {self.lake}): {'; '.join(named)}"
+        )
+
+
+def compare(name: str, query: Query, lake: Results, sink: Results) -> Agreement:
+    """``lake`` and ``sink``: the text of a key -> its measures, in the order of the declaration."""
+    missing = sorted(lake.keys() - sink.keys())
+    foreign = sorted(sink.keys() - lake.keys())
+    different = sorted(key for key in lake.keys() & sink.keys() if lake[key] != sink[key])
+    return Agreement(
+        sink_name=name,
+        results=len(lake),
+        lake=_sum(lake),
+        sink=_sum(sink),
+        differences=len(missing) + len(foreign) + len(different),
+        missing=tuple(islice(missing, MOST_NAMED)),
+        foreign=tuple(islice(foreign, MOST_NAMED)),
+        different=tuple(
+            f"{key} ({_told(query, sink[key])}, in the lake {_told(query, lake[key])})"
+            for key in islice(different, MOST_NAMED)
+        ),
+    )
+
+
+def _sum(results: Results) -> int:
+    return sum(measures[0] for measures in results.values())
+
+
+def _told(query: Query, measures: tuple[int, ...]) -> str:
+    return " ".join(f"{name} {value}" for name, value in zip(query.measures, measures, strict=True))

@@ -1,0 +1,1 @@
+"""What people declare: stream.toml, schemas, platform files, names in the ledger."""

@@ -1,0 +1,225 @@
+"""A data generator: its parameters, the identity of the rows that follow from them, and their order.
+
+Rows are numbered from 0. Where ``lanes`` partitions of a topic share them, row ``n`` goes to lane
+``n % lanes``, as number ``n // lanes`` of those: its ``seq``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sluice.model.spec.config import ConfigError
+from sluice.model.verification.ranges import Ranges, RangeSet
+
+# A Spark task sends so many minutes of events, but no fewer rows than that: each costs some 10 ms.
+TASK_MINUTES, TASK_ROWS = 2, 1_000
+
+DAY = timedelta(days=1)
+# What a run's step may take.
+MOST_SENDING = timedelta(hours=12)
+
+# The parameters of every generator, as JSON Schema.
+COMMON: Mapping[str, Mapping[str, Any]] = {
+    "rows": {
+        "type": "integer",
+        "default": 100_000,
+        "minimum": 1,
+        "maximum": 1_000_000_000,
+        "title": "Rows",
+        "description": "Number of records to send",
+    },
+    "begin": {
+        "type": ["string", "null"],
+        "default": None,
+        "format": "date-time",
+        "title": "Begin",
+        "description": "Time of the first event, as 2026-11-21T10:00:00Z; default: this hour's beginning",
+    },
+    "hours": {
+        "type": "integer",
+        "default": 1,
+        "minimum": 1,
+        "maximum": 24 * 366,
+        "title": "Hours",
+        "description": "Hours over which the events are spread; they must not end more than a day from now",
+    },
+    "per_second": {
+        "type": "integer",
+        "default": 0,
+        "minimum": 0,
+        "maximum": 1_000_000_000,
+        "title": "Rows per second",
+        "description": "Rate of sending, for at most 12 hours; 0: as fast as possible",
+    },
+    "seed": {
+        "type": ["integer", "null"],
+        "default": None,
+        "minimum": 0,
+        "maximum": 2**53 - 1,
+        "title": "Seed",
+        "description": "The same seed and values make the same rows; default: a seed of the run's own",
+    },
+}
+
+
+@dataclass(frozen=True)
+class Generator:
+    """Records made by the function ``rows`` from row numbers and the load's parameters.
+
+    ``params``: JSON Schemas of its own parameters, and other values for those of COMMON. Raise ``version``
+    when the same parameters make other rows.
+    """
+
+    rows: str
+    version: int = 1
+    params: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @property
+    def schemas(self) -> dict[str, dict[str, Any]]:
+        """Parameter -> JSON Schema, the common ones first."""
+        return {
+            name: {**COMMON.get(name, {}), **self.params.get(name, {})} for name in {**COMMON, **self.params}
+        }
+
+
+@dataclass(frozen=True)
+class Generated:
+    """A generated source: the value of every parameter, checked by :func:`parse`."""
+
+    values: Mapping[str, Any]
+    version: int = 1
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    @property
+    def rows(self) -> int:
+        return int(self["rows"])
+
+    @property
+    def source_id(self) -> str:
+        """The 16 hex digits that stand for exactly these rows."""
+        document = json.dumps({**self.values, "generator": self.version}, sort_keys=True)
+        return hashlib.sha256(f"generated\n{document}".encode()).hexdigest()[:16]
+
+    @property
+    def begins(self) -> datetime:
+        return datetime.fromisoformat(self["begin"]).astimezone(UTC)
+
+    @property
+    def ends(self) -> datetime:
+        return self.begins + timedelta(hours=self["hours"])
+
+    def slices(self) -> Iterator[tuple[int, int]]:
+        """The rows that are sent at once, as half-open ranges: those of a second, or all of them."""
+        size = self["per_second"] or self.rows
+        return ((first, min(first + size, self.rows)) for first in range(0, self.rows, size))
+
+    def tasks(self, rows: int) -> int:
+        """Number of Spark tasks for that many consecutive rows, each sent in order: events of one moment are
+        sent within minutes, so a watermark passes no event that is not late."""
+        minutes = 60 * self["hours"] * rows / self.rows
+        return max(1, min(math.ceil(minutes / TASK_MINUTES), rows // TASK_ROWS))
+
+
+def describe(values: Mapping[str, Any]) -> str:
+    """A generated source for messages, from its parameters."""
+    rows, seed, begin, hours = (values[name] for name in ("rows", "seed", "begin", "hours"))
+    return f"{rows} generated rows of seed {seed} from {begin}, {hours} h"
+
+
+def next_range(pending: deque[tuple[int, int]], done: int, due: float) -> tuple[int, int]:
+    """Take from ``pending`` slices the rows that are sent next, in one piece.
+
+    The first slice, and those right behind it whose time has come, too: ``done`` rows are sent, and ``due``
+    are those that should be by now. So who is slower than a slice a second keeps the rate all the same.
+    """
+    first, until = pending.popleft()
+    while pending and pending[0][0] == until and done + until - first <= due:
+        _, until = pending.popleft()
+    return first, until
+
+
+def parse(generator: Generator, document: Mapping[str, Any], where: str) -> Generated:
+    """Check the parameters of a plan, or of a form; one that is left out has its default.
+
+    Raises ConfigError naming ``where``, the key, the value and the reason.
+    """
+    # Not at the top: only loads need it, and every process of a stream imports this module.
+    from jsonschema import Draft202012Validator
+
+    schemas = generator.schemas
+    unknown = sorted(set(document) - set(schemas))
+    if unknown:
+        raise ConfigError(f"{where}: unknown key {unknown[0]!r}; known keys are {', '.join(sorted(schemas))}")
+    values = {}
+    for name, schema in schemas.items():
+        value = document.get(name, schema["default"])
+        error = next(Draft202012Validator(schema).iter_errors(value), None)
+        if error is not None:
+            raise ConfigError(f"{where}: {name} is {value!r}: {error.message}")
+        # 1.0 is an integer to JSON Schema, and another source would follow from it than from 1.
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if not math.isfinite(value):
+                raise ConfigError(f"{where}: {name} is {value!r}: not a number")
+            value = float(value) if "number" in schema["type"] else int(value)
+        values[name] = value
+    found = Generated(values, generator.version)
+    if values["seed"] is None:
+        raise ConfigError(f"{where}: seed is None: give a number")
+    _check_begin(values["begin"], where)
+    rate = values["per_second"]
+    sending = timedelta(seconds=found.rows / rate) if rate else timedelta()
+    if sending > MOST_SENDING:
+        raise ConfigError(
+            f"{where}: {found.rows} rows at {rate} per second take {sending}; they must not take longer than "
+            f"{MOST_SENDING}: ask for fewer rows, or more per second"
+        )
+    return found
+
+
+def _check_begin(begin: str | None, where: str) -> None:
+    try:
+        zone = datetime.fromisoformat(begin or "").tzinfo
+    except ValueError as error:
+        raise ConfigError(f"{where}: begin {begin!r} is no time; write 2026-11-21T10:00:00Z") from error
+    if zone is None:
+        raise ConfigError(f"{where}: begin {begin!r} names no time zone; write 2026-11-21T10:00:00Z")
+
+
+def refuse_the_future(found: Generated, now: datetime, where: str) -> None:
+    """Raises ConfigError if events of these parameters, sent at ``now``, lie more than a day ahead."""
+    if found.ends > now + DAY:
+        raise ConfigError(
+            f"{where}: {found['hours']} hours from {found['begin']} end more than a day after now, and such "
+            "events are quarantined; begin earlier, or take fewer hours"
+        )
+
+
+def hour_of(moment: datetime) -> str:
+    """The beginning of its hour, in UTC, as ``begin`` is written. ``moment`` is aware."""
+    begun = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    return begun.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def seqs(first: int, until: int, lanes: int) -> RangeSet:
+    """Lane -> the seqs of the rows ``[first, until)``."""
+    return RangeSet(
+        {
+            lane: found
+            for lane in range(lanes)
+            if (found := Ranges.of([(_count(first, lane, lanes), _count(until, lane, lanes))]))
+        }
+    )
+
+
+def _count(rows: int, lane: int, lanes: int) -> int:
+    """How many of the first ``rows`` rows go to the lane."""
+    return max(0, -((lane - rows) // lanes))

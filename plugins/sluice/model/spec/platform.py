@@ -1,0 +1,204 @@
+"""The platform as one role sees it: where Kafka, S3 and the lake are, and with which rights.
+
+One TOML file per role (``airflow``, ``producer``, ``consumer``, ``reader``), mode 600, in the folder that
+the environment variable ``SLUICE_PLATFORM_DIR`` names. A process reads the file of its own role only, so
+each holds the rights it needs and no others, and no secret travels in argv or in Airflow's database.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from sluice.model.spec import private_file
+from sluice.model.spec.config import ConfigError, build
+
+ROLES = ("airflow", "producer", "consumer", "reader")
+DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"
+CATALOG = "lake"
+
+
+@dataclass(frozen=True)
+class Kafka:
+    """The brokers and one user's way in. ``ssl_ca_location`` is a PEM file's path."""
+
+    bootstrap_servers: str
+    security_protocol: str = "PLAINTEXT"
+    sasl_mechanism: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    ssl_ca_location: str = ""
+
+    def librdkafka(self) -> dict[str, str]:
+        """Configuration for confluent-kafka (librdkafka's names)."""
+        config = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "security.protocol": self.security_protocol,
+        }
+        if self.sasl_mechanism:
+            config |= {
+                "sasl.mechanism": self.sasl_mechanism,
+                "sasl.username": self.username,
+                "sasl.password": self.password,
+            }
+        if self.ssl_ca_location:
+            config["ssl.ca.location"] = self.ssl_ca_location
+        return config
+
+    def java(self) -> dict[str, str]:
+        """Configuration for the Java clients, so for Spark's source and sink behind the prefix ``kafka.``."""
+        config = {
+            "bootstrap.servers": self.bootstrap_servers,
+            "security.protocol": self.security_protocol,
+        }
+        if self.sasl_mechanism:
+            module = "plain.PlainLoginModule" if self.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
+            config |= {
+                "sasl.mechanism": self.sasl_mechanism,
+                "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
+                f'username="{_jaas(self.username)}" password="{_jaas(self.password)}";',
+            }
+        if self.ssl_ca_location:
+            config |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ssl_ca_location}
+        return config
+
+
+def _jaas(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"')
+
+
+@dataclass(frozen=True)
+class S3:
+    """An S3 endpoint and one user's keys. Without ``endpoint``: AWS itself, in ``region``."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+    endpoint: str = ""
+    region: str = "us-east-1"
+    path_style: bool = False
+
+    def boto3(self) -> dict[str, object]:
+        """Keyword arguments for ``boto3.client("s3", …)``."""
+        from botocore.config import Config
+
+        return {
+            "endpoint_url": self.endpoint or None,
+            "region_name": self.region,
+            "aws_access_key_id": self.access_key,
+            "aws_secret_access_key": self.secret_key,
+            "config": Config(
+                s3={"addressing_style": "path" if self.path_style else "auto"},
+                retries={"mode": "standard", "max_attempts": 4},
+                connect_timeout=5,
+                read_timeout=60,
+            ),
+        }
+
+
+@dataclass(frozen=True)
+class Lake:
+    """The Iceberg warehouse, its JDBC catalog in PostgreSQL, and the ledger's prefix."""
+
+    warehouse: str
+    ledger: str
+    catalog_host: str
+    catalog_port: int
+    catalog_database: str
+    catalog_user: str
+    catalog_password: str = field(repr=False)
+
+    @property
+    def jdbc_uri(self) -> str:
+        """The catalog's address for Java, without the password."""
+        return f"jdbc:postgresql://{self.catalog_host}:{self.catalog_port}/{self.catalog_database}"
+
+    def pyiceberg(self, s3: S3) -> dict[str, str]:
+        """Properties for ``pyiceberg.catalog.load_catalog("lake", **…)``."""
+        from urllib.parse import quote
+
+        user, password = (quote(text, safe="") for text in (self.catalog_user, self.catalog_password))
+        properties = {
+            "type": "sql",
+            "uri": f"postgresql+psycopg2://{user}:{password}"
+            f"@{self.catalog_host}:{self.catalog_port}/{self.catalog_database}",
+            "init_catalog_tables": "false",
+            "warehouse": self.warehouse,
+            "s3.region": s3.region,
+            "s3.access-key-id": s3.access_key,
+            "s3.secret-access-key": s3.secret_key,
+        }
+        if s3.endpoint:
+            properties["s3.endpoint"] = s3.endpoint
+        return properties
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the objects to load lie."""
+
+    bucket: str
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """A folder on a volume, or an ``s3a://`` address.
+
+    Losing it loses nothing but the state of streams that keep some: offsets live with the data.
+    """
+
+    root: str
+
+
+@dataclass(frozen=True)
+class Supervisor:
+    """supervisord's XML-RPC address and login."""
+
+    url: str
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Platform:
+    """Everything one role may know. Secrets are left out of ``repr``.
+
+    ``feeds``: stream -> the address at which its feed is read, in place of the one in its ``stream.toml``.
+    """
+
+    role: str
+    kafka: Kafka
+    s3: S3
+    lake: Lake
+    source: Source
+    checkpoints: Checkpoints
+    supervisor: Supervisor | None = None
+    feeds: dict[str, str] = field(default_factory=dict)
+
+
+def parse(text: str, where: str) -> Platform:
+    """Parse one role's TOML. Raises ConfigError naming ``where``, the key and the mend."""
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where}: not valid TOML: {error}") from error
+    platform = build(Platform, data, where)
+    if platform.role not in ROLES:
+        raise ConfigError(f"{where}: role {platform.role!r} is unknown; roles are {', '.join(ROLES)}")
+    for stream, url in platform.feeds.items():
+        if not url.startswith(("http://", "https://")):
+            raise ConfigError(f"{where}: feeds {stream} is {url!r}: write it with http:// or https://")
+    return platform
+
+
+def load(role: str, environ: Mapping[str, str] | None = None) -> Platform:
+    """Read the platform file of ``role`` from the folder that SLUICE_PLATFORM_DIR names.
+
+    Raises ConfigError when the variable is not set, the file is missing, unreadable, open to other users
+    (it holds passwords), or says another role.
+    """
+    path, text = private_file.read(DIRECTORY_VARIABLE, role, f"role {role!r} needs this file", environ)
+    platform = parse(text, path)
+    if platform.role != role:
+        raise ConfigError(f"{path}: says role {platform.role!r}; it must say {role!r}")
+    return platform

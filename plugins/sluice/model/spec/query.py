@@ -1,0 +1,295 @@
+"""A continuous query over a stream's published rows, as ``stream.toml`` declares it, and where it goes.
+
+A query groups rows and measures the groups. It is declared, not written, so that Spark, which keeps the
+counts, and a validation, which makes them anew without Spark, read the same few lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from enum import StrEnum
+
+from sluice.model.spec.config import ConfigError
+
+# Of a result besides the columns that it is grouped by and its measures.
+WINDOW = "window_start"
+VERSION = "version"
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_TABLE = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_DISTINCT = re.compile(r"distinct ([a-z][a-z0-9_]*)")
+_DAY_MINUTES = 1440
+_Refuse = Callable[[str], ConfigError]
+
+
+class Mode(StrEnum):
+    """What a batch gives to its sinks: the groups that changed, or all of them."""
+
+    UPDATE = "update"
+    COMPLETE = "complete"
+    # Rows as they come, for a query that measures nothing.
+    APPEND = "append"
+
+
+class Kind(StrEnum):
+    """Where results go."""
+
+    JDBC = "jdbc"
+    KAFKA = "kafka"
+    ICEBERG = "iceberg"
+    FILES = "files"
+    CONSOLE = "console"
+    MEMORY = "memory"
+
+
+# What a page shows: for whom is counted, and whether that is a bot.
+PAGE_COLUMNS = ["user", "bot"]
+# For a person who looks; nothing of it outlives the process.
+FOR_A_PERSON = frozenset({Kind.CONSOLE, Kind.MEMORY})
+# What a result's key can be made of: each value has a text of its own.
+KEY_TYPES = ("string", "int", "bigint", "date", "boolean")
+# Sink -> the keys that it needs.
+NEEDS: Mapping[Kind, tuple[str, ...]] = {
+    Kind.JDBC: ("connection", "table"),
+    Kind.KAFKA: ("topic", "partitions"),
+    Kind.ICEBERG: ("table",),
+    Kind.FILES: ("prefix",),
+    Kind.CONSOLE: (),
+    Kind.MEMORY: (),
+}
+
+
+@dataclass(frozen=True)
+class Window:
+    """Windows of ``minutes``, one beginning every ``every_minutes``, the day's first ``from_minute`` past
+    midnight (UTC).
+
+    A window holds its beginning and not its end.
+    """
+
+    minutes: int
+    every_minutes: int
+    from_minute: int = 0
+
+    def starts(self, at: int) -> list[int]:
+        """The beginnings of all windows that hold a moment; both in seconds since 1970, earliest first."""
+        every, length, shift = self.every_minutes * 60, self.minutes * 60, self.from_minute * 60
+        last = at - (at - shift) % every
+        return sorted(range(last, at - length, -every))
+
+
+@dataclass(frozen=True)
+class Sink:
+    """One place to which a query's results go. ``kind``, a word of Kind, says which of the others it needs.
+
+    ``connection`` is the id of an Airflow connection, ``table`` is in its database, or, of Iceberg, in the
+    lake (``namespace.table``); ``topic`` is compacted and has ``partitions``; ``prefix`` is a folder of the
+    lake's bucket.
+    """
+
+    kind: str
+    connection: str = ""
+    table: str = ""
+    topic: str = ""
+    partitions: int = 0
+    prefix: str = ""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages, tables and metrics."""
+        return f"{self.kind} {self.table or self.topic or self.prefix}".strip()
+
+
+@dataclass(frozen=True)
+class Query:
+    """Rows grouped ``by`` columns, and by windows of their event time ``at`` where there is a ``window``.
+
+    ``where``: column -> its values; other rows are ignored. ``measures``: a result's column -> ``count``, or
+    ``distinct <column>``. Groups whose window ended more than ``watermark_minutes`` before the newest event
+    are final: what comes for them is late, is not counted, and is kept apart. Without measures the rows
+    themselves are the result. A result has the columns of ``by``, ``window_start``, the measures, and
+    ``version``: the number of the batch that gave it. ``page``: title of a page in Airflow with the newest
+    windows of its Iceberg table.
+    """
+
+    sinks: list[Sink]
+    by: list[str]
+    measures: dict[str, str] = field(default_factory=dict)
+    at: str = ""
+    window: Window | None = None
+    watermark_minutes: int = 0
+    mode: str = Mode.UPDATE.value
+    trigger_seconds: int = 10
+    where: dict[str, list[str]] = field(default_factory=dict)
+    page: str = ""
+
+    @property
+    def results_table(self) -> str:
+        """The Iceberg table among its sinks; empty if there is none."""
+        return next((sink.table for sink in self.sinks if sink.kind == Kind.ICEBERG), "")
+
+    @property
+    def keys(self) -> list[str]:
+        """The columns that tell one result from another."""
+        return [*self.by, *([WINDOW] if self.window else [])]
+
+    @property
+    def distinct(self) -> dict[str, str]:
+        """Measure -> the column whose different values it counts."""
+        return {name: match[1] for name, how in self.measures.items() if (match := _DISTINCT.fullmatch(how))}
+
+
+def check(name: str, query: Query, where: str) -> None:
+    """Raises ConfigError naming ``where``, the query, the value and the mend."""
+
+    def refuse(problem: str) -> ConfigError:
+        return ConfigError(f"{where}: query {name}: {problem}")
+
+    if not _NAME.fullmatch(name):
+        raise refuse(f"name {name!r}: use lower-case letters, digits and _")
+    for column in (*query.by, *query.measures, *query.where, *([query.at] if query.at else [])):
+        if not _NAME.fullmatch(column):
+            raise refuse(f"column {column!r}: use lower-case letters, digits and _")
+    taken = [*query.by, WINDOW, VERSION]
+    for measure, how in query.measures.items():
+        if measure in taken:
+            raise refuse(f"measure {measure!r} is a column of the result already; give it another name")
+        if how != "count" and not _DISTINCT.fullmatch(how):
+            raise refuse(f"measure {measure} = {how!r}: write count, or distinct and a column")
+    if query.mode not in list(Mode):
+        raise refuse(f"mode {query.mode!r}: one of {', '.join(Mode)}")
+    if (query.mode == Mode.APPEND) == bool(query.measures):
+        raise refuse(f"mode {query.mode!r}: append is for a query without measures, and for no other")
+    if not query.by:
+        raise refuse("by = []: name at least one column")
+    for column, values in query.where.items():
+        if not values:
+            raise refuse(f"where {column} = []: name at least one value")
+    if query.page and (not query.results_table or query.by != PAGE_COLUMNS):
+        raise refuse(f"page {query.page!r}: needs an iceberg sink and by = {PAGE_COLUMNS}")
+    if query.trigger_seconds < 1:
+        raise refuse(f"trigger_seconds is {query.trigger_seconds}; it must be at least 1")
+    _check_window(query, refuse)
+    _check_sinks(query, refuse)
+
+
+def result_types(name: str, query: Query, columns: Mapping[str, str], where: str) -> dict[str, str]:
+    """Column of a result -> its type in Spark's DDL; ``columns``: those of the stream's table.
+
+    Of a query without measures, the table's own. Raises ConfigError where the query names a column that is
+    none.
+    """
+    for column in (
+        *query.by,
+        *query.where,
+        *query.distinct.values(),
+        *([query.at] if query.at else []),
+    ):
+        if column not in columns:
+            raise ConfigError(
+                f"{where}: query {name}: {column!r} is no column; there are {', '.join(columns)}"
+            )
+    for column in query.where:
+        if columns[column] != "string":
+            raise ConfigError(f"{where}: query {name}: where {column!r} is a {columns[column]}, not a string")
+    if not query.measures:
+        return dict(columns)
+    for column in query.by:
+        if columns[column] not in KEY_TYPES:
+            raise ConfigError(
+                f"{where}: query {name}: by {column!r} is a {columns[column]}, of which two may have one "
+                f"text; group by {', '.join(KEY_TYPES)}"
+            )
+    return {
+        **{column: columns[column] for column in query.by},
+        **({WINDOW: "timestamp"} if query.window else {}),
+        **dict.fromkeys([*query.measures, VERSION], "bigint"),
+    }
+
+
+def _check_window(query: Query, refuse: _Refuse) -> None:
+    window = query.window
+    if window is None:
+        if query.watermark_minutes:
+            raise refuse("watermark_minutes without a window: nothing would ever be final; add a window")
+        return
+    if not query.at:
+        raise refuse('window without at: name the column of the event time, as in at = "hittime"')
+    if query.mode != Mode.UPDATE:
+        raise refuse(f'mode {query.mode!r} with a window: its state would never end; write mode = "update"')
+    if query.watermark_minutes < 1:
+        raise refuse(f"watermark_minutes is {query.watermark_minutes}; with a window it must be at least 1")
+    if not 1 <= window.every_minutes <= window.minutes:
+        raise refuse(
+            f"every_minutes is {window.every_minutes}; it must be 1 to {window.minutes}, the minutes of a "
+            "window, or moments between two windows would be in none"
+        )
+    if _DAY_MINUTES % window.every_minutes:
+        raise refuse(f"every_minutes is {window.every_minutes}; it must divide a day, or days would differ")
+    if not 0 <= window.from_minute < window.every_minutes:
+        raise refuse(f"from_minute is {window.from_minute}; it must be less than every_minutes")
+
+
+def _check_sinks(query: Query, refuse: _Refuse) -> None:
+    if not query.sinks:
+        raise refuse("sinks = []: name at least one place for its results")
+    for sink in query.sinks:
+        if sink.kind not in list(Kind):
+            raise refuse(f"sink kind {sink.kind!r}: one of {', '.join(Kind)}")
+        needs = NEEDS[Kind(sink.kind)]
+        for key in ("connection", "table", "topic", "partitions", "prefix"):
+            if bool(getattr(sink, key)) != (key in needs):
+                has = f"needs {key}" if key in needs else f"has no {key}"
+                raise refuse(f"a sink of kind {sink.kind} {has}; it takes {', '.join(needs) or 'nothing'}")
+        if (sink.kind == Kind.FILES) != (query.mode == Mode.APPEND) and sink.kind not in FOR_A_PERSON:
+            raise refuse(
+                f"mode {query.mode!r} and a sink of kind {sink.kind}: files take append, and only they"
+            )
+        if sink.kind == Kind.ICEBERG and query.window is None:
+            raise refuse("a sink of kind iceberg needs a window: a batch rewrites the windows that changed")
+        if sink.kind == Kind.ICEBERG and not _TABLE.fullmatch(sink.table):
+            raise refuse(f"sink iceberg: table {sink.table!r}: write it as namespace.table, in lower case")
+        for value in (sink.connection, sink.table if sink.kind != Kind.ICEBERG else ""):
+            if value and not _NAME.fullmatch(value):
+                raise refuse(f"sink {sink.kind}: {value!r}: use lower-case letters, digits and _")
+        if sink.topic and not _TOPIC.fullmatch(sink.topic):
+            raise refuse(f"sink kafka: topic {sink.topic!r}: use letters, digits, ., _ and -")
+        if sink.partitions < 0:
+            raise refuse(f"sink kafka: partitions is {sink.partitions}; it must be at least 1")
+        if sink.prefix and (sink.prefix.startswith("/") or not sink.prefix.endswith("/")):
+            raise refuse(f"sink files: prefix {sink.prefix!r}: write it without / before and with / behind")
+    bases = [sink.connection for sink in query.sinks if sink.connection]
+    if len(set(bases)) != len(bases):
+        raise refuse(
+            f"two sinks in one database ({', '.join(bases)}): its fence knows one batch of a query; use a "
+            "view of the first table, or another query"
+        )
+    names = [sink.name for sink in query.sinks]
+    if len(set(names)) != len(names):
+        raise refuse(f"sinks {', '.join(names)}: one of them is there twice")
+
+
+def key_text(values: Sequence[object]) -> str:
+    """The one text for a result's key (in the order of ``Query.keys``), as a record's key on a topic has it.
+
+    Moments and dates are in ISO 8601, in UTC; parts are joined by ``|``, and a ``|`` or ``\\`` within one is
+    escaped by ``\\``. Null is ``\\N``.
+    """
+    return "|".join(map(_part, values))
+
+
+def _part(value: object) -> str:
+    if value is None:
+        return "\\N"
+    return _text(value).replace("\\", "\\\\").replace("|", "\\|")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, datetime):
+        moment = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return value.isoformat() if isinstance(value, date) else str(value)

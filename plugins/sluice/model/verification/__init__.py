@@ -1,0 +1,1 @@
+"""What must hold: offsets, rows, events, files. Pure arithmetic."""

@@ -1,0 +1,175 @@
+"""Step 6 of a load: what it left in the bucket, against the stream's budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.clients.errors import Missing
+from sluice.hooks import text
+from sluice.model.spec.ledger import run_key
+from sluice.model.verification.counts import BudgetLine, PrefixCount
+from sluice.operators.base import StreamOperator
+from sluice.operators.load import inventory
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from sluice.operators.load.inventory import Inventory
+
+# S3 tells whole seconds, and its clock is not the driver's.
+CLOCK_SLACK = timedelta(seconds=5)
+NAMED = 10
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Data objects that no kept snapshot knows. ``orphans`` were written before the newest commit, so nobody
+    will ever commit them; ``young`` ones may belong to a batch that is being written."""
+
+    orphans: list[str]
+    young: list[str]
+
+
+def unknown(data: Mapping[str, datetime], known: set[str], newest_commit: datetime | None) -> Unknown:
+    """Tell orphans from what may still be committed. Without any commit nothing can be told: all is young."""
+    strangers = sorted(set(data) - known)
+    old = {uri for uri in strangers if newest_commit is not None and data[uri] < newest_commit - CLOCK_SLACK}
+    return Unknown([uri for uri in strangers if uri in old], [uri for uri in strangers if uri not in old])
+
+
+def metadata_files(written_at_ms: list[int], at_ms: int, until_ms: int | None) -> int | None:
+    """How many metadata files belong to the commit at ``at_ms``: those from then until the next commit.
+
+    None where the log (``written_at_ms``, oldest first) no longer reaches back to it.
+    """
+    if not written_at_ms or written_at_ms[0] > at_ms:
+        return None
+    return sum(at_ms <= written < (until_ms or written + 1) for written in written_at_ms)
+
+
+class AuditOperator(StreamOperator):
+    """Count objects, versions, delete markers and bytes before and after; compare with ``[budget]``.
+
+    Red, without retries, when a batch made more versions than allowed, a delete marker was added, or a key
+    was overwritten with other content. Orphans are named and counted: they cost money and are no error of the
+    load. A bucket, table or folder that cannot be seen is red too.
+    """
+
+    does = "counts objects, versions and delete markers"
+    fails_if = "the stream's budget is exceeded"
+
+    def take_inventory(self) -> Inventory:
+        """What the bucket holds now."""
+        return inventory.take(self.platform_hook, self.spec)
+
+    def work(self, context: Context) -> dict[str, Any]:
+        before = self.ledger.get(run_key(context["run_id"], "before"))
+        if before is None:
+            raise Missing(f"run {context['run_id']!r} has no before.json; clear its provision_topic task")
+        # The listing first: what is committed after it is known to the metadata, and no stranger.
+        seen = self.take_inventory()
+        strangers, batches, costs = self._from_metadata(seen, before["snapshot_id"])
+        past = {name: PrefixCount(**count) for name, count in before["counts"].items()}
+        added = {name: count - past.get(name, PrefixCount()) for name, count in seen.counts.items()}
+        budget = self._budget(added, seen.rewritten, costs)
+        self.log.info("%s", report(seen.counts, added, budget, batches, strangers))
+        for label, uris in (("orphan", strangers.orphans), ("overwritten", seen.rewritten)):
+            for uri in uris[:NAMED]:
+                self.log.warning("%s: %s", label, uri)
+        over = [line.sentence() for line in budget if not line.ok]
+        if over:
+            raise AirflowFailException(f"over budget: {'; '.join(over)}")
+        return {
+            "counts": {
+                name: {
+                    "before": _dict(count - added[name]),
+                    "after": _dict(count),
+                    "added": _dict(added[name]),
+                }
+                for name, count in seen.counts.items()
+            },
+            "batches": batches,
+            "versions_per_batch": max(costs, default=None),
+            "orphans": len(strangers.orphans),
+            "in_flight": len(strangers.young),
+        }
+
+    def _from_metadata(self, seen: Inventory, since: int | None) -> tuple[Unknown, int, list[int]]:
+        """Strangers among the data objects, the batches since ``before``, and the versions of each of those
+        batches whose metadata files the table still logs."""
+        from sluice.clients.lake import files
+        from sluice.clients.lake.catalog import commits_since, metadata_times
+
+        lake = self.platform_hook.lake
+        table, quarantine = lake.table(self.spec.table), lake.table(self.spec.quarantine_table)
+        known = files.known_files(table) | files.known_files(quarantine)
+        newest = max((snapshot.timestamp_ms for snapshot in table.snapshots()), default=None)
+        strangers = unknown(
+            seen.data, known, None if newest is None else datetime.fromtimestamp(newest / 1000, UTC)
+        )
+        commits, written = commits_since(table, since), metadata_times(table)
+        batches, costs = 0, []
+        for number, commit in enumerate(commits):
+            if commit.kind != "batch":
+                continue
+            batches += 1
+            following = commits[number + 1].at_ms if number + 1 < len(commits) else None
+            own = metadata_files(written, commit.at_ms, following)
+            if own is not None:
+                costs.append(files.versions_written(table, commit.snapshot_id) + own)
+        return strangers, batches, costs
+
+    def _budget(
+        self, added: Mapping[str, PrefixCount], rewritten: list[str], costs: list[int]
+    ) -> list[BudgetLine]:
+        limits = self.spec.budget
+        lines = [
+            BudgetLine(
+                "delete markers added",
+                sum(count.delete_markers for count in added.values()),
+                limits.delete_markers,
+            ),
+            BudgetLine("keys overwritten with other content", len(rewritten), 0),
+        ]
+        if costs:
+            lines.append(BudgetLine("versions of the costliest batch", max(costs), limits.versions_per_batch))
+        return lines
+
+
+def report(
+    counts: Mapping[str, PrefixCount],
+    added: Mapping[str, PrefixCount],
+    budget: list[BudgetLine],
+    batches: int,
+    strangers: Unknown,
+) -> str:
+    """The audit as tables for the log: what is there, and in brackets what the load added."""
+    rows = [
+        [name, *(f"{getattr(count, unit):,} (+{getattr(added[name], unit):,})" for unit in _UNITS)]
+        for name, count in counts.items()
+    ]
+    lines = [[line.name, f"{line.value}", f"{line.limit:g}", "ok" if line.ok else "OVER"] for line in budget]
+    notes = (
+        f"{batches} batches published since; {len(strangers.orphans)} orphans; "
+        f"{len(strangers.young)} data objects not committed yet"
+    )
+    if not batches:
+        notes += "; without a batch the versions of one have no measure"
+    return (
+        text.table(["what", "objects", "versions", "delete markers", "bytes"], rows)
+        + "\n"
+        + text.table(["budget", "value", "limit", "result"], lines)
+        + f"\n\n{notes}"
+    )
+
+
+_UNITS = ("objects", "versions", "delete_markers", "bytes")
+
+
+def _dict(count: PrefixCount) -> dict[str, int]:
+    return {unit: getattr(count, unit) for unit in _UNITS}

@@ -1,0 +1,127 @@
+"""What lies where for one stream: in the bucket, prefix by prefix, and in its checkpoint folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sluice.clients.errors import Missing, Unreachable
+from sluice.hooks.load_plan import now
+from sluice.model.spec.ledger import run_key
+from sluice.model.verification.counts import PrefixCount
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from pyiceberg.table import Table
+
+    from sluice.clients.bucket import Entry
+    from sluice.clients.ledger import Ledger
+    from sluice.hooks.platform import PlatformHook
+    from sluice.model.spec.stream import StreamSpec
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """One look. ``data``: the current data objects of table and quarantine (s3:// address -> written at);
+    ``rewritten``: keys of which a version was overwritten with other content, which Iceberg never does."""
+
+    counts: dict[str, PrefixCount]
+    data: dict[str, datetime]
+    rewritten: list[str]
+
+
+def take(hook: PlatformHook, spec: StreamSpec) -> Inventory:
+    """Count everything of the stream. Raises Unreachable or Refused where a part cannot be seen."""
+    from sluice.clients.bucket import count
+    from sluice.clients.s3 import split
+
+    counts: dict[str, PrefixCount] = {}
+    data: dict[str, datetime] = {}
+    rewritten: list[str] = []
+    for label, table in (("table", spec.table), ("quarantine", spec.quarantine_table)):
+        name, prefix = split(location(hook, table))
+        bucket = hook.bucket(name)
+        for part in ("data", "metadata"):
+            entries = list(bucket.entries(f"{prefix}/{part}/"))
+            counts[f"{label} {part}"] = count(entries)
+            rewritten += overwritten(entries)
+            if part == "data":
+                data |= {f"s3://{name}/{entry.key}": entry.modified for entry in entries if _is_there(entry)}
+    name, _ = split(hook.platform.lake.warehouse)
+    counts["checkpoints in the bucket"] = count(hook.bucket(name).entries(f"checkpoints/{spec.name}/"))
+    counts["checkpoint folder"] = folder(Path(hook.platform.checkpoints.root), spec.name)
+    return Inventory(counts, data, rewritten)
+
+
+def _is_there(entry: Entry) -> bool:
+    return entry.is_latest and not entry.is_delete_marker
+
+
+def overwritten(entries: Iterable[Entry]) -> Iterator[str]:
+    """Keys with versions of different content; a put that the network repeated has the same ETag."""
+    seen: dict[str, str] = {}
+    named: set[str] = set()
+    for entry in entries:
+        if entry.is_delete_marker:
+            continue
+        if seen.setdefault(entry.key, entry.etag) != entry.etag and entry.key not in named:
+            named.add(entry.key)
+            yield entry.key
+
+
+def location(hook: PlatformHook, table: str) -> str:
+    """Where a table lies; before there is one, where the consumer's catalog will put it."""
+    try:
+        return hook.lake.table(table).location()
+    except Missing:
+        return f"{hook.platform.lake.warehouse.rstrip('/')}/{table.replace('.', '/')}"
+
+
+def folder(root: Path, name: str) -> PrefixCount:
+    """Files and bytes of ``root/name``, nothing where there is none yet.
+
+    Raises Unreachable where ``root`` itself is not there: then the volume is not mounted here.
+    """
+    if not root.is_dir():
+        raise Unreachable(f"checkpoint folder {root} is not there; mount it, or correct [checkpoints] root")
+
+    def refuse(error: OSError) -> None:
+        # The stream goes on meanwhile and clears its folder; only another reason is an error.
+        if not isinstance(error, FileNotFoundError):
+            raise Unreachable(f"checkpoint folder {error.filename}: {error.strerror}") from error
+
+    files = size = 0
+    for path, _, names in os.walk(root / name, onerror=refuse):
+        for file in names:
+            try:
+                size += (Path(path) / file).stat().st_size
+            except FileNotFoundError:
+                continue
+            files += 1
+    return PrefixCount(files, files, 0, size)
+
+
+def record_before(hook: PlatformHook, spec: StreamSpec, ledger: Ledger, run_id: str) -> dict[str, Any]:
+    """Write ``before.json`` for the run if there is none; return the one there is."""
+    key = run_key(run_id, "before")
+    found = ledger.get(key)
+    if found is not None:
+        return found
+    try:
+        table: Table | None = hook.lake.table(spec.table)
+    except Missing:
+        table = None
+    head = table.current_snapshot() if table else None
+    return ledger.put(
+        key,
+        {
+            "run_id": run_id,
+            "snapshot_id": head.snapshot_id if head else None,
+            "counts": {name: asdict(count) for name, count in take(hook, spec).counts.items()},
+            "at": now(),
+        },
+    )

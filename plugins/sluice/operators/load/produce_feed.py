@@ -1,0 +1,112 @@
+"""Step 3 of a load from a feed: wait for what the stream's producer sends."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from sluice.hooks import load_plan as plans
+from sluice.hooks.failures import final_failures, last_words
+from sluice.operators.starting import StartingOperator
+from sluice.triggers.arrived import ArrivedTrigger
+from sluice.triggers.wait import BACKSTOP, GRACE_INTERVALS, Outcome
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from sluice.model.spec.ledger import Document
+
+POLL_SECONDS = 1.0
+
+
+class ProduceFeedOperator(StartingOperator):
+    """Start the stream's producer if it does not run, and wait, without a worker's slot, until N events
+    (param ``events``) arrived or M minutes (``minutes``) passed; return the offsets in which they lie.
+
+    The start offsets are planned once, by the first attempt, and the end offsets recorded once, by the first
+    that ends well: both in the ledger. All that arrived between them is verified, whoever sent it. One run at
+    a time waits (the DAG's ``max_active_tis_per_dag``), so no event is in two runs' offsets. Fails if the
+    producer is suspended or down for too long, and if no event arrived.
+    """
+
+    does = "ensures that the producer runs; waits until N events arrived or M minutes passed"
+    fails_if = "no events came, or the producer is suspended or down"
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(part="producer", **kwargs)
+
+    def work(self, context: Context) -> dict[str, Any]:
+        plan = plans.pin_feed(
+            self.ledger,
+            self.platform_hook.kafka,
+            run_id=context["run_id"],
+            stream=self.stream,
+            topic=self.spec.topic.name,
+            feed=self.spec.feed_url(self.platform_hook.platform.feeds),
+            params=dict(context["params"]),
+        )
+        if not plans.pending(self.ledger, plan):
+            self.log.info("the load's offsets were recorded before")
+            return self._summary(context["run_id"])
+        self.ensure_runs(context)
+        return self._wait(plan)
+
+    def _wait(self, plan: Document) -> NoReturn:
+        (source,) = plan["sources"]
+        events, minutes = int(plan["params"]["events"]), float(plan["params"]["minutes"])
+        self.log.info("waiting for %d events, %g minutes at most, from %s", events, minutes, source["begin"])
+        self.defer(
+            trigger=ArrivedTrigger(
+                stream=self.stream,
+                role=self.role,
+                deadline=time.time() + minutes * 60,
+                poll_interval=POLL_SECONDS,
+                grace=self.spec.supervision.interval_seconds * GRACE_INTERVALS,
+                part=self.part,
+                begin=source["begin"],
+                events=events,
+                topic_id=source["topic_id"],
+            ),
+            method_name="resume",
+            timeout=timedelta(minutes=minutes) + BACKSTOP,
+        )
+
+    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Record what the trigger observed: the task's return value, or its failure."""
+        with final_failures():
+            return self._record(context["run_id"], event)
+
+    def _record(self, run_id: str, event: dict[str, Any]) -> dict[str, Any]:
+        (source,) = plans.plan_of(self.ledger, run_id)["sources"]
+        failure = f"{plans.name_of(source)}: {event['reason']}"
+        if Outcome(event["outcome"]) is Outcome.HOPELESS:
+            self.refuse_held()
+            raise AirflowFailException(f"{failure}; {self._last_words()}")
+        if "ends" not in event:
+            raise AirflowException(failure)
+        if not event["arrived"]:
+            raise AirflowFailException(
+                f"no events in time: {failure}; {self._last_words()}; clear the task to wait again"
+            )
+        ends = {int(partition): end for partition, end in event["ends"].items()}
+        plans.settle_feed(self.ledger, source, ends, run_id)
+        return self._summary(run_id)
+
+    def _last_words(self) -> str:
+        return last_words(self.platform_hook.runtime, self.program, self.log)
+
+    def _summary(self, run_id: str) -> dict[str, Any]:
+        plan, documents = plans.produced(self.ledger, run_id)
+        total = plans.offsets_of_all(documents)
+        self.log.info("%d records: %s", total.count, total)
+        return {
+            "topic": plan["topic"],
+            "records": total.count,
+            "ranges": {str(p): [list(pair) for pair in ranges] for p, ranges in total.partitions.items()},
+            "sources": [
+                {"feed": source["feed"], "source_id": source["source_id"]} for source in plan["sources"]
+            ],
+        }

@@ -1,0 +1,255 @@
+"""The runtime on one machine: supervisord, over its XML-RPC interface.
+
+supervisord runs a parent process (``runtime.parent``) per component, which restarts it; that one reports on
+stderr, so supervisord's log of stderr says how the component itself is, and that of stdout what it wrote.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Callable, Collection
+from dataclasses import replace
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+from xml.parsers.expat import ExpatError
+from xmlrpc.client import Fault, ProtocolError, ResponseError, ServerProxy, Transport
+
+from supervisor.xmlrpc import Faults
+
+from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.model.health.process import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus
+from sluice.model.spec.platform import Supervisor
+from sluice.runtime.base import Runtime
+
+T = TypeVar("T")
+TIMEOUT_SECONDS = 10.0
+POLL_SECONDS = 0.2
+# A hard stop: supervisord's stopwaitsecs (10 s for a stream) until it kills, and as long again twice.
+HARD_SECONDS = 30.0
+# Several of the parent process's reports.
+REPORT_BYTES = 8192
+
+
+class _Transport(Transport):
+    """HTTP with a deadline. The login is a header: in the URL it would show in every ProtocolError."""
+
+    def __init__(self, timeout: float, secure: bool, headers: list[tuple[str, str]]) -> None:
+        super().__init__(headers=headers)
+        self._timeout = timeout
+        self._kind: type[HTTPConnection] = HTTPSConnection if secure else HTTPConnection
+
+    def make_connection(self, host: Any) -> HTTPConnection:
+        # No kept connection: supervisord may have been restarted since the last question.
+        return self._kind(str(host), timeout=self._timeout)
+
+
+def connect(config: Supervisor, timeout: float) -> Any:
+    """The `supervisor` namespace of its XML-RPC API. Not to be shared between threads.
+
+    Any: a ServerProxy's methods are made up as they are called.
+    """
+    login = base64.b64encode(f"{config.username}:{config.password}".encode()).decode()
+    secure = urlsplit(config.url).scheme == "https"
+    transport = _Transport(timeout, secure, [("Authorization", f"Basic {login}")])
+    return ServerProxy(config.url, transport=transport).supervisor
+
+
+class SupervisorRuntime(Runtime):
+    """supervisord at ``config.url``; each request has ``timeout`` seconds. ``rpc`` answers in its place."""
+
+    def __init__(
+        self,
+        config: Supervisor,
+        timeout: float = TIMEOUT_SECONDS,
+        *,
+        rpc: object | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.url = config.url
+        self._clock, self._sleep = clock, sleep
+        self._rpc: Any = rpc or connect(config, timeout)
+
+    def status(self, program: str) -> ProcessStatus:
+        info = self._ask(program, lambda: self._rpc.getProcessInfo(program))
+        return parse_status(info, self._log(program, "tailProcessStderrLog", REPORT_BYTES))
+
+    def start(self, program: str) -> bool:
+        try:
+            self._ask(program, lambda: self._rpc.startProcess(program, False))
+        except _Answered as answer:
+            if answer.code == Faults.ALREADY_STARTED:
+                return False
+            raise
+        status = self.status(program)
+        if status.state is ProcessState.STOPPING:
+            # supervisord says yes to this, and starts nothing.
+            raise Unreachable(
+                f"{status.sentence()} and cannot be started before it has ended; start it again"
+            )
+        return True
+
+    def stop(self, program: str, grace: float, instance: str | None = None) -> ProcessStatus:
+        began = self._clock()
+        status = self.status(program)
+        if instance not in (None, status.identity):
+            return status
+        # supervisord starts a program anew that ends while it is STARTING; its own stop does not let it.
+        if grace > 0 and status.state is ProcessState.RUNNING:
+            self._unless_gone(program, lambda: self._rpc.signalProcess(program, "TERM"))
+            status = self._wait(program, grace, {*ENDED, ProcessState.BACKOFF}, instance)
+        if status.state not in ENDED and instance in (None, status.identity):
+            # The signal again; after stopwaitsecs supervisord kills the whole process group.
+            self._unless_gone(program, lambda: self._rpc.stopProcess(program, False))
+            status = self._wait(program, HARD_SECONDS, ENDED, instance)
+        if status.state not in ENDED and instance in (None, status.identity):
+            raise Unreachable(
+                f"{status.sentence()}, {self._clock() - began:.0f} s after it was told to stop; "
+                f"look at the process, and at supervisord's log"
+            )
+        return status
+
+    def _wait(
+        self, program: str, seconds: float, states: Collection[ProcessState], instance: str | None
+    ) -> ProcessStatus:
+        """The program's status once it is in one of ``states`` or another instance, or after ``seconds``."""
+        until = self._clock() + seconds
+        while True:
+            status = self.status(program)
+            is_other = instance not in (None, status.identity)
+            if status.state in states or is_other or self._clock() >= until:
+                return status
+            self._sleep(POLL_SECONDS)
+
+    def _unless_gone(self, program: str, request: Callable[[], object]) -> None:
+        """Ask for what is needless once the program does not run."""
+        try:
+            self._ask(program, request)
+        except _Answered as answer:
+            if answer.code != Faults.NOT_RUNNING:
+                raise
+
+    def tail(self, program: str, size: int = 8192) -> list[str]:
+        text = self._log(program, "tailProcessStdoutLog", size) or ""
+        return [line for line in text.splitlines() if line.strip()]
+
+    def _log(self, program: str, method: str, size: int) -> str | None:
+        """The end of one of its logs; None if it has none."""
+        try:
+            text, _, _ = self._ask(program, partial(getattr(self._rpc, method), program, 0, size))
+        except _Answered as answer:
+            if answer.code != Faults.NO_FILE:
+                raise
+            return None
+        return str(text)
+
+    def _ask(self, program: str, question: Callable[[], T]) -> T:
+        try:
+            return question()
+        except Fault as fault:
+            if fault.faultCode == Faults.BAD_NAME:
+                raise Missing(
+                    f"program {program!r} is unknown to supervisord at {self.url}; "
+                    "its configuration needs one program per stream (make up writes it)"
+                ) from fault
+            raise _Answered(program, fault) from fault
+        except ProtocolError as error:
+            if error.errcode in (401, 403):
+                raise Refused(
+                    f"supervisord at {self.url} does not take this login ({error.errcode}); "
+                    "correct [supervisor] in the platform file"
+                ) from error
+            raise Unreachable(f"supervisord at {self.url} answered {error.errcode} {error.errmsg}") from error
+        except (OSError, HTTPException, ExpatError, ResponseError) as error:
+            raise Unreachable(f"supervisord at {self.url} does not answer: {error}") from error
+
+
+class _Answered(Refused):
+    """supervisord said no, with a code of its own."""
+
+    def __init__(self, program: str, fault: Fault) -> None:
+        super().__init__(f"program {program!r}: supervisord says {fault.faultString}")
+        self.code = int(fault.faultCode)
+
+
+def parse_status(info: dict[str, Any], reports: str | None) -> ProcessStatus:
+    """A ProcessStatus from the answer of ``getProcessInfo`` and the end of the parent process's ``reports``.
+
+    ``reports`` is None for a program that runs without a parent process: then it is supervisord's own view.
+    """
+    name = str(info["statename"]).lower()
+    state = ProcessState(name) if name in ProcessState.__members__.values() else ProcessState.UNKNOWN
+    status = ProcessStatus(
+        program=str(info["name"]),
+        state=state,
+        pid=int(info["pid"]) or None,
+        since=float(info["start"]) or None,
+        exit_status=int(info["exitstatus"]),
+        description=str(info.get("spawnerr") or info.get("description") or ""),
+    )
+    if reports is None:
+        return status
+    report = _newest_report(reports)
+    # Of an earlier parent process, if it is of before this one's start (whole seconds).
+    known = report if report is not None and report["since"] >= int(info["start"]) else None
+    if state in ALIVE:
+        return _alive(status, known if known and known["parent"] == status.pid else None)
+    if known is None:
+        return status
+    last_exit = _last_exit(known)
+    # If the report says that it runs, it was killed together with its parent process.
+    reported = last_exit if known["pid"] is None else None
+    return replace(
+        status,
+        pid=None,
+        since=known["since"],
+        exit_status=reported.code if reported else status.exit_status,
+        restarts=tuple(known["restarts"]),
+        last_exit=last_exit,
+    )
+
+
+def _alive(status: ProcessStatus, report: dict[str, Any] | None) -> ProcessStatus:
+    """How the component is whose parent process is there as ``status`` says."""
+    if report is None:
+        description = "its parent process starts"
+        return replace(status, state=ProcessState.STARTING, pid=None, description=description)
+    last_exit, restarts = _last_exit(report), tuple(report["restarts"])
+    how = f"restart {len(restarts)} by the runtime, after {last_exit}" if restarts else ""
+    if report["pid"] is not None:
+        state, description = ProcessState.RUNNING, ", ".join(filter(None, [f"pid {report['pid']}", how]))
+    elif report["restart_at"] is not None:
+        state, description = ProcessState.BACKOFF, f"{last_exit}; the runtime restarts it"
+    else:
+        state, description = ProcessState.STOPPING, f"{last_exit}; its parent process ends"
+    return replace(
+        status,
+        state=state,
+        pid=report["pid"],
+        since=report["since"],
+        exit_status=last_exit.code if last_exit else status.exit_status,
+        description=description,
+        restarts=restarts,
+        last_exit=last_exit,
+        restart_at=report["restart_at"],
+    )
+
+
+def _last_exit(report: dict[str, Any]) -> ProcessExit | None:
+    return ProcessExit(**report["last_exit"]) if report["last_exit"] else None
+
+
+def _newest_report(reports: str) -> dict[str, Any] | None:
+    """The last whole line that is a report."""
+    for line in reversed(reports.splitlines()):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue  # cut off at the beginning of the tail, or a traceback of the parent process itself
+        if isinstance(found, dict) and "parent" in found:
+            return found
+    return None

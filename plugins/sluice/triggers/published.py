@@ -1,0 +1,56 @@
+"""Waiting until what was produced is published."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from sluice.model.verification.ranges import RangeSet
+from sluice.triggers.wait import Outcome, Progress, WaitTrigger
+
+if TYPE_CHECKING:
+    from sluice.clients.lake.catalog import Published
+
+
+def beyond_reach(expected: RangeSet, starts: dict[int, int]) -> RangeSet:
+    """What the stream will never publish: offsets before it began, of the partitions that it knows."""
+    return expected.intersect(RangeSet.of({partition: [(0, start)] for partition, start in starts.items()}))
+
+
+class LandedTrigger(WaitTrigger):
+    """Fires when ``main`` covers ``expected`` (a RangeSet's JSON), when it never will, or at ``deadline``.
+
+    ``part`` is whose work is waited for: ``consumer``, or ``queries``, which then have counted it all.
+    PostgreSQL is asked every ``poll_interval`` seconds and S3 only when the table moved.
+    """
+
+    names = (*WaitTrigger.names, "expected")
+
+    def __init__(self, *, expected: str, part: str = "consumer", **kwargs: Any) -> None:
+        super().__init__(part=part, **kwargs)
+        self.expected = expected
+
+    def check(self) -> Progress:
+        expected = RangeSet.from_json(self.expected)
+        part = self.spec.part(self.part).name
+        verb = "counted" if part == "queries" else "published"
+        state = self._reached(part)
+        if state is None:
+            return Progress(f"nothing of table {self.spec.table} is {verb} yet")
+        if lost := beyond_reach(expected, state.starts):
+            message = f"the stream began behind {lost}, so it will never publish that"
+            return Progress(message, Outcome.HOPELESS)
+        done = state.ranges.intersect(expected).count
+        message = f"{done} of {expected.count} records of the load are {verb}"
+        return Progress(message, Outcome.REACHED if state.ranges.covers(expected) else None)
+
+    def _reached(self, part: str) -> Published | None:
+        """What ``part`` has reached of the topic."""
+        state = self.hook.lake.published(self.spec.table)
+        if part != "queries" or state is None:
+            return state
+        # Here, where it is used: PyArrow takes a second.
+        from sluice.clients.lake import query_results
+
+        standing = query_results.standing(self.hook.lake.table(self.spec.queries_table), self.spec.queries)
+        return None if standing is None else replace(state, ends=standing.ends)

@@ -1,0 +1,1 @@
+"""A topic to its table."""

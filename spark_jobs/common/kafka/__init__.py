@@ -1,0 +1,1 @@
+"""What stands on topics and in consumer groups."""

@@ -1,0 +1,65 @@
+"""A result's key as text, in Spark: the same as ``sluice.model.spec.query.key_text`` makes of a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+_AS_THEY_ARE = (StringType, ByteType, ShortType, IntegerType, LongType, DateType)
+# No text is escaped to this.
+_NULL = "\\N"
+
+
+def key_text(schema: StructType, columns: Sequence[str]) -> Column:
+    """The one text for the key that these columns of rows with this schema are; never null.
+
+    Raises TypeError for a column whose type has no text that Spark and Python agree on.
+    """
+    parts = [F.coalesce(_escaped(part_text(schema, column)), F.lit(_NULL)) for column in columns]
+    return F.concat_ws("|", *parts)
+
+
+def part_text(schema: StructType, column: str) -> Column:
+    """One column of a key as text, nothing escaped; null stays null. Raises TypeError as :func:`key_text`."""
+    kind: DataType = schema[column].dataType
+    value = F.col(column)
+    if isinstance(kind, TimestampType):
+        # By arithmetic, and not by formatting, which would be in the session's time zone.
+        seconds = F.unix_seconds(value)
+        value = F.lit("1970-01-01").cast("timestamp_ntz") + F.make_dt_interval(secs=seconds)
+        return _moment(value)
+    if isinstance(kind, TimestampNTZType):
+        return _moment(value)
+    if isinstance(kind, BooleanType):
+        return F.when(value, F.lit("True")).when(~value, F.lit("False"))
+    if isinstance(kind, _AS_THEY_ARE):
+        return value.cast("string")
+    raise TypeError(
+        f"column {column!r} is {kind.simpleString()}, and a key cannot be: Spark and Python write it "
+        "differently; group by text, whole numbers, dates or moments"
+    )
+
+
+def _moment(value: Column) -> Column:
+    # 2024-01-31 23:59:59.5, whatever the time zone.
+    return F.concat(F.translate(F.substring(value.cast("string"), 1, 19), " ", "T"), F.lit("Z"))
+
+
+def _escaped(part: Column) -> Column:
+    backslash, bar = F.lit("\\"), F.lit("|")
+    return F.replace(F.replace(part, backslash, F.lit("\\\\")), bar, F.lit("\\|"))

@@ -1,0 +1,1 @@
+"""Iceberg tables and the single-writer protocol."""

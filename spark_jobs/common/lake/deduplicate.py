@@ -1,0 +1,72 @@
+"""Rows that were sent again: found in a batch, and told apart from their first coming."""
+
+from __future__ import annotations
+
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from sluice.model.verification.deduplication import Claims, Run
+from sluice.model.verification.ranges import Ranges
+
+
+def runs(rows: DataFrame) -> list[Run]:
+    """The runs of a batch's rows, read from the rows (three columns of them).
+
+    However the records of several producers are mixed, there are as many runs as there are gaps in ``seq``.
+    """
+    seq = F.col("_kafka_offset") - F.col("_source_base")
+    identified = rows.where(F.col("_source_id").isNotNull()).select(
+        "_source_id", "_kafka_partition", seq.alias("seq")
+    )
+    order = Window.partitionBy("_source_id", "_kafka_partition").orderBy("seq")
+    found = (
+        identified.withColumn("island", F.col("seq") - F.dense_rank().over(order))
+        .groupBy("_source_id", "_kafka_partition", "island")
+        .agg(F.min("seq"), F.max("seq") + 1, F.count("*"))
+        .drop("island")
+    )
+    return sorted(Run(*row) for row in found.collect())
+
+
+def named(rows: DataFrame, seen: Claims, suspected: set[str]) -> DataFrame:
+    """``rows`` with a ``reason`` on every good row of a suspected source that came before.
+
+    Before: in the published table (``seen``), or at a lower offset of this batch. The rows stay in the
+    tasks they are in (one for each partition of the topic), because what is found is joined by broadcast.
+    """
+    seq = F.col("_kafka_offset") - F.col("_source_base")
+    identity = Window.partitionBy("_kafka_partition", "_source_id", "seq").orderBy("_kafka_offset")
+    candidates = rows.where(F.col("_source_id").isin(sorted(suspected)) & F.col("reason").isNull()).select(
+        "_kafka_partition", "_kafka_offset", "_source_id", seq.alias("seq")
+    )
+    published = reduce(
+        Column.__or__,
+        (
+            (F.col("_source_id") == source)
+            & (F.col("_kafka_partition") == partition)
+            & within(F.col("seq"), ranges)
+            for source in sorted(suspected)
+            for partition, ranges in seen[source].partitions.items()
+        ),
+        F.lit(False),
+    )
+    earlier = F.lag("_kafka_offset").over(identity)
+    repeat = F.when(published, F.lit("repeat: this row of its source is in the table already")).when(
+        earlier.isNotNull(), F.concat(F.lit("repeat: this row is also at offset "), earlier.cast("string"))
+    )
+    found = (
+        candidates.withColumn("repeat", repeat)
+        .where(F.col("repeat").isNotNull())
+        .select("_kafka_partition", "_kafka_offset", "repeat")
+    )
+    joined = rows.join(F.broadcast(found), ["_kafka_partition", "_kafka_offset"], "left")
+    return joined.withColumn("reason", F.coalesce("reason", "repeat")).drop("repeat")
+
+
+def within(column: Column, ranges: Ranges) -> Column:
+    """Whether an integer column lies in the ranges."""
+    return reduce(
+        Column.__or__, ((column >= start) & (column < until) for start, until in ranges), F.lit(False)
+    )

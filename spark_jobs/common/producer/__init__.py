@@ -1,0 +1,1 @@
+"""Objects and generated rows to a topic."""

@@ -1,0 +1,146 @@
+"""CSV lines into typed records: each value is what the schema says, or the row is refused with a reason."""
+
+from __future__ import annotations
+
+import csv
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
+
+from sluice.model.spec.stream import Csv
+from spark_jobs.common.kafka.avro import AvroSchema
+from spark_jobs.common.spark.columns import computed
+
+CORRUPT = "_corrupt"
+BOUNDS = {IntegerType: (-(2**31), 2**31 - 1), LongType: (-(2**63), 2**63 - 1)}
+
+
+class WrongHeader(RuntimeError):
+    """The columns that an object names cannot be those of the schema."""
+
+
+def column_names(header: str, where: str) -> list[str]:
+    """The names in a header line. Raises WrongHeader for an empty or repeated one, naming ``where``."""
+    names = [name.strip() for name in next(csv.reader([header]))]
+    lowered = [name.lower() for name in names]
+    for position, name in enumerate(lowered, start=1):
+        if not name:
+            raise WrongHeader(f"{where}: column {position} of the header has no name: {header!r}")
+        if lowered.count(name) > 1:
+            raise WrongHeader(f"{where}: the header names column {name!r} twice; rename one of them")
+    return names
+
+
+def parse(lines: DataFrame, header: str, schema: AvroSchema, declared: Csv, where: str) -> DataFrame:
+    """Add ``record`` (a struct of ``schema``) and ``reason`` (null for a good row) to ``lines``.
+
+    The columns of ``header`` are found in the schema without regard to case. A column that only the schema
+    has is null; one that only the header has goes, if it has a value, into the map of extra columns. Raises
+    WrongHeader, naming ``where`` (the first of the objects), for a header that lacks a column which may not
+    be null, or has an extra one without a map for it.
+    """
+    names, record = column_names(header, where), schema.struct(lines.sparkSession)
+    rest = declared.extra_columns
+    at = {name.lower(): position for position, name in enumerate(names)}
+    missing = [name for name in schema.required if name.lower() not in at]
+    if missing:
+        raise WrongHeader(
+            f"{where}: the header lacks column {missing[0]!r}, which every row must have; it names "
+            f"{', '.join(names)}"
+        )
+    # By position: a name may hold anything, a dot for one.
+    raw = StructType([StructField(f"c{i}", StringType()) for i in range(len(names))])
+    raw.add(StructField(CORRUPT, StringType()))
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+    cells = computed(lines, _raw=F.from_csv("text", raw.simpleString(), options))
+    texts = computed(cells, _cells=F.struct(*[_trimmed(i).alias(f"c{i}") for i in range(len(names))]))
+    present = {field.name: at[field.name.lower()] for field in record.fields if field.name.lower() in at}
+    known = {field.name.lower() for field in record.fields}
+    others = [i for i, name in enumerate(names) if name.lower() not in known]
+    if others and not (rest in record.names and isinstance(record[rest].dataType, MapType)):
+        raise WrongHeader(
+            f"{where}: the header has column {names[others[0]]!r}, which the schema does not name; add it "
+            f"there, or name a map of strings of the schema as [csv] extra_columns (now {rest!r})"
+        )
+
+    def value(field: StructField) -> Column:
+        if field.name == rest:
+            return _map(names, others)
+        if field.name not in present:
+            return F.lit(None).cast(field.dataType)
+        return _typed(_cell(present[field.name]), field.dataType, declared.time_formats)
+
+    typed = computed(texts, record=F.struct(*[value(field).alias(field.name) for field in record.fields]))
+    reasons = [_form(len(names))]
+    for field in record.fields:
+        if field.name in present:
+            text = _cell(present[field.name])
+            wrong = text.isNotNull() & F.col("record")[field.name].isNull()
+            reasons.append(F.when(wrong, _says(field, text)))
+            if field.name in schema.required:
+                reasons.append(F.when(text.isNull(), F.lit(f"column {field.name} is empty")))
+    return computed(typed, reason=F.coalesce(*reasons)).drop("_raw", "_cells")
+
+
+def _trimmed(position: int) -> Column:
+    """A cell without the blanks around it; null when nothing is left."""
+    return F.nullif(F.trim(F.col("_raw")[f"c{position}"]), F.lit(""))
+
+
+def _cell(position: int) -> Column:
+    return F.col("_cells")[f"c{position}"]
+
+
+def _form(columns: int) -> Column:
+    broken = F.col("_raw")[CORRUPT].isNotNull() | F.col("_raw").isNull()
+    found = F.size(F.split("text", ",")).cast("string")
+    return F.when(F.col("undecodable"), F.lit("the line is not UTF-8")).when(
+        broken, F.concat(F.lit("the row has "), found, F.lit(f" columns, the header names {columns}"))
+    )
+
+
+def _says(field: StructField, text: Column) -> Column:
+    kind = {"integer": "an int", "long": "a long", "double": "a number"}.get(
+        field.dataType.typeName(), "a time"
+    )
+    return F.concat(F.lit(f"column {field.name}: '"), F.substring(text, 1, 80), F.lit(f"' is not {kind}"))
+
+
+def _map(names: list[str], positions: list[int]) -> Column:
+    if not positions:
+        return F.lit(None).cast("map<string,string>")
+    entries = F.map_from_arrays(
+        F.array(*[F.lit(names[i]) for i in positions]), F.array(*[_cell(i) for i in positions])
+    )
+    filled = F.map_filter(entries, lambda _, value: value.isNotNull())
+    return F.when(F.size(filled) > 0, filled)
+
+
+def _typed(text: Column, kind: DataType, time_formats: list[str]) -> Column:
+    """The value, or null where the text is none of its kind."""
+    if isinstance(kind, StringType):
+        return text
+    if isinstance(kind, DoubleType):
+        number = text.try_cast("double")
+        return F.when(~F.isnan(number) & (F.abs(number) != float("inf")), number)
+    if isinstance(kind, IntegerType | LongType):
+        # Some months write whole numbers as 1.0.
+        low, high = BOUNDS[type(kind)]
+        number = text.try_cast("decimal(38,6)")
+        return F.when((number == F.floor(number)) & number.between(low, high), number).try_cast(kind)
+    if isinstance(kind, TimestampNTZType):
+        times = [F.try_to_timestamp(text, F.lit(pattern)) for pattern in time_formats]
+        return reduce(lambda a, b: F.coalesce(a, b), times).cast("timestamp_ntz")
+    raise TypeError(f"no way from CSV text to {kind.simpleString()}; add it to {__name__}")

@@ -1,0 +1,88 @@
+"""How an owner comes to the checkpoint of a query: from where its table and its sinks say that it stands."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from sluice.model.queries.query_state import State
+from sluice.model.spec.query import Mode, Query
+from spark_jobs.common.queries.state_table import QueriesOwner
+from spark_jobs.common.sinks.base import Sink
+from spark_jobs.common.spark import plan as plans
+from spark_jobs.common.spark.checkpoint import Checkpoint, Checkpoints, Damaged
+
+log = logging.getLogger(__name__)
+
+
+def checkpoint(
+    spark: SparkSession, root: str, owner: QueriesOwner, name: str, sinks: Sequence[Sink]
+) -> Checkpoint:
+    """The checkpoint from which query ``name`` goes on, after ``owner`` took over; every sink is entered.
+
+    What its table says is in all sinks is forked, and with it the plan of a batch that some sink has already.
+    Where no checkpoint holds that, or a sink lacks what no later batch would bring, everything is counted
+    anew from the lake: results are upserted under higher versions, so sinks come out right. Raises Superseded
+    from a sink where a later owner entered, and LookupError for a query without measures in such a case.
+    """
+    query, state = owner.spec.queries[name], owner.before[name]
+    held = {sink.name: sink.enter(owner.token) for sink in sinks}
+    checkpoints = Checkpoints(spark, root, f"{owner.spec.name}-{name}")
+    newest = begun(name, state, held, query)
+    if newest is not None:
+        if newest < 0:
+            return checkpoints.fresh(owner.token)
+        try:
+            behind_batch = state.batch if newest == state.batch else newest - 1
+            forked = checkpoints.fork(
+                owner.token, state.holders, behind_batch, newest, stateful=bool(query.measures)
+            )
+            _refuse_gap(forked, state, behind_batch)
+            return forked
+        except LookupError as error:
+            if query.mode == Mode.APPEND:
+                raise behind(name, state, held) from error
+            log.warning("%s", error)
+    log.warning("query %s counts all of %s anew, its sinks being at %s", name, owner.spec.table, held)
+    owner.anew(name, max([state.number, *(number for number in held.values() if number is not None)]))
+    return checkpoints.fresh(owner.token)
+
+
+def _refuse_gap(forked: Checkpoint, state: State, batch: int) -> None:
+    """Between what the table says and the batch that runs again, nothing was read. Raises Damaged else: the
+    table is older than the checkpoint."""
+    if batch > state.batch:
+        planned = plans.parse(forked.plan(batch), f"{forked.uri}/offsets/{batch}")
+        if planned.source != state.source:
+            raise Damaged(
+                f"{forked.uri}: batch {batch} read up to snapshot {planned.source}, and the last that is "
+                f"known up to {state.source}"
+            )
+
+
+def begun(name: str, state: State, held: Mapping[str, int | None], query: Query) -> int | None:
+    """The newest batch (numbered as in the streaming query) that some sink of a query has, where it goes on
+    from ``state``; None where all must be counted anew, because no batch to come would bring what a sink
+    lacks.
+
+    ``held``: sink -> the newest batch that it holds, as sinks number them (None: none). A batch that is in a
+    sink and not in ``state`` is planned already, and runs again. Raises LookupError where rows, which cannot
+    be counted anew, would be missing.
+    """
+    lacking = [sink for sink, number in held.items() if number is None or number < state.number]
+    if state.batch >= 0 and lacking and query.mode != Mode.COMPLETE:
+        if query.mode == Mode.APPEND:
+            raise behind(name, state, held)
+        return None
+    return max([state.batch, *(number - state.base for number in held.values() if number is not None)])
+
+
+def behind(name: str, state: State, held: Mapping[str, int | None]) -> LookupError:
+    """What is said where rows cannot be counted anew."""
+    found = ", ".join(f"{sink} at {'none' if number is None else number}" for sink, number in held.items())
+    return LookupError(
+        f"query {name} stands at batch {state.number}, {found}: rows would be missing or twice; put back "
+        "what is missing, or give the query a new name and its sink a new prefix"
+    )

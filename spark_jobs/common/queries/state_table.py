@@ -1,0 +1,104 @@
+"""The owner of a stream's queries: how far each is, and which rows came too late, in a table of their own.
+
+A batch goes to all sinks of its query first, each of which takes a batch's number once and refuses an earlier
+owner; then one commit says that they have it. So between two batches the table tells where the sinks are, and
+after a crash a sink is one batch ahead of it at most: that batch is planned in the checkpoint, and runs
+again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice.model.queries import query_state as states
+from sluice.model.queries.query_state import State
+from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.stream import StreamSpec
+from spark_jobs.common.lake.iceberg import MAIN
+from spark_jobs.common.lake.writer_lease import TableOwner
+
+COLUMNS = (
+    "query STRING NOT NULL",
+    "batch BIGINT NOT NULL COMMENT 'as the sinks number it'",
+    "window_start TIMESTAMP NOT NULL COMMENT 'of the window that was final when the row came'",
+    "_kafka_partition INT NOT NULL",
+    "_kafka_offset BIGINT NOT NULL",
+)
+PROPERTIES = {
+    "format-version": "2",
+    "write.parquet.compression-codec": "zstd",
+    "write.distribution-mode": "none",
+    "write.metadata.delete-after-commit.enabled": "false",
+    "write.metadata.previous-versions-max": "20",
+}
+# A check looks batches up that are not long ago.
+KEEP_SNAPSHOTS = 200
+
+
+class QueriesOwner(TableOwner):
+    """Owns the queries of one stream from :meth:`take_over` on. :meth:`publish` may be called by the threads
+    of several queries; the rest not."""
+
+    def __init__(self, spark: SparkSession, spec: StreamSpec) -> None:
+        _ensure(spark, spec.queries_table)
+        super().__init__(spark, spec.queries_table, f"the queries of {spec.name}")
+        self.spark, self.spec = spark, spec
+        self.states: dict[str, State] = {}
+        # Who may have the newest batch in a checkpoint, before this owner.
+        self.before: Mapping[str, State] = {}
+        self._one_at_a_time = threading.Lock()
+
+    def take_over(self) -> Mapping[str, State]:
+        """Become the owner, also once more after Moved. Returns where each query stands, with the holders of
+        before. Raises ConfigError for a query that was declared otherwise when it was counted."""
+
+        def read() -> None:
+            summaries = (summary for _, summary in self.table.lineage(MAIN))
+            self.before = states.read(summaries, self.spec.queries, self.table.name)
+
+        def summary(kind: str) -> dict[str, str]:
+            self.states = {name: state.taken_over(self.token) for name, state in self.before.items()}
+            return states.summary(kind, self.spec.name, self.token, self.states)
+
+        self._claim(read, summary)
+        return self.before
+
+    def anew(self, query: str, number: int) -> None:
+        """``query`` counts everything again, in batches numbered above ``number``; said with its first."""
+        self.states[query] = self.states[query].anew(self.token, number)
+
+    def publish(self, query: str, state: State, late: DataFrame | None) -> None:
+        """Say that all sinks of ``query`` are at ``state``, and which rows of its newest batch were ``late``.
+
+        Raises Superseded when a later owner has taken over, Moved when maintenance moved ``main``; then it is
+        not said.
+        """
+        with self._one_at_a_time:
+            said = {**self.states, query: replace(state, holders=[self.token])}
+            summary = states.summary("batch", self.spec.name, self.token, said)
+            if late is None:
+                self.table.commit_empty(self.branch, summary)
+            else:
+                rows = late.select(F.lit(query).alias("query"), F.lit(state.number).alias("batch"), "*")
+                writer = rows.writeTo(f"{CATALOG}.{self.table.name}.branch_{self.branch}")
+                for key, value in summary.items():
+                    writer = writer.option(f"snapshot-property.{key}", value)
+                writer.append()
+                self.table.refresh()
+            self._publish()
+            self.states = said
+            self._tidy(KEEP_SNAPSHOTS)
+
+
+def _ensure(spark: SparkSession, table: str) -> None:
+    properties = ", ".join(f"'{key}' = '{value}'" for key, value in PROPERTIES.items())
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{table.rsplit('.', 1)[0]}")
+    spark.sql(
+        f"CREATE TABLE IF NOT EXISTS {CATALOG}.{table} ({', '.join(COLUMNS)}) USING iceberg "
+        f"TBLPROPERTIES ({properties})"
+    )

@@ -1,0 +1,1 @@
+"""Spark and the process around it. The lowest room."""

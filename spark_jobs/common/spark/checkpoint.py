@@ -1,0 +1,189 @@
+"""Where a query's checkpoint lies: one folder per owner, ``<root>/<stream>/w<token>``, so that whatever a
+zombie still writes, it writes into its own.
+
+A consumer throws it away with every take-over: its offsets are in the table. A query that keeps state
+cannot, since its state is nowhere else. So its next owner *forks*: it copies what was published, and nothing
+that is newer, into a folder of its own, and goes on from there.
+
+A checkpoint in the bucket needs Spark's AbortableStreamBasedCheckpointFileManager, which writes a file whole
+or not at all; but where a write fails, it logs that and goes on as if the file were there. A batch without
+its plan is planned anew after a restart, over other offsets and under the same number, and a sink that knows
+batches by their number loses records. So nothing is believed to be there until it was seen: the plan of a
+batch before it is written, its state before it is published.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_jobs.common.spark.checkpoint_files import (
+    BASES,
+    CHANGES,
+    Incomplete,
+    may_go,
+    store_folders,
+    to_fork,
+)
+from spark_jobs.common.spark.filesystem import Files
+
+log = logging.getLogger(__name__)
+
+# Says that a folder is a whole copy, and of what. Spark leaves it alone.
+MARK = "sluice-fork.json"
+MEND = "see the file system's error above in the log, and start the stream again"
+
+
+class Damaged(LookupError):
+    """A checkpoint lacks what Spark took for written; the batch is not published."""
+
+
+class Checkpoint:
+    """One owner's folder. ``uri`` is what Spark is given as ``checkpointLocation``."""
+
+    def __init__(self, files: Files, uri: str) -> None:
+        self.uri = uri
+        self._files = files
+        self._kinds = [*CHANGES, *BASES]
+        self._stores: list[str] = []
+
+    def plan(self, batch: int) -> list[str]:
+        """The lines of a batch's plan, read back. Raises Damaged where it was never written."""
+        try:
+            return self._files.read(f"{self.uri}/offsets/{batch}").splitlines()
+        except FileNotFoundError as error:
+            raise Damaged(
+                f"{error}; batch {batch} was planned and its plan is lost, so it is not written: {MEND}"
+            ) from error
+
+    def verify(self, batch: int) -> None:
+        """See that a batch's state was written: a file of its version in every store of the query.
+
+        One look per store, since the version before was seen here too. Raises Damaged, naming the first that
+        is not there.
+        """
+        self._stores = self._stores or self.stores()
+        for store in self._stores:
+            if not self._has(store, batch + 1):
+                raise Damaged(
+                    f"{self.uri}/{store}: version {batch + 1} is not there, so batch {batch} is not "
+                    f"published: {MEND}"
+                )
+
+    def _has(self, store: str, version: int) -> bool:
+        for kind in self._kinds:
+            if self._files.exists(f"{self.uri}/{store}/{version}.{kind}"):
+                # Most likely the others are of this kind too.
+                self._kinds.remove(kind)
+                self._kinds.insert(0, kind)
+                return True
+        return False
+
+    def stores(self) -> list[str]:
+        """The folders of the query's state stores, relative to ``uri``, from its operators' metadata.
+
+        Raises Damaged where those are not there or have another form.
+        """
+        numbers = [int(name) for name in self._files.names(f"{self.uri}/state") if name.isdecimal()]
+        found = []
+        for operator in range(max(numbers, default=0) + 1):
+            where = f"{self.uri}/state/{operator}/_metadata/metadata"
+            try:
+                folders = store_folders(self._files.read(where), where)
+            except (FileNotFoundError, Incomplete) as error:
+                raise Damaged(
+                    f"{error}; without it nobody knows which state the query keeps: {MEND}"
+                ) from error
+            found += [f"state/{operator}/{folder}" for folder in folders]
+        return found
+
+
+class Checkpoints:
+    """The folders of all owners of one stream. ``root``: a folder on a volume, or an ``s3a://`` address."""
+
+    def __init__(self, spark: SparkSession, root: str, stream: str) -> None:
+        self.stream = stream
+        self._files = Files(spark)
+        self._base = f"{root.rstrip('/') if '://' in root else Path(root).as_uri()}/{stream}"
+
+    def of(self, token: int) -> Checkpoint:
+        return Checkpoint(self._files, f"{self._base}/w{token}")
+
+    def fresh(self, token: int) -> Checkpoint:
+        """An empty one, for a query without state, or without a past. Those of earlier owners are removed."""
+        self._make_room(token)
+        self._sweep(token)
+        return self.of(token)
+
+    def fork(
+        self,
+        token: int,
+        owners: Sequence[int],
+        batch: int,
+        begun: int | None = None,
+        *,
+        stateful: bool = True,
+    ) -> Checkpoint:
+        """A copy of what was published, up to ``batch``, in the folder of ``token``.
+
+        ``owners``: whose folders may hold it, the latest first, down to the one who published it. ``begun``:
+        the batch after it, where one of several sinks has that already and another has not: its plan comes
+        along. ``stateful``: whether the query keeps state. Raises LookupError when no folder holds all of it.
+        The folder that was copied from is kept until the next time, the others of earlier owners are removed.
+        """
+        self._make_room(token)
+        reasons = []
+        for owner in owners:
+            try:
+                last = batch if begun is None else begun
+                self._copy(owner, token, batch, last, owner == owners[-1], stateful)
+            except (Incomplete, Damaged) as reason:
+                log.warning("%s: the checkpoint of owner %d is of no use: %s", self.stream, owner, reason)
+                reasons.append(f"w{owner}: {reason}")
+                continue
+            self._sweep(token, keep=owner)
+            log.info("%s: forked the checkpoint of owner %d behind batch %d", self.stream, owner, batch)
+            return self.of(token)
+        raise LookupError(
+            f"{self.stream}: no checkpoint below {self._base} holds the published batch {batch} "
+            f"({'; '.join(reasons) or 'no owner is known'}); restore it, or begin anew with a new name and "
+            "table"
+        )
+
+    def _copy(self, owner: int, token: int, batch: int, begun: int, published: bool, stateful: bool) -> None:
+        source, target = self.of(owner), self.of(token)
+        names = self._files.walk(source.uri)
+        if not published and MARK not in names:
+            raise Incomplete("its owner ended before it was whole")
+        wanted = to_fork(names, source.stores() if stateful and batch >= 0 else (), batch, begun)
+        gone = self._files.copy(source.uri, target.uri, wanted)
+        lost = [name for name in gone if not may_go(name)]
+        if lost:
+            raise Incomplete(f"{lost[0]} was removed while it was copied")
+        # A query of its own: two of one id would not run beside each other.
+        self._files.write(f"{target.uri}/metadata", json.dumps({"id": str(uuid.uuid4())}))
+        self._files.write(f"{target.uri}/{MARK}", json.dumps({"from": owner, "batch": batch, "begun": begun}))
+
+    def _make_room(self, token: int) -> None:
+        """Remove what lies where this owner's will be: it is of a lake that is no more, and Spark would go on
+        from it."""
+        if self._files.exists(self.of(token).uri):
+            self._files.remove(self.of(token).uri)
+
+    def _sweep(self, token: int, keep: int | None = None) -> None:
+        """Remove the folders of earlier owners. A zombie may still write into its own, and in a bucket the
+        right to delete may be missing, so of those as much goes as goes. Later owners' are left alone: this
+        one may have been suspended just here."""
+        for name in self._files.names(self._base):
+            match = re.fullmatch(r"w(\d+)", name)
+            if match and int(match[1]) < token and int(match[1]) != keep:
+                try:
+                    self._files.remove(f"{self._base}/{name}")
+                except OSError as error:
+                    log.info("left behind: %s", error)

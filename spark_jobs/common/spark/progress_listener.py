@@ -1,0 +1,208 @@
+"""Query progress to its Kafka topic, where it outlives the process.
+
+Spark's listener reports every batch when it has ended. librdkafka buffers records in memory and sends them
+from a thread of its own, so that a query never waits: a process that is killed loses its last second.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from sluice.model.queries.progress import (
+    ACTIVITY_SECONDS,
+    ActivityEvent,
+    Entry,
+    Kind,
+    Totals,
+    parse,
+    record_key,
+    to_json,
+)
+from sluice.model.spec.platform import Kafka, Platform
+from sluice.model.spec.stream import PROGRESS_TOPIC
+
+log = logging.getLogger(__name__)
+
+# For the last records at the process's end, which has a deadline of its own.
+CLOSE_SECONDS = 5.0
+# Spark reports a query's end from a thread of its own, after the end.
+END_SECONDS = 2.0
+# Between two looks at what Kafka has acknowledged, and at queries that are silent.
+POLL_SECONDS = 1.0
+MAX_DETAIL = 500
+UNNAMED = "unnamed"
+
+SETTINGS: dict[str, Any] = {
+    "linger.ms": 500,
+    "compression.type": "lz4",
+    # Hours of batches, some megabytes; then the newest are lost.
+    "queue.buffering.max.messages": 10_000,
+    "message.timeout.ms": 3_600_000,
+    # Errors are logged here.
+    "log_level": 2,
+}
+
+
+@contextmanager
+def attach(spark: SparkSession, platform: Platform, stream: str) -> Iterator[None]:
+    """Send the progress of all queries of session ``spark``, as those of ``stream``, while the block runs.
+
+    Failures are logged and stop nothing. Leaving the block takes CLOSE_SECONDS and END_SECONDS at most.
+    """
+    producer = ProgressProducer(platform.kafka, stream)
+    listener = ProgressListener(producer.send)
+    stop = threading.Event()
+
+    def poll() -> None:
+        while not stop.is_set():
+            listener.report_activity()
+            producer.poll(POLL_SECONDS)
+
+    thread = threading.Thread(target=poll, name="progress", daemon=True)
+    spark.streams.addListener(listener)
+    thread.start()
+    try:
+        yield
+    finally:
+        listener.all_ended.wait(END_SECONDS)
+        stop.set()
+        thread.join()
+        producer.close()
+    # Not after an exception: the JVM may be its reason, and the process ends.
+    spark.streams.removeListener(listener)
+
+
+class ProgressProducer:
+    """Sends entries from any thread, without waiting; counts what is lost."""
+
+    def __init__(self, kafka: Kafka, stream: str, settings: Mapping[str, Any] = SETTINGS) -> None:
+        self._stream = stream
+        self._producer = Producer({**kafka.librdkafka(), **settings}, error_cb=self._unavailable)
+        self._lock = threading.Lock()
+        self._failing = False
+        self.lost = 0
+
+    def send(self, entry: Entry) -> None:
+        key = record_key(self._stream, entry.query)
+        try:
+            self._producer.produce(PROGRESS_TOPIC.name, to_json(entry), key, on_delivery=self._delivered)
+        except (BufferError, KafkaException) as error:
+            self._failed(str(error), lost=1)
+
+    def poll(self, seconds: float) -> None:
+        """Handle Kafka's answers for ``seconds``."""
+        self._producer.poll(seconds)
+
+    def close(self) -> None:
+        """Send what is left, for CLOSE_SECONDS at most."""
+        left = self._producer.flush(CLOSE_SECONDS)
+        if left:
+            self._failed(f"no answer in {CLOSE_SECONDS:g} s at the process's end", left)
+            self._producer.purge()
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed(error.str(), lost=1)
+        elif self._failing:
+            self._failing = False
+            log.info("progress writes resumed stream=%s lost=%d", self._stream, self.lost)
+
+    def _unavailable(self, error: KafkaError) -> None:
+        """librdkafka goes on trying; only that no broker answers is worth a line."""
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:
+            self._failed(error.str(), lost=0)
+
+    def _failed(self, reason: str, lost: int) -> None:
+        """Log the first of a streak of failures."""
+        with self._lock:
+            self.lost += lost
+            is_first, self._failing = not self._failing, True
+        if is_first:
+            log.warning("progress writes failing stream=%s lost=%d: %s", self._stream, self.lost, reason)
+
+
+@dataclass
+class _Run:
+    """A run of a query that has not ended."""
+
+    query: str
+    totals: Totals
+    is_idle: bool = False
+    # On the listener's clock.
+    reported_at: float = field(default_factory=time.monotonic)
+
+
+class ProgressListener(StreamingQueryListener):
+    """Hands entries to ``send``. Spark calls it from one thread, ``report_activity`` comes from another."""
+
+    def __init__(self, send: Callable[[Entry], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._send, self._clock = send, clock
+        self._lock = threading.Lock()
+        self._runs: dict[str, _Run] = {}
+        self.all_ended = threading.Event()
+        self.all_ended.set()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
+        with self._lock:
+            run = _Run(event.name or UNNAMED, Totals(time.time()))
+            self._runs[str(event.runId)] = run
+            self.all_ended.clear()
+            self._report(str(event.runId), run, Kind.STARTED)
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        self.batch_ended(json.loads(event.progress.json))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        with self._lock:
+            run = self._runs.get(str(event.runId))
+            if run is not None and not run.is_idle:
+                run.is_idle = True
+                self._report(str(event.runId), run, Kind.IDLE)
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        with self._lock:
+            run = self._runs.pop(str(event.runId), None)
+            if run is not None:
+                reason = (event.exception or "").strip().partition("\n")[0][:MAX_DETAIL]
+                self._report(str(event.runId), run, Kind.ENDED, reason)
+            if not self._runs:
+                self.all_ended.set()
+
+    def batch_ended(self, data: Mapping[str, Any]) -> None:
+        """``data``: Spark's JSON of a batch."""
+        with self._lock:
+            # A run that started before this listener: its sums count from now.
+            run = self._runs.setdefault(
+                str(data["runId"]), _Run(data.get("name") or UNNAMED, Totals(time.time()))
+            )
+            progress = parse(data, run.query, run.totals)
+            run.totals, run.is_idle, run.reported_at = progress.totals, False, self._clock()
+            self._send(progress)
+
+    def report_activity(self) -> None:
+        """Send an activity event for each query that was silent for ACTIVITY_SECONDS."""
+        with self._lock:
+            for run_id, run in self._runs.items():
+                if self._clock() - run.reported_at >= ACTIVITY_SECONDS:
+                    self._report(run_id, run, Kind.IDLE if run.is_idle else Kind.WORKING)
+
+    def _report(self, run_id: str, run: _Run, kind: Kind, detail: str = "") -> None:
+        run.reported_at = self._clock()
+        self._send(ActivityEvent(run.query, run_id, time.time(), kind, detail))
