@@ -1,6 +1,7 @@
 """Health of a component: the rules for the consumer, and which rules a component has. Values in, values out.
 
-What a rule needs to know is worked out in :mod:`sluice.model.health.timeline`. The words of :mod:`sluice.model.health.verdicts` are given on, so that who judges imports from here alone.
+What a rule needs to know is worked out in :mod:`sluice.model.health.timeline`. The words of
+:mod:`sluice.model.health.verdicts` are given on, so that who judges imports from here alone.
 """
 
 from __future__ import annotations
