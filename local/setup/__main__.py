@@ -75,7 +75,7 @@ def _ensure_environment(board: Board) -> None:
     if artifact.damage() is None:
         return
     with board.step("Python environment (Airflow, Spark, PyIceberg …)") as step:
-        artifact.ensure(lambda folder: python_env.make(folder, _work(), step), board.say, in_place=True)
+        artifact.ensure(lambda folder: python_env.make_python_environment(folder, _work(), step), board.say, in_place=True)
 
 
 def _ensure_jars(name: str, java_home: Path, board: Board) -> None:
@@ -83,7 +83,7 @@ def _ensure_jars(name: str, java_home: Path, board: Board) -> None:
     if artifact.damage() is None:
         return
     with board.step(f"{name} jars") as step:
-        artifact.ensure(lambda folder: jar_sets.make(folder, name, java_home, _work(), step), board.say)
+        artifact.ensure(lambda folder: jar_sets.make_jar_set(folder, name, java_home, _work(), step), board.say)
 
 
 def _ensure_minio(board: Board) -> None:
@@ -91,7 +91,7 @@ def _ensure_minio(board: Board) -> None:
     if artifact.damage() is None:
         return
     with board.step("MinIO, compiled once") as step:
-        artifact.ensure(lambda folder: minio_build.make(folder, _work(), step), board.say)
+        artifact.ensure(lambda folder: minio_build.make_minio(folder, _work(), step), board.say)
 
 
 def _interrupted() -> str:

@@ -11,7 +11,7 @@ from local.setup.artifacts import sha256
 from local.setup.targets import HERE, JAR_HASHES, environment, pinned_jars
 
 
-def make(folder: Path, jar_set: str, java_home: Path, work: Path, step: Step) -> None:
+def make_jar_set(folder: Path, jar_set: str, java_home: Path, work: Path, step: Step) -> None:
     """Fills `folder` with the jars of a set. Raises Problem when Ivy fails or a jar is not the pinned one."""
     resolve(folder, jar_set, java_home, work, step)
     found = {path.name: sha256(path) for path in folder.iterdir()}

@@ -17,7 +17,7 @@ GO_NEEDED = (1, 24)
 MODULE = "github.com/minio/minio"
 
 
-def make(folder: Path, work: Path, step: Step) -> None:
+def make_minio(folder: Path, work: Path, step: Step) -> None:
     """Builds `folder`/minio. Raises Problem when Go or the build fails."""
     log = work / "minio.log"
     go = _go(work, step, log)

@@ -11,7 +11,7 @@ from local.progress import Step
 from local.setup.targets import REQUIREMENTS
 
 
-def make(folder: Path, work: Path, step: Step) -> None:
+def make_python_environment(folder: Path, work: Path, step: Step) -> None:
     """Fills `folder`. It is the final place, since the scripts in `bin` hold their interpreter's path.
 
     Raises Problem when uv fails. uv's own cache lies in `work`: an interrupted run goes on from there.

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sluice.model.spec.avro_columns import iceberg_columns, iceberg_type
+from sluice.model.spec.avro_columns import avro_iceberg_columns, avro_iceberg_type
 from sluice.model.spec.table_columns import COORDINATES, differences
 from tests.support.raising import raising
 
@@ -17,7 +17,7 @@ SCHEMA = {
         {"name": "m", "type": ["null", {"type": "map", "values": "string"}]},
     ]
 }
-WANTED = iceberg_columns(SCHEMA)
+WANTED = avro_iceberg_columns(SCHEMA)
 GOOD = {"a": "int", "t": "timestamp", "m": "map<string, string>", **COORDINATES}
 
 
@@ -52,10 +52,10 @@ def test_another_type_is_named() -> None:
     ],
 )
 def test_types(avro: Any, iceberg: str) -> None:
-    assert iceberg_type(avro) == iceberg
+    assert avro_iceberg_type(avro) == iceberg
 
 
 @pytest.mark.parametrize("avro", ["null", ["null", "int", "string"], "duration"])
 def test_what_has_no_column_is_refused(avro: Any) -> None:
     with raising(ValueError, avro[-1] if isinstance(avro, list) else avro):
-        iceberg_type(avro)
+        avro_iceberg_type(avro)

@@ -24,25 +24,25 @@ _TYPES = {
 _NESTED = {"map": "map<", "array": "list<", "record": "struct<"}
 
 
-def iceberg_columns(schema: Mapping[str, Any]) -> dict[str, str]:
+def avro_iceberg_columns(schema: Mapping[str, Any]) -> dict[str, str]:
     """Column -> Iceberg type of a parsed .avsc; of a nested type its beginning (``map<``)."""
-    return {field["name"]: iceberg_type(field["type"]) for field in schema["fields"]}
+    return {field["name"]: avro_iceberg_type(field["type"]) for field in schema["fields"]}
 
 
-def iceberg_type(avro: Any) -> str:
+def avro_iceberg_type(avro: Any) -> str:
     """The Iceberg type of an Avro type; of a nested one its beginning (``map<``); of a union with null the
     other branch's. Raises ValueError for a type that has no column of its own."""
     if isinstance(avro, list):
         branches = [branch for branch in avro if branch != "null"]
         if len(branches) == 1:
-            return iceberg_type(branches[0])
+            return avro_iceberg_type(branches[0])
     elif isinstance(avro, Mapping):
         if avro.get("logicalType") == "decimal":
             return f"decimal({avro['precision']}, {avro.get('scale', 0)})"
         logical = _TYPES.get(str(avro.get("logicalType")))
         if logical:
             return logical
-        return _NESTED.get(avro["type"]) or iceberg_type(avro["type"])
+        return _NESTED.get(avro["type"]) or avro_iceberg_type(avro["type"])
     elif avro in _TYPES:
         return _TYPES[avro]
     raise ValueError(

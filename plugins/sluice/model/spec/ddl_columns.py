@@ -20,12 +20,12 @@ _TYPES = {
 }
 
 
-def iceberg_columns(declared: Mapping[str, str]) -> dict[str, str]:
+def ddl_iceberg_columns(declared: Mapping[str, str]) -> dict[str, str]:
     """Column -> Iceberg type, of column -> Spark type in lower case. Raises ValueError for an unknown one."""
-    return {name: iceberg_type(kind) for name, kind in declared.items()}
+    return {name: ddl_iceberg_type(kind) for name, kind in declared.items()}
 
 
-def iceberg_type(spark: str) -> str:
+def ddl_iceberg_type(spark: str) -> str:
     """The Iceberg type of a Spark type. Raises ValueError for one that has none here."""
     decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", spark)
     if decimal:

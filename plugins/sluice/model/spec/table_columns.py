@@ -26,9 +26,9 @@ def schema_problems(spec: StreamSpec, present: Mapping[str, str]) -> list[str]:
     as Iceberg writes their types. Raises ConfigError or ValueError where the declaration itself is wrong."""
     text = spec.schema_file.read_text()
     if spec.is_avro:
-        wanted = avro_columns.iceberg_columns(json.loads(text))
+        wanted = avro_columns.avro_iceberg_columns(json.loads(text))
     else:
-        wanted = ddl_columns.iceberg_columns(declared.parse_ddl(text, f"{spec.name}/{spec.schema}"))
+        wanted = ddl_columns.ddl_iceberg_columns(declared.parse_ddl(text, f"{spec.name}/{spec.schema}"))
     return differences(spec.table, wanted, present)
 
 

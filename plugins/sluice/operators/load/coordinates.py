@@ -33,7 +33,7 @@ class Coordinates:
         )
 
 
-def check(table: Table, quarantine: Table, expected: RangeSet) -> Coordinates:
+def check_offsets(table: Table, quarantine: Table, expected: RangeSet) -> Coordinates:
     """Prove ``expected`` from file metadata, and from two columns of the files that it cannot settle."""
     from sluice.clients.lake import files
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sluice.model.verification.ranges import RangeSet
 
 
-def check(spec: StreamSpec, table: Table, expected: RangeSet, quarantined: RangeSet) -> EventProof:
+def check_feed_events(spec: StreamSpec, table: Table, expected: RangeSet, quarantined: RangeSet) -> EventProof:
     """Whether the offsets of ``expected`` are as many as rows of the table with one of them and offsets in
     quarantine together, and each of these rows' event ids is in the table once. A feed cannot be asked again,
     so the topic's offsets stand for what it gave. Raises ConfigError where the stream declares no feed."""

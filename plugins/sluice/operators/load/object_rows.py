@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from sluice.model.verification.rows import RowProof
 
 
-def check(hook: PlatformHook, table: Table, quarantine: Table, source: Document) -> RowProof:
+def check_object_rows(hook: PlatformHook, table: Table, quarantine: Table, source: Document) -> RowProof:
     """Whether each row of the pinned version is published once or quarantined."""
     from sluice.clients.bucket import ObjectVersion
 
     names = ("bucket", "key", "version_id", "etag", "size")
     version = ObjectVersion(**{name: source[name] for name in names})
-    return source_rows.check(table, quarantine, source, hook.bucket(version.bucket).data_rows(version))
+    return source_rows.check_generated_rows(table, quarantine, source, hook.bucket(version.bucket).data_rows(version))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 REPEAT = "repeat:"
 
 
-def check(table: Table, quarantine: Table, source: Document, rows: int) -> RowProof:
+def check_generated_rows(table: Table, quarantine: Table, source: Document, rows: int) -> RowProof:
     """Whether each of the source's ``rows`` rows is published once or quarantined."""
     from sluice.clients.lake import files
 

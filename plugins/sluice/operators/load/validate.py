@@ -94,7 +94,7 @@ class ValidateOperator(StreamOperator):
         table = lake.table(self.spec.table)
         quarantine = lake.table(self.spec.quarantine_table)
         expected = plans.offsets_of_all(documents)
-        found = coordinates.check(table, quarantine, expected)
+        found = coordinates.check_offsets(table, quarantine, expected)
         self.log.info("%s", found.sentence())
         findings = Findings(
             coordinates=found.proof,
@@ -120,10 +120,10 @@ class ValidateOperator(StreamOperator):
         self, table: Table, quarantine: Table, source: Document, offsets: RangeSet, found: Coordinates
     ) -> RowProof | EventProof:
         if plans.is_feed(source):
-            return feed_events.check(self.spec, table, offsets, found.quarantined)
+            return feed_events.check_feed_events(self.spec, table, offsets, found.quarantined)
         if plans.is_generated(source):
-            return source_rows.check(table, quarantine, source, source["parameters"]["rows"])
-        return object_rows.check(self.platform_hook, table, quarantine, source)
+            return source_rows.check_generated_rows(table, quarantine, source, source["parameters"]["rows"])
+        return object_rows.check_object_rows(self.platform_hook, table, quarantine, source)
 
     def wrong_columns(self, table: Table) -> list[str]:
         """How the table's columns differ from the schema's, a line each."""
