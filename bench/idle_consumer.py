@@ -12,7 +12,7 @@ from pyiceberg.exceptions import NamespaceAlreadyExistsError
 from sluice.io.kafka import topic_offsets
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
-from spark_jobs.common.kafka.topic import Topic
+from spark_jobs.common.kafka.offsets import Topic
 
 
 def own(name: str) -> None:

@@ -28,7 +28,7 @@ from typing import Any
 from bench.supervision import cpu_seconds, cpu_seconds_since
 from local.drills.consumer_faults import service_family, signal_all
 from local.drills.stream import Site
-from local.setup.java import java_home
+from local.setup.bootstrap import java_home
 from local.stack.stack import Stack, wait_until
 from sluice.clients.errors import ClientError
 from sluice.clients.lake import query_results

@@ -34,7 +34,7 @@ MINUTES = 10
 
 def measure(windows: int, users: int, batches: int, servers: int) -> dict[str, Any]:
     from local.services import streams
-    from local.setup.java import java_home
+    from local.setup.bootstrap import java_home
     from tests.support.services import Services
 
     os.environ["JAVA_HOME"] = str(java_home())
@@ -53,7 +53,7 @@ def _measure(services: Any, windows: int, users: int, batches: int, servers: int
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.lake.results_table import ResultsReader
     from spark_jobs.common.spark import session
-    from spark_jobs.common.spark.settings import PARTITIONS, SETTINGS
+    from spark_jobs.common.spark.session import PARTITIONS, SETTINGS
     from tests.support.changes import Changes
 
     spark = session.start("bench", services.stack.platform("consumer"), PARTITIONS, SETTINGS)

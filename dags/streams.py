@@ -12,18 +12,14 @@ from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import Source, StreamSpec
 from sluice.operators import docs, forms
-from sluice.operators.check_compaction import CheckCompactionOperator
-from sluice.operators.compact import CompactOperator
-from sluice.operators.load.announce import AnnounceOperator
 from sluice.operators.load.audit import AuditOperator
-from sluice.operators.load.ensure_part import EnsurePartOperator
-from sluice.operators.load.ensure_stream import EnsureStreamOperator
+from sluice.operators.load.ensure import EnsurePartOperator, EnsureStreamOperator
 from sluice.operators.load.produce import ProduceOperator
 from sluice.operators.load.produce_feed import ProduceFeedOperator
-from sluice.operators.load.provision_sinks import ProvisionSinksOperator
-from sluice.operators.load.provision_topic import ProvisionTopicOperator
+from sluice.operators.load.provision import ProvisionSinksOperator, ProvisionTopicOperator
 from sluice.operators.load.reconcile import CheckSinksOperator
-from sluice.operators.load.validate import ValidateOperator
+from sluice.operators.load.validate import AnnounceOperator, ValidateOperator
+from sluice.operators.maintenance import CheckCompactionOperator, CompactOperator
 from sluice.operators.stream_dags import decision_dag, supervision_dag
 from sluice.sensors.published import LandedSensor
 

@@ -9,9 +9,7 @@ import os
 import subprocess
 import sys
 
-from local.ending import end_with
-from local.errors import Problem
-from local.paths import REPO
+from local.base import REPO, Problem, end_with
 
 # Asking a running stack or stopping it must work at once, and also when an artifact is damaged.
 WITHOUT_SETUP = ("down", "status", "logs", "sql", "wipe", "help")
@@ -23,13 +21,12 @@ def main(arguments: list[str]) -> int:
             f"this is Python {sys.version.split()[0]}, and Sluice needs 3.11 or 3.12: use local/run"
         )
     from local.setup import bootstrap
-    from local.setup.artifacts import MANIFEST
-    from local.setup.targets import environment
+    from local.setup.cache import MANIFEST, environment
 
     verb = arguments[0] if arguments else "help"
     env_python = environment().path / "bin" / "python"
     if verb == "help":
-        from local.verbs import usage
+        from local.base import usage
 
         print(usage())
         return 0

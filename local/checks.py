@@ -14,8 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.errors import Problem
-from local.paths import REPO, cache
+from local.base import REPO, Problem, cache
 
 REPORTS = REPO / "build" / "tests"
 # pytest's exit code if it selected no test.

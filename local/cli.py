@@ -8,11 +8,9 @@ import subprocess
 import sys
 
 from local import checks
-from local.ending import end_with
-from local.errors import Problem
+from local.base import VERBS, Problem, end_with, usage
 from local.stack.stack import Stack
 from local.status import show as status
-from local.verbs import VERBS, usage
 from sluice.model.spec import overrides
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError

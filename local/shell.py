@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from local.errors import Problem
+from local.base import Problem
 from local.progress import Step
 
 _running: set[subprocess.Popen[str]] = set()

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy.exc import ProgrammingError
 
-from local.errors import Problem
+from local.base import Problem
 from local.progress import screen
 from local.stack.stack import Stack
 from sluice.model.spec import stream

@@ -39,7 +39,7 @@ def producer(name: str, options: Sequence[str]) -> int:
         from spark_jobs.common.producer.generated import generated_rows
 
         return main(name, generated_rows, options)
-    from spark_jobs.common.producer.source_objects import object_rows
+    from spark_jobs.common.producer.objects import object_rows
 
     return main(name, object_rows, options)
 

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from rich.console import Console
 
+from local.base import REPO
 from local.demo import checks
 from local.demo.checks import DemoResult
-from local.paths import REPO
 from local.progress import Board
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from local.base import Problem
 from local.demo.base import Demo
 from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, in_lake_or_quarantine
-from local.errors import Problem
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay

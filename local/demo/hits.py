@@ -11,15 +11,15 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
+from local.base import Problem
 from local.demo.base import Demo
 from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, in_lake_or_quarantine
-from local.errors import Problem
 from local.progress import Board
 from local.services import airflow as service
 from local.stack import lake as evidence
 from local.stack.stack import Stack
-from sluice.clients import counts_topic
 from sluice.clients import database as databases
+from sluice.clients import kafka_reader
 from sluice.clients.errors import Missing
 from sluice.clients.lake import query_results
 from sluice.clients.lake.catalog import Lake
@@ -138,7 +138,7 @@ class HitsDemo(Demo):
             folder = {connections.DIRECTORY_VARIABLE: str(stack.home.connections)}
             where = connections.load(sink.connection, folder)
             return query_results.texts(databases.counts(where, sink.table, query), query)
-        found = counts_topic.read(stack.platform("airflow").kafka, sink.topic, query.keys)
+        found = kafka_reader.read(stack.platform("airflow").kafka, sink.topic, query.keys)
         return {key: tuple(said.measures[name] for name in query.measures) for key, said in found.items()}
 
     def show(self, stack: Stack, console: Console) -> None:

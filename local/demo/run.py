@@ -15,13 +15,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from local.base import REPO, Problem
 from local.demo.base import Demo, bucket, s3_calls
 from local.demo.checks import DemoResult
 from local.demo.feed import FeedDemo
 from local.demo.hits import HitsDemo
 from local.demo.taxi import TaxiDemo
-from local.errors import Problem
-from local.paths import REPO
 from local.progress import Board, screen
 from local.runtime.home import write_private
 from local.services import airflow as service

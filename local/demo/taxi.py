@@ -11,16 +11,15 @@ from botocore.exceptions import ClientError
 from pyiceberg.table import Table
 from rich.console import Console
 
+from local.base import REPO, Problem
 from local.demo.base import Demo
 from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates
-from local.errors import Problem
-from local.paths import REPO
 from local.progress import Board
 from local.stack import lake as evidence
 from local.stack.lake import OFFSETS, Offsets, compare, held, scan, stream_starts
 from local.stack.stack import Stack
 from sluice.io.kafka import topic_offsets
-from sluice.model.verification.source import source_id
+from sluice.model.verification.sources import source_id
 
 STREAM = "nyc_taxi"
 SAMPLE = REPO / "samples" / STREAM / "taxi-data.csv.gz"

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from local.base import REPO, Problem
 from local.drills import consumer_faults, result, service_faults
 from local.drills.drill import Drill
 from local.drills.restore import heal
 from local.drills.runner import run_all
 from local.drills.stream import Site
-from local.errors import Problem
-from local.paths import REPO
 from local.progress import Board, screen
 from local.runtime.home import locked
 from local.stack.stack import Stack

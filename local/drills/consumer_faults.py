@@ -18,7 +18,7 @@ from local.drills.drill import Drill, Failed, Scene, by_runtime, by_verdict, by_
 from local.drills.stream import Site
 from local.runtime.processes import of_stack
 from local.stack import lake
-from sluice.model.health.process import SUPERSEDED_STATUS
+from sluice.model.health.sample import SUPERSEDED_STATUS
 
 # Some tenths of a second lie between append and publish, so the moment may be missed.
 TRIES = 12

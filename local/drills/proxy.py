@@ -32,7 +32,7 @@ from aiohttp import (
 from multidict import CIMultiDict
 from yarl import URL
 
-from local.runtime.threaded import ThreadedServer
+from local.runtime.processes import ThreadedServer
 
 HOST = "127.0.0.1"
 # Of one connection, not of the body that follows.

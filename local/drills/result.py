@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.table import Table
 
-from local.paths import REPO
+from local.base import REPO
 from local.runtime.home import write_private
 from local.stack.lake import Exactness
 

@@ -8,13 +8,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from local.base import REPO, Problem
 from local.drills.drill import Drill, Failed, Scene, events, is_calm, moment
 from local.drills.restore import heal
 from local.drills.result import DrillRecord
 from local.drills.stream import Site, moved_on
 from local.drills.traffic import Trickle, lost_and_doubled, published
-from local.errors import Problem
-from local.paths import REPO
 from local.progress import Board
 from local.stack import lake
 from local.stack.health import UNREACHABLE_ERRORS

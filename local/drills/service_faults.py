@@ -13,7 +13,7 @@ import psutil
 from local.drills.consumer_faults import own, service_family, signal_all, suspend_between_append_and_publish
 from local.drills.drill import Drill, Scene, by_red_run, by_runtime, by_supervisord, by_verdict
 from local.drills.proxy import FaultProxy, Rule
-from local.runtime import platform_files
+from local.runtime import roles
 from local.services import minio
 
 AWAY_SECONDS = 180.0
@@ -80,7 +80,7 @@ def behind_a_proxy(scene: Scene) -> None:
     scene.kept["proxy"] = proxy
     documents = site.stack.platform_documents()
     documents["consumer"]["s3"]["endpoint"] = proxy.url
-    platform_files.write(site.stack.home.platform, documents)
+    roles.write(site.stack.home.platform, documents)
     _restart(scene)
     place = urlsplit(site.table().metadata.location)
     data = f"^/{re.escape(place.netloc + place.path)}/data/"

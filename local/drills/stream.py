@@ -12,15 +12,15 @@ import psycopg2
 from confluent_kafka import Producer
 from pyiceberg.table import Table
 
-from local.errors import Problem
+from local.base import Problem
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack, wait_until
 from sluice.clients.errors import Missing
-from sluice.clients.history import History
 from sluice.clients.lake.catalog import Lake, facts_of, lineage
+from sluice.clients.ledger import History
 from sluice.io.kafka import topic_offsets
 from sluice.io.s3 import connect
-from sluice.model.health.process import ProcessStatus
+from sluice.model.health.sample import ProcessStatus
 from sluice.model.spec.stream import StreamSpec
 from sluice.runtime.supervisord import SupervisorRuntime
 

@@ -7,8 +7,7 @@ import signal
 import threading
 from pathlib import Path
 
-from local.ending import end_with
-from local.errors import Problem
+from local.base import Problem, end_with
 from local.replay.server import Replay
 
 

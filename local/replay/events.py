@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid5
 
-from local.paths import REPO
+from local.base import REPO
 
 RECORDING = REPO / "samples" / "wiki_changes" / "recentchange.jsonl"
 TOPIC = "codfw.mediawiki.recentchange"

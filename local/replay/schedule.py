@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from local.errors import Problem
+from local.base import Problem
 from local.replay.events import Feed, Turn, burst, reached
 from local.runtime.home import write_private
 

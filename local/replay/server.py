@@ -13,7 +13,7 @@ from aiohttp import web
 from local.replay import frames
 from local.replay.events import Feed
 from local.replay.schedule import Asked, Clock, Place, State
-from local.runtime.threaded import ThreadedServer
+from local.runtime.processes import ThreadedServer
 
 HOST = "127.0.0.1"
 PATH = "/v2/stream/recentchange"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from local.paths import REPO
+from local.base import REPO
 from local.runtime.home import Home
 from local.runtime.processes import MARK
 from sluice.model.spec import overrides, stream

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local.errors import Problem
+from local.base import Problem
 
 ROLES = ("airflow", "producer", "consumer", "reader")
 _PASSWORDS = (

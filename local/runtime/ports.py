@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import psutil
 
-from local.errors import Problem
+from local.base import Problem
 from sluice.io.retry import wait_for
 
 HOST = "127.0.0.1"

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 import httpx
 
 from local import shell
-from local.paths import REPO, cache
+from local.base import REPO, cache
 from local.progress import Step
 from local.runtime.context import Context, with_parent
 from local.runtime.home import write_private
 from local.runtime.ports import HOST
-from local.runtime.programs import SERVICE_OPTIONS, Program
+from local.runtime.supervisord import SERVICE_OPTIONS, Program
 from local.services import postgres
 
 USER = "operator"

@@ -16,12 +16,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from local.errors import Problem
-from local.runtime.access import kafka_rules, kafka_user
+from local.base import Problem
 from local.runtime.context import Context, with_parent
 from local.runtime.home import ROLES, write_private
 from local.runtime.ports import HOST
-from local.runtime.programs import SERVICE_OPTIONS, Program
+from local.runtime.roles import kafka_rules, kafka_user
+from local.runtime.supervisord import SERVICE_OPTIONS, Program
 
 BROKER, ADMIN = "sluice-broker", "sluice-admin"
 

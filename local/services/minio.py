@@ -14,10 +14,10 @@ from botocore.exceptions import ClientError
 from minio.credentials import StaticProvider
 from minio.minioadmin import MinioAdmin
 
-from local.runtime.access import SOURCE, WAREHOUSE, s3_policies
 from local.runtime.context import Context, with_parent
 from local.runtime.ports import HOST
-from local.runtime.programs import SERVICE_OPTIONS, Program
+from local.runtime.roles import SOURCE, WAREHOUSE, s3_policies
+from local.runtime.supervisord import SERVICE_OPTIONS, Program
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

@@ -15,12 +15,12 @@ import psycopg2
 import psycopg2.extensions
 from psycopg2 import sql
 
-from local.errors import Problem
+from local.base import Problem
 from local.runtime.context import Context
 from local.runtime.home import ROLES, Home
 from local.runtime.ports import HOST
-from local.runtime.programs import SERVICE_OPTIONS, Program
-from local.setup.artifacts import Artifact, discard, fingerprint, locked
+from local.runtime.supervisord import SERVICE_OPTIONS, Program
+from local.setup.cache import Artifact, discard, fingerprint, locked
 
 # PostgreSQL refuses to run as root. Then its binaries and data lie here, reachable for the user it runs as,
 # which nothing under root's home is.

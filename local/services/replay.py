@@ -8,12 +8,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from local.errors import Problem
-from local.paths import REPO
+from local.base import REPO, Problem
 from local.replay.server import PATH
 from local.runtime.context import Context, with_parent
 from local.runtime.ports import HOST
-from local.runtime.programs import SERVICE_OPTIONS, Program
+from local.runtime.supervisord import SERVICE_OPTIONS, Program
 from sluice.model.spec.stream import StreamSpec
 
 NAME = "replay"

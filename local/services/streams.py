@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from local.paths import REPO
+from local.base import REPO
 from local.runtime.context import Context, with_parent
 from local.runtime.home import write_private
-from local.runtime.programs import STREAM_OPTIONS, Program
+from local.runtime.supervisord import STREAM_OPTIONS, Program
 from sluice.model.spec import stream
 
 _LOG4J = """\

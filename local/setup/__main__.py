@@ -9,18 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from local import shell
-from local.ending import end_with
-from local.paths import cache
+from local.base import cache, end_with
 from local.progress import Board
-from local.setup import jar_sets, java, lock, minio_build, python_env
-from local.setup.artifacts import Artifact, locked, sweep
-from local.setup.targets import environment, jars, minio
+from local.setup import bootstrap, build, lock
+from local.setup.cache import Artifact, environment, jars, locked, minio, sweep
 
 
 def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     with Board() as board:
-        home = java.java_home(install=True)
+        home = bootstrap.java_home(install=True)
         if arguments[:1] == ["lock"]:
             with locked(cache(), board.say):
                 lock.recompile(_work(), board)
@@ -75,7 +73,9 @@ def _ensure_environment(board: Board) -> None:
     if artifact.damage() is None:
         return
     with board.step("Python environment (Airflow, Spark, PyIceberg …)") as step:
-        artifact.ensure(lambda folder: python_env.make_python_environment(folder, _work(), step), board.say, in_place=True)
+        artifact.ensure(
+            lambda folder: build.make_python_environment(folder, _work(), step), board.say, in_place=True
+        )
 
 
 def _ensure_jars(name: str, java_home: Path, board: Board) -> None:
@@ -83,7 +83,7 @@ def _ensure_jars(name: str, java_home: Path, board: Board) -> None:
     if artifact.damage() is None:
         return
     with board.step(f"{name} jars") as step:
-        artifact.ensure(lambda folder: jar_sets.make_jar_set(folder, name, java_home, _work(), step), board.say)
+        artifact.ensure(lambda folder: build.make_jar_set(folder, name, java_home, _work(), step), board.say)
 
 
 def _ensure_minio(board: Board) -> None:
@@ -91,7 +91,7 @@ def _ensure_minio(board: Board) -> None:
     if artifact.damage() is None:
         return
     with board.step("MinIO, compiled once") as step:
-        artifact.ensure(lambda folder: minio_build.make_minio(folder, _work(), step), board.say)
+        artifact.ensure(lambda folder: build.make_minio(folder, _work(), step), board.say)
 
 
 def _interrupted() -> str:

@@ -7,11 +7,10 @@ import sys
 from pathlib import Path
 
 from local import shell
-from local.paths import REPO
+from local.base import REPO
 from local.progress import Board
-from local.setup import jar_sets
-from local.setup.artifacts import discard, sha256
-from local.setup.targets import HERE, JAR_HASHES
+from local.setup import build
+from local.setup.cache import HERE, JAR_HASHES, discard, sha256
 
 # Never an address of an index in the output: which one is used is the machine's affair.
 _OPTIONS = (
@@ -57,6 +56,6 @@ def rehash_jars(java_home: Path, work: Path, board: Board) -> None:
         with board.step(f"resolving the {jar_set} jars") as step:
             folder = work / f"lock-{jar_set}"
             discard(folder)
-            jar_sets.resolve(folder, jar_set, java_home, work, step)
+            build.resolve(folder, jar_set, java_home, work, step)
             lines += [f"{sha256(path)}  {jar_set}/{path.name}" for path in sorted(folder.iterdir())]
     JAR_HASHES.write_text("\n".join(lines) + "\n")

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from local.errors import Problem
+from local.base import Problem
 from sluice.io.retry import wait_for
 
 DONE = frozenset({"success", "failed"})

@@ -16,11 +16,11 @@ from botocore.exceptions import BotoCoreError
 from botocore.exceptions import ClientError as S3Error
 from confluent_kafka import KafkaException
 
-from local.errors import Problem
+from local.base import Problem
 from local.progress import Step
 from local.runtime.context import Context
 from local.runtime.ports import HOST
-from local.runtime.supervisor import Supervisor
+from local.runtime.supervisord import Supervisor
 from local.services import airflow, kafka, minio, postgres, replay
 from local.stack.airflow_api import AirflowError
 from sluice.clients.errors import ClientError

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.table import Table
 
-from local.errors import Problem
+from local.base import Problem
 from local.stack.stack import Stack
 from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import ArrowSql, open_sql

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 
-from local.errors import Problem
-from local.paths import REPO, default_home
+from local.base import REPO, Problem, default_home
 from local.progress import Board, Step
-from local.runtime import platform_files, ports, processes
+from local.runtime import ports, processes, roles
 from local.runtime.context import Context
 from local.runtime.home import ROLES, Home
-from local.runtime.programs import Program
-from local.runtime.supervisor import Supervisor
+from local.runtime.supervisord import Program, Supervisor
 from local.services import airflow, kafka, minio, postgres, replay, streams
-from local.setup import targets
-from local.setup.java import java_home
+from local.setup import cache
+from local.setup.bootstrap import java_home
 from local.stack import health
 from local.stack.airflow_api import Airflow
 from sluice.io.retry import wait_for
@@ -114,10 +112,10 @@ class Stack:
     def context(self) -> Context:
         """What the services are told. Raises Problem when the set-up was not done, or for a wrong setting."""
         for artifact in (
-            targets.environment(),
-            targets.jars("spark"),
-            targets.jars("kafka"),
-            targets.minio(),
+            cache.environment(),
+            cache.jars("spark"),
+            cache.jars("kafka"),
+            cache.minio(),
         ):
             if not artifact.exists():
                 raise Problem(f"{artifact.path} is not there: run make setup")
@@ -126,10 +124,10 @@ class Stack:
             home=self.home,
             ports=self.ports,
             secrets=self.secrets,
-            python_env=targets.environment().path,
-            spark_jars=targets.jars("spark").path,
-            kafka_jars=targets.jars("kafka").path,
-            minio=targets.minio().path,
+            python_env=cache.environment().path,
+            spark_jars=cache.jars("spark").path,
+            kafka_jars=cache.jars("kafka").path,
+            minio=cache.minio().path,
             java_home=java_home(),
             external=Path(settings["external"]) if settings["external"] else None,
             dags=Path(settings["dags"]),
@@ -324,18 +322,18 @@ class Stack:
         """S3 calls since MinIO's start by API (`PutObject` → 12), counted by MinIO itself, up to now."""
         return minio.requests(self.context)
 
-    def platform_documents(self) -> dict[str, platform_files.Document]:
+    def platform_documents(self) -> dict[str, roles.Document]:
         """The platform file of each role, as plain data. Raises Problem for a wrong external one."""
         replayed = self.context.feed == replay.REPLAY
         feeds = replay.feeds(streams.specs(), self.ports[replay.NAME]) if replayed else {}
-        documents = platform_files.documents(self.home, self.ports, self.secrets, feeds)
+        documents = roles.documents(self.home, self.ports, self.secrets, feeds)
         if self.context.external is not None:
-            documents = platform_files.external(documents, self.context.external)
+            documents = roles.external(documents, self.context.external)
         return documents
 
     def write_platform_files(self) -> bool:
         """Writes them; says whether one was not as it must be."""
-        return platform_files.write(self.home.platform, self.platform_documents())
+        return roles.write(self.home.platform, self.platform_documents())
 
     def environment(self) -> dict[str, str]:
         """The environment of the stack's jobs, for running one of them by hand."""

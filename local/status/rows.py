@@ -7,11 +7,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from local.status.asking import Unseen
-from local.status.streams import Seen, Supervised, rate
+from local.status.observe import Seen, Supervised, Unseen, rate
 from sluice.clients.lake.catalog import BatchFact
 from sluice.model.health.consumer import ASKING, RESTARTABLE, WELL, no_action
-from sluice.model.health.samples import Sample
+from sluice.model.health.sample import Sample
 from sluice.model.spec.stream import CONSUMER, Part, StreamSpec
 
 

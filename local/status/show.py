@@ -15,7 +15,7 @@ from local.progress import screen
 from local.services import streams
 from local.stack import health
 from local.stack.stack import Stack
-from local.status.look import look
+from local.status.observe import look
 from local.status.rows import HEADERS, StreamRow, component_row
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sluice.model.spec.generator import Generated
-from spark_jobs.common.spark.columns import computed
+from spark_jobs.common.spark.session import computed
 
 # A repeat comes among so many records after its first coming.
 NEAR = 1_000

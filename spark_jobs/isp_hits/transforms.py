@@ -17,7 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_jobs.common.spark.columns import computed
+from spark_jobs.common.spark.session import computed
 
 # Before there were such hits, and a time in milliseconds lies far beyond the day after its record came.
 OLDEST = "2001-01-01 00:00:00Z"

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from spark_jobs.common.spark.columns import computed
+from spark_jobs.common.spark.session import computed
 
 # Wikipedia began in 2001; a time in milliseconds lies far beyond the day after its record came.
 OLDEST = 978_307_200

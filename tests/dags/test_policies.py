@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
-from sluice.model.health.orders import Action
+from sluice.model.health.status import Action
 from sluice.model.spec import stream
 from sluice.operators.supervise import decision_dag_id
 from tests.dags.conftest import DAGS, REPO, files

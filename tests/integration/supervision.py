@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from local.stack.stack import wait_until
 from sluice.hooks.observation import Observation
-from sluice.model.health.samples import Sample
+from sluice.model.health.sample import Sample
 from sluice.model.health.timeline import View
 from sluice.model.spec.stream import CONSUMER
 from sluice.operators.supervise import decision_dag_id

@@ -11,7 +11,7 @@ import pytest
 from local.drills.consumer_faults import signal_all
 from local.runtime.processes import of_stack
 from local.stack.stack import wait_until
-from sluice.model.health.process import SUPERSEDED_STATUS
+from sluice.model.health.sample import SUPERSEDED_STATUS
 from tests.integration.faults import (
     PRODUCER_SECONDS,
     Producers,

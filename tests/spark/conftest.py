@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from local.setup.java import java_home
+from local.setup.bootstrap import java_home
 from sluice.model.spec import stream
 from spark_jobs.common.kafka.avro import Schemas
 from tests.support.class_archive import class_path, java_options

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.model.health.process import SUPERSEDED_STATUS
+from sluice.model.health.sample import SUPERSEDED_STATUS
 from spark_jobs.common.feed.client import Activity, Client, Frame
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.lock import Lost

@@ -21,7 +21,7 @@ from sluice.model.spec.query import Query
 from spark_jobs.common.sinks.base import Unwritten
 from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.files import FilesSink
-from spark_jobs.common.sinks.places import Places
+from spark_jobs.common.sinks.parquet_folders import Places
 from tests.support.raising import raising
 from tests.support.services import Services
 

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.model.spec import stream
-from sluice.model.spec.columns import parse_ddl
 from sluice.model.spec.generator import Generated, parse
+from sluice.model.spec.schema import parse_ddl
 from spark_jobs.common.lake.tables import declared
 from spark_jobs.isp_hits.generator import NEAR, SPOILT
 from spark_jobs.isp_hits.generator import hits as values

@@ -21,8 +21,7 @@ from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.sinks.base import Unwritten
 from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.iceberg import IcebergSink
-from spark_jobs.common.spark.session import catalog_options
-from spark_jobs.common.spark.settings import SETTINGS
+from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.queried import Queried
 from tests.support.raising import raising
 from tests.support.services import Services

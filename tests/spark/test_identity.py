@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from sluice.model.verification.deduplication import Claims, Run, suspects
 from sluice.model.verification.ranges import RangeSet
-from spark_jobs.common.kafka import identity
+from spark_jobs.common.kafka import keys as identity
 from spark_jobs.common.lake import deduplicate
 
 A, B = "a" * 16, "b" * 16

@@ -186,7 +186,7 @@ def test_a_database_that_is_killed_between_batches_and_within_one_loses_and_doub
     sink.enter(1)
     assert sink.write(0, frame({f"{n:02}": 1 for n in range(40)}))
     rows = frame({f"{n:02}": 2 for n in range(40)})
-    with caplog.at_level(logging.WARNING, "spark_jobs.common.sinks.patience"):
+    with caplog.at_level(logging.WARNING, "spark_jobs.common.sinks.base"):
         # Long enough for a busy machine: the write is to find it away.
         assert while_dead(server, 3.0, lambda: sink.write(1, rows))
     (told,) = caplog.messages  # one line as long as the same is wrong

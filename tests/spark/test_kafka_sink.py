@@ -27,12 +27,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from local.services import kafka as broker
 from local.stack.stack import wait_until
-from sluice.clients import counts_topic
-from sluice.clients.counts_topic import Result
+from sluice.clients import kafka_reader
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.model.queries import marks
-from sluice.model.queries.marks import Mark
+from sluice.clients.kafka_reader import Result
+from sluice.model.queries import state
+from sluice.model.queries.state import Mark
 from sluice.model.spec import query
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.query import Query, Window, key_text
@@ -103,13 +103,13 @@ class Place:
         return made
 
     def results(self, seconds: float = 20) -> dict[str, Result]:
-        return counts_topic.read(self.reads, self.topic, ["zipcode"], seconds)
+        return kafka_reader.read(self.reads, self.topic, ["zipcode"], seconds)
 
     def counts(self) -> dict[str, int]:
         return {key: found.measures["hits"] for key, found in self.results().items()}
 
     def last(self) -> int | None:
-        return counts_topic.last_batch(self.reads, STREAM, QUERY, self.topic)
+        return kafka_reader.last_batch(self.reads, STREAM, QUERY, self.topic)
 
     def records(self) -> list[tuple[int, str, dict[str, Any]]]:
         """All that is committed, duplicates and all: partition, key, value."""
@@ -218,7 +218,7 @@ def test_an_owner_whom_an_earlier_one_put_out_comes_back(place: Place) -> None:
     late = Producer(
         {
             **place.writes.librdkafka(),
-            "transactional.id": marks.transactional_id(STREAM, QUERY, place.topic),
+            "transactional.id": state.transactional_id(STREAM, QUERY, place.topic),
             "log_level": 0,
         }
     )
@@ -389,7 +389,7 @@ def test_an_offset_that_expired_is_read_from_the_records(place: Place) -> None:
     with pytest.raises(ZeroDivisionError):
         writer.write(3, failing(3))
     writer.close()
-    group = marks.group(STREAM, QUERY)
+    group = state.group(STREAM, QUERY)
     admin = AdminClient({**place.services.kafka, "log_level": 0})
     admin.delete_consumer_groups([group])[group].result(20)
     assert place.last() is None
@@ -503,7 +503,7 @@ def test_update_and_complete_give_a_reader_the_same_counts(
         assert not sinks[1].write(number, windows(spark, some))
     expected = {key_text([zipcode, day, start]): hits for (zipcode, start), hits in totals.items()}
     for made in (complete, update):
-        found = counts_topic.read(made.reads, made.topic, ["zipcode", "day", "window_start"])
+        found = kafka_reader.read(made.reads, made.topic, ["zipcode", "day", "window_start"])
         assert {key: result.measures["hits"] for key, result in found.items()} == expected
         assert {key: result.version for key, result in found.items()} == {
             key_text([zipcode, day, start]): version if made is update else 2

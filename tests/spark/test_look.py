@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.spec.query import Query, Sink, Window
-from spark_jobs.common.queries.sinks_look import ROWS, ConsoleSink, MemorySink
+from spark_jobs.common.queries.preview import ROWS, ConsoleSink, MemorySink
 
 CONSOLE, MEMORY = Sink("console"), Sink("memory")
 COUNTS = Query([CONSOLE, MEMORY], ["zipcode"], {"hits": "count"})

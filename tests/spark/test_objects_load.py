@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from local.services import streams as stream_programs
-from sluice.clients.bucket import Bucket
 from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.ledger import Ledger
+from sluice.clients.objects import Bucket
 from sluice.hooks import load_plan as plans
 from sluice.model.spec import stream as streams
 from sluice.model.spec.ledger import run_key

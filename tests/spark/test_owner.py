@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from local.stack.stack import wait_until
 from sluice.model.spec.platform import Kafka
 from spark_jobs.common.consumer.writer import Owner
-from spark_jobs.common.kafka import topic
-from spark_jobs.common.kafka.group import RENEW_SECONDS, Group
+from spark_jobs.common.kafka import offsets
+from spark_jobs.common.kafka.offsets import RENEW_SECONDS, Group
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
 from spark_jobs.common.sinks.fence import Superseded
 from tests.support.lakehouse import Stream
@@ -34,7 +34,7 @@ def stream(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[
     made.stop()
 
 
-class Asked(topic.Topic):
+class Asked(offsets.Topic):
     """A topic that does something before each answer of its id."""
 
     def __init__(self, kafka: Kafka, name: str, do: Callable[[], None], id_seconds: float) -> None:
@@ -64,7 +64,7 @@ def test_snapshots_say_whose_topic_which_batch_and_when_and_the_group_follows(st
     assert [s["kind"] for s in (genesis, takeover)] == ["genesis", "takeover"]
     assert {s["kind"] for s in batches} == {"batch"}
     assert len(batches) >= 2
-    topic_id = topic.Topic(stream.platform.kafka, stream.spec.topic.name).id()
+    topic_id = offsets.Topic(stream.platform.kafka, stream.spec.topic.name).id()
     assert {s["topic_id"] for s in (genesis, takeover, *batches)} == {topic_id}
     assert [s.get("batch") for s in (takeover, *batches)] == [None, *map(str, range(len(batches)))]
     assert "began" not in takeover

@@ -16,12 +16,10 @@ from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, Window
-from spark_jobs.common.queries.look import show
+from spark_jobs.common.queries.preview import MemorySink, show
 from spark_jobs.common.queries.run import refuse_for_a_person
-from spark_jobs.common.queries.sinks_look import MemorySink
 from spark_jobs.common.sinks.fence import Superseded
-from spark_jobs.common.spark.session import catalog_options
-from spark_jobs.common.spark.settings import SETTINGS
+from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.queried import Hit, Queried, wait
 from tests.support.raising import raising
 from tests.support.services import Services

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from sluice.model.spec import stream
-from sluice.model.spec.columns import parse_ddl
+from sluice.model.spec.schema import parse_ddl
 from spark_jobs.common.lake.tables import declared
 from spark_jobs.wiki_changes.transforms import FIELDS, PARAMS, changes
 

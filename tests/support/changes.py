@@ -15,14 +15,13 @@ from pyspark.sql import functions as F
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Sink
-from spark_jobs.common.kafka.moving import Waiting
+from spark_jobs.common.kafka.heartbeat import Waiting
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.queries import recovery
 from spark_jobs.common.queries.state_table import QueriesOwner
 from spark_jobs.common.queries.streaming_query import Running
 from spark_jobs.common.sinks.iceberg import IcebergSink
-from spark_jobs.common.spark.session import catalog_options
-from spark_jobs.common.spark.settings import SETTINGS
+from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.services import Services
 
 COLUMNS = (

@@ -18,9 +18,9 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from local import paths
-from local.setup import targets
-from local.setup.java import java_home
+from local import base
+from local.setup import cache as targets
+from local.setup.bootstrap import java_home
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def _archive() -> Path:
     home = java_home()
     made_of = (class_path(), str(home), (home / "release").read_text(), JOB, repr(SETTINGS))
     name = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
-    archive = paths.cache() / f"classes-{name}.jsa"
+    archive = base.cache() / f"classes-{name}.jsa"
     archive.parent.mkdir(parents=True, exist_ok=True)
     with archive.with_suffix(".lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

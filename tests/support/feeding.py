@@ -20,7 +20,7 @@ import psutil
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from local.paths import REPO
+from local.base import REPO
 from sluice.model.spec import overrides, stream
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock

@@ -13,7 +13,7 @@ from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Checkpoints
 from spark_jobs.common.consumer.run import Consumption
 from spark_jobs.common.consumer.writer import Owner
-from spark_jobs.common.kafka.topic import Topic
+from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
 from spark_jobs.common.spark.session import catalog_options
 from spark_jobs.isp_hits.transforms import hits

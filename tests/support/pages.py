@@ -33,7 +33,7 @@ from sluice.model.spec.ledger import Document
 from sluice.model.spec.stream import StreamSpec
 from sluice.ui.app import create, may_look
 from sluice.ui.data import Sources, sources
-from sluice.ui.supervised import Supervised, supervised
+from sluice.ui.health import Supervised, supervised
 
 STREAM, QUERY = "wiki_changes", "editors"
 WINDOW_SECONDS = 600

@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 
 from sluice.clients.lake import query_results as lake_queries
 from sluice.clients.lake.catalog import Lake
-from sluice.model.queries.query_state import State, read
+from sluice.model.queries.state import State, read
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Kind, Query
-from spark_jobs.common.kafka.moving import Waiting
+from spark_jobs.common.kafka.heartbeat import Waiting
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries import recovery
 from spark_jobs.common.queries.state_table import QueriesOwner

@@ -17,9 +17,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from minio.credentials import StaticProvider
 from minio.minioadmin import MinioAdmin
 
-from local.runtime import platform_files
+from local.runtime import roles
 from local.runtime.home import ROLES
-from local.runtime.programs import Program
+from local.runtime.supervisord import Program
 from local.services import kafka, minio, postgres
 from local.stack.stack import Stack, wait_until
 from tests.support.class_archive import java_options
@@ -36,8 +36,8 @@ class Services:
         self.stack = Stack(folder, free_ports=True, java_options=java_options())
         self.stack.home.prepare()
         self.stack.home.remember(ports=self.stack.ports)
-        documents = platform_files.documents(self.stack.home, self.stack.ports, self.stack.secrets)
-        platform_files.write(self.stack.home.platform, documents)
+        documents = roles.documents(self.stack.home, self.stack.ports, self.stack.secrets)
+        roles.write(self.stack.home.platform, documents)
         self._running: dict[str, tuple[subprocess.Popen[bytes], signal.Signals]] = {}
         self._started: dict[str, tuple[Program, Callable[[], str]]] = {}
 

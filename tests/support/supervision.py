@@ -10,10 +10,9 @@ from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 
 from sluice.clients.errors import ClientError
-from sluice.clients.history import History
+from sluice.clients.ledger import History
 from sluice.model.health.consumer import Diagnosis, Verdict
-from sluice.model.health.process import ENDED, ProcessState, ProcessStatus
-from sluice.model.health.samples import Position, Sample
+from sluice.model.health.sample import ENDED, Position, ProcessState, ProcessStatus, Sample
 from sluice.model.spec import stream
 from sluice.runtime.base import Runtime
 from tests.support.memory_s3 import MemoryS3

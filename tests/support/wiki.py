@@ -20,7 +20,7 @@ from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import CATALOG, Checkpoints
 from spark_jobs.common.consumer.run import Consumption
 from spark_jobs.common.consumer.writer import Decode, Owner
-from spark_jobs.common.kafka.topic import Topic
+from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
 from spark_jobs.common.spark.session import catalog_options
 from spark_jobs.wiki_changes.transforms import changes

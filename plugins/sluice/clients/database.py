@@ -17,7 +17,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
 from sluice.model.queries.database_errors import PASSING, Trouble, diagnose, says
-from sluice.model.queries.fence_table import FENCE_TABLE, fence_ddl, fence_key
+from sluice.model.queries.state import FENCE_TABLE, fence_ddl, fence_key
 from sluice.model.spec.connection import Database
 from sluice.model.spec.query import VERSION, Query
 

@@ -1,17 +1,27 @@
-"""Committed records of a topic between offsets, read without a consumer group."""
+"""Group offsets, heartbeats, newest results of a topic.
+
+Committed records of a topic between offsets, read without a consumer group.
+
+What a query's compacted topic says: of every key the newest result, and which batch is the last.
+"""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from sluice.clients.errors import Unreachable
-from sluice.clients.kafka_admin import translated
+from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.clients.kafka_admin import TIMEOUT_SECONDS, KafkaAdmin, translated
 from sluice.io.kafka import consumer
+from sluice.model.queries import state
+from sluice.model.queries.state import NO_BATCH
 from sluice.model.spec.platform import Kafka
+from sluice.model.spec.query import VERSION, key_text
 
 _RECORDS = 10_000
 # Waited for _RECORDS, also if fewer are left.
@@ -75,3 +85,89 @@ def read_range(
                     positions.pop(partition, None)
     finally:
         reading.close()
+
+
+# For all of a topic.
+READ_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Result:
+    """The newest result of one key: its measures, and the batch that gave them."""
+
+    measures: dict[str, int]
+    version: int
+
+
+def read(kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SECONDS) -> dict[str, Result]:
+    """Key text (``query.key_text``) -> its result, of all that was committed when this was asked.
+
+    ``keys`` are the columns of ``Query.keys``; what else a record has, but its version, are measures. Of
+    several records of a key the one with the highest version counts, wherever it lies. A transaction that is
+    open when this is asked is waited for: it may have been committed already, and its records not yet shown.
+
+    Raises Missing where there is no such topic, Refused where a record is no result (it names the place) or
+    where the role may not read, Unreachable where Kafka does not answer, or not all was read in so many
+    ``seconds``.
+    """
+    admin = KafkaAdmin(kafka, min(seconds, TIMEOUT_SECONDS))
+    try:
+        # Behind all records, committed or not.
+        ends = admin.ends(topic)
+    except Missing as error:
+        raise Missing(
+            f"topic {topic!r} does not exist on {kafka.bootstrap_servers}; run the load's "
+            "provision_sinks step"
+        ) from error
+    return newest(topic, keys, read_range(kafka, topic, dict.fromkeys(ends, 0), ends, seconds))
+
+
+def last_batch(kafka: Kafka, stream: str, query: str, topic: str) -> int | None:
+    """The last batch that the topic holds whole; None before the first.
+
+    Waits for a commit that is under way. Raises Refused where the role may not see the group, or where what
+    stands there is no mark, Unreachable where Kafka does not answer.
+    """
+    group = state.group(stream, query)
+    found = KafkaAdmin(kafka).committed(group, topic, state.PARTITION)
+    if found is None:
+        return None
+    try:
+        batch = state.parse(*found).batch
+    except ValueError as error:
+        raise Refused(
+            f"group {group!r}, topic {topic!r}: {error}; delete the group's offsets and start the query again"
+        ) from error
+    return None if batch == NO_BATCH else batch
+
+
+def newest(topic: str, keys: Sequence[str], messages: Iterable[Message]) -> dict[str, Result]:
+    """Key text -> the result with the highest version, of one version the later record. Raises Refused for a
+    record that is no result."""
+    results: dict[str, Result] = {}
+    own = {*keys, VERSION}
+    for message in messages:
+        try:
+            key = (message.key() or b"").decode()
+            result = _result(key, json.loads(message.value() or b""), keys, own)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Refused(
+                f"topic {topic!r}, partition {message.partition()}, offset {message.offset()}: no "
+                f"result of the query ({type(error).__name__}: {error}); only the query may write there: "
+                "delete the topic, run the load's provision_sinks step, and let the query begin anew"
+            ) from error
+        if key not in results or result.version >= results[key].version:
+            results[key] = result
+    return results
+
+
+def _result(key: str, value: dict[str, Any], keys: Sequence[str], own: set[str]) -> Result:
+    """Raises KeyError, TypeError or ValueError where this is none."""
+    version = value[VERSION]
+    said = key_text([value[column] for column in keys])
+    if said != key:
+        raise ValueError(f"its key is {key!r}, and its value says {said!r}")
+    measures = {name: count for name, count in value.items() if name not in own}
+    if not measures or not all(type(number) is int for number in (version, *measures.values())):
+        raise ValueError(f"measures and version must be whole numbers: {value!r}")
+    return Result(measures, version)

@@ -1,4 +1,9 @@
-"""How a step of a load fails: with one line that says why, and without retries where they cannot help."""
+"""One-line failures, log tables.
+
+How a step of a load fails: with one line that says why, and without retries where they cannot help.
+
+Aligned tables for task logs.
+"""
 
 from __future__ import annotations
 
@@ -56,3 +61,28 @@ def last_words(runtime: Runtime, program: str, log: Any) -> str:
     for line in tail[-40:]:
         log.error("%s | %s", program, line)
     return f"its log ends: {last_reason(tail)}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Columns padded to their widest cell, numbers to the right; begins with a line break, for a log."""
+    cells = [list(map(str, head)), *([_cell(value) for value in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    numeric = [bool(rows) and all(isinstance(row[c], int | float) for row in rows) for c in range(len(head))]
+
+    def line(row: Sequence[str]) -> str:
+        padded = (
+            text.rjust(width) if right else text.ljust(width)
+            for text, width, right in zip(row, widths, numeric, strict=True)
+        )
+        return "  ".join(padded).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return "\n" + "\n".join([line(cells[0]), rule, *map(line, cells[1:])])
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.model.health.consumer import Diagnosis, Verdict
-from sluice.model.health.process import ENDED, ProcessStatus
+from sluice.model.health.sample import ENDED, ProcessStatus
 from sluice.model.spec.ledger import Document
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.clients.history import History
+    from sluice.clients.ledger import History
     from sluice.model.spec.stream import StreamSpec
     from sluice.runtime.base import Runtime
 

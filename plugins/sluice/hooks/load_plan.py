@@ -19,9 +19,9 @@ from sluice.model.spec.ledger import Document, begin_key, produced_key, run_key
 from sluice.model.verification.ranges import RangeSet
 
 if TYPE_CHECKING:
-    from sluice.clients.bucket import ObjectVersion
     from sluice.clients.kafka_admin import TopicIdentity
     from sluice.clients.ledger import Ledger
+    from sluice.clients.objects import ObjectVersion
 
 # A source's kind; one without is an object's version.
 FEED, GENERATED = "feed", "generated"

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.model.health.consumer import Diagnosis, Facts, new_restarts
 from sluice.model.health.json_record import JsonRecord
-from sluice.model.health.samples import Sample
+from sluice.model.health.sample import Sample
 from sluice.model.spec.ledger import RUNTIME
 
 if TYPE_CHECKING:
-    from sluice.clients.history import History
+    from sluice.clients.ledger import History
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,9 @@
-"""The platform as Airflow's words see it: one role's clients, each opened when it is first needed."""
+"""One role's clients; mixin for tasks over a stream.
+
+The platform as Airflow's words see it: one role's clients, each opened when it is first needed.
+
+What every step over a stream has: its declaration, its role's clients, the stream's ledger and history.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +13,14 @@ from typing import TYPE_CHECKING
 from airflow.sdk import BaseHook
 
 from sluice.model.spec import platform as platforms
+from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 
 if TYPE_CHECKING:
-    from sluice.clients.bucket import Bucket
-    from sluice.clients.history import History
     from sluice.clients.kafka_admin import KafkaAdmin
     from sluice.clients.lake.catalog import Lake
-    from sluice.clients.ledger import Ledger
+    from sluice.clients.ledger import History, Ledger
+    from sluice.clients.objects import Bucket
     from sluice.model.spec.platform import Platform
     from sluice.model.spec.stream import StreamSpec
     from sluice.runtime.base import Runtime
@@ -55,7 +60,7 @@ class PlatformHook(BaseHook):
         return self.bucket(self.platform.source.bucket)
 
     def bucket(self, name: str) -> Bucket:
-        from sluice.clients.bucket import Bucket
+        from sluice.clients.objects import Bucket
         from sluice.io.s3 import connect
 
         return Bucket(connect(self.platform.s3), name)
@@ -67,7 +72,7 @@ class PlatformHook(BaseHook):
         return Ledger(connect(self.platform.s3), self.platform.lake.ledger, stream)
 
     def history(self, stream: str) -> History:
-        from sluice.clients.history import History
+        from sluice.clients.ledger import History
         from sluice.io.s3 import connect
 
         return History(connect(self.platform.s3), self.platform.lake.ledger, stream)
@@ -89,3 +94,26 @@ class PlatformHook(BaseHook):
                 "password, so that streams can be started and looked at"
             )
         return SupervisorRuntime(self.platform.supervisor)
+
+
+class StreamMixin:
+    """``stream`` (a folder of spark_jobs/) and ``role`` (a platform file); both are read when a task runs."""
+
+    stream: str
+    role: str
+
+    @cached_property
+    def spec(self) -> StreamSpec:
+        return streams.load(self.stream)
+
+    @cached_property
+    def platform_hook(self) -> PlatformHook:
+        return PlatformHook(self.role)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return self.platform_hook.ledger(self.stream)
+
+    @cached_property
+    def history(self) -> History:
+        return self.platform_hook.history(self.stream)

@@ -16,12 +16,11 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 
 from sluice.clients.errors import ClientError, Missing
-from sluice.hooks.failures import final_failures
+from sluice.hooks.failures import final_failures, table
 from sluice.hooks.lifecycle import order_of
-from sluice.hooks.stream import StreamMixin
-from sluice.hooks.text import table
+from sluice.hooks.platform import StreamMixin
 from sluice.model.health.consumer import Diagnosis
-from sluice.model.health.orders import Answer
+from sluice.model.health.status import Answer
 from sluice.model.spec.ledger import Document, history_name
 from sluice.operators.supervise import ActingOperator
 from sluice.triggers.decision import DecisionTrigger, settled

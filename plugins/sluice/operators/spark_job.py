@@ -10,7 +10,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
 from sluice.hooks.failures import is_hopeless, last_reason
-from sluice.hooks.stream import StreamMixin
+from sluice.hooks.platform import StreamMixin
 from sluice.model.spec.stream import ENTRY_POINT
 
 if TYPE_CHECKING:

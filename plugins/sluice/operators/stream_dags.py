@@ -9,9 +9,9 @@ from airflow.sdk import DAG, Param
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from sluice.model.health.orders import ALL, Action
+from sluice.model.health.status import ALL, Action
 from sluice.operators.decision import decide
-from sluice.operators.load.provision_sinks import ProvisionSinksOperator
+from sluice.operators.load.provision import ProvisionSinksOperator
 from sluice.operators.supervise import decision_dag_id, supervise
 from sluice.triggers.health import LOOK_SECONDS
 

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, DagRunTriggerException
 from airflow.triggers.base import StartTriggerArgs
 
-from sluice.hooks.failures import final_failures, last_words
+from sluice.hooks.failures import final_failures, last_words, table
 from sluice.hooks.lifecycle import Lifecycle, order_of
 from sluice.hooks.observation import Observation
-from sluice.hooks.text import table
 from sluice.model.health.consumer import ASKING, RESTARTABLE, Diagnosis, no_action
-from sluice.model.health.orders import Action, action_for
+from sluice.model.health.status import Action, action_for
 from sluice.operators.base import PartOperator
 from sluice.triggers.health import LOOK_SECONDS, HealthTrigger, Outcome, RecoveryTrigger
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.hooks.lifecycle import Act, Order
-    from sluice.model.health.samples import Sample
+    from sluice.model.health.sample import Sample
 
 # Beyond what the check takes: for systems that answer late, and for a triggerer that comes back.
 CHECK_TIMEOUT = timedelta(minutes=4)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from sluice.model.health.process import ProcessStatus
+from sluice.model.health.sample import ProcessStatus
 
 
 class Runtime(ABC):

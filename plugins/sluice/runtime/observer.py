@@ -1,16 +1,37 @@
-"""One observation of a component: its process, and its topic and table, or its heartbeat."""
+"""One observation of a stream.
+
+Asking several systems for one look, of which some may not answer.
+
+One observation of a component: its process, and its topic and table, or its heartbeat.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
+from sluice.clients.errors import ClientError
 from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.lake.catalog import Lake
-from sluice.model.health.samples import KAFKA, LAKE, PROCESS, Sample
+from sluice.model.health.sample import KAFKA, LAKE, PROCESS, Sample
 from sluice.model.spec.stream import CONSUMER, StreamSpec
-from sluice.runtime.asking import ask
 from sluice.runtime.base import Runtime
+
+T = TypeVar("T")
+
+
+def ask(system: str, trouble: dict[str, str], question: Callable[[], T]) -> T | None:
+    """The answer; None where there is none (``trouble`` says why then), or where the system did not answer an
+    earlier question."""
+    if system in trouble:
+        return None
+    try:
+        return question()
+    except ClientError as error:
+        trouble[system] = str(error)
+        return None
+
 
 # How finely the moment of the first deletion is searched for: to 1/32 of the time that counts as a risk.
 BISECTIONS = 5

@@ -21,7 +21,7 @@ from xmlrpc.client import Fault, ProtocolError, ResponseError, ServerProxy, Tran
 from supervisor.xmlrpc import Faults
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.model.health.process import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus
+from sluice.model.health.sample import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus
 from sluice.model.spec.platform import Supervisor
 from sluice.runtime.base import Runtime
 

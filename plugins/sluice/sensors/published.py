@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import final_failures, last_words
-from sluice.hooks.stream import StreamMixin
+from sluice.hooks.platform import StreamMixin
 from sluice.triggers.published import LandedTrigger
 from sluice.triggers.wait import BACKSTOP, GRACE_INTERVALS, Outcome
 

@@ -12,7 +12,7 @@ from airflow.triggers.base import BaseTrigger
 
 from sluice.clients.errors import ClientError, Unreachable
 from sluice.hooks.platform import PlatformHook
-from sluice.model.health.samples import Sample
+from sluice.model.health.sample import Sample
 from sluice.model.spec import stream as streams
 from sluice.model.spec.stream import StreamSpec
 

@@ -11,12 +11,12 @@ from airflow.triggers.base import TriggerEvent
 
 from sluice.clients.errors import ClientError
 from sluice.model.health.consumer import CALM, Verdict
-from sluice.model.health.orders import Answer
+from sluice.model.health.status import Answer
 from sluice.model.spec.ledger import history_name
 from sluice.triggers.base import StreamTrigger
 
 if TYPE_CHECKING:
-    from sluice.clients.history import History
+    from sluice.clients.ledger import History
 
 POLL_SECONDS = 15.0
 NEEDS_NO_DECISION = CALM - {Verdict.STARTING}

@@ -16,15 +16,14 @@ from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 from sluice.clients.errors import ClientError
 from sluice.hooks.observation import Observation, record, thin
 from sluice.model.health.consumer import Diagnosis, Facts, Verdict, assess, has_recovered, no_action
-from sluice.model.health.orders import Action, action_for
-from sluice.model.health.process import ENDED
-from sluice.model.health.samples import Sample
+from sluice.model.health.sample import ENDED, Sample
+from sluice.model.health.status import Action, action_for
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import history_name
 from sluice.triggers.base import StreamTrigger
 
 if TYPE_CHECKING:
-    from sluice.clients.history import History
+    from sluice.clients.ledger import History
     from sluice.model.spec.stream import Supervision
 
 LOOK_SECONDS = 5.0

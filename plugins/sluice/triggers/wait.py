@@ -12,7 +12,7 @@ from typing import Any
 from airflow.triggers.base import TriggerEvent
 
 from sluice.clients.errors import ClientError
-from sluice.model.health.process import ENDED, ProcessState, ProcessStatus
+from sluice.model.health.sample import ENDED, ProcessState, ProcessStatus
 from sluice.model.spec.config import ConfigError
 from sluice.triggers.base import StreamTrigger, T
 

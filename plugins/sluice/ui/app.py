@@ -22,11 +22,10 @@ from sluice.model.queries.prometheus import exposition
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.query import Query
 from sluice.model.spec.stream import StreamSpec
-from sluice.ui import files, navigation
+from sluice.ui import assets, navigation
+from sluice.ui.assets import Headers
 from sluice.ui.data import Sources, sources
-from sluice.ui.headers import Headers
-from sluice.ui.standing import standing
-from sluice.ui.supervised import Supervised, supervised
+from sluice.ui.health import Supervised, standing, supervised
 from sluice.ui.views import Whose, queries_view, results_view
 
 log = logging.getLogger(__name__)
@@ -85,7 +84,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
                 "name": name,
                 "query": query,
                 "refresh_seconds": refresh_seconds,
-                "plotly_version": files.plotly_version(),
+                "plotly_version": assets.plotly_version(),
             },
         )
 
@@ -115,7 +114,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
                 "streams": names,
                 "pages": navigation.pages([spec for spec in specs if spec.name == stream]),
                 "refresh_seconds": refresh_seconds,
-                "plotly_version": files.plotly_version(),
+                "plotly_version": assets.plotly_version(),
             },
         )
 
@@ -129,7 +128,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
 
     @app.get("/static/{name}")
     def static(name: str, v: str = "") -> FileResponse:
-        path, media_type = files.find(name)
+        path, media_type = assets.find(name)
         # With its version in the address a file never changes; else the browser asks each time.
         caching = f"private, max-age={YEAR_SECONDS}, immutable" if v else "private, no-cache"
         return FileResponse(path, media_type=media_type, headers={"Cache-Control": caching})

@@ -17,8 +17,8 @@ from sluice.ui.views import PROGRESS_WINDOW_SECONDS
 
 if TYPE_CHECKING:
     # PyIceberg takes a second to import, and the API server should not wait for it.
-    from sluice.clients.history import History
     from sluice.clients.lake.results_table import Results, ResultsReader
+    from sluice.clients.ledger import History
     from sluice.clients.progress import ProgressReader
 
 T = TypeVar("T")
@@ -145,7 +145,7 @@ def results_reader(spec: StreamSpec, name: str) -> ResultsReader:
 
 
 def history(name: str) -> History:
-    from sluice.clients.history import History
+    from sluice.clients.ledger import History
     from sluice.io.s3 import connect
 
     platform = platforms.load("airflow")

@@ -16,7 +16,7 @@ from sluice.model.spec import stream as streams
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.consumer.writer import Decode, Owner
 from spark_jobs.common.kafka.avro import Schemas, decoded
-from spark_jobs.common.kafka.topic import Topic
+from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.writer_lease import Moved, own
 from spark_jobs.common.sinks.fence import Superseded

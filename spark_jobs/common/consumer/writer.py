@@ -24,16 +24,15 @@ from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.deduplication import Claims, Run, claimed, suspects
 from sluice.model.verification.offsets import Proof, prove, undecided
 from sluice.model.verification.ranges import RangeSet
-from spark_jobs.common.kafka.group import Group
-from spark_jobs.common.kafka.identity import with_identity
-from spark_jobs.common.kafka.topic import Topic
+from spark_jobs.common.kafka.keys import with_identity
+from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import deduplicate
 from spark_jobs.common.lake.iceberg import MAIN, AddedFile
 from spark_jobs.common.lake.quarantine import quarantine_records
 from spark_jobs.common.lake.read_offsets import ReadBack
 from spark_jobs.common.lake.writer_lease import TableOwner
-from spark_jobs.common.spark.batches import batch_ranges, planned_ends
 from spark_jobs.common.spark.checkpoint import Checkpoints
+from spark_jobs.common.spark.offset_log import batch_ranges, planned_ends
 from spark_jobs.common.spark.process import Unrecoverable
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sluice.model.spec.partitioning import spelled
 from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.schema import spelled
 from sluice.model.verification.deduplication import Run
 from sluice.model.verification.offsets import FileFact
 from sluice.model.verification.ranges import RangeSet

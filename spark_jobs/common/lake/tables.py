@@ -1,8 +1,14 @@
-"""The tables of a stream: made when they are missing, widened when the schema grew, never narrowed."""
+"""Tables: created, widened, awaited.
+
+The tables of a stream: made when they are missing, widened when the schema grew, never narrowed.
+
+The stream's table, waited for by those that read it: the consumer makes it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
@@ -22,10 +28,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sluice.model.spec.columns import parse_ddl
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.partitioning import Partition
 from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.schema import Partition, parse_ddl
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.lake.iceberg import IcebergTable
 
@@ -198,3 +203,18 @@ def _type(kind: str) -> DataType:
 
 def _sql(data_type: DataType) -> str:
     return data_type.simpleString().upper()
+
+
+Say = Callable[[str, str, Mapping[int, int]], None]
+
+
+def await_table(spark: SparkSession, table: str, say: Say, seconds: float, stop: threading.Event) -> bool:
+    """Until ``table`` is there, looked for every so many ``seconds``; False when asked to stop before.
+
+    ``say`` is told meanwhile, as :meth:`Pulse.say` is.
+    """
+    while not spark.catalog.tableExists(f"{CATALOG}.{table}"):
+        say("idle", f"waiting for table {table}, which the consumer makes", {})
+        if stop.wait(seconds):
+            return False
+    return True

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from sluice.model.spec.stream import Csv
 from spark_jobs.common.kafka.avro import AvroSchema
-from spark_jobs.common.spark.columns import computed
+from spark_jobs.common.spark.session import computed
 
 CORRUPT = "_corrupt"
 BOUNDS = {IntegerType: (-(2**31), 2**31 - 1), LongType: (-(2**63), 2**63 - 1)}

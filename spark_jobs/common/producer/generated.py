@@ -6,14 +6,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sluice.model.spec import generator
 from sluice.model.spec.generator import Generated
-from spark_jobs.common.producer.run import Job
 from spark_jobs.common.spark.functions import function
+
+if TYPE_CHECKING:
+    from spark_jobs.common.producer.run import Job
 
 log = logging.getLogger(__name__)
 

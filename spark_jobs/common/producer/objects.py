@@ -1,7 +1,11 @@
-"""Source objects: exactly the versions that the plan pinned, as numbered lines of text.
+"""Lines of source objects.
+
+Source objects: exactly the versions that the plan pinned, as numbered lines of text.
 
 Read with boto3 inside Spark's tasks, one task an object, because that is what can name an object *version*:
 an object that is overwritten between an attempt and its retry would otherwise change under the load.
+
+The rows of source objects, as a bounded producer sends them: malformed ones go to the quarantine.
 """
 
 from __future__ import annotations
@@ -9,16 +13,27 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import logging
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, cast
+from functools import reduce
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
 
 from sluice.io.s3 import connect
 from sluice.model.spec import platform as platforms
+from spark_jobs.common.kafka import keys
+from spark_jobs.common.kafka.avro import Schemas, encode, schema_headers
+from spark_jobs.common.lake import tables
+from spark_jobs.common.lake.quarantine import quarantine_rows
+from spark_jobs.common.producer import csv
+
+if TYPE_CHECKING:
+    from spark_jobs.common.producer.run import Job
 
 GZIP_MAGIC = b"\x1f\x8b"
 HEAD_BYTES = 64 * 1024
@@ -165,3 +180,39 @@ def _batch(source: SourceObject, first_row: int, rows: list[tuple[int, str, bool
         ],
         names=["source_id", "object", "lanes", "line", "row", "text", "undecodable"],
     )
+
+
+log = logging.getLogger(__name__)
+
+_NAMES = ("source_id", "bucket", "key", "version_id", "lanes")
+
+
+def object_rows(job: Job) -> Iterator[DataFrame]:
+    """The rows of a plan's object versions, all in one frame. Their order and identity follow from the
+    objects alone; what is malformed is quarantined when the others are sent."""
+    schema = Schemas.load(job.spec.schema_file).current
+    by_header: dict[str, list[SourceObject]] = {}
+    for document in job.plan.sources:
+        source = SourceObject(**{name: document[name] for name in _NAMES})
+        by_header.setdefault(header_line(job.platform, source), []).append(source)
+    parsed = reduce(
+        DataFrame.unionByName,
+        (
+            csv.parse(read_lines(job.spark, group), header, schema, job.spec.csv, group[0].uri)
+            for header, group in by_header.items()
+        ),
+    )
+    counted = Observation()
+    observed = parsed.observe(
+        counted,
+        F.count(F.lit(1)).alias("rows"),
+        F.count("reason").alias("malformed"),
+    )
+    good = keys.with_lane_and_seq(observed.where(F.col("reason").isNull()))
+    value, headers = encode(F.col("record"), schema), schema_headers(schema)
+    yield good.withColumns({"value": value, "headers": headers})
+    rows_read, malformed = counted.get["rows"], counted.get["malformed"]
+    log.info("read %d rows, %d of them malformed", rows_read, malformed)
+    if malformed:
+        tables.ensure_quarantine(job.spark, job.spec)
+        quarantine_rows(job.spark, job.spec, parsed.where(F.col("reason").isNotNull()))

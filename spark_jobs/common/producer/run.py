@@ -24,7 +24,7 @@ from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Platform
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.deduplication import Claims, claimed
-from spark_jobs.common.kafka import identity
+from spark_jobs.common.kafka import keys
 from spark_jobs.common.lake import deduplicate
 from spark_jobs.common.producer.objects import read_json
 from spark_jobs.common.spark import session
@@ -112,7 +112,7 @@ def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Pla
         rest = frame.where(~_is_sent(sent))
         headers = [F.col("headers")] if "headers" in frame.columns else []
         rest.select(
-            identity.key().alias("key"), F.col("value"), F.col("lane").alias("partition"), *headers
+            keys.key().alias("key"), F.col("value"), F.col("lane").alias("partition"), *headers
         ).write.format("kafka").options(**options).mode("append").save()
 
 
@@ -161,7 +161,7 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
             F.col("offset").alias("_kafka_offset"),
         )
     )
-    ours = identity.with_identity(records).where(F.col("_source_id").isin(sorted(plan.begin)))
+    ours = keys.with_identity(records).where(F.col("_source_id").isin(sorted(plan.begin)))
     found = claimed(deduplicate.runs(ours))
     for source, lanes in found.sources.items():
         log.info("%d rows of source %s are on the topic already: %s", lanes.count, source, lanes)

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from sluice.model.queries.query_state import State
+from sluice.model.queries.state import State
 from sluice.model.spec.query import Mode, Query
 from spark_jobs.common.queries.state_table import QueriesOwner
 from spark_jobs.common.sinks.base import Sink
-from spark_jobs.common.spark import plan as plans
+from spark_jobs.common.spark import offset_log as plans
 from spark_jobs.common.spark.checkpoint import Checkpoint, Checkpoints, Damaged
 
 log = logging.getLogger(__name__)

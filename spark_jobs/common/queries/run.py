@@ -11,20 +11,18 @@ from itertools import chain
 
 from pyspark.sql import SparkSession
 
-from sluice.model.queries.query_state import common_ends
+from sluice.model.queries.state import common_ends
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Platform
 from sluice.model.spec.query import FOR_A_PERSON
 from sluice.model.spec.stream import StreamSpec
-from spark_jobs.common.kafka.heartbeat import Heartbeat
-from spark_jobs.common.kafka.moving import Movement, Waiting
-from spark_jobs.common.kafka.pulse import Pulse
-from spark_jobs.common.lake.source_table import await_table
+from spark_jobs.common.kafka.heartbeat import Heartbeat, Movement, Pulse, Waiting
+from spark_jobs.common.lake.tables import await_table
 from spark_jobs.common.lake.writer_lease import Moved, own
 from spark_jobs.common.queries import recovery
-from spark_jobs.common.queries.look import look
+from spark_jobs.common.queries.preview import look
 from spark_jobs.common.queries.state_table import QueriesOwner
 from spark_jobs.common.queries.streaming_query import Running
 from spark_jobs.common.sinks import factory
@@ -32,7 +30,7 @@ from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.process import live
-from spark_jobs.common.spark.settings import PARTITIONS, SETTINGS
+from spark_jobs.common.spark.session import PARTITIONS, SETTINGS
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.queries import query_state as states
-from sluice.model.queries.query_state import State
+from sluice.model.queries import state as states
+from sluice.model.queries.state import State
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.lake.iceberg import MAIN

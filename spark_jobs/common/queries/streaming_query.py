@@ -12,19 +12,19 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from sluice.model.queries.query_state import State
+from sluice.model.queries.state import State
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query
 from sluice.model.spec.stream import StreamSpec
-from spark_jobs.common.kafka.moving import Waiting
+from spark_jobs.common.kafka.heartbeat import Waiting
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
 from spark_jobs.common.queries import aggregate
 from spark_jobs.common.queries.state_table import QueriesOwner
 from spark_jobs.common.sinks.base import Sink
-from spark_jobs.common.spark import plan as plans
+from spark_jobs.common.spark import offset_log as plans
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.checkpoint import Checkpoint
-from spark_jobs.common.spark.plan import Plan
+from spark_jobs.common.spark.offset_log import Plan
 
 log = logging.getLogger(__name__)
 

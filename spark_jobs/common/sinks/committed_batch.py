@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from sluice.model.queries.marks import NO_BATCH
+from sluice.model.queries.state import NO_BATCH
 
 # How many offsets from the end are looked at first; each time that none is a record, ten times as many: there
 # are also the ends of transactions, and what was aborted.

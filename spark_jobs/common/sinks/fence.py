@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.model.queries.fence_table import FENCE_TABLE, fence_ddl
+from sluice.model.queries.state import FENCE_TABLE, fence_ddl
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine

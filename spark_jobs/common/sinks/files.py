@@ -15,8 +15,7 @@ from sluice.model.spec.query import Query
 from spark_jobs.common.kafka.keys import part_text
 from spark_jobs.common.sinks.base import Unwritten
 from spark_jobs.common.sinks.fence import Superseded
-from spark_jobs.common.sinks.folders import COUNTS_SCHEMA, FOLDER, HASH, FolderWriter
-from spark_jobs.common.sinks.places import Places
+from spark_jobs.common.sinks.parquet_folders import COUNTS_SCHEMA, FOLDER, HASH, FolderWriter, Places
 
 # Readers of folders pass over what begins with an underscore.
 _OWN = "_sluice/"

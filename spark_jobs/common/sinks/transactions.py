@@ -19,13 +19,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from sluice.io import kafka as kafka_io
 from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN
-from sluice.model.queries import marks
-from sluice.model.queries.marks import NO_BATCH, Mark
+from sluice.model.queries import state
+from sluice.model.queries.state import NO_BATCH, Mark
 from sluice.model.spec.platform import Kafka
-from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.base import Passing, Patience, Unwritten
 from spark_jobs.common.sinks.committed_batch import newest
 from spark_jobs.common.sinks.fence import Superseded
-from spark_jobs.common.sinks.patience import Passing, Patience
 
 log = logging.getLogger(__name__)
 
@@ -91,8 +90,8 @@ class Transactions:
         self.topic, self.partitions = topic, partitions
         self.name = f"{stream} {query}: sink kafka {topic}"
         self.token = 0
-        self._group = marks.group(stream, query)
-        self._transactional_id = marks.transactional_id(stream, query, topic)
+        self._group = state.group(stream, query)
+        self._transactional_id = state.transactional_id(stream, query, topic)
         self._kafka, self._servers = kafka, kafka.bootstrap_servers
         self._patience = Patience(
             self.name,
@@ -195,7 +194,7 @@ class Transactions:
         """
         if self._cut_off:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT, "a broker went away within the batch"))
-        place = TopicPartition(self.topic, marks.PARTITION, mark.offset, mark.text())
+        place = TopicPartition(self.topic, state.PARTITION, mark.offset, mark.text())
         failures: list[Exception] = []
 
         def send(group: object) -> None:
@@ -314,13 +313,13 @@ class Transactions:
             )
 
     def _mark(self, isolation: str) -> Mark | None:
-        wanted = [TopicPartition(self.topic, marks.PARTITION)]
+        wanted = [TopicPartition(self.topic, state.PARTITION)]
         with self._consumer(isolation) as consumer:
             (found,) = kafka_io.committed(consumer, wanted, self._ask_seconds)
         if found.offset < 0:
             return None
         try:
-            return marks.parse(found.offset, found.metadata or "")
+            return state.parse(found.offset, found.metadata or "")
         except ValueError as error:
             raise LookupError(
                 f"{self.name}: group {self._group}: {error}; delete the group's offsets: then the topic's "

@@ -1,4 +1,11 @@
-"""The Spark session of a job, wired to the lake's catalog as one role."""
+"""Spark session wired to the lake.
+
+The Spark session of a job, wired to the lake's catalog as one role.
+
+Spark's settings for a process of queries that keep state.
+
+One way to add columns that are computed once.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +13,8 @@ import signal
 import threading
 from collections.abc import Mapping
 
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from sluice.model.spec.platform import CATALOG, Platform
 
@@ -99,3 +107,27 @@ def tasks(spark: SparkSession, group: str | None = None) -> list[tuple[int, int]
         stages = [stage for job in jobs if job and job.status == "RUNNING" for stage in job.stageIds]
     found = [(stage, tracker.getStageInfo(stage)) for stage in stages]
     return [(stage, info.numCompletedTasks) for stage, info in found if info is not None]
+
+
+# State lies on disk and not in the heap, and a batch uploads what changed and not all of it. The source
+# notes where it began through the table's own file IO: in the bucket or in a folder, as its checkpoint lies.
+SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state."
+    "RocksDBStateStoreProvider",
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    f"spark.sql.catalog.{CATALOG}.io-impl": "org.apache.iceberg.io.ResolvingFileIO",
+}
+# Into which a query shuffles, and its state is divided; a checkpoint keeps the number that it began with.
+PARTITIONS = 4
+
+
+def computed(frame: DataFrame, **columns: Column) -> DataFrame:
+    """``frame`` with more columns, each computed once for every row.
+
+    After ``withColumn`` the optimizer puts a column's whole expression in place of every mention of it, in
+    every filter too: a row would be decoded once for each of its fields, and the generated code outgrows
+    what Java compiles. It does not look through a generator, so the columns come out of one.
+    """
+    made = F.struct(*[column.alias(name) for name, column in columns.items()])
+    return frame.select("*", F.inline(F.array(made)))

@@ -11,8 +11,7 @@ import pytest
 
 from local.runtime.home import Home
 from local.runtime.ports import choose
-from local.runtime.programs import SERVICE_OPTIONS, Program
-from local.runtime.supervisor import Supervisor
+from local.runtime.supervisord import SERVICE_OPTIONS, Program, Supervisor
 from local.stack.stack import wait_until
 
 NAME = "sleeper"

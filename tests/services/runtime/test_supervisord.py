@@ -15,11 +15,11 @@ from xmlrpc.client import ServerProxy
 
 import pytest
 
-from local.paths import REPO
-from local.runtime.programs import STREAM_OPTIONS, Program, render
+from local.base import REPO
+from local.runtime.supervisord import STREAM_OPTIONS, Program, render
 from local.services.streams import restarted
 from sluice.clients.errors import Unreachable
-from sluice.model.health.process import ENDED, ProcessState, ProcessStatus
+from sluice.model.health.sample import ENDED, ProcessState, ProcessStatus
 from sluice.model.spec.platform import Supervisor
 from sluice.runtime.supervisord import SupervisorRuntime
 from tests.support.raising import raising

@@ -9,7 +9,7 @@ from typing import Any
 
 from sluice.clients.errors import ClientError, Missing, Unreachable
 from sluice.clients.kafka_admin import TopicIdentity
-from sluice.model.health.process import ProcessState, ProcessStatus
+from sluice.model.health.sample import ProcessState, ProcessStatus
 from sluice.triggers.arrived import ArrivedTrigger
 
 Offsets = dict[int, int] | ClientError

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.clients.bucket import Entry
 from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.lake.catalog import Lake
-from sluice.model.verification.counts import PrefixCount
+from sluice.clients.objects import Entry
+from sluice.model.verification.storage import PrefixCount
 from sluice.operators.load import audit
 from sluice.operators.load.audit import AuditOperator, metadata_files, unknown
 from sluice.operators.load.inventory import Inventory, folder, overwritten

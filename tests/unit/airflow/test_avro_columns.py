@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from sluice.model.spec.avro_columns import avro_iceberg_columns, avro_iceberg_type
-from sluice.model.spec.table_columns import COORDINATES, differences
+from sluice.model.spec.schema import COORDINATES, avro_iceberg_columns, avro_iceberg_type, differences
 from tests.support.raising import raising
 
 SCHEMA = {

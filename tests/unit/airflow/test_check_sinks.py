@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.lake.query_results import Results, Standing
-from sluice.model.queries.query_state import State, rule
+from sluice.model.queries.state import State, rule
 from sluice.model.spec import stream
 from sluice.model.spec.ledger import produced_key, run_key
 from sluice.model.spec.query import Query, Sink

@@ -13,9 +13,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from sluice.clients.errors import Refused
 from sluice.model.spec import ledger as keys
 from sluice.model.spec.stream import ENTRY_POINT
-from sluice.model.verification.rewrites import Held, Rewrite
-from sluice.operators.check_compaction import CheckCompactionOperator
-from sluice.operators.compact import CompactOperator, closed_before
+from sluice.model.verification.storage import Held, Rewrite
+from sluice.operators.maintenance import CheckCompactionOperator, CompactOperator, closed_before
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
 

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model.spec import columns, stream
-from sluice.model.spec.ddl_columns import ddl_iceberg_columns, ddl_iceberg_type
-from sluice.model.spec.table_columns import COORDINATES, differences, schema_problems
+from sluice.model.spec import schema, stream
+from sluice.model.spec.schema import (
+    COORDINATES,
+    ddl_iceberg_columns,
+    ddl_iceberg_type,
+    differences,
+    schema_problems,
+)
 from tests.support.raising import raising
 
 SPEC = stream.load("wiki_changes")
 
 
 def test_every_type_that_may_be_declared_has_one() -> None:
-    assert {kind: ddl_iceberg_type(kind) for kind in columns.TYPES} == {
+    assert {kind: ddl_iceberg_type(kind) for kind in schema.TYPES} == {
         "boolean": "boolean", "int": "int", "bigint": "long", "float": "float", "double": "double",
         "string": "string", "binary": "binary", "date": "date", "timestamp": "timestamptz",
         "timestamp_ntz": "timestamp",
     }  # fmt: skip
-    assert ddl_iceberg_type(columns.parse_ddl("a DECIMAL(9, 2)")["a"]) == "decimal(9, 2)"
+    assert ddl_iceberg_type(schema.parse_ddl("a DECIMAL(9, 2)")["a"]) == "decimal(9, 2)"
 
 
 @pytest.mark.parametrize("kind", ["INT", "tinyint", "map<string,string>", "decimal", ""])
@@ -28,7 +33,7 @@ def test_another_is_refused(kind: str) -> None:
 
 
 def test_the_declared_columns_and_the_coordinates_are_wanted() -> None:
-    declared = ddl_iceberg_columns(columns.parse_ddl(SPEC.schema_file.read_text()))
+    declared = ddl_iceberg_columns(schema.parse_ddl(SPEC.schema_file.read_text()))
     present = {**declared, **COORDINATES, "older": "string"}
     assert schema_problems(SPEC, present) == []
     assert (present["change_timestamp"], present["change_timestamp_date"]) == ("timestamptz", "date")

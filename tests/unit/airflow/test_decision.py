@@ -11,10 +11,10 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.history import History
+from sluice.clients.ledger import History
 from sluice.model.health.consumer import Verdict
-from sluice.model.health.orders import Answer
-from sluice.model.health.process import ProcessState as S
+from sluice.model.health.sample import ProcessState as S
+from sluice.model.health.status import Answer
 from sluice.operators import decision
 from sluice.operators.decision import ApplyDecisionOperator, RequestDecisionOperator
 from sluice.triggers.decision import DecisionTrigger

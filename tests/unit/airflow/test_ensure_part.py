@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.model.health.process import ProcessState, ProcessStatus
-from sluice.operators.load.ensure_part import EnsurePartOperator
+from sluice.model.health.sample import ProcessState, ProcessStatus
+from sluice.operators.load.ensure import EnsurePartOperator
 from tests.support.raising import raising
 from tests.support.steps import given
 

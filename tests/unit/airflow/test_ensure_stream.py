@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from sluice.model.health.process import ProcessState as S
-from sluice.model.health.process import ProcessStatus
-from sluice.model.health.samples import Position
-from sluice.operators.load.ensure_stream import EnsureStreamOperator, Ownership, has_failed, is_owned
+from sluice.model.health.sample import Position, ProcessStatus
+from sluice.model.health.sample import ProcessState as S
+from sluice.operators.load.ensure import EnsureStreamOperator, Ownership, has_failed, is_owned
 from tests.support.raising import raising
 from tests.support.supervision import events, history
 

@@ -19,10 +19,10 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.triggers.base import TaskSuccessEvent
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.history import History
+from sluice.clients.ledger import History
 from sluice.hooks.observation import Observation
 from sluice.model.health.consumer import Diagnosis, Facts, Verdict, no_action
-from sluice.model.health.process import ProcessExit, ProcessState, ProcessStatus
+from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import Supervision
 from sluice.triggers import base

@@ -12,8 +12,8 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.lake.catalog import Published
-from sluice.model.health.process import ProcessState as S
-from sluice.model.health.process import ProcessStatus
+from sluice.model.health.sample import ProcessState as S
+from sluice.model.health.sample import ProcessStatus
 from sluice.model.spec.ledger import run_key
 from sluice.model.verification.ranges import RangeSet
 from sluice.sensors.published import LandedSensor

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.history import History
+from sluice.clients.ledger import History
 from sluice.hooks.lifecycle import Act, Lifecycle, Order, order_of
 from sluice.model.health.consumer import Verdict
-from sluice.model.health.process import ProcessState as S
-from sluice.model.health.process import ProcessStatus
+from sluice.model.health.sample import ProcessState as S
+from sluice.model.health.sample import ProcessStatus
 from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import SPEC, T0, FakeRuntime, context, diagnosis, events
 

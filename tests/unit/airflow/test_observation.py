@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sluice.hooks.observation import Observation, thin
-from sluice.model.health.samples import Sample
+from sluice.model.health.sample import Sample
 from tests.support.supervision import diagnosis, sample
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sluice.clients.bucket import ObjectVersion
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.ledger import Ledger
+from sluice.clients.objects import ObjectVersion
 from sluice.hooks import load_plan as plans
 from sluice.model.spec import generator
 from sluice.model.spec.config import ConfigError

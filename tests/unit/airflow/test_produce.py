@@ -13,9 +13,9 @@ from airflow.sdk.exceptions import AirflowFailException
 from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
-from sluice.clients.bucket import Bucket
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import Ledger
+from sluice.clients.objects import Bucket
 from sluice.operators.load.produce import ProduceOperator
 from tests.support.memory_s3 import MemoryS3
 

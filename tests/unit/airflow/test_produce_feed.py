@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 
 from sluice.clients.kafka_admin import TopicIdentity
 from sluice.hooks import load_plan as plans
-from sluice.model.health.process import ProcessState, ProcessStatus
+from sluice.model.health.sample import ProcessState, ProcessStatus
 from sluice.model.spec import ledger as keys
 from sluice.operators.load.produce_feed import ProduceFeedOperator
 from sluice.triggers.arrived import ArrivedTrigger

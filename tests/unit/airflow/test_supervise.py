@@ -15,14 +15,13 @@ from airflow.triggers.base import BaseTrigger, TaskSuccessEvent
 from botocore.exceptions import ClientError as S3Error
 
 from sluice.clients.errors import ClientError, Missing, Unreachable
-from sluice.clients.history import History
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.ledger import History
 from sluice.hooks.observation import Observation
 from sluice.model.health.consumer import Verdict
 from sluice.model.health.heartbeat import Beat, State
-from sluice.model.health.process import ProcessExit, ProcessStatus
-from sluice.model.health.process import ProcessState as S
-from sluice.model.health.samples import Position
+from sluice.model.health.sample import Position, ProcessExit, ProcessStatus
+from sluice.model.health.sample import ProcessState as S
 from sluice.model.spec import stream
 from sluice.model.spec.ledger import history_name
 from sluice.operators.supervise import SuperviseOperator, supervise

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from sluice.hooks.observation import thin
-from sluice.model.health.samples import Sample
+from sluice.model.health.sample import Sample
 
 
 def look(at: float) -> Sample:

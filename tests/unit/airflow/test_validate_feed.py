@@ -13,8 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.lake.catalog import Lake
 from sluice.model.spec import ledger as keys
-from sluice.operators.load.announce import AnnounceOperator
-from sluice.operators.load.validate import ValidateOperator
+from sluice.operators.load.validate import AnnounceOperator, ValidateOperator
 from tests.support import lake as lakes
 from tests.support.raising import raising
 from tests.support.steps import ValidateRows, given, ledger

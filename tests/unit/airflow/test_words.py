@@ -6,8 +6,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.hooks.failures import final_failures, is_hopeless, last_reason
-from sluice.hooks.text import table
+from sluice.hooks.failures import final_failures, is_hopeless, last_reason, table
 from sluice.model.spec.config import ConfigError
 
 REASONS = {

@@ -11,9 +11,9 @@ import pytest
 from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
-from sluice.clients.bucket import Bucket, Entry, ObjectVersion, count
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.model.verification.counts import PrefixCount
+from sluice.clients.objects import Bucket, Entry, ObjectVersion, count
+from sluice.model.verification.storage import PrefixCount
 from tests.support.raising import raising
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)

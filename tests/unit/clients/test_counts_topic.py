@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import Message
 
-from sluice.clients.counts_topic import Result, newest
 from sluice.clients.errors import Refused
+from sluice.clients.kafka_reader import Result, newest
 from tests.support.kafka_records import Record
 from tests.support.raising import raising
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sluice.clients.errors import Refused, Unreachable
-from sluice.clients.history import History
+from sluice.clients.ledger import History
 from sluice.model.health.consumer import Facts
 from sluice.model.spec.ledger import RUNTIME, history_key, moment, moment_of
 from sluice.model.spec.stream import Supervision

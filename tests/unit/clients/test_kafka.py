@@ -24,8 +24,8 @@ from sluice.clients.kafka_admin import (
 from sluice.model.health.heartbeat import Beat, State
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.stream import BROKER_DEFAULT, Topic
-from spark_jobs.common.kafka.group import GroupOffsets
 from spark_jobs.common.kafka.heartbeat import Heartbeat
+from spark_jobs.common.kafka.offsets import GroupOffsets
 from tests.support.raising import raising
 
 TOPIC = Topic("t", partitions=10, replication_factor=1)

@@ -6,7 +6,7 @@ import gzip
 
 import pytest
 
-from sluice.clients import lines
+from sluice.clients import objects
 from sluice.clients.errors import Refused
 from tests.support.raising import raising
 
@@ -19,21 +19,21 @@ def cut(data: bytes, size: int) -> list[bytes]:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_blank_lines_are_no_rows_wherever_the_chunks_end(size: int) -> None:
-    assert lines.data_rows(cut(CSV, size), "x") == 3
+    assert objects.data_rows(cut(CSV, size), "x") == 3
 
 
 @pytest.mark.parametrize("size", [1, 5, 1000])
 def test_gzip_is_told_by_its_first_bytes_and_may_have_members(size: int) -> None:
     data = gzip.compress(b"a,b\n1,2\n") + gzip.compress(b"3,4\n")
-    assert lines.data_rows(cut(data, size), "x") == 2
+    assert objects.data_rows(cut(data, size), "x") == 2
 
 
 def test_padding_after_gzip_is_no_member() -> None:
-    assert lines.data_rows([gzip.compress(b"a\n1\n"), b"\0" * 100], "x") == 1
+    assert objects.data_rows([gzip.compress(b"a\n1\n"), b"\0" * 100], "x") == 1
 
 
 def test_a_header_alone_is_no_row() -> None:
-    assert lines.data_rows([b"a,b"], "x") == 0
+    assert objects.data_rows([b"a,b"], "x") == 0
 
 
 # Named: a test whose name holds the time of its collection is another one in each process.
@@ -42,24 +42,24 @@ def test_a_header_alone_is_no_row() -> None:
 )
 def test_no_header_is_refused_by_name(data: bytes) -> None:
     with raising(Refused, "s3://b/k", "header"):
-        lines.data_rows([data], "s3://b/k")
-    assert not lines.has_header([data], "s3://b/k")
+        objects.data_rows([data], "s3://b/k")
+    assert not objects.has_header([data], "s3://b/k")
 
 
 def test_truncated_gzip_is_refused_by_name() -> None:
     data = gzip.compress(b"a,b\n" + b"1,2\n" * 10_000)
     with raising(Refused, "s3://b/k", "truncated"):
-        lines.data_rows([data[:-9]], "s3://b/k")
+        objects.data_rows([data[:-9]], "s3://b/k")
 
 
 def test_damaged_gzip_is_refused_by_name() -> None:
     data = bytearray(gzip.compress(b"a,b\n" + b"1,2\n" * 10_000))
     data[30] ^= 0xFF
     with raising(Refused, "s3://b/k", "gzip"):
-        lines.data_rows([bytes(data)], "s3://b/k")
+        objects.data_rows([bytes(data)], "s3://b/k")
 
 
 def test_a_line_without_end_is_refused() -> None:
     with raising(Refused, "s3://b/k", "10 bytes"):
-        lines.data_rows([b"a\n", b"x" * 11], "s3://b/k", longest=10)
-    assert lines.data_rows([b"a\n", b"x" * 10], "s3://b/k", longest=10) == 1
+        objects.data_rows([b"a\n", b"x" * 11], "s3://b/k", longest=10)
+    assert objects.data_rows([b"a\n", b"x" * 10], "s3://b/k", longest=10) == 1

@@ -14,8 +14,8 @@ import pytest
 from sluice.clients.errors import Unreachable
 from sluice.clients.lake import query_results
 from sluice.clients.lake.catalog import Lake
-from sluice.model.queries import query_state
-from sluice.model.queries.query_state import State, rule
+from sluice.model.queries import state
+from sluice.model.queries.state import State, rule
 from sluice.model.spec.query import Query, Sink, Window, key_text
 from sluice.model.verification.ranges import RangeSet
 from tests.support import lake as lakes
@@ -90,7 +90,7 @@ def say(lake: Lake, states: dict[str, State], late: Sequence[tuple[int, str, int
         }
         for batch, start, offset in late
     ]
-    told = query_state.summary("batch", "hits", 4, states)
+    told = state.summary("batch", "hits", 4, states)
     lake.catalog.load_table("queries.hits").append(pa.Table.from_pylist(rows, LATE), snapshot_properties=told)
 
 

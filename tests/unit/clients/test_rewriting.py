@@ -14,7 +14,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from sluice.clients.errors import Missing
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Lake
-from sluice.model.verification.rewrites import Rewrite
+from sluice.model.verification.storage import Rewrite
 from tests.support import lake as lakes
 from tests.support.raising import raising
 

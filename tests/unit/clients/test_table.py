@@ -11,7 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.lake import catalog as tables
 from sluice.clients.lake.catalog import Lake
-from sluice.model.health.samples import Position
+from sluice.model.health.sample import Position
 from tests.support import lake as lakes
 from tests.support.raising import raising
 

@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 
 from local import checks
+from local.base import VERBS
 from local.demo import run as demos
 from local.drills.command import DRILLS
-from local.runtime import access, ports
+from local.runtime import ports, roles
 from local.services import replay
 from local.status.rows import HEADERS
-from local.verbs import VERBS
 from sluice.hooks.lifecycle import Order
 from sluice.model import exits
-from sluice.model.health import heartbeat, orders
+from sluice.model.health import heartbeat, status
 from sluice.model.health.heartbeat import State
-from sluice.model.health.verdicts import ALARMING, ASKING, CALM, RESTARTABLE, Verdict
-from sluice.model.queries import query_state
+from sluice.model.health.status import ALARMING, ASKING, CALM, RESTARTABLE, Verdict
+from sluice.model.queries import state as query_state
 from sluice.model.spec import ledger, platform, query, stream
 from sluice.ui import navigation
 from spark_jobs.common.feed import sender
@@ -94,7 +94,7 @@ def source_files(*folders: str) -> Iterator[Path]:
 def test_every_make_verb_exists(page: Path) -> None:
     text = page.read_text()
     said = {verb for code in (*spans(text), *fenced(text)) for verb in VERB.findall(code)}
-    assert said <= set(VERBS), f"{page.name}: {sorted(said - set(VERBS))} are no verbs of local.verbs"
+    assert said <= set(VERBS), f"{page.name}: {sorted(said - set(VERBS))} are no verbs of local.base"
 
 
 def test_the_readme_names_every_make_verb() -> None:
@@ -361,7 +361,7 @@ def test_what_follows_each_verdict() -> None:
 
 def test_the_orders_and_the_answers() -> None:
     text = OPERATING.read_text()
-    for head, kind in (("action", orders.Action), ("answer", orders.Answer)):
+    for head, kind in (("action", status.Action), ("answer", status.Answer)):
         assert [names(row[0])[0] for row in table(text, head)] == [word.value for word in kind]
 
 
@@ -408,7 +408,7 @@ def assigned(functions: Iterable[ast.AST], name: str) -> Iterator[ast.expr]:
 
 
 def test_every_kind_of_event() -> None:
-    kinds = set(constant("local/status/streams.py", "KINDS"))
+    kinds = set(constant("local/status/observe.py", "KINDS"))
     written: dict[str, set[str]] = {}
     for file in source_files("plugins"):
         for kind, document in recorded(file):
@@ -425,12 +425,12 @@ def test_every_kind_of_event() -> None:
 def test_the_rights_of_each_role() -> None:
     rows = {names(row[0])[0]: row[1:] for row in table(OWN_SYSTEMS.read_text(), "role", "Kafka ACL")}
     assert list(rows) == list(platform.ROLES)
-    rules, policies = access.kafka_rules(["t"], ["r"]), access.s3_policies()
+    rules, policies = roles.kafka_rules(["t"], ["r"]), roles.s3_policies()
     words = {"topic t": "Topic", "topic r": "Results", "group": "Group", "broker": "Cluster"}
     words[f"topic {stream.PROGRESS_TOPIC.name}"] = "Progress"
     for role, (kafka, s3) in rows.items():
         granted: dict[str, tuple[set[str], set[str]]] = {}
-        for rule in (rule for rule in rules if rule.user == access.kafka_user(role)):
+        for rule in (rule for rule in rules if rule.user == roles.kafka_user(role)):
             kind = words.get(rule.kind) or words.get(f"{rule.kind} {rule.name}") or "Transactional id"
             operations, places = granted.setdefault(kind, (set(), set()))
             operations.add(rule.operation.title().replace("_", ""))

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from local.runtime.access import kafka_rules, s3_policies
 from local.runtime.home import ROLES
-from sluice.model.queries import marks
+from local.runtime.roles import kafka_rules, s3_policies
+from sluice.model.queries import state
 from sluice.model.spec.stream import PROGRESS_TOPIC
 
 TOPIC = "nyc-avro-topic"
@@ -133,7 +133,7 @@ def test_the_streams_topics_stay_the_producer_s_where_there_are_results() -> Non
 
 
 def test_only_the_consumer_may_fence_the_one_writer_of_a_topic() -> None:
-    writer = marks.transactional_id("isp_hits", "zipcodes", RESULT)
+    writer = state.transactional_id("isp_hits", "zipcodes", RESULT)
     for role in ROLES:
         allowed = operations(role, "transactional_id", writer)
         assert allowed == ({"WRITE", "DESCRIBE"} if role == "consumer" else set())
@@ -141,7 +141,7 @@ def test_only_the_consumer_may_fence_the_one_writer_of_a_topic() -> None:
 
 
 def test_a_query_s_mark_is_the_consumer_s_and_only_seen_by_airflow() -> None:
-    group = marks.group("isp_hits", "zipcodes")
+    group = state.group("isp_hits", "zipcodes")
     assert operations("consumer", "group", group) == {"READ", "DESCRIBE"}
     assert operations("airflow", "group", group) == {"DESCRIBE"}
     assert operations("reader", "group", group) == set()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local.setup.artifacts import MANIFEST, Artifact, fingerprint, locked, sweep
+from local.setup.cache import MANIFEST, Artifact, fingerprint, locked, sweep
 
 
 def artifact(root: Path, hashed: bool = True) -> Artifact:

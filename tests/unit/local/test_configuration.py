@@ -13,10 +13,10 @@ import pytest
 from supervisor.datatypes import dict_of_key_value_pairs
 from supervisor.options import expand
 
-from local.errors import Problem
+from local.base import Problem
 from local.replay import __main__ as replay_server
 from local.replay import server
-from local.runtime import platform_files, programs
+from local.runtime import roles, supervisord
 from local.runtime.context import Context
 from local.runtime.home import ROLES
 from local.services import airflow, kafka, minio, replay, streams
@@ -34,7 +34,7 @@ def sections(context: Context) -> configparser.RawConfigParser:
         *streams.programs(context),
         *airflow.programs(context),
     ]
-    text = programs.render(made, context.home.root, 19001, "secret")
+    text = supervisord.render(made, context.home.root, 19001, "secret")
     parser = configparser.RawConfigParser(inline_comment_prefixes=(";", "#"))
     parser.read_string(text)
     return parser
@@ -68,9 +68,9 @@ def test_supervisord_reads_back_the_command(context: Context) -> None:
 
 def test_a_value_that_supervisord_cannot_hold_is_refused(context: Context) -> None:
     value = "both \" and '"
-    program = programs.Program("x", ["x"], {"A": value}, 1, Path("/"))
+    program = supervisord.Program("x", ["x"], {"A": value}, 1, Path("/"))
     with raising(Problem, repr(value)):
-        programs.render([program], context.home.root, 1, "s")
+        supervisord.render([program], context.home.root, 1, "s")
 
 
 def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context: Context) -> None:
@@ -152,8 +152,8 @@ def test_the_replay_server_stands_in_for_the_feeds_that_it_knows() -> None:
 
 def test_the_producer_and_airflow_know_where_a_feed_is_read(context: Context) -> None:
     feeds = {"wiki_changes": "http://127.0.0.1:18081/v2/stream/recentchange"}
-    made = platform_files.documents(context.home, context.ports, context.secrets, feeds)
-    platform_files.write(context.home.platform, made)
+    made = roles.documents(context.home, context.ports, context.secrets, feeds)
+    roles.write(context.home.platform, made)
     read = {
         role: platform.load(role, {platform.DIRECTORY_VARIABLE: str(context.home.platform)}) for role in ROLES
     }
@@ -161,12 +161,10 @@ def test_the_producer_and_airflow_know_where_a_feed_is_read(context: Context) ->
         "producer": feeds,
         "airflow": feeds,
     }
-    wrong = platform_files.render({**made["producer"], "feeds": {"wiki_changes": "stream.example.com"}})
+    wrong = roles.render({**made["producer"], "feeds": {"wiki_changes": "stream.example.com"}})
     with raising(ConfigError, "p.toml", "wiki_changes", "'stream.example.com'"):
         platform.parse(wrong, "p.toml")
-    platform_files.write(
-        context.home.platform, platform_files.documents(context.home, context.ports, context.secrets)
-    )
+    roles.write(context.home.platform, roles.documents(context.home, context.ports, context.secrets))
     assert "feeds" not in (context.home.platform / "producer.toml").read_text()
 
 
@@ -174,13 +172,11 @@ def test_a_person_s_own_platform_file_may_name_feeds_or_leave_ours(context: Cont
     folder = tmp_path / "external"
     for role in ROLES:
         theirs(folder, role)
-    ours = platform_files.documents(
-        context.home, context.ports, context.secrets, {"wiki_changes": "http://a"}
-    )
-    assert platform_files.external(ours, folder)["producer"]["feeds"] == {"wiki_changes": "http://a"}
+    ours = roles.documents(context.home, context.ports, context.secrets, {"wiki_changes": "http://a"})
+    assert roles.external(ours, folder)["producer"]["feeds"] == {"wiki_changes": "http://a"}
     with (folder / "producer.toml").open("a") as file:
         file.write('[feeds]\nwiki_changes = "http://b"\n')
-    assert platform_files.external(ours, folder)["producer"]["feeds"] == {"wiki_changes": "http://b"}
+    assert roles.external(ours, folder)["producer"]["feeds"] == {"wiki_changes": "http://b"}
 
 
 def test_no_secret_in_a_command_or_in_spark_s_configuration(context: Context) -> None:
@@ -203,8 +199,8 @@ def test_everything_listens_on_loopback_only(context: Context) -> None:
 
 
 def test_platform_files_are_what_the_model_reads(context: Context) -> None:
-    made = platform_files.documents(context.home, context.ports, context.secrets)
-    platform_files.write(context.home.platform, made)
+    made = roles.documents(context.home, context.ports, context.secrets)
+    roles.write(context.home.platform, made)
     for role in ROLES:
         read = platform.load(role, {platform.DIRECTORY_VARIABLE: str(context.home.platform)})
         assert read.kafka.username == f"sluice-{role}"
@@ -215,11 +211,11 @@ def test_platform_files_are_what_the_model_reads(context: Context) -> None:
 
 
 def test_writing_the_same_again_changes_nothing(context: Context) -> None:
-    made = platform_files.documents(context.home, context.ports, context.secrets)
-    assert platform_files.write(context.home.platform, made)
-    assert not platform_files.write(context.home.platform, made)
+    made = roles.documents(context.home, context.ports, context.secrets)
+    assert roles.write(context.home.platform, made)
+    assert not roles.write(context.home.platform, made)
     made["reader"]["source"]["bucket"] = "other"
-    assert platform_files.write(context.home.platform, made)
+    assert roles.write(context.home.platform, made)
 
 
 def theirs(folder: Path, role: str, text: str = "") -> None:
@@ -237,9 +233,9 @@ def test_a_person_s_own_kafka_and_s3(context: Context, tmp_path: Path) -> None:
     folder = tmp_path / "external"
     for role in ROLES:
         theirs(folder, role)
-    ours = platform_files.documents(context.home, context.ports, context.secrets)
-    made = platform_files.external(ours, folder)
-    platform_files.write(context.home.platform, made)
+    ours = roles.documents(context.home, context.ports, context.secrets)
+    made = roles.external(ours, folder)
+    roles.write(context.home.platform, made)
     read = platform.load("airflow", {platform.DIRECTORY_VARIABLE: str(context.home.platform)})
     assert read.kafka.bootstrap_servers == "broker.example:9092"
     assert read.kafka.password == ""
@@ -268,11 +264,11 @@ def test_a_wrong_external_file_is_named(
         (folder / "reader.toml").unlink()
     else:
         theirs(folder, "reader", text)
-    ours = platform_files.documents(context.home, context.ports, context.secrets)
+    ours = roles.documents(context.home, context.ports, context.secrets)
     with raising(Problem, *said):
-        platform_files.external(ours, folder)
+        roles.external(ours, folder)
 
 
 def test_toml_holds_any_text() -> None:
     document = {"role": "x", "s": {"a": 'quote " backslash \\ üñ %', "b": 3, "c": True}}
-    assert tomllib.loads(platform_files.render(document)) == document
+    assert tomllib.loads(roles.render(document)) == document

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
+from local.base import REPO, Problem
 from local.demo import feed as demo_feed
 from local.demo import run
 from local.demo.checks import DemoResult
@@ -31,8 +32,6 @@ from local.demo.feed import (
 from local.demo.hits import HitsDemo
 from local.demo.run import DEMOS, chosen, follow
 from local.demo.taxi import TaxiDemo
-from local.errors import Problem
-from local.paths import REPO
 from local.replay.events import Feed
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from local.base import Problem
 from local.drills import command, drill
 from local.drills.drill import POLL_SECONDS, Failed, Scene
-from local.errors import Problem
 from sluice.clients.errors import Unreachable
-from sluice.model.health.process import ProcessExit, ProcessState, ProcessStatus
+from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
 from tests.support.raising import raising
 
 REPO = Path(__file__).resolve().parents[3]

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from local.ending import end_with
-from local.errors import Problem
+from local.base import Problem, end_with
 
 
 def raising(error: BaseException) -> Callable[[list[str]], int]:

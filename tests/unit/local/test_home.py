@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from local.errors import Problem
+from local.base import Problem
 from local.runtime.home import Home, write_private
 from tests.support.raising import raising
 

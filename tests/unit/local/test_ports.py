@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from local.errors import Problem
+from local.base import Problem
 from local.runtime import ports
 from tests.support.raising import raising
 

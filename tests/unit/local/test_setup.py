@@ -10,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from local.errors import Problem
-from local.paths import REPO
+from local.base import REPO, Problem
 from local.services.minio import parse_requests
-from local.setup.jar_sets import differences
-from local.setup.java import parse
+from local.setup.bootstrap import parse
+from local.setup.build import differences, go_version
+from local.setup.cache import environment, pinned_jars
 from local.setup.lock import without_entry
-from local.setup.minio_build import go_version
-from local.setup.targets import environment, pinned_jars
 from tests.support.raising import raising
 
 

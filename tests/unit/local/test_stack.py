@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from local.paths import REPO
+from local.base import REPO
 from local.runtime.context import Context
 from local.runtime.home import Home
 from local.services import airflow, kafka, streams

@@ -14,7 +14,7 @@ from rich.console import Console
 from local.progress import Board
 from local.runtime.context import Context
 from local.runtime.home import Home
-from local.runtime.supervisor import Supervisor
+from local.runtime.supervisord import Supervisor
 from local.services import replay
 from local.stack import health
 from local.stack.stack import Stack

@@ -10,16 +10,14 @@ from typing import Any
 
 import pytest
 
-from local.errors import Problem
-from local.status.asking import Unseen, ask_all
+from local.base import Problem
+from local.status.observe import Past, Seen, Supervised, Unseen, ask_all, past, rate
 from local.status.rows import StreamRow, ago, component_row, in_words
-from local.status.streams import Past, Seen, Supervised, past, rate
-from sluice.clients.history import History
 from sluice.clients.lake.catalog import BatchFact
+from sluice.clients.ledger import History
 from sluice.model.health.heartbeat import Beat, State
-from sluice.model.health.process import ProcessState as S
-from sluice.model.health.process import ProcessStatus
-from sluice.model.health.samples import Sample
+from sluice.model.health.sample import ProcessState as S
+from sluice.model.health.sample import ProcessStatus, Sample
 from sluice.model.spec import stream
 from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import position

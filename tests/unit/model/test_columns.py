@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from sluice.model.spec import stream
-from sluice.model.spec.columns import TYPES, parse_ddl
 from sluice.model.spec.config import ConfigError
+from sluice.model.spec.schema import TYPES, parse_ddl
 from tests.support.raising import raising
 
 

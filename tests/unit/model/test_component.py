@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from sluice.model.health.component import CONFIRM_SECONDS, assess_component
 from sluice.model.health.heartbeat import BEAT_SECONDS, Beat, State
-from sluice.model.health.process import ProcessExit, ProcessStatus
-from sluice.model.health.process import ProcessState as S
-from sluice.model.health.samples import Sample
-from sluice.model.health.verdicts import WELL, Diagnosis, Facts, Verdict
+from sluice.model.health.sample import ProcessExit, ProcessStatus, Sample
+from sluice.model.health.sample import ProcessState as S
+from sluice.model.health.status import WELL, Diagnosis, Facts, Verdict
 from sluice.model.spec.stream import Supervision
 
 NOW = 100_000.0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model.verification.counts import BudgetLine, PrefixCount
+from sluice.model.verification.storage import BudgetLine, PrefixCount
 
 
 def test_counts_are_added_and_subtracted_unit_by_unit() -> None:

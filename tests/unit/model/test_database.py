@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from sluice.model.queries.database_errors import PASSING, Trouble, diagnose, says
-from sluice.model.queries.fence_table import fence_ddl, fence_key
+from sluice.model.queries.state import fence_ddl, fence_key
 from sluice.model.spec import connection
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.connection import MYSQL, POSTGRESQL, Database

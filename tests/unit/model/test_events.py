@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.verification.events import NAMED, EventProof, spans
+from sluice.model.verification.sources import NAMED, EventProof, spans
 
 
 def test_exact() -> None:

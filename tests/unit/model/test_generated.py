@@ -20,7 +20,7 @@ from sluice.model.spec.generator import (
     seqs,
 )
 from sluice.model.verification.ranges import RangeSet
-from sluice.model.verification.source import RowIdentity, parse_key
+from sluice.model.verification.sources import RowIdentity, parse_key
 from tests.support.raising import raising
 
 GENERATOR = Generator(

@@ -23,8 +23,7 @@ from sluice.model.health.consumer import (
     Verdict,
     judge,
 )
-from sluice.model.health.process import ProcessState, ProcessStatus
-from sluice.model.health.samples import Position, Sample
+from sluice.model.health.sample import Position, ProcessState, ProcessStatus, Sample
 from sluice.model.spec.stream import Supervision
 
 NOW = 100_000.0

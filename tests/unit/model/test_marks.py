@@ -2,21 +2,21 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model.queries import marks
-from sluice.model.queries.marks import NO_BATCH, Mark
+from sluice.model.queries import state
+from sluice.model.queries.state import NO_BATCH, Mark
 from tests.support.raising import raising
 
 
 @pytest.mark.parametrize("mark", [Mark(1), Mark(7, 0), Mark(2**40, 10**9)])
 def test_a_mark_is_read_as_it_was_written(mark: Mark) -> None:
-    assert marks.parse(mark.offset, mark.text()) == mark
+    assert state.parse(mark.offset, mark.text()) == mark
 
 
 def test_the_group_s_offset_is_the_batch_that_comes_next() -> None:
     assert Mark(3).offset == 0, "a lag tool shows nothing done"
     assert Mark(3, 4).offset == 5
     assert Mark(3, 4).text() == '{"token":3}'
-    assert marks.parse(0, '{"token": 3}').batch == NO_BATCH
+    assert state.parse(0, '{"token": 3}').batch == NO_BATCH
 
 
 @pytest.mark.parametrize(
@@ -38,14 +38,14 @@ def test_the_group_s_offset_is_the_batch_that_comes_next() -> None:
 )
 def test_what_is_no_mark_is_refused_and_shown(offset: int, text: str) -> None:
     with raising(ValueError, f"offset {offset} ", repr(text)):
-        marks.parse(offset, text)
+        state.parse(offset, text)
 
 
 def test_names_tell_streams_queries_and_topics_apart() -> None:
-    assert marks.group("isp_hits", "windows") == "sluice-isp_hits-query-windows"
-    assert marks.transactional_id("isp_hits", "windows", "counts") == "sluice-isp_hits-query-windows-counts"
+    assert state.group("isp_hits", "windows") == "sluice-isp_hits-query-windows"
+    assert state.transactional_id("isp_hits", "windows", "counts") == "sluice-isp_hits-query-windows-counts"
     ids = {
-        marks.transactional_id(stream, query, topic)
+        state.transactional_id(stream, query, topic)
         for stream in ("a", "b")
         for query in ("a", "b")
         for topic in ("a", "b")

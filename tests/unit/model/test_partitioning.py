@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.partitioning import Partition, parse, parse_all, spelled
+from sluice.model.spec.schema import Partition, parse, parse_all, spelled
 from tests.support.raising import raising
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sluice.model.queries import query_state
-from sluice.model.queries.query_state import MOST_HOLDERS, State, rule
+from sluice.model.queries import state as query_state
+from sluice.model.queries.state import MOST_HOLDERS, State, rule
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.query import Query, Sink, Window
 from tests.support.raising import raising

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice.model.verification.rewrites import Held, Rewrite
+from sluice.model.verification.storage import Held, Rewrite
 
 GOOD: dict[str, Any] = {
     "snapshot_id": 5,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model.verification.rows import reconcile
+from sluice.model.verification.sources import reconcile
 
 CASES = {
     "all published": (4, [0, 1, 2, 3], [], True, "exact: 4 rows = 4 published + 0 quarantined"),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model.health.samples import Sample
-from sluice.model.health.series import deletion_rate
+from sluice.model.health.sample import Sample, deletion_rate
 
 CASES: dict[str, tuple[list[tuple[float, dict[int, int]]], float | None]] = {
     "no advance": ([(0, {0: 5}), (100, {0: 5})], None),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model.verification.source import RowIdentity, parse_key, source_id
+from sluice.model.verification.sources import RowIdentity, parse_key, source_id
 
 
 def test_an_overwritten_object_is_another_source() -> None:

@@ -11,8 +11,7 @@ import pytest
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
 from sluice.clients.kafka_admin import KafkaAdmin, TopicIdentity
 from sluice.clients.lake.catalog import Lake
-from sluice.model.health.process import ProcessState, ProcessStatus
-from sluice.model.health.samples import Position
+from sluice.model.health.sample import Position, ProcessState, ProcessStatus
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import Budget, Consumer, StreamSpec, Supervision, Topic
 from sluice.runtime.base import Runtime

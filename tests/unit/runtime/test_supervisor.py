@@ -13,7 +13,7 @@ import pytest
 from supervisor.xmlrpc import Faults
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.model.health.process import ProcessExit, ProcessState, ProcessStatus
+from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
 from sluice.model.spec.platform import Supervisor
 from sluice.runtime.supervisord import SupervisorRuntime, parse_status
 from tests.support.raising import raising

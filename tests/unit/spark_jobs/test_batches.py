@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.common.spark.batches import planned_ends
+from spark_jobs.common.spark.offset_log import planned_ends
 from tests.support.raising import raising
 
 METADATA = '{"batchWatermarkMs":0}'

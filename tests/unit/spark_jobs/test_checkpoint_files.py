@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_jobs.common.spark.checkpoint_files import Incomplete, chain, may_go, store_folders, to_fork
+from spark_jobs.common.spark.checkpoint import Incomplete, chain, may_go, store_folders, to_fork
 from tests.support.raising import raising
 
 

@@ -11,8 +11,8 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from sluice.model.health.heartbeat import MOST_DETAIL
 from sluice.model.spec.platform import Kafka
-from spark_jobs.common.kafka.group import GroupOffsets
 from spark_jobs.common.kafka.heartbeat import Heartbeat
+from spark_jobs.common.kafka.offsets import GroupOffsets
 from tests.support.raising import raising
 
 

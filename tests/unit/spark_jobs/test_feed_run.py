@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local.runtime import platform_files
+from local.runtime import roles
 from local.runtime.home import Home
 from local.runtime.ports import DEFAULTS
 from sluice.model import exits
@@ -19,7 +19,7 @@ from spark_jobs.common.feed import run
 def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A producer's platform file, as a stack writes it."""
     home = Home(tmp_path)
-    platform_files.write(home.platform, platform_files.documents(home, DEFAULTS, home.secrets()))
+    roles.write(home.platform, roles.documents(home, DEFAULTS, home.secrets()))
     monkeypatch.setenv("SLUICE_PLATFORM_DIR", str(home.platform))
 
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from spark_jobs.common.sinks.folders import HASH, File
+from spark_jobs.common.sinks.parquet_folders import HASH, File
 
 
 @pytest.mark.parametrize("sizes", [[1], [999], [1_000], [400, 400, 400], [250] * 13, [2_500, 1]])

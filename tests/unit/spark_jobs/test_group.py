@@ -14,7 +14,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from sluice.model.spec.platform import Kafka
-from spark_jobs.common.kafka.group import RENEW_SECONDS, RETRY_SECONDS, Group, GroupOffsets
+from spark_jobs.common.kafka.offsets import RENEW_SECONDS, RETRY_SECONDS, Group, GroupOffsets
 
 
 class Broker(GroupOffsets):

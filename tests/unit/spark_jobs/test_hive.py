@@ -6,7 +6,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from spark_jobs.common.sinks.hive import folder
+from spark_jobs.common.sinks.parquet_folders import folder
 
 
 def test_columns_come_in_their_order() -> None:

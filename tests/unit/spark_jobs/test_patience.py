@@ -7,8 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_jobs.common.sinks.base import Unwritten
-from spark_jobs.common.sinks.patience import FIRST_SECONDS, MOST_SECONDS, STOP_SECONDS, Passing, Patience
+from spark_jobs.common.sinks.base import (
+    FIRST_SECONDS,
+    MOST_SECONDS,
+    STOP_SECONDS,
+    Passing,
+    Patience,
+    Unwritten,
+)
 from tests.support.raising import raising
 
 REFUSED = "database d at h:1 does not answer (refused)"

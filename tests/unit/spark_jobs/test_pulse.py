@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from spark_jobs.common.kafka.heartbeat import Heartbeat
-from spark_jobs.common.kafka.pulse import PATIENCE_SECONDS, Pulse
+from spark_jobs.common.kafka.heartbeat import PATIENCE_SECONDS, Heartbeat, Pulse
 
 
 class Heart(Heartbeat):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from spark_jobs.common.kafka.moving import PATIENCE_SECONDS, Movement, Waiting
+from spark_jobs.common.kafka.heartbeat import PATIENCE_SECONDS, Movement, Waiting
 
 
 class Clock:

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.model.queries.query_state import State, rule
+from sluice.model.queries.state import State, rule
 from sluice.model.spec.query import Query, Sink
 from spark_jobs.common.queries.recovery import begun
-from spark_jobs.common.spark.plan import Plan, parse
+from spark_jobs.common.spark.offset_log import Plan, parse
 from tests.support.raising import raising
 
 ABOUT = json.dumps({"batchWatermarkMs": 600_000, "batchTimestampMs": 1, "conf": {}})

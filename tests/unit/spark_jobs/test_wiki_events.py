@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from local.paths import REPO
+from local.base import REPO
 from spark_jobs.wiki_changes.events import OVERLAP_MS, read, rewind
 
 EVENT: dict[str, Any] = {

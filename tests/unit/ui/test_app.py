@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.spec.config import ConfigError
-from sluice.ui import files
+from sluice.ui import assets
 from sluice.ui.app import create, may_look
 from tests.support.pages import QUERY, STREAM, Made, make_app, make_results, spec
 
@@ -249,20 +249,20 @@ def test_an_error_that_nobody_foresaw_tells_nothing(made: Made, client: TestClie
 def test_the_files_are_those_of_the_page(client: TestClient) -> None:
     page = client.get(PAGE).text + client.get(QUERIES).text
     wanted = set(re.findall(r"\.\./static/([\w.\-]+)", page))
-    for name in [name for name in files.files() if name.endswith(".js") and name != files.PLOTLY]:
+    for name in [name for name in assets.files() if name.endswith(".js") and name != assets.PLOTLY]:
         wanted |= set(re.findall(r'from "\./([\w.]+)"', client.get(f"/static/{name}").text))
-    assert wanted == set(files.files())
+    assert wanted == set(assets.files())
 
 
 def test_the_type_and_how_long_a_browser_may_keep_a_file(client: TestClient) -> None:
-    for name, path in files.files().items():
+    for name, path in assets.files().items():
         answer = client.get(f"/static/{name}")
         assert answer.content == path.read_bytes()
-        assert answer.headers["Content-Type"].split(";")[0] == files.TYPES[path.suffix]
+        assert answer.headers["Content-Type"].split(";")[0] == assets.TYPES[path.suffix]
         assert answer.headers["Cache-Control"] == "private, no-cache"
-    versioned = client.get(f"/static/{files.PLOTLY}?v={files.plotly_version()}")
+    versioned = client.get(f"/static/{assets.PLOTLY}?v={assets.plotly_version()}")
     assert versioned.headers["Cache-Control"] == "private, max-age=31536000, immutable"
-    assert f"{files.PLOTLY}?v={files.plotly_version()}" in client.get(PAGE).text
+    assert f"{assets.PLOTLY}?v={assets.plotly_version()}" in client.get(PAGE).text
 
 
 @pytest.mark.parametrize(
@@ -277,6 +277,6 @@ def test_no_other_file_is_to_be_had(client: TestClient, name: str) -> None:
 def test_a_file_that_was_lost(tmp_path: Path) -> None:
     known = {name: tmp_path / name for name in ("there.js", "gone.js")}
     known["there.js"].touch()
-    assert files.find("there.js", known) == (known["there.js"], "text/javascript")
+    assert assets.find("there.js", known) == (known["there.js"], "text/javascript")
     with pytest.raises(Missing, match=r"gone\.js"):
-        files.find("gone.js", known)
+        assets.find("gone.js", known)

@@ -7,10 +7,9 @@ from dataclasses import replace
 import pytest
 
 from sluice.clients.errors import Unreachable
-from sluice.model.health.verdicts import ALARMING, ASKING, RESTARTABLE, WELL, Verdict, no_action
+from sluice.model.health.status import ALARMING, ASKING, RESTARTABLE, WELL, Verdict, no_action
 from sluice.model.spec.stream import Supervision
-from sluice.ui.standing import standing, tone
-from sluice.ui.supervised import Supervised
+from sluice.ui.health import Supervised, standing, tone
 from tests.support.pages import verdict
 
 POLICY = Supervision(interval_seconds=100)

@@ -13,7 +13,7 @@ from airflow.models.tasklog import LogTemplate
 from sqlalchemy import create_engine, insert
 from sqlalchemy.orm import Session
 
-from sluice.ui.supervised import Supervised, supervised
+from sluice.ui.health import Supervised, supervised
 
 DAG = "wiki_changes_stream"
 

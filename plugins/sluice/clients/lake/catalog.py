@@ -23,7 +23,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from sluice.clients.errors import Missing, Unreachable
-from sluice.model.health.samples import Position
+from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.verification.ranges import RangeSet
 

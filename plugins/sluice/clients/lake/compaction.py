@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 from sluice.clients.errors import Missing
 from sluice.clients.lake.catalog import asking, facts_of, lineage
 from sluice.clients.lake.files import pairs
-from sluice.model.verification.rewrites import Held, Rewrite
+from sluice.model.verification.storage import Held, Rewrite
 
 # splitmix64's constants (Steele, Lea, Flood 2014); numbers wrap at 64 bits.
 _STEP, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))

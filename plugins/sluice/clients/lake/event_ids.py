@@ -13,7 +13,7 @@ from pyiceberg.types import DateType, TimestamptzType
 
 from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import ArrowSql, open_sql, quoted
-from sluice.model.verification.events import spans
+from sluice.model.verification.sources import spans
 
 MINUTE = 60
 # A load of what came late has moments from everywhere; more ranges would only make the question longer.

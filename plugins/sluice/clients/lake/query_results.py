@@ -14,8 +14,8 @@ from sluice.clients.errors import Unreachable
 from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import open_sql, quoted
 from sluice.clients.lake.catalog import facts_of, lineage
-from sluice.model.queries import query_state
-from sluice.model.queries.query_state import State
+from sluice.model.queries import state as query_state
+from sluice.model.queries.state import State
 from sluice.model.spec.query import WINDOW, Query, Window, key_text
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sluice.model.health.heartbeat import BEAT_SECONDS, NOTHING_COMES, Beat, State
-from sluice.model.health.process import ProcessState
-from sluice.model.health.samples import Sample
-from sluice.model.health.verdicts import Diagnosis, Facts, Rules, Verdict, unknown, unknown_reasons
+from sluice.model.health.sample import ProcessState, Sample
+from sluice.model.health.status import Diagnosis, Facts, Rules, Verdict, unknown, unknown_reasons
 from sluice.model.spec.stream import Supervision
 
 # Two samples say the same for certain when a heartbeat must have come between them.

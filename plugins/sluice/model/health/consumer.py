@@ -1,7 +1,7 @@
 """Health of a component: the rules for the consumer, and which rules a component has. Values in, values out.
 
 What a rule needs to know is worked out in :mod:`sluice.model.health.timeline`. The words of
-:mod:`sluice.model.health.verdicts` are given on, so that who judges imports from here alone.
+:mod:`sluice.model.health.status` are given on, so that who judges imports from here alone.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from sluice.model.health.component import assess_component
-from sluice.model.health.process import SUPERSEDED_STATUS, ProcessState
 from sluice.model.health.retention import shrunk
-from sluice.model.health.samples import Sample
-from sluice.model.health.series import ordered
-from sluice.model.health.timeline import View, offsets
-from sluice.model.health.verdicts import (
+from sluice.model.health.sample import SUPERSEDED_STATUS, ProcessState, Sample, ordered
+from sluice.model.health.status import (
     ALARMING,
     ASKING,
     CALM,
@@ -30,6 +27,7 @@ from sluice.model.health.verdicts import (
     unknown,
     unknown_reasons,
 )
+from sluice.model.health.timeline import View, offsets
 from sluice.model.spec.stream import CONSUMER, Supervision
 
 __all__ = [

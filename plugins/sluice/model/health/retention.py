@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sluice.model.health.samples import Sample
-from sluice.model.health.series import deletion_rate
+from sluice.model.health.sample import Sample, deletion_rate
 from sluice.model.verification.ranges import RangeSet
 
 

@@ -7,9 +7,16 @@ from functools import cached_property, partial
 from typing import Any
 
 from sluice.model.health import retention
-from sluice.model.health.process import ProcessStatus
-from sluice.model.health.samples import Position, Sample
-from sluice.model.health.series import latest, observed, published, rates, steps
+from sluice.model.health.sample import (
+    Position,
+    ProcessStatus,
+    Sample,
+    latest,
+    observed,
+    published,
+    rates,
+    steps,
+)
 from sluice.model.spec.stream import Supervision
 
 # A gap of more than this many intervals was not watched.

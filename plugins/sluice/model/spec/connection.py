@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sluice.model.spec import private_file
+from sluice.model.spec import config
 from sluice.model.spec.config import ConfigError, build
 
 DIRECTORY_VARIABLE = "SLUICE_CONNECTIONS_DIR"
@@ -144,7 +144,7 @@ def load(connection: str, environ: Mapping[str, str] | None = None) -> Database:
     (it holds a password).
     """
     needed = f"the DAG that starts the stream writes it, out of the Airflow connection {connection!r}"
-    path, text = private_file.read(DIRECTORY_VARIABLE, connection, needed, environ)
+    path, text = config.read(DIRECTORY_VARIABLE, connection, needed, environ)
     return parse(text, path)
 
 

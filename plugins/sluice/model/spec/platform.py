@@ -11,7 +11,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sluice.model.spec import private_file
+from sluice.model.spec import config as private_file
 from sluice.model.spec.config import ConfigError, build
 
 ROLES = ("airflow", "producer", "consumer", "reader")

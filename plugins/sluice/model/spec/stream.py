@@ -11,13 +11,13 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from sluice.model.spec import overrides, partitioning
+from sluice.model.spec import overrides
 from sluice.model.spec import query as query_words
-from sluice.model.spec.columns import parse_ddl
+from sluice.model.spec import schema as partitioning
 from sluice.model.spec.config import ConfigError, build
 from sluice.model.spec.generator import Generator
-from sluice.model.spec.partitioning import Partition
 from sluice.model.spec.query import Query
+from sluice.model.spec.schema import Partition, parse_ddl
 
 # plugins/sluice/model/spec/stream.py -> the repository, and in an image the same layout.
 STREAMS = Path(__file__).resolve().parents[4] / "spark_jobs"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Missing
-from sluice.hooks import text
+from sluice.hooks import failures
 from sluice.model.spec.ledger import run_key
-from sluice.model.verification.counts import BudgetLine, PrefixCount
+from sluice.model.verification.storage import BudgetLine, PrefixCount
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import inventory
 
@@ -161,9 +161,9 @@ def report(
     if not batches:
         notes += "; without a batch the versions of one have no measure"
     return (
-        text.table(["what", "objects", "versions", "delete markers", "bytes"], rows)
+        failures.table(["what", "objects", "versions", "delete markers", "bytes"], rows)
         + "\n"
-        + text.table(["budget", "value", "limit", "result"], lines)
+        + failures.table(["budget", "value", "limit", "result"], lines)
         + f"\n\n{notes}"
     )
 

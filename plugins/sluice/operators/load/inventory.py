@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from sluice.clients.errors import Missing, Unreachable
 from sluice.hooks.load_plan import now
 from sluice.model.spec.ledger import run_key
-from sluice.model.verification.counts import PrefixCount
+from sluice.model.verification.storage import PrefixCount
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from pyiceberg.table import Table
 
-    from sluice.clients.bucket import Entry
     from sluice.clients.ledger import Ledger
+    from sluice.clients.objects import Entry
     from sluice.hooks.platform import PlatformHook
     from sluice.model.spec.stream import StreamSpec
 
@@ -36,7 +36,7 @@ class Inventory:
 
 def take(hook: PlatformHook, spec: StreamSpec) -> Inventory:
     """Count everything of the stream. Raises Unreachable or Refused where a part cannot be seen."""
-    from sluice.clients.bucket import count
+    from sluice.clients.objects import count
     from sluice.clients.s3 import split
 
     counts: dict[str, PrefixCount] = {}

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import final_failures, last_words
-from sluice.operators.starting import StartingOperator
+from sluice.operators.base import StartingOperator
 from sluice.triggers.arrived import ArrivedTrigger
 from sluice.triggers.wait import BACKSTOP, GRACE_INTERVALS, Outcome
 

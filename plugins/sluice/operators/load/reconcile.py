@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Unreachable
+from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
-from sluice.hooks import text
 from sluice.model.queries.reconciliation import compare
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.query import Kind
 from sluice.operators.base import StreamOperator
-from sluice.operators.load.provision_sinks import connection
+from sluice.operators.load.provision import connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,8 +83,8 @@ class Readings:
     ) -> tuple[Callable[[], int | None], Callable[[], Results]] | None:
         """Which batch a sink is at, and what it holds, of these windows at least; None for one that holds no
         results by key."""
-        from sluice.clients import counts_topic
         from sluice.clients import database as databases
+        from sluice.clients import kafka_reader
         from sluice.clients.lake import query_results, results_table
 
         query, stream, kafka = self.spec.queries[name], self.spec.name, self.hook.platform.kafka
@@ -98,10 +98,10 @@ class Readings:
                 )
             case Kind.KAFKA:
                 return (
-                    lambda: counts_topic.last_batch(kafka, stream, name, sink.topic),
+                    lambda: kafka_reader.last_batch(kafka, stream, name, sink.topic),
                     lambda: {
                         key: tuple(result.measures[measure] for measure in query.measures)
-                        for key, result in counts_topic.read(kafka, sink.topic, query.keys).items()
+                        for key, result in kafka_reader.read(kafka, sink.topic, query.keys).items()
                     },
                 )
             case Kind.ICEBERG:
@@ -223,7 +223,7 @@ def report(found: list[Checked]) -> str:
         for checked in found
         for agreement in checked.sinks
     ]
-    return text.table(["query", "sink", "results", "in the lake", "in the sink", "late", "result"], rows)
+    return failures.table(["query", "sink", "results", "in the lake", "in the sink", "late", "result"], rows)
 
 
 def _short(checked: Checked) -> dict[str, Any]:

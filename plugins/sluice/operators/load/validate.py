@@ -1,4 +1,9 @@
-"""Step 5 of a load: the proof, made anew from the table, the quarantine and the sources alone."""
+"""Verification and the asset event.
+
+Step 5 of a load: the proof, made anew from the table, the quarantine and the sources alone.
+
+Step 7 of a load: tell other DAGs that there is proven data.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +13,33 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
+from sluice.clients.errors import Missing
+from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
-from sluice.hooks import text
 from sluice.model.spec.ledger import Document, run_key
-from sluice.model.spec.table_columns import schema_problems
+from sluice.model.spec.schema import schema_problems
 from sluice.operators.base import StreamOperator
-from sluice.operators.load import coordinates, feed_events, object_rows, source_rows
+from sluice.operators.load import (
+    checks as coordinates,
+)
+from sluice.operators.load import (
+    checks as feed_events,
+)
+from sluice.operators.load import (
+    checks as object_rows,
+)
+from sluice.operators.load import (
+    checks as source_rows,
+)
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import Asset, Context
     from pyiceberg.table import Table
 
-    from sluice.model.verification.events import EventProof
     from sluice.model.verification.offsets import Proof
     from sluice.model.verification.ranges import RangeSet
-    from sluice.model.verification.rows import RowProof
-    from sluice.operators.load.coordinates import Coordinates
+    from sluice.model.verification.sources import EventProof, RowProof
+    from sluice.operators.load.checks import Coordinates
 
 
 @dataclass(frozen=True)
@@ -157,7 +173,7 @@ def report(findings: Findings) -> str:
         ["schema", "; ".join(findings.schema) or "as declared"],
         ["quarantined", f"{findings.quarantined_percent:.2f} % of the rows, at most {findings.limit:g} %"],
     ]
-    return text.table(head, rows) + "\n" + text.table(["check", "result"], checks)
+    return failures.table(head, rows) + "\n" + failures.table(["check", "result"], checks)
 
 
 def document(
@@ -189,3 +205,25 @@ def document(
         ],
         "at": plans.now(),
     }
+
+
+class AnnounceOperator(StreamOperator):
+    """Emit an event of ``asset`` whose extra is the load's proof. Raises Missing where there is no proof."""
+
+    does = "emits an event of the stream's asset that carries the proof"
+    fails_if = "there is no proof"
+
+    def __init__(self, *, asset: Asset, **kwargs: Any) -> None:
+        super().__init__(outlets=[asset], **kwargs)
+        self.asset = asset
+
+    def work(self, context: Context) -> dict[str, Any]:
+        key = run_key(context["run_id"], "proof")
+        proof = self.ledger.get(key)
+        if proof is None:
+            raise Missing(
+                f"no proof at {self.ledger.uri(key)}, so nothing is announced; clear the validate task"
+            )
+        context["outlet_events"][self.asset].extra = proof
+        self.log.info("announced %s: %d rows, %s", self.asset.name, proof["published"], proof["status"])
+        return {"asset": self.asset.name, "snapshot_id": proof["snapshot_id"]}

@@ -22,8 +22,8 @@ from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.clients.lake import query_results, results_table
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results_table import Editor, Results, ResultsReader, Window
-from sluice.model.queries import query_state
-from sluice.model.queries.query_state import State, rule
+from sluice.model.queries import state as query_state
+from sluice.model.queries.state import State, rule
 from tests.support import lake as lakes
 from tests.support import pages
 

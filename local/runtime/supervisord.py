@@ -1,0 +1,249 @@
+"""Its configuration and control.
+
+supervisord's configuration, rendered from plain data.
+
+supervisord as the stack uses it: started, asked and told through XML-RPC on loopback.
+"""
+
+from __future__ import annotations
+
+import http.client
+import subprocess
+import xmlrpc.client
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from supervisor.xmlrpc import Faults
+
+from local.base import Problem
+from local.runtime.home import Home, write_private
+from local.runtime.ports import HOST
+from sluice.io.retry import wait_for
+from sluice.model.spec import platform
+from sluice.runtime.supervisord import connect
+
+
+@dataclass(frozen=True)
+class Program:
+    """One supervised program.
+
+    `priority`: lower starts first and stops last. `options` are further keys of its section. Nothing starts
+    by itself: `make up` starts services in the order of what they need, Airflow starts the streams.
+    """
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+    priority: int
+    directory: Path
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+# A component of a stream: stopped gracefully through its parent process (sluice.runtime.parent) and its
+# Python, since a JVM that gets the signal too would die under the query that is being ended.
+STREAM_OPTIONS = {
+    # The parent process restarts the component. A parent process that was killed is restarted itself: its
+    # component was killed with it. These are its own ends: stopped, failed, fenced, configuration.
+    "autorestart": "unexpected",
+    "exitcodes": "0,1,2,76,78",
+    # What the component writes is on stdout, the parent process's reports on stderr. That log is not rotated
+    # (it grows by 1 KB per restart): supervisord rotates after a write, and the newest report would be gone.
+    "redirect_stderr": "false",
+    "stderr_logfile_maxbytes": "0",
+    # 0: supervisord tries again, whatever autorestart says, what ends sooner, and forgets its exit status.
+    "startsecs": "0",
+    "startretries": "0",
+    "stopsignal": "TERM",
+    "stopasgroup": "false",
+    "killasgroup": "true",
+    # Then it is killed, which loses nothing: what was not published is read again. Longer than a usual batch,
+    # and short, because a hung one that is to be restarted never ends by itself.
+    "stopwaitsecs": "10",
+}
+SERVICE_OPTIONS = {
+    "autorestart": "true",
+    "startsecs": "2",
+    "startretries": "5",
+    "stopsignal": "TERM",
+    "stopasgroup": "false",
+    "killasgroup": "true",
+    "stopwaitsecs": "30",
+}
+
+
+def render(programs: Sequence[Program], root: Path, port: int, password: str) -> str:
+    """supervisord.conf: the daemon, its loopback-only XML-RPC server, and one section per program."""
+    logs = root / "logs"
+    sections = [
+        _section(
+            "supervisord",
+            {
+                "logfile": _text(str(logs / "supervisord.log")),
+                "logfile_maxbytes": "5MB",
+                "logfile_backups": "2",
+                "pidfile": _text(str(root / "supervisord.pid")),
+                "childlogdir": _text(str(logs)),
+                "minfds": "1024",
+                "nocleanup": "true",
+            },
+        ),
+        _section(
+            "inet_http_server",
+            {"port": f"{HOST}:{port}", "username": "sluice", "password": _text(password)},
+        ),
+        _section(
+            "rpcinterface:supervisor",
+            {"supervisor.rpcinterface_factory": "supervisor.rpcinterface:make_main_rpcinterface"},
+        ),
+    ]
+    for program in programs:
+        log = {
+            "stdout_logfile": _text(str(logs / f"{program.name}.log")),
+            "stdout_logfile_maxbytes": "20MB",
+            "stdout_logfile_backups": "2",
+            "redirect_stderr": "true",
+        }
+        keys = {
+            "command": _command(program.command),
+            "directory": _text(str(program.directory)),
+            "environment": ",".join(
+                f"{name}={_quoted(value)}" for name, value in program.environment.items()
+            ),
+            "priority": str(program.priority),
+            "autostart": "false",
+            **log,
+            **program.options,
+        }
+        if keys["redirect_stderr"] == "false":
+            keys["stderr_logfile"] = _text(str(logs / f"{program.name}.restarts.log"))
+        sections.append(_section(f"program:{program.name}", keys))
+    return "\n".join(sections)
+
+
+def _section(name: str, keys: Mapping[str, str]) -> str:
+    return f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in keys.items())
+
+
+def _text(value: str) -> str:
+    """supervisord expands %(name)s in values, and takes ` ;` for a comment."""
+    if "\n" in value or " ;" in value:
+        raise Problem(
+            f"{value!r} cannot stand in supervisord's configuration: use a path without ' ;' or line ends"
+        )
+    return value.replace("%", "%%")
+
+
+def _quoted(value: str) -> str:
+    """A value of `environment`: quoted with the quote that is not in it, since there is no escape."""
+    quote = "'" if '"' in value else '"'
+    if quote in value:
+        raise Problem(
+            f"a value with both kinds of quotes cannot be given through supervisord: {value[:40]!r}…"
+        )
+    return f"{quote}{_text(value)}{quote}"
+
+
+def _command(argv: Sequence[str]) -> str:
+    """supervisord splits the command as a shell would."""
+    import shlex
+
+    return _text(shlex.join(argv))
+
+
+TIMEOUT_SECONDS = 70.0  # longer than the longest stopwaitsecs, since a stop is answered when it is done
+
+
+class Supervisor:
+    """One stack's supervisord."""
+
+    def __init__(self, home: Home, port: int, password: str) -> None:
+        self.home = home
+        self.port = port
+        self.password = password
+        self.conf = home.conf / "supervisord.conf"
+
+    def proxy(self) -> Any:
+        """The `supervisor` namespace of its XML-RPC API. Not to be shared between threads."""
+        address = platform.Supervisor(f"http://{HOST}:{self.port}/RPC2", "sluice", self.password)
+        return connect(address, TIMEOUT_SECONDS)
+
+    def pid(self) -> int | None:
+        """Its process id; None when nothing answers on its port. Raises Problem when another answers."""
+        try:
+            return int(self.proxy().getPID())
+        except (ConnectionError, TimeoutError):
+            return None
+        except (xmlrpc.client.Error, http.client.HTTPException) as error:
+            if isinstance(error, xmlrpc.client.Fault) and error.faultCode == Faults.SHUTDOWN_STATE:
+                raise Problem("the stack is being stopped: wait until that is done") from error
+            raise Problem(
+                f"port {self.port} for supervisor is answered by something else ({error}): "
+                "set SLUICE_SUPERVISOR_PORT to a free port"
+            ) from error
+
+    def write(self, programs: Sequence[Program]) -> bool:
+        """Writes its configuration; says whether it changed."""
+        return write_private(self.conf, render(programs, self.home.root, self.port, self.password))
+
+    def start(self, python: Path, environment: dict[str, str]) -> None:
+        """Starts it in the background. Raises Problem with its last words when it does not answer in 10 s."""
+        started = subprocess.run(
+            [python, "-m", "supervisor.supervisord", "-c", self.conf],
+            env=environment,
+            cwd=self.home.root,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        if started.returncode == 0 and wait_for(self.pid, 10):
+            return
+        said = " ".join((started.stdout + started.stderr).split())[-300:]
+        raise Problem(
+            f"supervisord did not start: {said or 'see ' + str(self.home.logs / 'supervisord.log')}"
+        )
+
+    def reload(self) -> list[str]:
+        """Takes over a changed configuration; stops and renews only changed programs, and names them."""
+        proxy = self.proxy()
+        added, changed, removed = proxy.reloadConfig()[0]
+        for name in (*changed, *removed):
+            proxy.stopProcessGroup(name)
+            proxy.removeProcessGroup(name)
+        for name in (*added, *changed):
+            proxy.addProcessGroup(name)
+        return [*added, *changed, *removed]
+
+    def states(self) -> dict[str, dict[str, Any]]:
+        """Program → what supervisord knows of it (statename, pid, description, spawnerr …)."""
+        return {info["name"]: info for info in self.proxy().getAllProcessInfo()}
+
+    def ensure_started(self, name: str) -> None:
+        """Starts a program unless it runs; does not wait. Raises xmlrpc.client.Fault when it cannot."""
+        try:
+            self.proxy().startProcess(name, False)
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode != Faults.ALREADY_STARTED:
+                raise
+
+    def ensure_stopped(self, name: str) -> None:
+        """Stops a program unless it does not run, and waits for that."""
+        try:
+            self.proxy().stopProcess(name, True)
+        except xmlrpc.client.Fault as fault:
+            if fault.faultCode != Faults.NOT_RUNNING:
+                raise
+
+    def restart(self, name: str) -> None:
+        """Stops a program, and starts it anew without waiting for it."""
+        self.ensure_stopped(name)
+        self.ensure_started(name)
+
+    def shutdown(self, seconds: float) -> bool:
+        """Asks it to stop everything, and waits; says whether it was gone in time (or did not run)."""
+        pid = self.pid()
+        if pid is None:
+            return True
+        self.proxy().shutdown()
+        return wait_for(lambda: not Path(f"/proc/{pid}").exists(), seconds)

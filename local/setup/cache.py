@@ -1,0 +1,200 @@
+"""Artifacts: whole or not there; which there are (standard library only).
+
+Artifacts: directories in the cache that are either whole or not there. Standard library only.
+
+A directory is named after a hash of what it is made from, and counts only with a manifest inside that lists
+every file with its size (and SHA-256 where asked for). The manifest is written last, so a half-made directory
+has none; a later change to a file no longer matches it. Either way the artifact is made again.
+
+Which artifacts there are, and from which inputs each is named. Standard library only.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from local.base import REPO, Problem, cache
+
+MANIFEST = ".manifest.json"
+
+
+def fingerprint(*inputs: str | bytes) -> str:
+    """16 hex digits over the inputs, in order; each is length-prefixed, so that no two lists collide."""
+    digest = hashlib.sha256()
+    for item in inputs:
+        data = item.encode() if isinstance(item, str) else item
+        digest.update(b"%d:" % len(data) + data)
+    return digest.hexdigest()[:16]
+
+
+def python_inputs() -> tuple[str, ...]:
+    """What a virtual environment depends on besides its requirements: the interpreter's version and place."""
+    return (sys.version, os.path.realpath(sys.base_prefix), os.uname().machine)
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One directory of the cache.
+
+    `name` and `key` (hash of the inputs) make its folder's name; `hashed` says whether the content is checked
+    at each start or only the sizes (content of 40,000 files would take too long for a check at each start).
+    """
+
+    root: Path
+    name: str
+    key: str
+    hashed: bool
+
+    @property
+    def path(self) -> Path:
+        return self.root / f"{self.name}-{self.key}"
+
+    def exists(self) -> bool:
+        return self.path.exists()
+
+    def damage(self) -> str | None:
+        """Why it cannot be used, in words; None when it is whole."""
+        try:
+            listed = json.loads((self.path / MANIFEST).read_text())
+        except FileNotFoundError:
+            return "it was never finished" if self.exists() else "it is not there"
+        except ValueError:
+            return f"{MANIFEST} is not readable as JSON"
+        for name, (size, digest) in listed.items():
+            path = self.path / name
+            try:
+                found = path.stat().st_size
+            except OSError as error:
+                return f"{name}: {error.strerror}"
+            if found != size:
+                return f"{name} has {found} bytes instead of {size}"
+            if self.hashed and sha256(path) != digest:
+                return f"{name} has another SHA-256 than when it was made"
+        return None
+
+    def ensure(
+        self, make: Callable[[Path], None], say: Callable[[str], None], in_place: bool = False
+    ) -> None:
+        """Makes the artifact when it is not whole; the caller holds the lock of the cache.
+
+        `make(folder)` fills the folder; it gets a temporary sibling that is renamed into place, or with
+        `in_place` the final one (virtual environments hold absolute paths). Errors of `make` pass through and
+        leave nothing that would be taken for whole.
+        """
+        damage = self.damage()
+        if damage is None:
+            return
+        if self.exists():
+            say(f"{self.path.name} is made again: {damage}")
+            discard(self.path)
+        folder = self.path if in_place else self.root / f".part-{self.path.name}"
+        discard(folder)
+        make(folder)
+        commit(folder, self.hashed)
+        if not in_place:
+            folder.rename(self.path)
+
+
+def commit(folder: Path, hashed: bool) -> None:
+    """Writes the manifest of everything in `folder`; bytecode is left out, since Python may rewrite it."""
+    listed: dict[str, tuple[int, str | None]] = {}
+    for path in _files(folder):
+        listed[str(path.relative_to(folder))] = (path.stat().st_size, sha256(path) if hashed else None)
+    part = folder / f"{MANIFEST}.part"
+    with part.open("w") as file:
+        json.dump(listed, file)
+        file.flush()
+        os.fsync(file.fileno())
+    part.rename(folder / MANIFEST)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for base, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        yield from (Path(base, name) for name in sorted(names) if not name.startswith(MANIFEST))
+
+
+def discard(folder: Path) -> None:
+    """Removes a folder; renamed away first, so that no half-removed one is ever in its place."""
+    if not folder.exists():
+        return
+    gone = folder.with_name(f".gone-{folder.name}-{os.getpid()}")
+    folder.rename(gone)
+    shutil.rmtree(gone)
+
+
+def sweep(root: Path) -> None:
+    """Removes what interrupted runs left behind; the caller holds the lock."""
+    for pattern in (".gone-*", ".part-*"):
+        for leftover in root.glob(pattern):
+            shutil.rmtree(leftover)
+
+
+@contextmanager
+def locked(root: Path, say: Callable[[str], None]) -> Iterator[None]:
+    """Holds the cache's lock, so that two set-ups at once do not collide; says so when it has to wait."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        file = (root / "lock").open("w")
+    except OSError as error:
+        raise Problem(
+            f"cache folder {root}: {error.strerror}; make it writable or set SLUICE_CACHE to another folder"
+        ) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"waiting for another set-up that holds {root / 'lock'}")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+HERE = REPO / "local"
+REQUIREMENTS = REPO / "requirements.txt"
+JAR_HASHES = HERE / "jars.sha256"
+MINIO_VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
+
+
+def environment() -> Artifact:
+    """The Python environment of everything that runs."""
+    return Artifact(cache(), "env", fingerprint(REQUIREMENTS.read_bytes(), *python_inputs()), hashed=False)
+
+
+def jars(jar_set: str) -> Artifact:
+    """The jars of `spark` or `kafka`."""
+    pinned = "\n".join(f"{digest} {name}" for name, digest in sorted(pinned_jars(jar_set).items()))
+    key = fingerprint((HERE / "ivy" / f"{jar_set}.xml").read_bytes(), pinned)
+    return Artifact(cache(), f"jars-{jar_set}", key, hashed=True)
+
+
+def minio() -> Artifact:
+    """The MinIO server."""
+    from os import uname
+
+    return Artifact(cache(), "minio", fingerprint(MINIO_VERSION, uname().machine), hashed=True)
+
+
+def pinned_jars(jar_set: str, hashes: Path = JAR_HASHES) -> dict[str, str]:
+    """File name → SHA-256 of a jar set, from lines `<sha256>  <set>/<file>`."""
+    found: dict[str, str] = {}
+    for line in hashes.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            digest, name = line.split()
+            folder, _, file = name.partition("/")
+            if folder == jar_set:
+                found[file] = digest
+    return found

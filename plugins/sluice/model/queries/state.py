@@ -1,0 +1,178 @@
+"""How far each query is: table summary, topic offsets, fence row.
+
+Where each query of a stream stands, as the summaries of the queries' own table say it. Pure.
+
+How a query's topic says which batch it holds: names and texts that its writer and its readers share.
+
+The mark is the offset of a consumer group, committed in one transaction with the batch's records. Pure.
+
+The table of a foreign database that says who may write there, and how far they got.
+
+One row per writer: its key (``<stream>/<query>``), the owner's token, and the last batch that is there. A
+step of the DAG makes it, or the first writer; both as it is written here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.query import Query
+
+# A crash in each of its batches adds one; the publisher, the last, is always kept.
+MOST_HOLDERS = 8
+
+
+@dataclass(frozen=True)
+class State:
+    """What is in all sinks of one query: everything of the stream's table up to the snapshot ``source``.
+
+    ``batch`` is the number of the newest batch in its streaming query (-1: none yet), and ``base`` what is
+    added to it for the sinks, which know batches by numbers that never fall: a query that begins anew begins
+    behind them. Late rows of batches below ``base`` count again. ``holders``: the owners whose checkpoints
+    may hold the batch, the latest first, the publisher last. ``ends``: what ``source`` said of the topic.
+    ``rule``: what was declared when it was counted.
+    """
+
+    rule: str
+    base: int = 0
+    batch: int = -1
+    source: int | None = None
+    source_at: int = 0
+    watermark: int = 0
+    late: int = 0
+    holders: list[int] = field(default_factory=list)
+    ends: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        """The newest batch as the sinks call it."""
+        return self.base + self.batch
+
+    def taken_over(self, token: int) -> State:
+        latest, publisher = [token, *self.holders[:-1]], self.holders[-1:]
+        return replace(self, holders=[*latest[:MOST_HOLDERS], *publisher])
+
+    def anew(self, token: int, number: int) -> State:
+        """Everything is counted again, in batches whose numbers are above ``number``."""
+        return State(rule=self.rule, base=number + 1, holders=[token])
+
+
+def rule(query: Query) -> str:
+    """What the results depend on, besides the code and the rows."""
+    measured: dict[str, object] = {"by": query.by, "measures": query.measures, "mode": query.mode}
+    if query.where:
+        measured["where"] = query.where
+    if query.window:
+        window = asdict(query.window)
+        measured |= {"at": query.at, "window": window, "watermark_minutes": query.watermark_minutes}
+    return json.dumps(measured, sort_keys=True)
+
+
+def read(
+    summaries: Iterable[Mapping[str, str]], queries: Mapping[str, Query], where: str
+) -> dict[str, State]:
+    """The state of each query, from the newest summary that tells any, the newest first.
+
+    A query that was not there then has counted nothing. Raises ConfigError for one that was declared
+    otherwise: its sinks hold what another rule counted.
+    """
+    said = next((summary for summary in summaries if "sluice.queries" in summary), {})
+    told = json.loads(said.get("sluice.queries", "{}"))
+    states = {}
+    for name, query in queries.items():
+        there = State(**told[name]) if name in told else State(rule(query))
+        if there.rule != rule(query):
+            raise ConfigError(
+                f"{where}: query {name} was {there.rule} and is {rule(query)} now: what its sinks hold was "
+                "counted otherwise; give the query a new name, and its sinks new tables and topics"
+            )
+        states[name] = there
+    return states
+
+
+def summary(kind: str, stream: str, token: int, states: Mapping[str, State]) -> dict[str, str]:
+    """What a snapshot of the queries' table says: ``kind`` is genesis, takeover or batch."""
+    return {
+        "sluice.kind": kind,
+        "sluice.stream": stream,
+        "sluice.token": str(token),
+        "sluice.queries": json.dumps({name: asdict(state) for name, state in states.items()}),
+    }
+
+
+def common_ends(states: Iterable[State]) -> dict[int, int]:
+    """Partition -> up to which offset all of these queries have counted."""
+    told = [state.ends for state in states]
+    partitions = {partition for ends in told for partition in ends}
+    return {int(p): min(ends.get(p, 0) for ends in told) for p in sorted(partitions, key=int)}
+
+
+# The group's offsets are on this partition of the topic; the mark says nothing of partitions.
+PARTITION = 0
+NO_BATCH = -1
+
+
+@dataclass(frozen=True)
+class Mark:
+    """``batch`` is the last that is whole (NO_BATCH: none yet), ``token`` the owner who said so."""
+
+    token: int
+    batch: int = NO_BATCH
+
+    @property
+    def offset(self) -> int:
+        """As the group has it: the number of the batch that comes next."""
+        return self.batch + 1
+
+    def text(self) -> str:
+        """The metadata of the group's offset."""
+        return json.dumps({"token": self.token}, separators=(",", ":"))
+
+
+def parse(offset: int, text: str) -> Mark:
+    """Raises ValueError for what is no mark: somebody set the group's offsets by hand, say."""
+    try:
+        token = json.loads(text)["token"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"offset {offset} with the metadata {text!r} is no mark") from error
+    if not isinstance(token, int) or isinstance(token, bool) or offset < 0:
+        raise ValueError(f"offset {offset} with the metadata {text!r} is no mark")
+    return Mark(token, offset - 1)
+
+
+def group(stream: str, query: str) -> str:
+    """The consumer group that keeps the marks of a query's topics; no part's heartbeat has this name."""
+    return f"sluice-{stream}-query-{query}"
+
+
+def transactional_id(stream: str, query: str, topic: str) -> str:
+    """Of the one producer that may write: Kafka fences the one before."""
+    return f"{group(stream, query)}-{topic}"
+
+
+FENCE_TABLE = "sluice_fence"
+_DDL = f"""
+create table if not exists {FENCE_TABLE} (
+    stream varchar(255) not null primary key,
+    token bigint not null,
+    batch bigint not null
+)"""
+
+
+def fence_ddl(dialect: str) -> str:
+    """The statement that makes it where it is missing; ``dialect`` is SQLAlchemy's name of it."""
+    # In MySQL and MariaDB a server may have been told otherwise: keys told apart by each character, and an
+    # engine with transactions.
+    mysql = " engine = InnoDB character set utf8mb4 collate utf8mb4_bin"
+    return _DDL if dialect == "postgresql" else _DDL + mysql
+
+
+def fence_key(stream: str, query: str) -> str:
+    """The key of a query's row. Raises ValueError where it is longer than the column."""
+    key = f"{stream}/{query}"
+    if len(key) > 255:
+        raise ValueError(f"{key}: longer than 255 characters; give stream or query a shorter name")
+    return key

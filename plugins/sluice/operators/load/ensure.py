@@ -1,0 +1,130 @@
+"""Consumer and other components run.
+
+Step 2 of a load: the consumer runs and owns the stream.
+
+A step of a load: one of the stream's other processes runs.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowException
+
+from sluice.hooks.failures import last_words
+from sluice.model.health.sample import ENDED, ProcessState, ProcessStatus
+from sluice.operators.base import StartingOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+DEADLINE_SECONDS = 180
+# Two clocks: the runtime's says when the process started, the driver's when the snapshot was made.
+CLOCK_SLACK_SECONDS = 2.0
+# One end may be an accident; what ends again has a reason, which its log says.
+MAX_RESTARTS = 1
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """Who owns the stream, as ``main`` tells: token 0 before anybody does; ``since``: seconds since 1970."""
+
+    token: int = 0
+    since: float | None = None
+
+
+def is_owned(process: ProcessStatus, seen: Ownership, before: Ownership, now: float, deadline: float) -> bool:
+    """Whether the process that runs is the one that took over last.
+
+    It is when a take-over happened while we looked, or later than the process's start; and for a process
+    older than ``deadline``, whose take-over maintenance may have expired, when there is any owner. Alive
+    alone is not enough: the tables are made, and the stream is taken over, some ten seconds after the start.
+    """
+    if process.state is not ProcessState.RUNNING or not seen.token:
+        return False
+    if seen.token > before.token or process.since is None:
+        return seen.token > before.token
+    taken_since_start = seen.since is not None and seen.since >= process.since - CLOCK_SLACK_SECONDS
+    return taken_since_start or now - process.since > deadline
+
+
+def has_failed(expected: bool, began: float, process: ProcessStatus) -> bool:
+    """Whether the process ended for good though it is ``expected`` to run, or the runtime has restarted it
+    more than MAX_RESTARTS times since ``began`` (seconds since 1970)."""
+    return (expected and process.state in ENDED) or len(process.restarts_since(began)) > MAX_RESTARTS
+
+
+class EnsureStreamOperator(StartingOperator):
+    """Start the stream's consumer if it does not run; wait until ``main`` shows that it took over.
+
+    Red at once where somebody holds the stream. Red with the last lines of its stderr when it dies meanwhile,
+    and when ``deadline`` seconds pass. A second start is never made: two runs at once find one process.
+    """
+
+    does = "starts the consumer unless it runs, and waits until it owns the stream"
+    fails_if = "it dies, is held, or does not own it in 3 minutes"
+
+    poll_seconds = 1.0
+
+    def __init__(self, *, deadline: float = DEADLINE_SECONDS, **kwargs: Any) -> None:
+        super().__init__(part="consumer", **kwargs)
+        self.deadline = deadline
+
+    def work(self, context: Context) -> dict[str, Any]:
+        runtime = self.platform_hook.runtime
+        until = time.monotonic() + self.deadline
+        self.refuse_held()
+        before = self._ownership()
+        process = runtime.status(self.program)
+        self.log.info("%s; main's token is %d", process.sentence(), before.token)
+        started = expected = False
+        began = time.time()
+        while True:
+            if process.state in ENDED and not expected:
+                started = self.start(context, process)
+            elif has_failed(expected, began, process):
+                raise AirflowException(self._obituary(process, "ended before it owned the stream"))
+            expected = True
+            seen = self._ownership()
+            if is_owned(process, seen, before, time.time(), self.deadline):
+                break
+            if time.monotonic() > until:
+                raise AirflowException(
+                    self._obituary(
+                        process, f"does not own the stream after {self.deadline:g} s (token {seen.token})"
+                    )
+                )
+            time.sleep(self.poll_seconds)
+            process = runtime.status(self.program)
+        self.log.info("%s owns the stream with token %d", process.sentence(), seen.token)
+        return {
+            "program": self.program,
+            "state": process.state.value,
+            "pid": process.pid,
+            "token": seen.token,
+            "started": started,
+        }
+
+    def _ownership(self) -> Ownership:
+        # Before the consumer's first start there is no table; the deadline bounds the wait for it.
+        position = self.platform_hook.lake.position(self.spec.table)
+        return Ownership(position.token, position.owned_at) if position else Ownership()
+
+    def _obituary(self, process: ProcessStatus, what: str) -> str:
+        words = last_words(self.platform_hook.runtime, self.program, self.log)
+        return f"{process.sentence()}: {what}; {words}"
+
+
+class EnsurePartOperator(StartingOperator):
+    """Start the part if it does not run. Whether it does its work, a later step waits to see.
+
+    Red at once where somebody holds it. A second start is never made: two runs at once find one process.
+    """
+
+    does = "starts the component unless it runs"
+    fails_if = "it is held"
+
+    def work(self, context: Context) -> dict[str, Any]:
+        return {"program": self.program, "started": self.ensure_runs(context)}

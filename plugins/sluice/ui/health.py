@@ -1,0 +1,123 @@
+"""Health and when it was last checked.
+
+How the stream stands, as a page tells it: a pure function of verdicts, supervision and the time.
+
+When Airflow last looked at a stream: without that, a verdict is as good as the day it was given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+from airflow.api_fastapi.common.db.common import SessionDep
+from airflow.models.dag import DagModel
+from airflow.models.dagrun import DagRun
+from airflow.utils.state import DagRunState
+from sqlalchemy import select
+
+from sluice.clients.errors import ClientError
+from sluice.model.health.status import RESTARTABLE, Verdict, no_action
+from sluice.model.spec.ledger import Document
+from sluice.model.spec.stream import CONSUMER, Supervision
+
+
+class Looks(Protocol):
+    """What :class:`sluice.ui.health.Supervised` holds."""
+
+    @property
+    def dag(self) -> str: ...
+    @property
+    def paused(self) -> bool | None: ...
+    @property
+    def at(self) -> float | None: ...
+    @property
+    def passed(self) -> bool | None: ...
+
+
+def standing(
+    verdicts: Mapping[str, Document | ClientError | None],
+    looks: Looks,
+    policy: Supervision,
+    now: float,
+) -> dict[str, Any]:
+    """JSON of each part's verdict and of the supervision that stands behind it. Times: seconds since 1970.
+
+    ``current`` is False where nobody has looked for the policy's ``missed_seconds``, or supervision is paused
+    or unknown: then a verdict is what was last known, not what is.
+    """
+    is_recent = looks.at is not None and now - looks.at <= policy.missed_seconds
+    return {
+        "parts": [{"part": part, **_told(part, found)} for part, found in verdicts.items()],
+        "supervision": {
+            "dag": looks.dag,
+            "paused": looks.paused,
+            "at": looks.at,
+            "passed": looks.passed,
+            "current": looks.paused is False and is_recent,
+        },
+    }
+
+
+def _told(part: str, found: Document | ClientError | None) -> dict[str, Any]:
+    if found is None:
+        return {"verdict": None, "tone": "none", "sentence": "not looked at yet", "since": None}
+    if isinstance(found, ClientError):
+        # As a look that saw nothing: red, and with the reason.
+        return {
+            "verdict": Verdict.UNOBSERVABLE.value,
+            "tone": "bad",
+            "sentence": f"its verdict cannot be read: {found}",
+            "since": None,
+        }
+    return {
+        "verdict": str(found["verdict"]),
+        "tone": tone(str(found["verdict"]), part),
+        "sentence": str(found.get("sentence", "")),
+        "since": datetime.fromisoformat(found["at"]).timestamp(),
+    }
+
+
+def tone(verdict: str, part: str = CONSUMER) -> str:
+    """``well``, ``held``, ``mending`` (a restart follows) or ``bad``; what is not known here is bad.
+
+    A part in whose place another one is at work is well; the consumer has no substitute.
+    """
+    if verdict == Verdict.HELD:
+        return "held"
+    if verdict in no_action(part):
+        return "well"
+    return "mending" if verdict in RESTARTABLE else "bad"
+
+
+@dataclass(frozen=True)
+class Supervised:
+    """The runs of the DAG that supervises a stream.
+
+    ``paused`` is None where Airflow knows no such DAG. ``at`` is when its newest finished run ended (seconds
+    since 1970) and ``passed`` whether that was green; both None before the first.
+    """
+
+    dag: str
+    paused: bool | None
+    at: float | None
+    passed: bool | None
+
+
+def supervised(stream: str, session: SessionDep) -> Supervised:
+    """Ask Airflow's database about the stream in the request's path."""
+    dag = f"{stream}_stream"
+    paused = session.scalar(select(DagModel.is_paused).where(DagModel.dag_id == dag))
+    # By id, which is an index: ordering years of runs by their end would not be.
+    last = session.execute(
+        select(DagRun.end_date, DagRun.state)
+        .where(DagRun.dag_id == dag, DagRun.state.in_([DagRunState.SUCCESS, DagRunState.FAILED]))
+        .order_by(DagRun.id.desc())
+        .limit(1)
+    ).first()
+    if last is None:
+        return Supervised(dag, paused, None, None)
+    end, state = last
+    return Supervised(dag, paused, end.timestamp() if end else None, state == DagRunState.SUCCESS)
