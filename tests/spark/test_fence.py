@@ -12,7 +12,8 @@ import pytest
 import sqlalchemy as sa
 
 from local.stack.stack import wait_until
-from spark_jobs.common.sinks.fence import Fence, Limits, Superseded
+from spark_jobs.common.sinks.fence import Fence, Limits
+from spark_jobs.common.spark.process import Superseded
 from tests.support.databases import Server, run
 from tests.support.raising import raising
 

@@ -19,9 +19,9 @@ from sluice.model.spec import query
 from sluice.model.spec.platform import S3
 from sluice.model.spec.query import Query
 from spark_jobs.common.sinks.base import Unwritten
-from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.files import FilesSink
 from spark_jobs.common.sinks.parquet_folders import Places
+from spark_jobs.common.spark.process import Superseded
 from tests.support.raising import raising
 from tests.support.services import Services
 

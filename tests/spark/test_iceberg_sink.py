@@ -19,8 +19,8 @@ from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, Window
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.sinks.base import Unwritten
-from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.iceberg import IcebergSink
+from spark_jobs.common.spark.process import Superseded
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.queried import Queried
 from tests.support.raising import raising

@@ -26,8 +26,9 @@ from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.spec.connection import Database, from_connection
 from sluice.model.spec.query import Query, Sink, Window
 from spark_jobs.common.sinks.base import Unwritten
-from spark_jobs.common.sinks.fence import Limits, Superseded
+from spark_jobs.common.sinks.fence import Limits
 from spark_jobs.common.sinks.jdbc import CHUNK_ROWS, JdbcSink
+from spark_jobs.common.spark.process import Superseded
 from tests.support.databases import Postgres, Server, kill_within, run, while_dead
 from tests.support.raising import raising
 from tests.support.services import Services

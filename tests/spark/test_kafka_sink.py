@@ -38,9 +38,9 @@ from sluice.model.spec.platform import Kafka
 from sluice.model.spec.query import Query, Window, key_text
 from sluice.model.spec.stream import Topic
 from spark_jobs.common.sinks.base import Unwritten
-from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.kafka import KafkaSink, version_of
 from spark_jobs.common.sinks.transactions import Record, Transactions
+from spark_jobs.common.spark.process import Superseded
 from tests.support.raising import raising
 from tests.support.services import Services
 

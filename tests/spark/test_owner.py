@@ -19,7 +19,7 @@ from spark_jobs.common.consumer.writer import Owner
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS, Group
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
-from spark_jobs.common.sinks.fence import Superseded
+from spark_jobs.common.spark.process import Superseded
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 

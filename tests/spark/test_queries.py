@@ -18,7 +18,7 @@ from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, Window
 from spark_jobs.common.queries.preview import MemorySink, show
 from spark_jobs.common.queries.run import refuse_for_a_person
-from spark_jobs.common.sinks.fence import Superseded
+from spark_jobs.common.spark.process import Superseded
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.queried import Hit, Queried, wait
 from tests.support.raising import raising

@@ -14,8 +14,9 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common.sinks.fence import Fence, Superseded
+from spark_jobs.common.sinks.fence import Fence
 from spark_jobs.common.spark.checkpoint import Checkpoint, Checkpoints
+from spark_jobs.common.spark.process import Superseded
 
 TABLE = "create table if not exists counts (key bigint primary key, n bigint not null)"
 KEYS = range(5)

@@ -26,8 +26,8 @@ from spark_jobs.common.queries import recovery
 from spark_jobs.common.queries.state_table import QueriesOwner
 from spark_jobs.common.queries.streaming_query import Running
 from spark_jobs.common.sinks import base
-from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.iceberg import IcebergSink
+from spark_jobs.common.spark.process import Superseded
 from tests.support.services import Services
 
 COLUMNS = (

@@ -19,10 +19,9 @@ from spark_jobs.common.kafka.avro import Schemas, decoded
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.writer_lease import Moved, own
-from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.functions import function
-from spark_jobs.common.spark.process import live
+from spark_jobs.common.spark.process import Superseded, live
 
 log = logging.getLogger(__name__)
 

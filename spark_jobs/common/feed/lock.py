@@ -20,7 +20,7 @@ from psycopg2 import extensions
 
 from sluice.io.retry import wait_for
 from sluice.model.spec.platform import Lake
-from spark_jobs.common.sinks.fence import Superseded
+from spark_jobs.common.spark.process import Superseded
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 15.0

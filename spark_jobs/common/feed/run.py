@@ -14,9 +14,8 @@ from spark_jobs.common.feed.lock import Lock
 from spark_jobs.common.feed.producer import TAIL_FACTOR, Production
 from spark_jobs.common.feed.resume import Records, read_tail
 from spark_jobs.common.feed.sender import feed_name
-from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.spark.functions import function
-from spark_jobs.common.spark.process import live
+from spark_jobs.common.spark.process import Superseded, live
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
-from spark_jobs.common.sinks.fence import Superseded
-from spark_jobs.common.spark.process import first_line
+from spark_jobs.common.spark.process import Superseded, first_line
 
 log = logging.getLogger(__name__)
 

@@ -27,9 +27,8 @@ from spark_jobs.common.queries.state_table import QueriesOwner
 from spark_jobs.common.queries.streaming_query import Running
 from spark_jobs.common.sinks import factory
 from spark_jobs.common.sinks.base import Sink
-from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.spark import progress_listener, session
-from spark_jobs.common.spark.process import live
+from spark_jobs.common.spark.process import Superseded, live
 from spark_jobs.common.spark.session import PARTITIONS, SETTINGS
 
 log = logging.getLogger(__name__)

@@ -37,7 +37,7 @@ class Sink(Protocol):
 
         Returns the last batch of which the sink holds anything, whoever wrote it (None: it holds nothing).
         Of a sink that cannot take a batch as a whole it may be a part: the same rows under the same number
-        complete it. Entering twice is the same as once. Raises fence.Superseded where a higher token is
+        complete it. Entering twice is the same as once. Raises Superseded where a higher token is
         there.
         """
 
@@ -45,7 +45,7 @@ class Sink(Protocol):
         """Write a batch: the columns of ``Query.keys`` and the measures. The caller keeps ``rows``
         (``persist``): they may be computed more than once.
 
-        Returns False, having changed nothing, where the whole batch is there already. Raises fence.Superseded
+        Returns False, having changed nothing, where the whole batch is there already. Raises Superseded
         where a later owner has entered.
         """
 

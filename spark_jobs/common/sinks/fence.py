@@ -7,8 +7,7 @@ the row, and the row does not rise for an owner with a lower token, nor for a ba
 A stream that writes to a foreign database keeps its checkpoint (``checkpoint.fork``), so that its batches
 keep their numbers over take-overs: batch 7 of the next owner is batch 7 of this one.
 
-PostgreSQL, MariaDB and MySQL. Nothing of SQLAlchemy is imported before a fence is used: who only needs to
-know Superseded does not pay for it.
+PostgreSQL, MariaDB and MySQL.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.model.queries.state import FENCE_TABLE, fence_ddl
+from spark_jobs.common.spark.process import Superseded
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
 NO_BATCH = -1
 TRIES = 3
-
-
-class Superseded(RuntimeError):
-    """A later owner has taken over; this one must end and not come back."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from sluice.model.spec.platform import S3
 from sluice.model.spec.query import Query
 from spark_jobs.common.kafka.keys import part_text
 from spark_jobs.common.sinks.base import Unwritten
-from spark_jobs.common.sinks.fence import Superseded
 from spark_jobs.common.sinks.parquet_folders import COUNTS_SCHEMA, FOLDER, HASH, FolderWriter, Places
+from spark_jobs.common.spark.process import Superseded
 
 # Readers of folders pass over what begins with an underscore.
 _OWN = "_sluice/"

@@ -24,7 +24,7 @@ from sluice.model.queries.state import NO_BATCH, Mark
 from sluice.model.spec.platform import Kafka
 from spark_jobs.common.sinks.base import Passing, Patience, Unwritten
 from spark_jobs.common.sinks.committed_batch import newest
-from spark_jobs.common.sinks.fence import Superseded
+from spark_jobs.common.spark.process import Superseded
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,12 @@ from types import FrameType
 
 from sluice.model import exits
 from sluice.model.spec.config import ConfigError
-from spark_jobs.common.sinks.fence import Superseded
 
 log = logging.getLogger(__name__)
+
+
+class Superseded(RuntimeError):
+    """A later owner has taken over; this one must end and not come back."""
 
 
 class Unrecoverable(LookupError):
