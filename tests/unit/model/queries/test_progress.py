@@ -326,7 +326,7 @@ def test_a_hostile_name_is_one_label() -> None:
 
 
 def test_the_metrics_that_operating_explains() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "operating.md").read_text()
+    page = (Path(__file__).resolve().parents[4] / "docs" / "operating.md").read_text()
     table = page.partition("| metric `sluice_query_…` | meaning |")[2].partition("\n\n")[0]
     said = {
         f"sluice_query_{name}"
