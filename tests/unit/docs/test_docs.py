@@ -467,7 +467,7 @@ def test_the_columns_of_the_tables() -> None:
 
 def snapshot_keys() -> set[str]:
     """The keys of ``Owner._summary``: those that are written out, and those that its callers add."""
-    text = (REPO / "spark_jobs" / "common" / "owner.py").read_text()
+    text = (REPO / "spark_jobs" / "common" / "consumer" / "writer.py").read_text()
     added = {
         f"sluice.{keyword.arg}"
         for node in ast.walk(ast.parse(text))

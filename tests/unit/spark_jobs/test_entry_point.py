@@ -54,7 +54,7 @@ def test_a_stream_that_is_unknown_is_an_end_that_no_restart_changes(
 def test_a_feeds_producer_imports_no_spark() -> None:
     code = (
         "import sys\n"
-        "from sluice.model import stream\n"
+        "from sluice.model.spec import stream\n"
         "from spark_jobs.__main__ import main\n"
         "from spark_jobs.common.feed.run import source\n"
         "spec = stream.load('wiki_changes')\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ", ".join(f"sluice.model.{name}" for name in ("platform", "stream", "samples", "tending"))
+MODULES = ", ".join(f"sluice.model.{name}" for name in ("spec.platform", "spec.stream", "health.sample", "health.heartbeat"))
 
 
 def test_the_model_loads_without_pydantic() -> None:
