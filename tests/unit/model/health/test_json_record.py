@@ -5,7 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-MODULES = ", ".join(f"sluice.model.{name}" for name in ("spec.platform", "spec.stream", "health.sample", "health.heartbeat"))
+NAMES = ("spec.platform", "spec.stream", "health.sample", "health.heartbeat")
+MODULES = ", ".join(f"sluice.model.{name}" for name in NAMES)
 
 
 def test_the_model_loads_without_pydantic() -> None:
