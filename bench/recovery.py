@@ -26,7 +26,7 @@ import psutil
 
 from local.drills.consumer_faults import service_family, signal_all
 from local.drills.stream import Site
-from local.drills.traffic import PER_SECOND, Trickle
+from local.drills.traffic import PER_SECOND, TrafficGenerator
 from local.stack.stack import Stack, wait_until
 from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.model.spec import stream
@@ -63,7 +63,7 @@ class Recovery:
 
     def __init__(self, stack: Stack) -> None:
         self.site = Site(stack, stream.load("nyc_taxi"))
-        self.load = Trickle(self.site)
+        self.load = TrafficGenerator(self.site)
 
     def begin(self) -> float:
         """Start the stream and its load; returns the seconds until the first snapshot with rows."""

@@ -17,11 +17,11 @@ from sluice.operators.load.ensure import EnsurePartOperator, EnsureStreamOperato
 from sluice.operators.load.produce import ProduceOperator
 from sluice.operators.load.produce_feed import ProduceFeedOperator
 from sluice.operators.load.provision import ProvisionSinksOperator, ProvisionTopicOperator
-from sluice.operators.load.reconcile import CheckSinksOperator
-from sluice.operators.load.validate import AnnounceOperator, ValidateOperator
+from sluice.operators.load.reconcile import ReconcileSinksOperator
+from sluice.operators.load.validate import EmitAssetEventOperator, ValidateOperator
 from sluice.operators.maintenance import CheckCompactionOperator, CompactOperator
 from sluice.operators.stream_dags import decision_dag, supervision_dag
-from sluice.sensors.published import LandedSensor
+from sluice.sensors.published import PublishedSensor
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 # The longest task that sends (a feed's waits in the triggerer), and the longest run, with a retry.
@@ -66,17 +66,17 @@ def load_dag(spec: StreamSpec) -> DAG:
             # One at a time, deferred ones too: a second run finds in the ledger what the first has sent, and
             # that of a feed begins where the first has ended.
             produce(task_id="produce", stream=name, max_active_tis_per_dag=1, execution_timeout=send_timeout),
-            LandedSensor(task_id="landed", stream=name),
+            PublishedSensor(task_id="landed", stream=name),
             ValidateOperator(task_id="validate", stream=name, execution_timeout=hour),
         ]
         if spec.queries:
             steps += [
-                LandedSensor(task_id="counted", stream=name, part="queries"),
-                CheckSinksOperator(task_id="check_sinks", stream=name, execution_timeout=hour),
+                PublishedSensor(task_id="counted", stream=name, part="queries"),
+                ReconcileSinksOperator(task_id="check_sinks", stream=name, execution_timeout=hour),
             ]
         steps += [
             AuditOperator(task_id="audit", stream=name, execution_timeout=timedelta(minutes=30)),
-            AnnounceOperator(task_id="announce", stream=name, asset=asset),
+            EmitAssetEventOperator(task_id="announce", stream=name, asset=asset),
         ]
         chain(*steps)
     dag.doc_md = docs.load(spec, steps)

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 
-from local.base import REPO, Problem, end_with
+from local.base import REPO, UsageError, end_with
 
 # Asking a running stack or stopping it must work at once, and also when an artifact is damaged.
 WITHOUT_SETUP = ("down", "status", "logs", "sql", "wipe", "help")
@@ -17,7 +17,7 @@ WITHOUT_SETUP = ("down", "status", "logs", "sql", "wipe", "help")
 
 def main(arguments: list[str]) -> int:
     if sys.version_info[:2] not in ((3, 11), (3, 12)):
-        raise Problem(
+        raise UsageError(
             f"this is Python {sys.version.split()[0]}, and Sluice needs 3.11 or 3.12: use local/run"
         )
     from local.setup import bootstrap

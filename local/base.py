@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn
 
 
-class Problem(Exception):
+class UsageError(Exception):
     """Something a person can mend. The text names the thing, the value found and the mend, in one line.
 
     The command line prints it without a traceback and ends with 1; anything else that is raised is a bug of
@@ -55,7 +55,7 @@ def end_with(main: Callable[[list[str]], int], interrupted: Callable[[], str] = 
     """
     try:
         sys.exit(main(sys.argv[1:]))
-    except Problem as problem:
+    except UsageError as problem:
         sys.exit(f"sluice: {problem}")
     except KeyboardInterrupt:
         text = interrupted()

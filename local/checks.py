@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.base import REPO, Problem, cache
+from local.base import REPO, UsageError, cache
 
 REPORTS = REPO / "build" / "tests"
 # pytest's exit code if it selected no test.
@@ -91,7 +91,7 @@ def main(verb: str, arguments: Sequence[str] = (), run: Callable[[Stage], int] =
     try:
         arguments = [*shlex.split(os.environ.get("ARGS", "")), *arguments]
     except ValueError as error:
-        raise Problem(f"ARGS={os.environ['ARGS']}: {error}") from error
+        raise UsageError(f"ARGS={os.environ['ARGS']}: {error}") from error
     results: list[tuple[str, bool, float]] = []
     tested = verb == "lint"
     for stage in stages(verb, arguments):

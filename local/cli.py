@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from local import checks
-from local.base import VERBS, Problem, end_with, usage
+from local.base import VERBS, UsageError, end_with, usage
 from local.stack.stack import Stack
 from local.status import show as status
 from sluice.model.spec import overrides
@@ -21,7 +21,7 @@ def main(arguments: list[str]) -> int:
     try:
         return _main(arguments)
     except ConfigError as error:
-        raise Problem(str(error)) from error
+        raise UsageError(str(error)) from error
 
 
 def _main(arguments: list[str]) -> int:
@@ -76,16 +76,16 @@ def _logs(stack: Stack, service: str) -> int:
     if service:
         logs = [log for log in logs if log.stem == service]
         if not logs:
-            raise Problem(f"SERVICE={service}: no such log; there are {', '.join(names) or '(none yet)'}")
+            raise UsageError(f"SERVICE={service}: no such log; there are {', '.join(names) or '(none yet)'}")
     if not logs:
-        raise Problem(f"no logs in {stack.home.logs}: make up")
+        raise UsageError(f"no logs in {stack.home.logs}: make up")
     return subprocess.run(["tail", "-n", "50", "-F", *logs]).returncode
 
 
 def _wipe(stack: Stack) -> int:
     if os.environ.get("YES") != "1":
         if not sys.stdin.isatty():
-            raise Problem("wipe removes all data of the stack; without a terminal say so with YES=1")
+            raise UsageError("wipe removes all data of the stack; without a terminal say so with YES=1")
         answer = input(f"Remove the stack in {stack.home.root} with all its data? [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):
             return 1

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from sqlalchemy.exc import ProgrammingError
 
-from local.base import Problem
+from local.base import UsageError
 from local.progress import screen
 from local.stack.stack import Stack
 from sluice.model.spec import stream
@@ -24,12 +24,12 @@ ROW_LIMIT = 100
 def main(stack: Stack, query: str) -> int:
     """Prints the answer as a table, at most ROW_LIMIT rows; 1 with DuckDB's error in one line otherwise.
 
-    Raises Problem when there is no query, the stack does not run, or the lake has no such table yet.
+    Raises UsageError when there is no query, the stack does not run, or the lake has no such table yet.
     """
     if not query.strip():
-        raise Problem(f'no query given: make sql Q="…"; its tables are {", ".join(tables())}')
+        raise UsageError(f'no query given: make sql Q="…"; its tables are {", ".join(tables())}')
     if not stack.exists or stack.daemon.pid() is None:
-        raise Problem("the stack does not run: make up")
+        raise UsageError("the stack does not run: make up")
     # Says at every load that the catalog knows no views, which is of no use to a person with a query.
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     connection = duckdb.connect(config={"enable_external_access": "false"})
@@ -106,6 +106,6 @@ def _reader(stack: Stack, table: str) -> object:
     try:
         return stack.catalog("reader").load_table(table).scan().to_arrow_batch_reader()
     except (NoSuchTableError, ProgrammingError) as error:
-        raise Problem(
+        raise UsageError(
             f"table {table} does not exist yet: the stream makes it at its first start (make demo)"
         ) from error

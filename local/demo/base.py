@@ -36,7 +36,7 @@ class Demo(ABC):
         return REPO / "build" / f"demo-{self.spec.name}.json"
 
     def prepare(self, stack: Stack, board: Board) -> None:  # noqa: B027  not every demo has to
-        """Before Airflow is told anything. Raises Problem when it cannot."""
+        """Before Airflow is told anything. Raises UsageError when it cannot."""
 
     def ready(self, api: Airflow) -> None:
         """Before the load is triggered; both DAGs are there. The stream stays supervised after the demo."""

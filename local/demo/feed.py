@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from local.base import Problem
+from local.base import UsageError
 from local.demo.base import Demo
 from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, in_lake_or_quarantine
 from local.replay.events import Feed
@@ -86,7 +86,7 @@ class FeedDemo(Demo):
     def __init__(self, name: str, replayed: Callable[[Stack, StreamSpec], Replayed] = Replayed) -> None:
         super().__init__(name)
         if self.spec.feed is None or not pages([self.spec]):
-            raise Problem(f"stream {name} has no [feed] or no query with a page: this demo needs both")
+            raise UsageError(f"stream {name} has no [feed] or no query with a page: this demo needs both")
         self.event_id = self.spec.feed.event_id
         ((self.page, self.title),) = pages([self.spec])
         self.before: dict[int, int] = {}

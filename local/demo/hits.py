@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
-from local.base import Problem
+from local.base import UsageError
 from local.demo.base import Demo
 from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, in_lake_or_quarantine
 from local.progress import Board
@@ -99,21 +99,21 @@ class HitsDemo(Demo):
         return f"{service.url(stack.context)}{PREFIX}/queries/{STREAM}"
 
     def _counts(self, stack: Stack) -> list[Counts]:
-        """Of every query with results, what the lake and each of its sinks come to. Raises Problem where
+        """Of every query with results, what the lake and each of its sinks come to. Raises UsageError where
         nothing was counted."""
         reader = self._lake(stack)
         try:
             table = reader.table(self.spec.queries_table)
             standing = query_results.standing(table, self.spec.queries)
             if standing is None:
-                raise Problem(f"the queries of {STREAM} have counted nothing")
+                raise UsageError(f"the queries of {STREAM} have counted nothing")
             found = []
             for name, query in self.spec.queries.items():
                 source = standing.states[name].source
                 if not query.measures:
                     continue
                 if source is None:
-                    raise Problem(f"query {name} of {STREAM} has counted nothing")
+                    raise UsageError(f"query {name} of {STREAM} has counted nothing")
                 late = query_results.late(table, standing, name)
                 lake = query_results.recount(reader.table(self.spec.table), source, query, late, None)
                 sinks = {sink.name: self._held(stack, query, sink) for sink in query.sinks}

@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from local.base import REPO, Problem
+from local.base import REPO, UsageError
 from local.demo.base import Demo, bucket, s3_calls
 from local.demo.checks import DemoResult
 from local.demo.feed import FeedDemo
@@ -35,7 +35,7 @@ _CLOCK = ("up", "load", "in the lake", "all counted", "total")
 def main(stack: Stack, demo: Demo) -> int:
     """Runs the demo; 0 when everything is as it must be, else 1 with the reasons on stderr.
 
-    Raises Problem when the stack does not come up or what the demo needs is not there.
+    Raises UsageError when the stack does not come up or what the demo needs is not there.
     """
     console = screen()
     began = time.monotonic()
@@ -195,7 +195,7 @@ DEFAULT = "nyc_taxi"
 
 
 def chosen(name: str) -> Demo:
-    """The demo of a stream, by default the taxi's. Raises Problem naming those that there are."""
+    """The demo of a stream, by default the taxi's. Raises UsageError naming those that there are."""
     if (name or DEFAULT) not in DEMOS:
-        raise Problem(f"STREAM={name}: there are demos of {', '.join(DEMOS)}")
+        raise UsageError(f"STREAM={name}: there are demos of {', '.join(DEMOS)}")
     return DEMOS[name or DEFAULT]()

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from pyiceberg.table import Table
 from rich.console import Console
 
-from local.base import REPO, Problem
+from local.base import REPO, UsageError
 from local.demo.base import Demo
 from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates
 from local.progress import Board
@@ -50,7 +50,7 @@ class TaxiDemo(Demo):
 
 
 def put_sample(stack: Stack) -> None:
-    """Stores the sample unless the same content is there. Raises Problem when the bucket refuses it."""
+    """Stores the sample unless the same content is there. Raises UsageError when the bucket refuses it."""
     content = SAMPLE.read_bytes()
     bucket = stack.platform("airflow").source.bucket
     client = stack.s3("airflow") if stack.context.external is not None else stack.admin_s3()
@@ -59,11 +59,11 @@ def put_sample(stack: Stack) -> None:
             return
     except ClientError as error:
         if error.response["Error"]["Code"] not in ("404", "NoSuchKey"):
-            raise Problem(f"s3://{bucket}/{KEY} cannot be looked at: {error}") from error
+            raise UsageError(f"s3://{bucket}/{KEY} cannot be looked at: {error}") from error
     try:
         client.put_object(Bucket=bucket, Key=KEY, Body=content)
     except ClientError as error:
-        raise Problem(
+        raise UsageError(
             f"s3://{bucket}/{KEY} cannot be written ({error}): put {SAMPLE} there yourself"
         ) from error
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from local.base import REPO, Problem
+from local.base import REPO, UsageError
 from local.drills import consumer_faults, result, service_faults
 from local.drills.drill import Drill
 from local.drills.restore import heal
@@ -33,7 +33,7 @@ def main(names: str, at_once: bool, in_place: Stack | None = None) -> int:
     """Run drills and show the table, or, in place, their records as JSON lines; 0 when all have passed.
 
     `in_place`: on this stack, which must run; else on one of its own. `at_once`: supervision is triggered and
-    not waited for. Raises Problem for an unknown name, and when the stack does not start.
+    not waited for. Raises UsageError for an unknown name, and when the stack does not start.
     """
     drills = chosen(names)
     # Ends as Ctrl-C does: what was broken is mended, and the disk unmounted.
@@ -59,12 +59,12 @@ def main(names: str, at_once: bool, in_place: Stack | None = None) -> int:
 def chosen(text: str) -> list[Drill]:
     """The drills of a list of names with commas; all of them for an empty one.
 
-    Raises Problem naming what is unknown.
+    Raises UsageError naming what is unknown.
     """
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in DRILLS]
     if unknown:
-        raise Problem(f"DRILL={text}: no drill {', '.join(unknown)}; there are {', '.join(DRILLS)}")
+        raise UsageError(f"DRILL={text}: no drill {', '.join(unknown)}; there are {', '.join(DRILLS)}")
     return [DRILLS[name] for name in names] if names else list(DRILLS.values())
 
 
@@ -72,10 +72,10 @@ def chosen(text: str) -> list[Drill]:
 def _running(stack: Stack, board: Board) -> Iterator[Stack]:
     """The stack as it runs, for one drill command at a time; repaired first, if an earlier one was killed.
 
-    Raises Problem when it does not run, or another drill is at work on it.
+    Raises UsageError when it does not run, or another drill is at work on it.
     """
     if not stack.exists or stack.daemon.pid() is None:
-        raise Problem(f"the stack in {stack.home.root} does not run: make up")
+        raise UsageError(f"the stack in {stack.home.root} does not run: make up")
     busy = f"another drill is at work on {stack.home.root}: wait for it"
     with locked(stack.home.root / "drill.lock", busy):
         heal(Site(stack, stream.load(STREAM)), board.say)
@@ -86,7 +86,7 @@ def _running(stack: Stack, board: Board) -> Iterator[Stack]:
 def own_stack(board: Board, home: Path = HOME) -> Iterator[Stack]:
     """A fresh stack on free ports, started; afterwards stopped and its disk unmounted.
 
-    Its folder stays, with the logs, until the next one. Raises Problem when it does not start.
+    Its folder stays, with the logs, until the next one. Raises UsageError when it does not start.
     """
     stack = Stack(home, free_ports=True)
     disk = stack.home.data / "minio"
@@ -128,7 +128,7 @@ def _unmount(disk: Path) -> None:
     if disk.is_mount():
         done = subprocess.run(["umount", str(disk)], capture_output=True, text=True)
         if done.returncode != 0:
-            raise Problem(f"{disk} cannot be unmounted ({done.stderr.strip()}): umount it yourself")
+            raise UsageError(f"{disk} cannot be unmounted ({done.stderr.strip()}): umount it yourself")
 
 
 def _interrupt(*_: object) -> None:

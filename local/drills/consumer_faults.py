@@ -14,11 +14,11 @@ from typing import Any
 import psutil
 import pyarrow as pa
 
-from local.drills.drill import Drill, Failed, Scene, by_runtime, by_verdict, by_verdict_to_restart
+from local.drills.drill import Drill, DrillContext, Failed, by_runtime, by_verdict, by_verdict_to_restart
 from local.drills.stream import Site
-from local.runtime.processes import of_stack
+from local.runtime.processes import stack_processes
 from local.stack import lake
-from sluice.model.health.sample import SUPERSEDED_STATUS
+from sluice.model.health.sample import EXIT_FENCED
 
 # Some tenths of a second lie between append and publish, so the moment may be missed.
 TRIES = 12
@@ -71,7 +71,7 @@ def suspend_between_append_and_publish(
 
 def wake_all(site: Site) -> list[psutil.Process]:
     """Lets every suspended process of the stack go on; gives them."""
-    asleep = [p for p in of_stack(site.stack.home.id) if _status(p) == psutil.STATUS_STOPPED]
+    asleep = [p for p in stack_processes(site.stack.home.id) if _status(p) == psutil.STATUS_STOPPED]
     signal_all(asleep, signal.SIGCONT)
     return asleep
 
@@ -87,7 +87,7 @@ def strangers(site: Site) -> list[psutil.Process]:
     """Consumers of the stream that run outside supervisord: the process itself, without what is below it."""
     ours = {process.pid for process in family(int(site.process()["pid"]))}
     found: list[psutil.Process] = []
-    for process in of_stack(site.stack.home.id):
+    for process in stack_processes(site.stack.home.id):
         try:
             words = process.cmdline()
         except psutil.NoSuchProcess:
@@ -100,7 +100,7 @@ def strangers(site: Site) -> list[psutil.Process]:
 PARTITION = 0
 
 
-def send_poison(scene: Scene) -> None:
+def send_poison(scene: DrillContext) -> None:
     """Bytes that are no Avro, and a tombstone; what comes behind them must not wait for them."""
     places: list[tuple[int, int]] = []
 
@@ -120,7 +120,7 @@ def send_poison(scene: Scene) -> None:
     scene.feed()
 
 
-def by_quarantine(scene: Scene) -> tuple[float, str] | None:
+def by_quarantine(scene: DrillContext) -> tuple[float, str] | None:
     """Both are in the quarantine, each with its reason."""
     _, quarantine = lake.tables(scene.site.stack, scene.site.spec)
     columns = ("_kafka_partition", "_kafka_offset", "reason", "quarantined_at")
@@ -143,23 +143,23 @@ def by_quarantine(scene: Scene) -> tuple[float, str] | None:
 START_SECONDS = 120.0
 
 
-def own(scene: Scene) -> list[psutil.Process]:
+def own(scene: DrillContext) -> list[psutil.Process]:
     """The consumer that supervisord runs: the Python parent and its JVM."""
     return service_family(scene.site, scene.site.spec.program)
 
 
-def kill_in_a_batch(scene: Scene) -> None:
+def kill_in_a_batch(scene: DrillContext) -> None:
     caught = suspend_between_append_and_publish(scene.site, lambda: own(scene), scene.feed)
     scene.mark()
     signal_all(caught, signal.SIGKILL)
 
 
-def suspend(scene: Scene) -> None:
+def suspend(scene: DrillContext) -> None:
     scene.mark()
     signal_all(own(scene), signal.SIGSTOP)
 
 
-def suspend_an_outsider_that_took_over(scene: Scene) -> None:
+def suspend_an_outsider_that_took_over(scene: DrillContext) -> None:
     """The outsider stands for a node that was cut off: nobody who supervises the stream sees its process."""
     site = scene.site
     before = site.token()
@@ -177,11 +177,11 @@ def suspend_an_outsider_that_took_over(scene: Scene) -> None:
     scene.await_("the outsider's take-over", lambda: site.token() > before, START_SECONDS)
     scene.feed()
     scene.await_(
-        f"the supervised consumer's end with {SUPERSEDED_STATUS}",
+        f"the supervised consumer's end with {EXIT_FENCED}",
         lambda: site.process()["statename"] == "EXITED",
         START_SECONDS,
     )
-    if site.process()["exitstatus"] != SUPERSEDED_STATUS:
+    if site.process()["exitstatus"] != EXIT_FENCED:
         raise Failed(f"the supervised consumer ended with {site.process()['exitstatus']}, superseded")
 
     def alive() -> list[psutil.Process]:
@@ -194,7 +194,7 @@ def suspend_an_outsider_that_took_over(scene: Scene) -> None:
     scene.mark()
 
 
-def wake_the_outsider(scene: Scene) -> None:
+def wake_the_outsider(scene: DrillContext) -> None:
     """It must notice that it is no owner any more, publish nothing, and end."""
     outsider: subprocess.Popen[bytes] = scene.kept["outsider"]
     woken = time.time()
@@ -203,8 +203,8 @@ def wake_the_outsider(scene: Scene) -> None:
         code = outsider.wait(START_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise Failed(f"the zombie still runs {START_SECONDS:.0f} s after it was woken") from error
-    if code != SUPERSEDED_STATUS:
-        raise Failed(f"the zombie ended with {code} and must end with {SUPERSEDED_STATUS}")
+    if code != EXIT_FENCED:
+        raise Failed(f"the zombie ended with {code} and must end with {EXIT_FENCED}")
     token = scene.kept["token"]
     mine = [step for step in scene.site.steps(since=woken) if step.token == token]
     if mine:
@@ -212,7 +212,7 @@ def wake_the_outsider(scene: Scene) -> None:
     scene.say(f"the zombie, owner {token}, ended with {code} {time.time() - woken:.0f} s after it was woken")
 
 
-def damage_the_checkpoint(scene: Scene) -> None:
+def damage_the_checkpoint(scene: DrillContext) -> None:
     """First rubbish in every file, then no folder any more."""
     root = Path(scene.site.stack.platform("consumer").checkpoints.root) / scene.site.spec.name
     folder = root / f"w{scene.site.token()}"

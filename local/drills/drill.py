@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from local.drills.stream import Site
-from local.drills.traffic import Trickle
+from local.drills.traffic import TrafficGenerator
 from local.stack.health import UNREACHABLE_ERRORS
-from sluice.model.health.consumer import CALM, RESTARTABLE, Verdict
+from sluice.model.health.consumer import NO_ACTION, RESTARTABLE, Health
 
 T = TypeVar("T")
 POLL_SECONDS = 1.0
@@ -22,7 +22,7 @@ class Failed(Exception):
 
 
 @dataclass
-class Scene:
+class DrillContext:
     """A drill in progress.
 
     `broken`: when, in seconds since 1970, 0 before. `total`: how far the partitions were published together
@@ -30,7 +30,7 @@ class Scene:
     """
 
     site: Site
-    trickle: Trickle
+    trickle: TrafficGenerator
     say: Callable[[str], None]
     at_once: bool = False
     broken: float = 0.0
@@ -73,14 +73,14 @@ class Scene:
         self.trickle.more(100)
 
 
-Notice = Callable[[Scene], "tuple[float, str] | None"]
+Notice = Callable[[DrillContext], "tuple[float, str] | None"]
 
 
-def nothing(scene: Scene) -> None:
+def nothing(scene: DrillContext) -> None:
     """No step here."""
 
 
-def always(scene: Scene) -> str:
+def always(scene: DrillContext) -> str:
     """It can be done everywhere."""
     return ""
 
@@ -98,12 +98,12 @@ class Drill:
 
     name: str
     what: str
-    break_: Callable[[Scene], None]
+    break_: Callable[[DrillContext], None]
     noticed_by: Sequence[Notice]
-    mend: Callable[[Scene], None] = nothing
+    mend: Callable[[DrillContext], None] = nothing
     mend_after: float = 0.0
-    afterwards: Callable[[Scene], None] = nothing
-    needs: Callable[[Scene], str] = always
+    afterwards: Callable[[DrillContext], None] = nothing
+    needs: Callable[[DrillContext], str] = always
     notice_seconds: float = 120.0
     recover_seconds: float = 180.0
 
@@ -115,41 +115,41 @@ def moment(text: str) -> float:
 
 def is_calm(event: dict[str, Any]) -> bool:
     """Whether a verdict event says that nothing is to be done."""
-    return Verdict(event["verdict"]) in CALM
+    return Health(event["verdict"]) in NO_ACTION
 
 
-def events(scene: Scene, kind: str) -> list[dict[str, Any]]:
+def events(scene: DrillContext, kind: str) -> list[dict[str, Any]]:
     """What supervision wrote into the stream's history since the break, oldest first."""
     if not scene.broken:
         return []
     return scene.site.history.since(kind, datetime.fromtimestamp(scene.broken).astimezone())
 
 
-def by_verdict(scene: Scene) -> tuple[float, str] | None:
+def by_verdict(scene: DrillContext) -> tuple[float, str] | None:
     """Supervision: the first verdict that is not calm."""
-    return _first(scene, lambda verdict: verdict not in CALM)
+    return _first(scene, lambda verdict: verdict not in NO_ACTION)
 
 
-def by_verdict_to_restart(scene: Scene) -> tuple[float, str] | None:
+def by_verdict_to_restart(scene: DrillContext) -> tuple[float, str] | None:
     """Supervision: the first verdict that a restart follows, where another one is no news."""
     return _first(scene, lambda verdict: verdict in RESTARTABLE)
 
 
-def _first(scene: Scene, fits: Callable[[Verdict], bool]) -> tuple[float, str] | None:
+def _first(scene: DrillContext, fits: Callable[[Health], bool]) -> tuple[float, str] | None:
     for event in events(scene, "verdict"):
-        if fits(Verdict(event["verdict"])):
+        if fits(Health(event["verdict"])):
             return moment(event["at"]), f"verdict {event['verdict']}"
     return None
 
 
-def by_runtime(scene: Scene) -> tuple[float, str] | None:
+def by_runtime(scene: DrillContext) -> tuple[float, str] | None:
     """The runtime has restarted the consumer that ended since the break."""
     status = scene.site.status()
     restarts = status.restarts_since(scene.broken)
     return (restarts[0], f"the runtime ({status.last_exit})") if restarts else None
 
 
-def by_red_run(scene: Scene) -> tuple[float, str] | None:
+def by_red_run(scene: DrillContext) -> tuple[float, str] | None:
     """Whoever looks at Airflow: a run of the supervising DAG that failed. Where the bucket does not answer,
     no verdict can be written down."""
     failed = [
@@ -163,7 +163,7 @@ def by_red_run(scene: Scene) -> tuple[float, str] | None:
 def by_supervisord(program: str) -> Notice:
     """supervisord has started the program again; `scene.kept["pids"]` holds the process ids of before."""
 
-    def look(scene: Scene) -> tuple[float, str] | None:
+    def look(scene: DrillContext) -> tuple[float, str] | None:
         info = scene.site.process(program)
         if not info["pid"] or info["pid"] == scene.kept["pids"][program]:
             return None

@@ -10,7 +10,7 @@ import psutil
 from local.drills.consumer_faults import strangers, wake_all
 from local.drills.service_faults import FILLER
 from local.drills.stream import Site
-from local.runtime.processes import describe, of_stack
+from local.runtime.processes import describe, stack_processes
 from local.stack import health
 
 _ORPHANS = ("airflow worker", "airflow scheduler", "airflow triggerer")
@@ -67,7 +67,7 @@ def _end_orphans(site: Site) -> list[str]:
     """A killed scheduler's workers wait for work that never comes, and hold 200 MB each. One that still has a
     task, which is a child of its own, is left alone."""
     ended = []
-    for process in of_stack(site.stack.home.id):
+    for process in stack_processes(site.stack.home.id):
         try:
             is_airflows = any(word in " ".join(process.cmdline()) for word in _ORPHANS)
             if process.ppid() == 1 and is_airflows and not process.children():

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from local.base import REPO, Problem
-from local.drills.drill import Drill, Failed, Scene, events, is_calm, moment
+from local.base import REPO, UsageError
+from local.drills.drill import Drill, DrillContext, Failed, events, is_calm, moment
 from local.drills.restore import heal
 from local.drills.result import DrillRecord
 from local.drills.stream import Site, moved_on
-from local.drills.traffic import Trickle, lost_and_doubled, published
+from local.drills.traffic import TrafficGenerator, lost_and_doubled, published
 from local.progress import Board
 from local.stack import lake
 from local.stack.health import UNREACHABLE_ERRORS
@@ -47,7 +47,7 @@ class DrillRun:
         self.drill, self.site, self.board, self.load = drill, site, board, load
         self.interval = site.spec.supervision.interval_seconds
         self.line: Callable[[str], None] = lambda text: None
-        self.scene = Scene(site, Trickle(site), self._say, at_once)
+        self.scene = DrillContext(site, TrafficGenerator(site), self._say, at_once)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self.record = DrillRecord(drill.name, now, self.interval, at_once, load="" if load else "success")
 
@@ -65,7 +65,7 @@ class DrillRun:
                 self._end()
         except Failed as failure:
             self.record.failure = str(failure)
-        except (*UNREACHABLE_ERRORS, TimeoutError, Problem) as error:
+        except (*UNREACHABLE_ERRORS, TimeoutError, UsageError) as error:
             self.record.failure = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
     def _run(self) -> None:

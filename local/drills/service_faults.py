@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from local.drills.consumer_faults import own, service_family, signal_all, suspend_between_append_and_publish
-from local.drills.drill import Drill, Scene, by_red_run, by_runtime, by_supervisord, by_verdict
+from local.drills.drill import Drill, DrillContext, by_red_run, by_runtime, by_supervisord, by_verdict
 from local.drills.proxy import FaultProxy, Rule
 from local.runtime import roles
 from local.services import minio
@@ -20,20 +20,20 @@ AWAY_SECONDS = 180.0
 AIRFLOW_KILLED = ("airflow-scheduler", "airflow-triggerer")
 
 
-def _aim(scene: Scene, program: str) -> list[psutil.Process]:
+def _aim(scene: DrillContext, program: str) -> list[psutil.Process]:
     """The processes of a program, whose id is remembered so that the next one can be told from it."""
     found = service_family(scene.site, program)
     scene.kept.setdefault("pids", {})[program] = found[0].pid
     return found
 
 
-def _kill(scene: Scene, program: str) -> None:
+def _kill(scene: DrillContext, program: str) -> None:
     processes = _aim(scene, program)
     scene.mark()
     signal_all(processes, signal.SIGKILL)
 
 
-def kill_the_catalog_in_a_publish(scene: Scene) -> None:
+def kill_the_catalog_in_a_publish(scene: DrillContext) -> None:
     """Suspended between append and publish, the consumer finds no database when it goes on."""
     caught = suspend_between_append_and_publish(scene.site, lambda: own(scene), scene.feed)
     database = _aim(scene, "postgres")
@@ -42,24 +42,24 @@ def kill_the_catalog_in_a_publish(scene: Scene) -> None:
     signal_all(caught, signal.SIGCONT)
 
 
-def kill_the_broker(scene: Scene) -> None:
+def kill_the_broker(scene: DrillContext) -> None:
     _kill(scene, "kafka")
 
 
-def kill_minio(scene: Scene) -> None:
+def kill_minio(scene: DrillContext) -> None:
     _kill(scene, "minio")
 
 
-def stop_the_broker(scene: Scene) -> None:
+def stop_the_broker(scene: DrillContext) -> None:
     scene.mark()
     scene.site.stack.supervisor().stopProcess("kafka")
 
 
-def start_the_broker(scene: Scene) -> None:
+def start_the_broker(scene: DrillContext) -> None:
     scene.site.stack.supervisor().startProcess("kafka")
 
 
-def kill_airflow_and_the_consumer(scene: Scene) -> None:
+def kill_airflow_and_the_consumer(scene: DrillContext) -> None:
     """Only the two processes themselves, as the kernel would when memory is short: their children stay."""
     caught = suspend_between_append_and_publish(scene.site, lambda: own(scene), scene.feed)
     supervisors = [_aim(scene, program)[0] for program in AIRFLOW_KILLED]
@@ -72,7 +72,7 @@ FILLER = "drill-filler"
 _CHUNK = b"\0" * (4 * 1024 * 1024)
 
 
-def behind_a_proxy(scene: Scene) -> None:
+def behind_a_proxy(scene: DrillContext) -> None:
     """The consumer, and nobody else, goes through the proxy; then the proxy refuses the table's data."""
     site = scene.site
     proxy = FaultProxy(minio.url(site.stack.context))
@@ -96,30 +96,30 @@ def _put(proxy: FaultProxy, pattern: str, after: int) -> bool:
     return any(one.method == "PUT" and re.search(pattern, one.target) for one in proxy.seen[after:])
 
 
-def _restart(scene: Scene) -> None:
+def _restart(scene: DrillContext) -> None:
     """Past Airflow, and faster than supervision calls it dead."""
     scene.site.stop_stream()
     scene.site.start_stream()
 
 
-def answer_again(scene: Scene) -> None:
+def answer_again(scene: DrillContext) -> None:
     proxy: FaultProxy = scene.kept["proxy"]
     scene.say(f"the proxy refused {proxy.hits()} requests; no more from now on")
     proxy.clear()
 
 
-def without_the_proxy(scene: Scene) -> None:
+def without_the_proxy(scene: DrillContext) -> None:
     scene.site.stack.write_platform_files()
     _restart(scene)
     scene.kept.pop("proxy").__exit__()
 
 
-def disk(scene: Scene) -> Path:
+def disk(scene: DrillContext) -> Path:
     """MinIO's data folder."""
     return scene.site.stack.home.data / "minio"
 
 
-def fill_the_disk(scene: Scene) -> None:
+def fill_the_disk(scene: DrillContext) -> None:
     scene.mark()
     filler = disk(scene) / FILLER
     with filler.open("wb", buffering=0) as file:
@@ -131,11 +131,11 @@ def fill_the_disk(scene: Scene) -> None:
             scene.say(f"{filler}: {error.strerror} after {file.tell():,} bytes; {left.f_bavail} blocks left")
 
 
-def empty_the_disk(scene: Scene) -> None:
+def empty_the_disk(scene: DrillContext) -> None:
     (disk(scene) / FILLER).unlink(missing_ok=True)
 
 
-def a_disk_of_its_own(scene: Scene) -> str:
+def a_disk_of_its_own(scene: DrillContext) -> str:
     if disk(scene).is_mount():
         return ""
     return (

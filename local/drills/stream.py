@@ -12,11 +12,11 @@ import psycopg2
 from confluent_kafka import Producer
 from pyiceberg.table import Table
 
-from local.base import Problem
+from local.base import UsageError
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack, wait_until
 from sluice.clients.errors import Missing
-from sluice.clients.lake.catalog import Lake, facts_of, lineage
+from sluice.clients.lake.catalog import Lake, ancestors, sluice_properties
 from sluice.clients.ledger import History
 from sluice.io.kafka import topic_offsets
 from sluice.io.s3 import connect
@@ -85,10 +85,10 @@ class Site:
     def steps(self, since: float = 0.0) -> list[Step]:
         """What consumers put on main after `since`, oldest first."""
         found: list[Step] = []
-        for snapshot in lineage(self.table()):
+        for snapshot in ancestors(self.table()):
             if snapshot.timestamp_ms / 1000 <= since:
                 break
-            facts = facts_of(snapshot)
+            facts = sluice_properties(snapshot)
             if "ends" in facts:
                 found.append(
                     Step(
@@ -111,14 +111,14 @@ class Site:
             metadata = self.table().metadata
         except Missing:
             return 0
-        tokens = [int(facts_of(s).get("token", 0)) for s in metadata.snapshots]
+        tokens = [int(sluice_properties(s).get("token", 0)) for s in metadata.snapshots]
         branches = [int(name[1:]) for name in metadata.refs if name[0] == "w" and name[1:].isdecimal()]
         return max([0, *tokens, *branches])
 
     def unpublished(self) -> list[str]:
         """The branches whose head is not on main."""
         table = self.table()
-        on_main = {snapshot.snapshot_id for snapshot in lineage(table)}
+        on_main = {snapshot.snapshot_id for snapshot in ancestors(table)}
         return [name for name, ref in table.metadata.refs.items() if ref.snapshot_id not in on_main]
 
     def holds_an_unpublished_batch(self) -> bool:
@@ -182,7 +182,7 @@ class Site:
     def _runtime(self) -> SupervisorRuntime:
         config = self.stack.platform("airflow").supervisor
         if config is None:
-            raise Problem("the platform file of role 'airflow' has no [supervisor]: make up writes it")
+            raise UsageError("the platform file of role 'airflow' has no [supervisor]: make up writes it")
         return SupervisorRuntime(config)
 
     def stop_stream(self) -> None:

@@ -40,7 +40,7 @@ class Trips:
         return out.getvalue()
 
 
-class Trickle:
+class TrafficGenerator:
     """Foreign records, PER_SECOND of them, over all partitions in turn, from `start` to `stop`.
 
     The producer is idempotent: a broker that dies does not make it send anything twice.

@@ -7,12 +7,12 @@ import signal
 import threading
 from pathlib import Path
 
-from local.base import Problem, end_with
+from local.base import UsageError, end_with
 from local.replay.server import Replay
 
 
 def main(arguments: list[str]) -> int:
-    """Serves until it is told to stop. Raises Problem for a wrong value or a port that is taken."""
+    """Serves until it is told to stop. Raises UsageError for a wrong value or a port that is taken."""
     options = parser().parse_args(arguments)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -38,9 +38,11 @@ def main(arguments: list[str]) -> int:
             print(f"{replay.url}: {options.rate or 'all'} events/s", flush=True)
             stop.wait()
     except ValueError as error:
-        raise Problem(str(error)) from error
+        raise UsageError(str(error)) from error
     except OSError as error:
-        raise Problem(f"port {options.port}: {error.strerror or error}; give another with --port") from error
+        raise UsageError(
+            f"port {options.port}: {error.strerror or error}; give another with --port"
+        ) from error
     return 0
 
 

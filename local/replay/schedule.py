@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from local.base import Problem
+from local.base import UsageError
 from local.replay.events import Feed, Turn, burst, reached
 from local.runtime.home import write_private
 
@@ -137,7 +137,7 @@ class Place:
     """
 
     def __init__(self, path: Path | None, rate: float) -> None:
-        """Without a path nothing is kept. Raises Problem for a file that is none."""
+        """Without a path nothing is kept. Raises UsageError for a file that is none."""
         self._path = path
         self._ahead = max(AHEAD_EVENTS, int(rate * AHEAD_SECONDS))
         self._kept = 0
@@ -145,7 +145,7 @@ class Place:
             try:
                 self._kept = int(json.loads(path.read_text())["next"])
             except (ValueError, KeyError, TypeError) as error:
-                raise Problem(f"{path}: not a replay server's place ({error}); remove it") from error
+                raise UsageError(f"{path}: not a replay server's place ({error}); remove it") from error
 
     @property
     def first(self) -> int:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from local.base import REPO
-from local.runtime.home import Home
+from local.runtime.home import StackDir
 from local.runtime.processes import MARK
 from sluice.model.spec import overrides, stream
 
@@ -31,7 +31,7 @@ class Context:
     `SECTION__KEY`.
     """
 
-    home: Home
+    home: StackDir
     ports: Mapping[str, int]
     secrets: Mapping[str, str]
     python_env: Path

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local.base import Problem
+from local.base import UsageError
 
 ROLES = ("airflow", "producer", "consumer", "reader")
 _PASSWORDS = (
@@ -26,7 +26,7 @@ _PASSWORDS = (
 
 
 @dataclass(frozen=True)
-class Home:
+class StackDir:
     """Folders of one stack. All of them are private to the user (mode 700)."""
 
     root: Path
@@ -78,14 +78,14 @@ class Home:
         return self.root / "secrets.json"
 
     def prepare(self) -> None:
-        """Makes the folders. Raises Problem when the home cannot be written."""
+        """Makes the folders. Raises UsageError when the home cannot be written."""
         folders = (self.root, self.conf, self.logs, self.data, self.platform, self.connections)
         try:
             for folder in (*folders, self.checkpoints, self.airflow, self.tmp):
                 folder.mkdir(parents=True, exist_ok=True)
                 folder.chmod(0o700)
         except OSError as error:
-            raise Problem(
+            raise UsageError(
                 f"{error.filename}: {error.strerror}; set SLUICE_HOME to a writable folder"
             ) from error
 
@@ -93,7 +93,7 @@ class Home:
     def locked(self) -> Iterator[None]:
         """Holds the home, so that two `make up` or `make down` at once do not collide.
 
-        Raises Problem when another holds it: waiting would hide what the other one is doing.
+        Raises UsageError when another holds it: waiting would hide what the other one is doing.
         """
         with locked(
             self.root / "lock", f"another `make up`, `down` or `wipe` is at work on {self.root}: wait for it"
@@ -127,12 +127,12 @@ class Home:
 
 @contextmanager
 def locked(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file. Raises Problem with the text `busy` when another process holds it."""
+    """Hold a lock file. Raises UsageError with the text `busy` when another process holds it."""
     with path.open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise Problem(busy) from error
+            raise UsageError(busy) from error
         yield
 
 
@@ -147,7 +147,7 @@ def _read_json(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise Problem(
+        raise UsageError(
             f"{path} is not readable as JSON ({error}); restore it, or start anew with make wipe"
         ) from error
     return dict(found)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import psutil
 
-from local.base import Problem
+from local.base import UsageError
 from sluice.io.retry import wait_for
 
 HOST = "127.0.0.1"
@@ -36,7 +36,7 @@ def variable(service: str) -> str:
 def choose(kept: Mapping[str, int], environ: Mapping[str, str], free: bool = False) -> dict[str, int]:
     """Ports by service: the environment's, else those kept since the first start, else free ones or defaults.
 
-    Raises Problem for a value that is no port, and for two services on one port.
+    Raises UsageError for a value that is no port, and for two services on one port.
     """
     ports: dict[str, int] = {}
     for service, default in DEFAULTS.items():
@@ -54,7 +54,7 @@ def choose(kept: Mapping[str, int], environ: Mapping[str, str], free: bool = Fal
     for service, port in ports.items():
         others = [other for other in ports if other != service and ports[other] == port]
         if others:
-            raise Problem(
+            raise UsageError(
                 f"port {port} is given to both {service} and {others[0]}: set {variable(service)} to another"
             )
     return ports
@@ -67,19 +67,19 @@ def moved(kept: Mapping[str, int], ports: Mapping[str, int]) -> bool:
 
 def _port(name: str, text: str) -> int:
     if not text.isdecimal() or not 1024 <= int(text) <= 65535:
-        raise Problem(f"{name} is {text!r}: give a port between 1024 and 65535")
+        raise UsageError(f"{name} is {text!r}: give a port between 1024 and 65535")
     return int(text)
 
 
 def free_range(environ: Mapping[str, str]) -> range:
-    """Where free ports are searched. Raises Problem for a value that is no range of ports."""
+    """Where free ports are searched. Raises UsageError for a value that is no range of ports."""
     text = environ.get(RANGE_VARIABLE)
     if not text:
         return FREE
     match = re.fullmatch(r"(\d+)-(\d+)", text)
     found = range(int(match[1]), int(match[2]) + 1) if match else range(0)
     if len(found) < len(DEFAULTS) or found[0] < 1024 or found[-1] > 65535:
-        raise Problem(f"{RANGE_VARIABLE} is {text!r}: give at least {len(DEFAULTS)} ports, as 20000-25999")
+        raise UsageError(f"{RANGE_VARIABLE} is {text!r}: give at least {len(DEFAULTS)} ports, as 20000-25999")
     return found
 
 
@@ -88,7 +88,7 @@ def _free_ports(count: int, taken: set[int], searched: range) -> list[int]:
     candidates = random.sample(searched, len(searched))
     while len(found) < count:
         if not candidates:
-            raise Problem(f"no free port between {searched[0]} and {searched[-1]}: set {RANGE_VARIABLE}")
+            raise UsageError(f"no free port between {searched[0]} and {searched[-1]}: set {RANGE_VARIABLE}")
         port = candidates.pop()
         if port not in taken and is_free(port):
             found.append(port)
@@ -108,7 +108,7 @@ def is_free(port: int) -> bool:
 
 
 def check(ports: Mapping[str, int], services: Iterable[str], patience_seconds: float = 0.0) -> None:
-    """Raises Problem naming every port that is taken, by whom if known, and the variable to set.
+    """Raises UsageError naming every port that is taken, by whom if known, and the variable to set.
 
     `patience_seconds`: how long a taken port may still become free. A process that was killed holds its
     ports until the kernel has taken it apart, which for a JVM is some seconds on a busy machine.
@@ -122,7 +122,7 @@ def check(ports: Mapping[str, int], services: Iterable[str], patience_seconds: f
         if not is_free(ports[service])
     ]
     if taken:
-        raise Problem("; ".join(taken))
+        raise UsageError("; ".join(taken))
 
 
 def _user_of(port: int) -> str:

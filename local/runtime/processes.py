@@ -18,7 +18,7 @@ import psutil
 MARK = "SLUICE_STACK_ID"
 
 
-def of_stack(stack_id: str) -> list[psutil.Process]:
+def stack_processes(stack_id: str) -> list[psutil.Process]:
     """Every living process that was started by the stack, however deep and whoever its parent is now."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
@@ -48,7 +48,7 @@ def end_all(stack_id: str, grace_seconds: float = 8.0) -> list[str]:
     ended: list[str] = []
     deadline = time.monotonic() + grace_seconds
     asked: set[int] = set()
-    while left := of_stack(stack_id):
+    while left := stack_processes(stack_id):
         late = time.monotonic() > deadline
         for process in left:
             try:

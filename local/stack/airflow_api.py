@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from local.base import Problem
+from local.base import UsageError
 from sluice.io.retry import wait_for
 
 DONE = frozenset({"success", "failed"})
@@ -51,12 +51,15 @@ class Airflow:
         self._token = answer.json()["access_token"]
 
     def wait_for_dag(self, dag: str, seconds: float = 90) -> None:
-        """Waits until the dag-processor has seen a DAG. Raises Problem with the import errors otherwise."""
+        """Waits until the dag-processor has seen a DAG. Raises UsageError with the import errors
+        otherwise."""
         if wait_for(partial(self._knows, dag), seconds, 1):
             return
         errors = self.request("GET", "/importErrors")["import_errors"]
         texts = [f"{item['filename']}: {item['stack_trace'].strip().splitlines()[-1]}" for item in errors]
-        raise Problem(f"Airflow knows no DAG {dag} after {seconds:.0f} s; import errors: {texts or 'none'}")
+        raise UsageError(
+            f"Airflow knows no DAG {dag} after {seconds:.0f} s; import errors: {texts or 'none'}"
+        )
 
     def _knows(self, dag: str) -> bool:
         try:

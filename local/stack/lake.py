@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.table import Table
 
-from local.base import Problem
+from local.base import UsageError
 from local.stack.stack import Stack
 from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import ArrowSql, open_sql
@@ -54,7 +54,7 @@ def tables(stack: Stack, spec: StreamSpec) -> tuple[Table, Table]:
 def stream_starts(table: Table) -> dict[int, int]:
     """Where the stream began on the topic, from the newest snapshot on main that a consumer made.
 
-    Raises Problem when there is none: then nothing was ever published.
+    Raises UsageError when there is none: then nothing was ever published.
     """
     snapshot = table.current_snapshot()
     while snapshot is not None:
@@ -66,7 +66,7 @@ def stream_starts(table: Table) -> dict[int, int]:
             }
         parent = snapshot.parent_snapshot_id
         snapshot = table.snapshot_by_id(parent) if parent is not None else None
-    raise Problem(f"table {'.'.join(table.name())}: no snapshot on main says where the stream began")
+    raise UsageError(f"table {'.'.join(table.name())}: no snapshot on main says where the stream began")
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 
-from local.base import REPO, Problem, default_home
+from local.base import REPO, UsageError, default_home
 from local.progress import Board, Step
 from local.runtime import ports, processes, roles
 from local.runtime.context import Context
-from local.runtime.home import ROLES, Home
+from local.runtime.home import ROLES, StackDir
 from local.runtime.supervisord import Program, Supervisor
 from local.services import airflow, kafka, minio, postgres, replay, streams
 from local.setup import cache
@@ -59,7 +59,7 @@ class Stack:
         java_options: str = "",
         airflow_settings: Mapping[str, str] | None = None,
     ) -> None:
-        self.home = Home((home or default_home()).resolve())
+        self.home = StackDir((home or default_home()).resolve())
         self._free_ports = free_ports
         self._dags = dags
         self._feed = feed
@@ -71,7 +71,7 @@ class Stack:
 
     @cached_property
     def ports(self) -> dict[str, int]:
-        """Ports by service. Raises Problem for a value that is no port."""
+        """Ports by service. Raises UsageError for a value that is no port."""
         return ports.choose(self.home.state().get("ports", {}), os.environ, self._free_ports)
 
     @cached_property
@@ -83,7 +83,7 @@ class Stack:
     def settings(self) -> dict[str, Any]:
         """What is kept between starts: as this object was told, else as the environment says, else as kept.
 
-        Raises Problem for a wrong one.
+        Raises UsageError for a wrong one.
         """
         kept = self.home.state()
         return {
@@ -110,7 +110,8 @@ class Stack:
 
     @cached_property
     def context(self) -> Context:
-        """What the services are told. Raises Problem when the set-up was not done, or for a wrong setting."""
+        """What the services are told. Raises UsageError when the set-up was not done, or for a wrong
+        setting."""
         for artifact in (
             cache.environment(),
             cache.jars("spark"),
@@ -118,7 +119,7 @@ class Stack:
             cache.minio(),
         ):
             if not artifact.exists():
-                raise Problem(f"{artifact.path} is not there: run make setup")
+                raise UsageError(f"{artifact.path} is not there: run make setup")
         settings = self.settings
         return Context(
             home=self.home,
@@ -152,7 +153,7 @@ class Stack:
     def up(self, board: Board | None = None) -> None:
         """Starts what does not run, and waits until all of it is healthy; fast when it already is.
 
-        Raises Problem when a port is taken, or a service does not become healthy: with the end of its log.
+        Raises UsageError when a port is taken, or a service does not become healthy: with the end of its log.
         """
         with _shown(board) as shown:
             self.home.prepare()
@@ -167,7 +168,7 @@ class Stack:
                 board.say(f"ended what an earlier stack left behind: {', '.join(left)}")
             ports.check(self.ports, self.served(), PORTS_PATIENCE)
         elif ports.moved(self.home.state().get("ports", {}), self.ports):
-            raise Problem(
+            raise UsageError(
                 "the stack runs on other ports than the SLUICE_…_PORT variables say: make down first"
             )
         if self.overrides:
@@ -261,7 +262,7 @@ class Stack:
         if not self.exists:
             return
         with _shown(board) as shown, self.home.locked():
-            if self.daemon.pid() is None and not processes.of_stack(self.home.id):
+            if self.daemon.pid() is None and not processes.stack_processes(self.home.id):
                 shown.say("the stack does not run")
                 return
             with shown.step("stopping") as step:
@@ -323,7 +324,7 @@ class Stack:
         return minio.requests(self.context)
 
     def platform_documents(self) -> dict[str, roles.Document]:
-        """The platform file of each role, as plain data. Raises Problem for a wrong external one."""
+        """The platform file of each role, as plain data. Raises UsageError for a wrong external one."""
         replayed = self.context.feed == replay.REPLAY
         feeds = replay.feeds(streams.specs(), self.ports[replay.NAME]) if replayed else {}
         documents = roles.documents(self.home, self.ports, self.secrets, feeds)

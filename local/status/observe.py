@@ -16,27 +16,27 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from local.base import Problem
+from local.base import UsageError
 from local.stack.airflow_api import Airflow, AirflowError
 from local.stack.health import UNREACHABLE_ERRORS
 from local.stack.stack import Stack
 from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.clients.lake.catalog import BatchFact, Lake, recent_batches
+from sluice.clients.lake.catalog import BatchInfo, Lake, recent_batches
 from sluice.clients.ledger import History
 from sluice.io.s3 import connect
 from sluice.model.health.sample import Sample
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import history_name
-from sluice.model.spec.stream import CONSUMER, Part, StreamSpec
+from sluice.model.spec.stream import CONSUMER, Component, StreamSpec
 from sluice.runtime.observer import Observer
 from sluice.runtime.supervisord import SupervisorRuntime
 
 
-class Unseen(str):
+class Unavailable(str):
     """In the place of an answer: why there is none."""
 
 
-def ask_all(questions: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, Any]:
+def run_concurrently(questions: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, Any]:
     """Name → the answer, or Unseen with the reason. Returns after `seconds` at the latest.
 
     A question that has no answer by then goes on in a daemon thread, which ends with the program.
@@ -47,10 +47,10 @@ def ask_all(questions: Mapping[str, Callable[[], Any]], seconds: float) -> dict[
     def ask(name: str, question: Callable[[], Any]) -> None:
         try:
             answers[name] = question()
-        except (*UNREACHABLE_ERRORS, Problem, ConfigError) as error:
-            answers[name] = Unseen(" ".join(str(error).split())[:300] or type(error).__name__)
+        except (*UNREACHABLE_ERRORS, UsageError, ConfigError) as error:
+            answers[name] = Unavailable(" ".join(str(error).split())[:300] or type(error).__name__)
         except BaseException as error:
-            answers[name] = Unseen(f"{type(error).__name__}: {error}")
+            answers[name] = Unavailable(f"{type(error).__name__}: {error}")
             raise
 
     deadline = time.monotonic() + seconds
@@ -59,7 +59,7 @@ def ask_all(questions: Mapping[str, Callable[[], Any]], seconds: float) -> dict[
         threads[name].start()
     for thread in threads.values():
         thread.join(max(0.0, deadline - time.monotonic()))
-    return {name: answers.get(name, Unseen(f"no answer within {seconds:.0f} s")) for name in questions}
+    return {name: answers.get(name, Unavailable(f"no answer within {seconds:.0f} s")) for name in questions}
 
 
 # For a request to Kafka or supervisord; S3 and PostgreSQL have deadlines of their own.
@@ -91,7 +91,7 @@ class Supervised:
 
 
 @dataclass(frozen=True)
-class Past:
+class QueryHistory:
     """What the history says: the restarts of a day, each with whether a person asked for it, and the newest
     event."""
 
@@ -107,14 +107,14 @@ class Seen:
     None before the first. ``batches``: the consumer's newest; of another component none.
     """
 
-    sample: Sample | Unseen
-    health: dict[str, Any] | Unseen | None
-    batches: Sequence[BatchFact] | Unseen
-    past: Past | Unseen
-    supervised: Supervised | Unseen
+    sample: Sample | Unavailable
+    health: dict[str, Any] | Unavailable | None
+    batches: Sequence[BatchInfo] | Unavailable
+    past: QueryHistory | Unavailable
+    supervised: Supervised | Unavailable
 
 
-def questions(stack: Stack, spec: StreamSpec, part: Part) -> dict[str, Callable[[], Any]]:
+def questions(stack: Stack, spec: StreamSpec, part: Component) -> dict[str, Callable[[], Any]]:
     """What is asked about a component. One DAG supervises all components of a stream."""
     return {
         f"{part.program} sample": lambda: _sample(stack, spec, part),
@@ -125,7 +125,7 @@ def questions(stack: Stack, spec: StreamSpec, part: Part) -> dict[str, Callable[
     }
 
 
-def seen(answers: Mapping[str, Any], spec: StreamSpec, part: Part) -> Seen:
+def seen(answers: Mapping[str, Any], spec: StreamSpec, part: Component) -> Seen:
     """Out of the answers."""
     return Seen(
         **{name: answers[f"{part.program} {name}"] for name in ("sample", "health", "batches", "past")},
@@ -133,10 +133,10 @@ def seen(answers: Mapping[str, Any], spec: StreamSpec, part: Part) -> Seen:
     )
 
 
-def _sample(stack: Stack, spec: StreamSpec, part: Part) -> Sample:
+def _sample(stack: Stack, spec: StreamSpec, part: Component) -> Sample:
     platform = stack.platform("airflow")
     if platform.supervisor is None:
-        raise Problem("the platform file of role 'airflow' has no [supervisor]: make up writes it")
+        raise UsageError("the platform file of role 'airflow' has no [supervisor]: make up writes it")
     return Observer(
         KafkaAdmin(platform.kafka, timeout=REQUEST_SECONDS),
         lambda: Lake.open(platform),
@@ -146,41 +146,41 @@ def _sample(stack: Stack, spec: StreamSpec, part: Part) -> Sample:
     ).look(time.time())
 
 
-def _history(stack: Stack, spec: StreamSpec, part: Part) -> History:
+def _history(stack: Stack, spec: StreamSpec, part: Component) -> History:
     platform = stack.platform("airflow")
     return History(connect(platform.s3), platform.lake.ledger, history_name(spec.name, part.name))
 
 
-def _batches(stack: Stack, spec: StreamSpec) -> list[BatchFact]:
+def _batches(stack: Stack, spec: StreamSpec) -> list[BatchInfo]:
     lake = Lake.open(stack.platform("airflow"))
     if lake.location(spec.table) is None:
         return []
     return recent_batches(lake.table(spec.table), BATCHES)
 
 
-def past(history: History, now: datetime) -> Past:
+def past(history: History, now: datetime) -> QueryHistory:
     """The last day's restarts, and the newest event of any kind."""
     newest = [event for event in (history.latest(kind) for kind in KINDS) if event is not None]
-    return Past(
+    return QueryHistory(
         restarts=[bool(event.get("asked")) for event in history.since("restart", now - DAY)],
         newest=max(newest, key=lambda event: str(event["at"]), default=None),
     )
 
 
 def supervised(airflow: Airflow, dag: str) -> Supervised:
-    """From Airflow's REST API. Raises Problem when it knows no such DAG."""
+    """From Airflow's REST API. Raises UsageError when it knows no such DAG."""
     try:
         paused = bool(airflow.request("GET", f"/dags/{dag}")["is_paused"])
     except AirflowError as error:
         if error.status == 404:
-            raise Problem(f"Airflow knows no DAG {dag} (yet)") from error
+            raise UsageError(f"Airflow knows no DAG {dag} (yet)") from error
         raise
     runs = airflow.request("GET", f"/dags/{dag}/dagRuns", params=NEWEST)["dag_runs"]
     ends = [datetime.fromisoformat(run["end_date"]).timestamp() for run in runs if run["end_date"]]
     return Supervised(paused, max(ends, default=None))
 
 
-def rate(batches: Sequence[BatchFact], now: float) -> float:
+def rate(batches: Sequence[BatchInfo], now: float) -> float:
     """Records per second over the recent batches (newest first), 0 when none is recent.
 
     From the oldest's end to the newest's, so what the oldest brought does not count; where there is one
@@ -207,5 +207,5 @@ def look(stack: Stack, specs: Sequence[StreamSpec]) -> dict[str, Seen]:
     for spec, part in components:
         asked |= questions(stack, spec, part)
     stack.context  # noqa: B018  made once, here: the questions are asked in threads
-    answers = ask_all(asked, DEADLINE_SECONDS)
+    answers = run_concurrently(asked, DEADLINE_SECONDS)
     return {part.program: seen(answers, spec, part) for spec, part in components}

@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from local.status.observe import Seen, Supervised, Unseen, rate
-from sluice.clients.lake.catalog import BatchFact
-from sluice.model.health.consumer import ASKING, RESTARTABLE, WELL, no_action
+from local.status.observe import Seen, Supervised, Unavailable, rate
+from sluice.clients.lake.catalog import BatchInfo
+from sluice.model.health.consumer import NEEDS_DECISION, RESTARTABLE, WELL, no_action
 from sluice.model.health.sample import Sample
-from sluice.model.spec.stream import CONSUMER, Part, StreamSpec
+from sluice.model.spec.stream import CONSUMER, Component, StreamSpec
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ HEADERS = (
 _NOTHING = Cell("–", None)
 
 
-def component_row(spec: StreamSpec, part: Part, state: str, seen: Seen, now: float) -> StreamRow:
+def component_row(spec: StreamSpec, part: Component, state: str, seen: Seen, now: float) -> StreamRow:
     """`state`: supervisord's, shown if the runtime does not answer. `now`: seconds since 1970."""
     sample = seen.sample
     if isinstance(sample, Sample) and sample.process is not None:
@@ -102,17 +102,17 @@ def _sentence(wanted: bool, seen: Seen) -> str:
     if isinstance(seen.sample, Sample):
         said += [f"{system}: {reason}" for system, reason in sorted(seen.sample.trouble.items())]
     every = (seen.sample, seen.health, seen.batches, seen.past, seen.supervised)
-    return "; ".join(dict.fromkeys([*said, *(str(part) for part in every if isinstance(part, Unseen))]))
+    return "; ".join(dict.fromkeys([*said, *(str(part) for part in every if isinstance(part, Unavailable))]))
 
 
 def is_off(state: str, seen: Seen) -> bool:
     """Whether nobody wants it to run: its supervision is paused, and so it is not alive."""
-    paused = not isinstance(seen.supervised, Unseen) and seen.supervised.paused
+    paused = not isinstance(seen.supervised, Unavailable) and seen.supervised.paused
     return paused and state not in ("RUNNING", "STARTING")
 
 
 def _cell(part: Any, make: Callable[[Any], Cell]) -> Cell:
-    return Cell("unknown", False) if isinstance(part, Unseen) else make(part)
+    return Cell("unknown", False) if isinstance(part, Unavailable) else make(part)
 
 
 def _health(found: dict[str, Any] | None, component: str, now: float) -> Cell:
@@ -122,7 +122,7 @@ def _health(found: dict[str, Any] | None, component: str, now: float) -> Cell:
     return Cell(f"{found['verdict']}, {since}", found["verdict"] in no_action(component))
 
 
-def _batch(found: Sequence[BatchFact], now: float) -> Cell:
+def _batch(found: Sequence[BatchInfo], now: float) -> Cell:
     return Cell(ago(now, found[0].at if found else None), None)
 
 
@@ -136,7 +136,7 @@ def _lag(found: Sample) -> Cell:
     return Cell("unknown", False) if found.trouble else Cell(f"{sum(found.unread().values()):,}", None)
 
 
-def colour(found: dict[str, Any] | Unseen | None, component: str) -> str:
+def colour(found: dict[str, Any] | Unavailable | None, component: str) -> str:
     """By the set of the recorded verdict: healthy, suspended, restarted, decided by a person, or alerting."""
     verdict = found["verdict"] if isinstance(found, dict) else None
     if verdict in WELL:
@@ -145,7 +145,7 @@ def colour(found: dict[str, Any] | Unseen | None, component: str) -> str:
         return "cyan"
     if verdict in RESTARTABLE:
         return "yellow"
-    return "magenta" if verdict in ASKING else "red"
+    return "magenta" if verdict in NEEDS_DECISION else "red"
 
 
 def _restarts(asked: list[bool]) -> Cell:

@@ -45,7 +45,7 @@ _HOUR, _DAY_HOURS = timedelta(hours=1), 24.0
 # The fewest hits come at this hour (UTC), the most twelve hours later.
 QUIET_HOUR = 8.0
 # At the busiest moment come (1 + SWING) / (1 - SWING) times the hits of the quietest: four times.
-SWING = 0.6
+DAILY_SWING = 0.6
 
 Spoil = Callable[[Column], Column]
 
@@ -109,7 +109,7 @@ def rhythm(parameters: Generated) -> Rhythm:
     """That of these parameters: its share 0 is their beginning, 1 their end."""
     begin = parameters.begins
     hour = (begin - begin.replace(hour=0, minute=0, second=0, microsecond=0)) / _HOUR
-    stretch = SWING * _DAY_HOURS / (2 * math.pi)
+    stretch = DAILY_SWING * _DAY_HOURS / (2 * math.pi)
 
     def evenly(wanted: float) -> float:
         """Where ``h`` comes to that hour; it never runs back, so halving finds it."""

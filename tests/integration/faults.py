@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from local.drills.consumer_faults import service_family, suspend_between_append_and_publish
-from local.runtime.processes import of_stack
+from local.runtime.processes import stack_processes
 from local.stack.stack import wait_until
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.stream import ENTRY_POINT
@@ -71,7 +71,7 @@ class Producers:
         return found
 
     def _find(self) -> bool:
-        for process in of_stack(self.rig.stack.home.id):
+        for process in stack_processes(self.rig.stack.home.id):
             try:
                 command = process.cmdline()
             except psutil.NoSuchProcess:

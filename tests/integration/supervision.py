@@ -12,7 +12,7 @@ from urllib.parse import quote
 from local.stack.stack import wait_until
 from sluice.hooks.observation import Observation
 from sluice.model.health.sample import Sample
-from sluice.model.health.timeline import View
+from sluice.model.health.timeline import Timeline
 from sluice.model.spec.stream import CONSUMER
 from sluice.operators.supervise import decision_dag_id
 from sluice.triggers.health import observe_seconds
@@ -140,6 +140,6 @@ def is_patient_for_long(rig: Rig) -> bool:
     return _view(rig).patience > observe_seconds(SPEC.supervision)
 
 
-def _view(rig: Rig) -> View:
+def _view(rig: Rig) -> Timeline:
     look = Sample(at=time.time(), process=None, published=rig.lake.position(SPEC.table))
-    return View([look], SPEC.supervision, [])
+    return Timeline([look], SPEC.supervision, [])

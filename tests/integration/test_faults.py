@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from local.drills.consumer_faults import signal_all
-from local.runtime.processes import of_stack
+from local.runtime.processes import stack_processes
 from local.stack.stack import wait_until
-from sluice.model.health.sample import SUPERSEDED_STATUS
+from sluice.model.health.sample import EXIT_FENCED
 from tests.integration.faults import (
     PRODUCER_SECONDS,
     Producers,
@@ -76,7 +76,7 @@ def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: 
         before = rig.coordinates()
         signal_all(stale, signal.SIGCONT)
         wait_until("the stale writer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
-        assert rig.process()["exitstatus"] == SUPERSEDED_STATUS
+        assert rig.process()["exitstatus"] == EXIT_FENCED
         both = (f"owner {token} ", f"owner {token + 1} ")
         said = rig.stream_log().splitlines()
         assert [line for line in said if all(name in line for name in both)], "it names who has taken over"
@@ -108,8 +108,8 @@ def test_a_power_cut(rig: Rig) -> None:
     rig.wait_for_everything()
     before = sorted(rig.coordinates())
     rig.send({partition: rig.trips(10) for partition in range(SPEC.topic.partitions)})
-    signal_all(of_stack(rig.stack.home.id), signal.SIGKILL)
-    wait_until("the end of all", lambda: not of_stack(rig.stack.home.id), 30)
+    signal_all(stack_processes(rig.stack.home.id), signal.SIGKILL)
+    wait_until("the end of all", lambda: not stack_processes(rig.stack.home.id), 30)
     rig.stack.up()
     after = Rig(rig.stack)
     run = after.load(objects=[after.put("after-the-cut.csv", after.slice(3000, 150))])

@@ -22,7 +22,7 @@ from local.services import replay
 from local.stack import lake as evidence
 from local.stack.stack import Stack, wait_until
 from sluice.clients.lake.results_table import ResultsReader
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.ranges import OffsetRanges
 from tests.integration import feeds, streams
 from tests.support import browser
 from tests.support.scenario import step
@@ -240,13 +240,13 @@ def is_waiting(wiki: Wiki, run_id: str) -> bool:
     return bool(states["produce"] == "deferred")
 
 
-def check_load(wiki: Wiki, run_id: str, events: int) -> RangeSet:
+def check_load(wiki: Wiki, run_id: str, events: int) -> OffsetRanges:
     """The offsets of a load that ended well, with so many events or more."""
     feeds.assert_success(wiki, LOAD, run_id, wiki.airflow.wait(LOAD, run_id, RUN_SECONDS))
     made, proof = (wiki.airflow.xcom(LOAD, run_id, task) for task in ("produce", "validate"))
     assert made["records"] >= events
     assert (proof["status"], proof["published"] + proof["quarantined"]) == ("exact", made["records"])
-    return RangeSet.of({int(partition): ranges for partition, ranges in made["ranges"].items()})
+    return OffsetRanges.of({int(partition): ranges for partition, ranges in made["ranges"].items()})
 
 
 def check_supervision_starts_what_is_down(wiki: Wiki, *down: str) -> None:

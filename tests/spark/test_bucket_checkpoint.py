@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from local.drills.proxy import FaultProxy, Rule
 from sluice.model.spec.platform import Checkpoints
-from spark_jobs.common.spark.checkpoint import Damaged
+from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
 from spark_jobs.common.spark.session import checkpoint_options
 from tests.support.counting import Counting, exact, published
 from tests.support.lakehouse import Stream
@@ -234,7 +234,7 @@ def test_a_consumer_publishes_no_batch_without_its_plan(
         running = stream.run(stream.owner())
         proxy.add(Rule(r"/w1/(offsets|commits)/1$", "PUT", status=503))
         stream.send(2)
-        with pytest.raises(Damaged, match="offsets/1"):
+        with pytest.raises(CheckpointCorrupted, match="offsets/1"):
             stream.await_end(running)
         stream.assert_exact(3)
         proxy.clear()

@@ -25,17 +25,17 @@ from local.services import streams as stream_programs
 from local.stack.stack import wait_until
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Lake
-from sluice.hooks.failures import is_hopeless, last_reason
+from sluice.hooks.failures import failure_reason, is_permanent
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import ENTRY_POINT
-from spark_jobs.common.consumer.writer import Owner
+from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
 from spark_jobs.common.lake.writer_lease import own
 from spark_jobs.common.maintenance.compact import compact
-from spark_jobs.common.maintenance.row_diff import OtherRows, compare
-from spark_jobs.common.maintenance.staged_rewrite import Outdated, Rehearsal, Rewritten
+from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
+from spark_jobs.common.maintenance.staged_rewrite import CommitConflict, RewriteResult, StagedRewrite
 from tests.support.changes import Change, Changes
 from tests.support.lakehouse import Stream
 from tests.support.raising import raising
@@ -93,10 +93,10 @@ def bucket(services: Services) -> tuple[set[tuple[str, str]], int]:
     return found, markers
 
 
-def meanwhile(do: Callable[[], None]) -> type[Rehearsal]:
+def meanwhile(do: Callable[[], None]) -> type[StagedRewrite]:
     """A rehearsal that does something between its rewriting and its publishing."""
 
-    class Meanwhile(Rehearsal):
+    class Meanwhile(StagedRewrite):
         def publish(self, properties: Mapping[str, str]) -> None:
             do()
             super().publish(properties)
@@ -104,10 +104,10 @@ def meanwhile(do: Callable[[], None]) -> type[Rehearsal]:
     return Meanwhile
 
 
-class Losing(Rehearsal):
+class Losing(StagedRewrite):
     """Leaves a file that was written out of what would be published."""
 
-    def rewrite(self, dates: Sequence[date]) -> Rewritten | None:
+    def rewrite(self, dates: Sequence[date]) -> RewriteResult | None:
         done = super().rewrite(dates)
         assert done is not None
         added = self._stage.currentSnapshot().addedDataFiles(self._stage.io())
@@ -168,7 +168,7 @@ def test_rows_that_were_there_twice_before_are_named_and_nothing_is_published(ch
     doubled = changes.spark.table(changes.table).where("server_name = 'b' AND title = '2'")
     changes.append(doubled)
     base = newest(changes).id
-    with raising(OtherRows, "1 coordinates", "partition 1 offset", "was there 2 times"):
+    with raising(RowsDiffer, "1 coordinates", "partition 1 offset", "was there 2 times"):
         compact(changes.spark, changes.spec, SECOND)
     assert newest(changes).id == base
 
@@ -176,7 +176,7 @@ def test_rows_that_were_there_twice_before_are_named_and_nothing_is_published(ch
 def test_rows_that_are_lost_by_rewriting_are_never_seen(changes: Changes) -> None:
     publish_three(changes)
     before, base = rows(changes), newest(changes).id
-    with raising(OtherRows, "was there 1 times", "would be 0 times"):
+    with raising(RowsDiffer, "was there 1 times", "would be 0 times"):
         compact(changes.spark, changes.spec, SECOND, Losing)
     assert (newest(changes).id, rows(changes)) == (base, before)
     assert compact(changes.spark, changes.spec, SECOND)
@@ -187,7 +187,7 @@ def test_of_two_at_once_one_is_refused(changes: Changes) -> None:
     publish_three(changes)
     before, inner = rows(changes), list[bool]()
     other = meanwhile(lambda: inner.append(compact(changes.spark, changes.spec, SECOND)))
-    with pytest.raises(Outdated):
+    with pytest.raises(CommitConflict):
         compact(changes.spark, changes.spec, SECOND, other)
     assert inner == [True]
     assert rows(changes) == before
@@ -205,7 +205,7 @@ class Days(Stream):
         record = StructType([StructField("day", DateType()), StructField("server", StringType())])
         tables.ensure(spark, self.spec, record)
 
-    def owner(self, kind: Callable[..., Owner] = Owner) -> Owner:
+    def owner(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         owner = super().owner(kind)
         owner.decode = _day_and_server
         return owner
@@ -385,8 +385,8 @@ def test_a_job_that_has_nothing_to_compact_ends_with_a_reason_that_no_retry_mend
 ) -> None:
     services.minio, services.postgres  # noqa: B018
     assert submit("nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == 1
-    reason = last_reason((tmp_path / "log").read_text().splitlines())
-    assert is_hopeless(reason)
+    reason = failure_reason((tmp_path / "log").read_text().splitlines())
+    assert is_permanent(reason)
     assert "'nyc_taxi'" in reason
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from local.stack.stack import wait_until
 from spark_jobs.common.sinks.fence import Fence, Limits
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.spark.process import Fenced
 from tests.support.databases import Server, run
 from tests.support.raising import raising
 
@@ -100,9 +100,9 @@ def test_an_earlier_owner_writes_nothing_and_does_not_come_back(connect: Connect
     zombie = Fence(connect(), STREAM)
     zombie.enter(1)
     Fence(connect(), STREAM).enter(2)
-    with raising(Superseded, STREAM, "owner 1", "owner 2"):
+    with raising(Fenced, STREAM, "owner 1", "owner 2"):
         write(zombie, "zombie", 0)
-    with pytest.raises(Superseded):
+    with pytest.raises(Fenced):
         zombie.enter(1)
     assert written(connect) == []
 
@@ -120,7 +120,7 @@ def test_two_owners_race_and_none_writes_after_its_successor(server: Server, con
                     write(fence, "1", batch)
                     if batch == race:
                         reached.set()
-            except Superseded:
+            except Fenced:
                 ended.set()
 
         thread = threading.Thread(target=first, args=(connect(), race, reached, ended))
@@ -147,7 +147,7 @@ def test_two_who_enter_at_once_where_there_is_no_table_yet(server: Server, conne
             start.wait()
             try:
                 fence.enter(token)
-            except Superseded:
+            except Fenced:
                 ends.append(-token)
             else:
                 ends.append(token)
@@ -175,12 +175,12 @@ def test_a_zombie_that_sleeps_in_its_transaction_is_ended_and_its_successor_goes
     write(zombie, "zombie", 0)
     entered: list[int | None] = []
 
-    def take_over() -> None:
+    def acquire() -> None:
         fence = Fence(connect(), STREAM)
         entered.append(fence.enter(2))
         write(fence, "successor", 1)
 
-    successor = threading.Thread(target=take_over)
+    successor = threading.Thread(target=acquire)
 
     def sleep_in_it() -> None:
         with zombie.guarded(1) as connection:
@@ -224,7 +224,7 @@ def test_a_zombie_that_wakes_up_before_it_is_ended_is_whole_and_its_successor_co
         assert entered == []
     successor.join(30)
     assert entered == [0]
-    with pytest.raises(Superseded):
+    with pytest.raises(Fenced):
         write(zombie, "zombie", 1)
     assert written(connect) == [("zombie", 0)]
 

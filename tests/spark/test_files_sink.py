@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 from sluice.model.spec import query
 from sluice.model.spec.platform import S3
 from sluice.model.spec.query import Query
-from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.base import SinkWriteFailed
 from spark_jobs.common.sinks.files import FilesSink
-from spark_jobs.common.sinks.parquet_folders import Places
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.sinks.parquet_folders import MarkerStore
+from spark_jobs.common.spark.process import Fenced
 from tests.support.raising import raising
 from tests.support.services import Services
 
@@ -30,7 +30,7 @@ DAY = date(2026, 1, 31)
 _numbers = count()
 
 
-class Watched(Places):
+class Watched(MarkerStore):
     """Calls ``before`` with the kind of each object that is about to be made."""
 
     def __init__(self, client: Any, bucket: str, prefix: str, before: Callable[[str], None]) -> None:
@@ -201,7 +201,7 @@ def test_other_rows_under_the_same_number_are_noticed(place: Place) -> None:
     dead = place.sink(1)
     half(dead, 0, place.hits("10115"))
     successor = place.sink(2)
-    with raising(Unwritten, "10115/day=2026-01-31/b000000000000.parquet"):
+    with raising(SinkWriteFailed, "10115/day=2026-01-31/b000000000000.parquet"):
         successor.write(0, place.hits("10115", batch=7))
     assert place.ids() == ids(place.hits("10115"))
 
@@ -209,16 +209,16 @@ def test_other_rows_under_the_same_number_are_noticed(place: Place) -> None:
 def test_a_batch_that_somebody_completed_with_fewer_folders_is_noticed(place: Place) -> None:
     one, other = place.sink(1), place.sink(1)
     assert one.write(0, place.hits("10115"))
-    with raising(Unwritten, "owner 1", "batch 0", "'files': 1, 'rows': 3", "'files': 2, 'rows': 6"):
+    with raising(SinkWriteFailed, "owner 1", "batch 0", "'files': 1, 'rows': 3", "'files': 2, 'rows': 6"):
         other.write(0, place.hits("10115", "20095"))
 
 
 def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: Place) -> None:
     zombie = place.sink(1)
     place.sink(2)
-    with raising(Superseded, "isp hits", place.prefix, "owner 1", "owner 2"):
+    with raising(Fenced, "isp hits", place.prefix, "owner 1", "owner 2"):
         zombie.write(0, place.hits("10115"))
-    with pytest.raises(Superseded):
+    with pytest.raises(Fenced):
         zombie.enter(1)
     assert place.objects() == {}
     assert place.sink().enter(3) is None, "nor did it say that it would"
@@ -227,14 +227,14 @@ def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: Place) -
 def test_who_saw_no_later_owner_and_entered_behind_one_gives_up(place: Place) -> None:
     zombie = place.sink()
     zombie.then["owners"] = lambda: place.sink(2)
-    with raising(Superseded, "owner 1", "owner 2"):
+    with raising(Fenced, "owner 1", "owner 2"):
         zombie.enter(1)
 
 
 def test_a_zombie_that_sleeps_before_it_says_that_it_begins_writes_no_file(place: Place) -> None:
     zombie = place.sink(1)
     zombie.then["begun"] = lambda: place.sink(2)
-    with pytest.raises(Superseded):
+    with pytest.raises(Fenced):
         zombie.write(0, place.hits("10115"))
     assert place.objects() == {}
 
@@ -244,13 +244,13 @@ def test_a_zombie_that_sleeps_in_its_batch_writes_what_its_successor_writes(plac
     zombie = place.sink(1)
     entered = list[int | None]()
 
-    def take_over() -> None:
+    def acquire() -> None:
         successor = place.sink()
         entered.append(successor.enter(2))
         assert successor.write(0, rows)
 
-    zombie.then["files"] = take_over
-    with pytest.raises(Superseded):
+    zombie.then["files"] = acquire
+    with pytest.raises(Fenced):
         zombie.write(0, rows)
     assert entered == [0]
     assert place.ids() == ids(rows)
@@ -261,16 +261,16 @@ def test_s3_that_refuses_or_is_away_is_said_with_the_mend_and_no_secret(
 ) -> None:
     good = place.writes
     place.writes = services.stack.platform("reader").s3
-    with raising(Unwritten, "isp hits", "AccessDenied", "'warehouse'"):
+    with raising(SinkWriteFailed, "isp hits", "AccessDenied", "'warehouse'"):
         place.sink(1)
     place.writes = replace(good, endpoint="http://127.0.0.1:1")
-    with raising(Unwritten, "isp hits", "127.0.0.1:1") as away:
+    with raising(SinkWriteFailed, "isp hits", "127.0.0.1:1") as away:
         place.sink(1)
     assert good.secret_key not in str(away.value)
     place.writes = good
     # The tasks' own connections.
     sink = place.sink(1, tasks_s3=replace(good, endpoint="http://127.0.0.1:1"))
-    with pytest.raises(Unwritten) as away:
+    with pytest.raises(SinkWriteFailed) as away:
         sink.write(0, place.hits("10115"))
     assert "127.0.0.1:1" in str(away.value).splitlines()[0]
     assert good.secret_key not in str(away.value)

@@ -26,10 +26,10 @@ from sluice.model.spec.generator import Generated, seqs
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import ENTRY_POINT
-from spark_jobs.common.consumer.writer import Owner
+from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.lake.tables import SchemaConflict
+from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.isp_hits.generator import hits
 from tests.support.hits import DECLARED, Hits
 from tests.support.raising import raising
@@ -97,7 +97,7 @@ def sent(stream: Hits, services: Services) -> Sent:
 
 
 @pytest.fixture(scope="module")
-def published(sent: Sent, stream: Hits) -> Owner:
+def published(sent: Sent, stream: Hits) -> StreamWriter:
     """Of all that was sent; its owner."""
     began = time.monotonic()
     owner = stream.owner()
@@ -146,7 +146,7 @@ def test_it_keeps_its_rate_over_what_is_left(sent: Sent) -> None:
 
 
 def test_batches_make_a_file_per_day_and_first_digit_and_are_readable_at_once(
-    sent: Sent, published: Owner, stream: Hits
+    sent: Sent, published: StreamWriter, stream: Hits
 ) -> None:
     table = stream.spark.table(f"{CATALOG}.{stream.spec.table}")
     aside = stream.spark.table(f"{CATALOG}.{stream.spec.quarantine_table}")
@@ -167,7 +167,7 @@ def test_batches_make_a_file_per_day_and_first_digit_and_are_readable_at_once(
 
 
 def test_files_are_sorted_so_that_a_zipcode_is_found_without_reading_them(
-    published: Owner, stream: Hits
+    published: StreamWriter, stream: Hits
 ) -> None:
     paths = stream.spark.sql(f"SELECT file_path FROM {CATALOG}.{stream.spec.table}.files").collect()
     assert paths
@@ -191,7 +191,7 @@ def test_other_partitions_than_the_tables_are_refused(stream: Hits) -> None:
     assert table.partitions() == DECLARED.partition_by
     tables.ensure(stream.spark, stream.spec, stream.struct)
     for other in (["day", "truncate(2, zipcode)"], ["day", "zipcode"], ["truncate(1, zipcode)", "day"]):
-        with pytest.raises(SchemaConflict, match=r"day, truncate\(1, zipcode\)"):
+        with pytest.raises(IncompatibleSchema, match=r"day, truncate\(1, zipcode\)"):
             tables.ensure(stream.spark, replace(stream.spec, partition_by=other), stream.struct)
     for wrong, words in (
         ("truncate(1, nowhere)", "truncate(1, nowhere)"),

@@ -18,9 +18,9 @@ from sluice.clients.lake.catalog import Lake
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, Window
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.base import SinkWriteFailed
 from spark_jobs.common.sinks.iceberg import IcebergSink
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.spark.process import Fenced
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.queried import Queried
 from tests.support.raising import raising
@@ -71,8 +71,8 @@ class Editors:
 
     def batches(self) -> list[str]:
         """Batch numbers on ``main``, oldest first."""
-        lineage = IcebergTable(self.spark, self.table).lineage(MAIN)
-        return [s["sluice.batch"] for _, s in lineage if s.get("sluice.kind") == "batch"][::-1]
+        ancestors = IcebergTable(self.spark, self.table).ancestors(MAIN)
+        return [s["sluice.batch"] for _, s in ancestors if s.get("sluice.kind") == "batch"][::-1]
 
     def files(self) -> set[str]:
         return {row[0] for row in self.spark.table(f"{CATALOG}.{self.table}").select("_file").collect()}
@@ -134,17 +134,17 @@ def test_an_earlier_writer_is_refused_whenever_it_wakes_up(editors: Editors) -> 
     zombie.write(0, editors.results(("Ann", False, FIRST, 2)))
     successor = editors.writer()
 
-    def take_over() -> None:
+    def acquire() -> None:
         assert successor.enter(2) == 0
         successor.write(1, editors.results(("Ann", False, FIRST, 3)))
 
-    zombie.meanwhile = take_over
+    zombie.meanwhile = acquire
     stale = editors.results(("Ann", False, FIRST, 99))
-    with raising(Superseded, "owner 1", "owner 2"):
+    with raising(Fenced, "owner 1", "owner 2"):
         zombie.write(1, stale)
     zombie.meanwhile = lambda: None
     for late in (lambda: zombie.write(2, stale), lambda: editors.writer().enter(1)):
-        with raising(Superseded, "owner 1", "owner 2"):
+        with raising(Fenced, "owner 1", "owner 2"):
             late()
     assert editors.rows() == {("Ann", False, FIRST, 3)}
     assert editors.batches() == ["0", "1"]
@@ -173,9 +173,9 @@ def test_later_rows_correct_a_window_and_leave_the_others_alone(editors: Editors
 
 def test_a_table_of_something_else_is_refused(editors: Editors) -> None:
     editors.writer().enter(1)
-    with raising(Unwritten, editors.table, "query editors"):
+    with raising(SinkWriteFailed, editors.table, "query editors"):
         editors.writer(query_name="others").enter(2)
-    with raising(Unwritten, editors.table, "new table"):
+    with raising(SinkWriteFailed, editors.table, "new table"):
         other = {**TYPES, "edits": "string"}
         IcebergSink(editors.spark, "wiki_changes", "editors", editors.query, editors.query.sinks[0], other)
 

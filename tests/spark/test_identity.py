@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.verification.deduplication import Claims, Run, suspects
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.deduplication import LoadedRows, Run, possible_duplicates
+from sluice.model.verification.ranges import OffsetRanges
 from spark_jobs.common.kafka import keys as identity
 from spark_jobs.common.lake import deduplicate
 
@@ -17,7 +17,9 @@ def test_lanes_and_places_follow_from_the_rows_alone(spark: SparkSession) -> Non
     rows = [(A, row, 3) for row in range(10) if row != 4]
     for shuffled in (rows, rows[::-1]):
         frame = spark.createDataFrame(shuffled, "source_id string, row bigint, lanes int").repartition(3)
-        placed = identity.with_lane_and_seq(frame).select("row", "lane", "seq", identity.key().alias("key"))
+        placed = identity.with_partition_and_sequence(frame).select(
+            "row", "lane", "seq", identity.key().alias("key")
+        )
         found = {r.row: (r.lane, r.seq, bytes(r.key).decode()) for r in placed.collect()}
         assert found[0] == (0, 0, f"{A}:0:0")
         assert found[1] == (1, 0, f"{A}:1:0")
@@ -45,8 +47,8 @@ def test_foreign_keys_are_no_identity(spark: SparkSession) -> None:
     assert found == [(None, None, None)] * 4 + [(A, 70, 97)]
 
 
-def named(frame: DataFrame, seen: Claims) -> dict[int, str]:
-    suspected = suspects(seen, deduplicate.runs(frame))
+def named(frame: DataFrame, seen: LoadedRows) -> dict[int, str]:
+    suspected = possible_duplicates(seen, deduplicate.runs(frame))
     if not suspected:
         return {}
     rows = deduplicate.named(frame, seen, suspected).where(F.col("reason").isNotNull())
@@ -55,14 +57,14 @@ def named(frame: DataFrame, seen: Claims) -> dict[int, str]:
 
 def test_a_zombie_between_its_successors_rows_is_told_apart(spark: SparkSession) -> None:
     frame = records(spark, [*keys(A, [0, 1, 2, 1, 3, 2, 4]), None, b"x", *keys(B, range(3))])
-    assert named(frame, Claims()) == {
+    assert named(frame, LoadedRows()) == {
         103: "repeat: this row is also at offset 101",
         105: "repeat: this row is also at offset 102",
     }
 
 
 def test_rows_of_the_published_table_are_told_apart(spark: SparkSession) -> None:
-    seen = Claims({A: RangeSet.of({0: [(0, 3)], 1: [(0, 50)]})})
+    seen = LoadedRows({A: OffsetRanges.of({0: [(0, 3)], 1: [(0, 50)]})})
     found = named(records(spark, keys(A, range(1, 6))), seen)
     assert found == dict.fromkeys((100, 101), "repeat: this row of its source is in the table already")
 
@@ -71,7 +73,7 @@ def test_mixed_producers_are_as_many_runs_as_there_are_gaps(spark: SparkSession)
     mixed = [key for pair in zip(keys(A, range(50)), keys(B, range(100, 150)), strict=True) for key in pair]
     runs = deduplicate.runs(records(spark, [*mixed, *keys(A, [60, 61]), None]))
     assert runs == [Run(A, 0, 0, 50, 50), Run(A, 0, 60, 62, 2), Run(B, 0, 100, 150, 50)]
-    assert suspects(Claims(), runs) == set()
+    assert possible_duplicates(LoadedRows(), runs) == set()
 
 
 def test_a_row_sent_twice_shows_in_its_run(spark: SparkSession) -> None:

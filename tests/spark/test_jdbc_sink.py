@@ -25,10 +25,10 @@ from sluice.clients import database as databases
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.spec.connection import Database, from_connection
 from sluice.model.spec.query import Query, Sink, Window
-from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.base import SinkWriteFailed
 from spark_jobs.common.sinks.fence import Limits
 from spark_jobs.common.sinks.jdbc import CHUNK_ROWS, JdbcSink
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.spark.process import Fenced
 from tests.support.databases import Postgres, Server, kill_within, run, while_dead
 from tests.support.raising import raising
 from tests.support.services import Services
@@ -171,9 +171,9 @@ def test_an_owner_that_was_superseded_writes_nothing(server: Server, opened: Ope
     zombie.enter(1)
     assert zombie.write(0, frame({"1": 1}))
     assert successor.enter(2) == 0
-    with raising(Superseded, "isp/windows", "owner 1", "owner 2"):
+    with raising(Fenced, "isp/windows", "owner 1", "owner 2"):
         zombie.write(1, frame({"1": 66}))
-    with pytest.raises(Superseded):
+    with pytest.raises(Fenced):
         zombie.enter(1)
     assert successor.write(1, frame({"1": 2}))
     assert there(server) == {"1": (2, 1)}
@@ -234,13 +234,13 @@ def test_a_closed_port_is_waited_for_no_longer_than_patience_and_stop_ends_the_w
     server: Server, opened: Open
 ) -> None:
     closed = replace(server.database, port=1)
-    with raising(Unwritten, "jdbc hits", "counts at 127.0.0.1:1"):
+    with raising(SinkWriteFailed, "jdbc hits", "counts at 127.0.0.1:1"):
         began = time.monotonic()
         opened(closed, patience=0.3).enter(1)
     assert time.monotonic() - began < 10
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
-    with raising(Unwritten, "asked to stop"):
+    with raising(SinkWriteFailed, "asked to stop"):
         opened(closed, patience=1000.0, stop=stop).enter(1)
 
 
@@ -252,14 +252,14 @@ def test_a_table_that_is_missing_or_dropped_is_said_at_once(
     assert sink.write(0, frame({"1": 1}))
     run(server, f"drop table {TABLE}")
     missing = ("jdbc hits", "table hits", f"counts at 127.0.0.1:{server.database.port}", "provision_sinks")
-    with raising(Unwritten, *missing):
+    with raising(SinkWriteFailed, *missing):
         sink.write(1, frame({"1": 2}))
-    with raising(Unwritten, *missing):
+    with raising(SinkWriteFailed, *missing):
         opened(stop=Never()).enter(2)
     databases.provision(server.database, TABLE, QUERY, TYPES)
     assert sink.write(1, frame({"1": 2})), "nothing of it was there"
     run(server, "drop table sluice_fence")
-    with raising(Unwritten, "sluice_fence"):
+    with raising(SinkWriteFailed, "sluice_fence"):
         sink.write(2, frame({"1": 3}))
 
 
@@ -269,10 +269,10 @@ def test_a_table_without_its_key_or_a_column_is_refused(server: Server, opened: 
     run(server, f"drop table {TABLE}", f"create table {TABLE} ({columns}, version bigint)")
     if server.database.kind == "postgresql":
         run(server, f"grant all on {TABLE} to counts")
-    with raising(Unwritten, "table hits", "key ()", "zipcode", "provision_sinks"):
+    with raising(SinkWriteFailed, "table hits", "key ()", "zipcode", "provision_sinks"):
         sink.enter(1)
     run(server, f"alter table {TABLE} drop column hits")
-    with raising(Unwritten, "table hits", "lacks hits"):
+    with raising(SinkWriteFailed, "table hits", "lacks hits"):
         sink.enter(1)
 
 
@@ -284,7 +284,7 @@ def test_what_no_waiting_mends_is_said_at_once_and_without_the_password(
     said: list[str] = []
 
     def refused(sink: JdbcSink, *data: str) -> None:
-        with raising(Unwritten, *data) as caught:
+        with raising(SinkWriteFailed, *data) as caught:
             sink.enter(1)
         said.extend([str(caught.value), repr(caught.value.__cause__), repr(sink), repr(sink.engine)])
 
@@ -300,7 +300,7 @@ def test_what_no_waiting_mends_is_said_at_once_and_without_the_password(
     try:
         if right.kind == "postgresql":
             run(server, owner, "revoke all on hits from counts")
-        with raising(Unwritten, "right", "sluice_counts"):
+        with raising(SinkWriteFailed, "right", "sluice_counts"):
             sink.write(0, frame({"1": 1}))
     finally:
         if right.kind == "postgresql":
@@ -352,7 +352,7 @@ def test_a_full_disk_is_waited_for_and_nothing_of_the_batch_is_there_before(
         rows = spark.range(30_000).selectExpr(
             "rpad(cast(id as string), 200, 'x') zipcode", "timestamp_seconds(0) window_start", "id hits"
         )
-        with raising(Unwritten, "jdbc hits", "no room"):
+        with raising(SinkWriteFailed, "jdbc hits", "no room"):
             sink.write(0, rows)
         assert databases.counts(server.database, TABLE, QUERY).num_rows == 0
         assert databases.last_batch(server.database, "isp", "windows") is None
@@ -421,13 +421,13 @@ def test_values_that_do_not_fit_are_refused_and_not_cut_off(
 ) -> None:
     sink = opened(stop=Never())
     sink.enter(1)
-    with raising(Unwritten, "jdbc hits", "value"):
+    with raising(SinkWriteFailed, "jdbc hits", "value"):
         sink.write(0, frame({"x" * 256: 1}))
     nothing = spark.sql("select string(null) zipcode, timestamp_seconds(0) window_start, 1l hits")
-    with raising(Unwritten, "zipcode", "key"):
+    with raising(SinkWriteFailed, "zipcode", "key"):
         sink.write(0, nothing)
     if server.database.kind == "postgresql":
-        with raising(Unwritten, "jdbc hits", "NUL"):
+        with raising(SinkWriteFailed, "jdbc hits", "NUL"):
             sink.write(0, frame({"a\0b": 1}))
     assert there(server) == {}
     assert sink.write(0, frame({"1": 1}))

@@ -32,15 +32,15 @@ from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.kafka_reader import Result
 from sluice.model.queries import state
-from sluice.model.queries.state import Mark
+from sluice.model.queries.state import CommittedBatch
 from sluice.model.spec import query
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.query import Query, Window, key_text
 from sluice.model.spec.stream import Topic
-from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.sinks.base import SinkWriteFailed
 from spark_jobs.common.sinks.kafka import KafkaSink, version_of
 from spark_jobs.common.sinks.transactions import Record, Transactions
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.spark.process import Fenced
 from tests.support.raising import raising
 from tests.support.services import Services
 
@@ -68,7 +68,7 @@ class Hooked(Transactions):
         self.after.pop(name, lambda: None)()
         return found
 
-    def _mark(self, isolation: str) -> Mark | None:
+    def _mark(self, isolation: str) -> CommittedBatch | None:
         found = super()._mark(isolation)
         self.after.pop("mark", lambda: None)()
         return found
@@ -193,9 +193,9 @@ def test_a_batch_that_is_there_is_not_written_again(place: Place) -> None:
 
 def test_an_earlier_owner_writes_nothing_and_does_not_come_back(place: Place) -> None:
     zombie, successor = place.writer(1), place.writer(2)
-    with raising(Superseded, place.topic, "owner 1", "owner 2"):
+    with raising(Fenced, place.topic, "owner 1", "owner 2"):
         zombie.write(0, batch(0, {"a": 666}))
-    with pytest.raises(Superseded):
+    with pytest.raises(Fenced):
         zombie.enter(1)
     # Kafka was not asked for the id by the zombie's second coming: its successor is not even disturbed.
     assert successor.write(0, batch(0, {"a": 1}))
@@ -206,7 +206,7 @@ def test_an_earlier_owner_writes_nothing_and_does_not_come_back(place: Place) ->
 def test_who_saw_no_later_owner_and_asked_for_the_id_behind_one_gives_up(place: Place) -> None:
     zombie, successor = place.writer(), place.writer()
     zombie.after["mark"] = lambda: successor.enter(2)
-    with raising(Superseded, "owner 1", "owner 2"):
+    with raising(Fenced, "owner 1", "owner 2"):
         zombie.enter(1)
     assert successor.write(0, batch(0, {"a": 1})), "though the zombie put it out"
     assert place.counts() == {"a": 1}
@@ -241,7 +241,7 @@ def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: Place) ->
         seen.append(successor.write(1, batch(1, many(2))))
         yield from batch(1, {"bb": 666})()
 
-    with raising(Superseded, "owner 2"):
+    with raising(Fenced, "owner 2"):
         zombie.write(1, half)
     assert seen == [0, True]
     assert (place.counts(), place.last()) == (many(2), 1)
@@ -342,10 +342,10 @@ def test_who_waits_for_kafka_gives_up_after_its_patience_or_when_asked_to_stop(
 ) -> None:
     caplog.set_level(logging.INFO)
     place.writes = Kafka("127.0.0.1:1", password="hidden-secret")
-    with raising(Unwritten, "hits zipcodes", place.topic, "127.0.0.1:1") as gave_up:
+    with raising(SinkWriteFailed, "hits zipcodes", place.topic, "127.0.0.1:1") as gave_up:
         place.writer(patience=0.5, ask_seconds=0.3).enter(1)
     threading.Timer(0.5, place.stop.set).start()
-    with raising(Unwritten, "asked to stop"):
+    with raising(SinkWriteFailed, "asked to stop"):
         place.writer(patience=1000, ask_seconds=0.3).enter(1)
     assert len(caplog.messages) == 2, "one line a streak"
     assert "hidden-secret" not in caplog.text + str(gave_up.value)
@@ -356,7 +356,7 @@ def test_a_refused_login_is_told_and_no_password(place: Place) -> None:
     place.writes = Kafka(
         good.bootstrap_servers, good.security_protocol, good.sasl_mechanism, good.username, "wrong-password"
     )
-    with raising(Unwritten, place.topic) as refused:
+    with raising(SinkWriteFailed, place.topic) as refused:
         place.writer(patience=0).enter(1)
     assert "authentication" in str(refused.value).lower()
     assert "wrong-password" not in str(refused.value)
@@ -364,7 +364,7 @@ def test_a_refused_login_is_told_and_no_password(place: Place) -> None:
 
 def test_what_the_role_may_not_write_is_refused_at_once(place: Place) -> None:
     place.writes = place.services.stack.platform("reader").kafka
-    with raising(Unwritten, place.topic, "rights"):
+    with raising(SinkWriteFailed, place.topic, "rights"):
         place.writer().enter(1)
 
 

@@ -15,11 +15,11 @@ from pyspark.sql import SparkSession
 
 from local.stack.stack import wait_until
 from sluice.model.spec.platform import Kafka
-from spark_jobs.common.consumer.writer import Owner
+from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS, Group
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.spark.process import Fenced
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 
@@ -46,7 +46,9 @@ class Asked(offsets.Topic):
         return super().id()
 
 
-def before_publishing(owner: Owner, stream: Stream, do: Callable[[], None], id_seconds: float = 30) -> None:
+def before_publishing(
+    owner: StreamWriter, stream: Stream, do: Callable[[], None], id_seconds: float = 30
+) -> None:
     """Between a batch's append and its publishing: where the owner asks for the topic's id."""
     owner.topic = Asked(stream.platform.kafka, stream.spec.topic.name, do, id_seconds)
 
@@ -74,7 +76,7 @@ def test_snapshots_say_whose_topic_which_batch_and_when_and_the_group_follows(st
 
 
 def test_a_take_over_tells_the_group_where_the_stream_stands(stream: Stream) -> None:
-    stream.owner().take_over()
+    stream.owner().acquire()
     assert stream.group() == {0: 0, 1: 0}
 
 
@@ -101,7 +103,7 @@ def test_a_table_from_before_there_were_ids_accepts_the_topic_and_keeps_its_id(s
     assert [(s["token"], "topic_id" in s) for s in stream.summaries()] == [("8", True)] * 2 + [("7", False)]
     stream.make_the_topic_anew()
     with pytest.raises(LookupError, match="made anew"):
-        stream.owner().take_over()
+        stream.owner().acquire()
 
 
 def test_nothing_is_published_when_kafka_does_not_say_which_topic_it_is(
@@ -109,7 +111,7 @@ def test_nothing_is_published_when_kafka_does_not_say_which_topic_it_is(
 ) -> None:
     stream.send(3)
     owner = stream.owner()
-    positions = owner.take_over()
+    positions = owner.acquire()
     before_publishing(owner, stream, lambda: services.signal("kafka", signal.SIGSTOP), id_seconds=1)
     try:
         with pytest.raises(TimeoutError, match=stream.spec.topic.name):
@@ -134,7 +136,7 @@ def test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again(str
                 raise Refused("CommitFailedException: Table metadata refresh is required")
             super().fast_forward(branch, to)
 
-    positions = owner.take_over()
+    positions = owner.acquire()
     owner.table = Racing(stream.spark, stream.spec.table)
     running = stream.consume(owner, positions)
     running.query.processAllAvailable()
@@ -146,14 +148,14 @@ def test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again(str
 def test_a_zombie_neither_publishes_nor_moves_the_group(stream: Stream) -> None:
     stream.send(3)
     zombie = stream.owner()
-    positions = zombie.take_over()
+    positions = zombie.acquire()
 
     def successor() -> None:
         stream.send(2)
         stream.run(stream.owner()).query.stop()
 
     before_publishing(zombie, stream, successor)
-    with pytest.raises(Superseded, match=r"owner 1 .*owner 2"):
+    with pytest.raises(Fenced, match=r"owner 1 .*owner 2"):
         stream.await_end(stream.consume(zombie, positions))
     stream.assert_exact(5)
     assert stream.group() == {0: 5, 1: 5}
@@ -164,9 +166,9 @@ def test_an_owner_whose_checkpoint_its_successor_removed_is_superseded_and_has_n
 ) -> None:
     stream.send(3)
     first = stream.run(stream.owner())
-    stream.owner().take_over()
+    stream.owner().acquire()
     stream.send(2)
-    with pytest.raises(Superseded, match=r"owner 1 .*owner 2"):
+    with pytest.raises(Fenced, match=r"owner 1 .*owner 2"):
         stream.await_end(first)
     stream.assert_exact(3)
 
@@ -179,7 +181,7 @@ def test_an_idle_owner_renews_its_group_and_a_zombie_does_not(stream: Stream) ->
     stream.send(1)
     owner = stream.owner()
     stream.run(owner)
-    with pytest.raises(Superseded, match=r"owner 1 .*owner 2"):
+    with pytest.raises(Fenced, match=r"owner 1 .*owner 2"):
         zombie.renew_group()
     owner.renew_group()
     assert stream.group() == {0: 4, 1: 4}

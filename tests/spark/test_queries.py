@@ -18,7 +18,7 @@ from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, Window
 from spark_jobs.common.queries.preview import MemorySink, show
 from spark_jobs.common.queries.run import refuse_for_a_person
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.spark.process import Fenced
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.queried import Hit, Queried, wait
 from tests.support.raising import raising
@@ -218,7 +218,7 @@ def test_a_zombie_writes_nothing_and_says_so(make: Make) -> None:
     queried.catch_up(running)
     # Or that its checkpoint is gone, which its successor removed: the process asks then who owns the queries.
     assert wait(zombie)
-    with raising(Superseded, "owner 1", "owner 2"):
+    with raising(Fenced, "owner 1", "owner 2"):
         queried.owners[0].excuse(RuntimeError("what it met first"))
     queried.catch_up(running)
     for sink in queried.sinks["windows"]:

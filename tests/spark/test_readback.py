@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common.consumer.writer import Owner, Unproved
+from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.lake.iceberg import AddedFile
 from tests.support.lakehouse import PARTITIONS, Stream
 from tests.support.services import Services
@@ -35,7 +35,7 @@ def send(stream: Stream, each: int) -> None:
     stream.services.send(stream.spec.topic.name, dict.fromkeys(range(PARTITIONS), values))
 
 
-class Wrong(Owner):
+class Wrong(StreamWriter):
     """Appends other rows than it should; of each append the files are ``kept``."""
 
     def __init__(
@@ -87,6 +87,6 @@ def test_what_the_files_do_not_hold_once_is_not_published(
 ) -> None:
     owner = stream.owner(kind=partial(Wrong, change, []))
     send(stream, 12)
-    with pytest.raises(Unproved, match=said):
-        stream.await_end(stream.consume(owner, owner.take_over()))
+    with pytest.raises(VerificationFailed, match=said):
+        stream.await_end(stream.consume(owner, owner.acquire()))
     assert stream.coordinates() == []

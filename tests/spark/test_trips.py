@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from sluice.model.spec import stream
 from sluice.model.spec.stream import Csv
 from spark_jobs.common.kafka.avro import Schemas
-from spark_jobs.common.producer.csv import WrongHeader, parse
+from spark_jobs.common.producer.csv import InvalidHeader, parse
 from spark_jobs.common.producer.objects import LINE_SCHEMA
 from tests.support.raising import raising
 
@@ -117,7 +117,7 @@ def test_columns_may_come_in_any_order_and_case_and_new_ones_are_kept(
 def test_a_header_that_cannot_be_right_is_refused(
     header: str, words: str, spark: SparkSession, schemas: Schemas
 ) -> None:
-    with pytest.raises(WrongHeader, match=words):
+    with pytest.raises(InvalidHeader, match=words):
         parsed(spark, schemas, [GOOD], header)
 
 
@@ -126,7 +126,7 @@ def test_an_extra_column_without_a_map_for_it_is_refused(
     extra_columns: str, spark: SparkSession, schemas: Schemas
 ) -> None:
     declared = Csv(TAXI.time_formats, extra_columns)
-    with raising(WrongHeader, "s3://source/x.csv", "'new'", repr(extra_columns)):
+    with raising(InvalidHeader, "s3://source/x.csv", "'new'", repr(extra_columns)):
         parse(lines(spark, [GOOD]), f"{HEADER_2018},new", schemas.current, declared, "s3://source/x.csv")
 
 

@@ -17,11 +17,11 @@ from pyspark.sql import functions as F
 
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG, S3
-from spark_jobs.common.consumer.writer import Owner, Unproved
+from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, AddedFile, IcebergTable
-from spark_jobs.common.lake.read_offsets import ReadBack
-from spark_jobs.common.lake.tables import SchemaConflict
+from spark_jobs.common.lake.read_offsets import OffsetReader
+from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.wiki_changes.transforms import MOST_SERVER_NAME, changes
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
@@ -62,7 +62,7 @@ class Listed(IcebergTable):
         return files
 
 
-class Noting(ReadBack):
+class Noting(OffsetReader):
     """Remembers which files it read."""
 
     def __init__(self, s3: S3, tail_bytes: int | None = None) -> None:
@@ -75,7 +75,7 @@ class Noting(ReadBack):
         return super().coordinates(uris)
 
 
-class Counted(Owner):
+class Counted(StreamWriter):
     """Calls ``look`` before and behind each batch."""
 
     def __init__(self, look: Callable[[], None], *given: Any, **named: Any) -> None:
@@ -147,7 +147,7 @@ def test_a_file_that_is_gone_when_it_is_read_back_publishes_nothing(wiki: Wiki, 
     owner = wiki.owner()
     owner.table = Listed(wiki, lambda files: remove(services, files[0].fact.path))
     with pytest.raises(Exception, match="NoSuchKey"):
-        wiki.await_end(wiki.consume(owner, owner.take_over()))
+        wiki.await_end(wiki.consume(owner, owner.acquire()))
     assert wiki.coordinates() == []
 
 
@@ -164,8 +164,8 @@ def test_rows_that_come_twice_or_not_at_all_are_seen_in_the_files(
     """Two servers share a partition of the topic, so that no file is whole by its bounds."""
     wiki.put([("same", body) for _, body in events(40, 2)])
     owner = wiki.owner(decode=lambda rows: spoil(changes(rows, wiki.struct)))
-    with pytest.raises(Unproved, match=words):
-        wiki.await_end(wiki.consume(owner, owner.take_over()))
+    with pytest.raises(VerificationFailed, match=words):
+        wiki.await_end(wiki.consume(owner, owner.acquire()))
     assert wiki.coordinates() == []
 
 
@@ -225,7 +225,7 @@ def test_the_table_says_how_it_is_partitioned_and_shuffled(wiki: Wiki) -> None:
 
 def test_other_partitions_than_the_tables_are_refused(wiki: Wiki) -> None:
     other = replace(wiki.spec, partition_by=["server_name"])
-    with pytest.raises(SchemaConflict, match="change_timestamp_date, server_name"):
+    with pytest.raises(IncompatibleSchema, match="change_timestamp_date, server_name"):
         tables.ensure(wiki.spark, other, wiki.struct)
     none = replace(wiki.spec, partition_by=["nowhere"])
     with pytest.raises(ConfigError, match="'nowhere'"):

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Sink
-from spark_jobs.common.kafka.heartbeat import Waiting
+from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.queries import recovery
-from spark_jobs.common.queries.state_table import QueriesOwner
-from spark_jobs.common.queries.streaming_query import Running
+from spark_jobs.common.queries.state_table import QueryStateWriter
+from spark_jobs.common.queries.streaming_query import StreamingQueryRun
 from spark_jobs.common.sinks.iceberg import IcebergSink
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.services import Services
@@ -110,14 +110,14 @@ class Changes:
     def source(self) -> IcebergTable:
         return IcebergTable(self.spark, self.spec.table)
 
-    def counting(self, folder: Path) -> Running:
+    def counting(self, folder: Path) -> StreamingQueryRun:
         """The query, started, with its checkpoint below ``folder``; the caller stops it."""
-        owner = QueriesOwner(self.spark, self.spec)
-        owner.take_over()
+        owner = QueryStateWriter(self.spark, self.spec)
+        owner.acquire()
         sink = IcebergSink(self.spark, self.spec.name, "editors", self.query, self.query.sinks[0], self.types)
         checkpoint = recovery.checkpoint(self.spark, str(folder), owner, "editors", [sink])
-        waiting = Waiting(threading.Event())
-        running = Running(self.spark, self.spec, "editors", owner, checkpoint, [sink], waiting)
+        waiting = CountingEvent(threading.Event())
+        running = StreamingQueryRun(self.spark, self.spec, "editors", owner, checkpoint, [sink], waiting)
         running.start()
         return running
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_jobs.common.sinks.fence import Fence
 from spark_jobs.common.spark.checkpoint import Checkpoint, Checkpoints
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.spark.process import Fenced
 
 TABLE = "create table if not exists counts (key bigint primary key, n bigint not null)"
 KEYS = range(5)
@@ -31,7 +31,7 @@ def exact(batches: int) -> dict[int, int]:
 class Counting:
     """One owner and its query, which runs as many batches as it is told to.
 
-    ``protected``: it looks whether Spark has written what it says, as ``Owner`` does.
+    ``protected``: it looks whether Spark has written what it says, as ``StreamWriter`` does.
     """
 
     def __init__(self, spark: SparkSession, root: str, connection: Any, token: int, protected: bool = True):
@@ -94,7 +94,7 @@ class Counting:
                         "insert into counts values (:key, :n) on conflict (key) do update set n = excluded.n"
                     )
                     writer.execute(sa.text(upsert), rows)
-        except Superseded:
+        except Fenced:
             # A zombie of the worst kind: it goes on all the same.
             self.refused.append(batch)
 

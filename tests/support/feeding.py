@@ -37,7 +37,7 @@ FEED = SPEC.feed
 TOPIC = SPEC.topic.name
 PARTITIONS = SPEC.topic.partitions
 # What tests need not wait for.
-BEAT_SECONDS = 0.2
+HEARTBEAT_INTERVAL = 0.2
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Record:
         return int(self.headers["feed-seq"])
 
 
-class Running:
+class StreamingQueryRun:
     """One producer process. ``log`` is what it said so far."""
 
     def __init__(self, command: list[str], environment: dict[str, str], folder: Path, number: int) -> None:
@@ -117,7 +117,7 @@ class Thread:
         with Records(self._platform.kafka, TOPIC) as records:
             tail = read_tail(records, feed_name(self._url), TAIL_FACTOR * FEED.most_in_flight)
         source, kafka = Source(read, rewind), self._platform.kafka
-        made = Production(SPEC, FEED, self._url, kafka, source, tail, lock, beat_seconds=BEAT_SECONDS)
+        made = Production(SPEC, FEED, self._url, kafka, source, tail, lock, beat_seconds=HEARTBEAT_INTERVAL)
         made.until(self._stop)
 
     def ends(self, seconds: float = 20) -> BaseException | None:
@@ -157,12 +157,12 @@ class Feeding:
             "PYTHONPATH": f"{REPO}:{REPO / 'plugins'}",
             "PYTHONFAULTHANDLER": "1",
         }
-        self._started: list[Running] = []
+        self._started: list[StreamingQueryRun] = []
         self._threads: list[Thread] = []
 
-    def start(self) -> Running:
+    def start(self) -> StreamingQueryRun:
         command = [sys.executable, *SPEC.part("producer").arguments]
-        running = Running(command, self._environment, self._folder, len(self._started))
+        running = StreamingQueryRun(command, self._environment, self._folder, len(self._started))
         self._started.append(running)
         return running
 
@@ -170,7 +170,7 @@ class Feeding:
         self._threads.append(Thread(self.services, self._url))
         return self._threads[-1]
 
-    def finish(self, producer: Running, total: int, seconds: float = 120) -> list[Record]:
+    def finish(self, producer: StreamingQueryRun, total: int, seconds: float = 120) -> list[Record]:
         """Stop the producer when the topic holds so many records, and give them."""
         wait_for(f"{total} records", lambda: self.count() >= total, seconds)
         producer.stop()

@@ -16,8 +16,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import CATALOG, Checkpoints, Platform
-from spark_jobs.common.consumer.run import Consumption
-from spark_jobs.common.consumer.writer import Owner
+from spark_jobs.common.consumer.run import ConsumerRun
+from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
@@ -49,31 +49,31 @@ class Stream:
         for key, value in catalog_options(consumer).items():
             spark.conf.set(key, value)
         tables.ensure(spark, self.spec, StructType([StructField("text", StringType())]))
-        self.started: list[Consumption] = []
+        self.started: list[ConsumerRun] = []
         # Kept: one that nobody holds is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
-    def owner(self, kind: Callable[..., Owner] = Owner) -> Owner:
+    def owner(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         # Silent: it outlives brokers that tests end.
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
         return kind(self.spark, self.platform, self.spec, _decode, topic)
 
-    def consume(self, owner: Owner, positions: dict[int, int]) -> Consumption:
+    def consume(self, owner: StreamWriter, positions: dict[int, int]) -> ConsumerRun:
         """The query of an owner; :meth:`stop` ends it where the test does not."""
         # Two of one name cannot run in one session.
         spec = replace(self.spec, name=f"{self.spec.name}_{len(self.started)}")
-        self.started.append(Consumption(self.spark, self.platform, spec, owner, positions))
+        self.started.append(ConsumerRun(self.spark, self.platform, spec, owner, positions))
         return self.started[-1]
 
-    def run(self, owner: Owner) -> Consumption:
+    def run(self, owner: StreamWriter) -> ConsumerRun:
         """Take over, publish all that is there, and stay ready for more."""
-        consumption = self.consume(owner, owner.take_over())
+        consumption = self.consume(owner, owner.acquire())
         consumption.query.processAllAvailable()
         return consumption
 
     @staticmethod
-    def await_end(consumption: Consumption, seconds: float = 60) -> None:
+    def await_end(consumption: ConsumerRun, seconds: float = 60) -> None:
         """Wait until the query ends by itself, and raise what ended it; stop it when that takes too long."""
         stop = threading.Event()
         patience = threading.Timer(seconds, stop.set)
@@ -105,14 +105,14 @@ class Stream:
 
     def summaries(self) -> list[dict[str, str]]:
         """What the snapshots of ``main`` say of the stream, the newest first, without the prefix."""
-        lineage = IcebergTable(self.spark, self.spec.table).lineage(MAIN)
+        ancestors = IcebergTable(self.spark, self.spec.table).ancestors(MAIN)
         return [
             {
                 key.removeprefix("sluice."): value
                 for key, value in summary.items()
                 if key.startswith("sluice.")
             }
-            for _, summary in lineage
+            for _, summary in ancestors
             if "sluice.kind" in summary
         ]
 

@@ -19,8 +19,8 @@ from starlette.types import Receive, Scope, Send
 from sluice.clients.lake.results_table import Editor, Results, Window
 from sluice.model.queries.progress import (
     ActivityEvent,
-    Behind,
     Kind,
+    OffsetLag,
     Progress,
     ProgressSnapshot,
     QueryHistory,
@@ -187,7 +187,7 @@ def make_past(now: float) -> ProgressSnapshot:
     """Queries of every kind: a consumer, one with state and a watermark, one that rests, one that died, one
     that failed with hostile words, and one that has not ended a batch."""
     consumer = make_batches(
-        STREAM, now - 3, behind=lambda n, at: Behind(0.0, float(n % 50 * 40), n % 50 * 21.5)
+        STREAM, now - 3, behind=lambda n, at: OffsetLag(0.0, float(n % 50 * 40), n % 50 * 21.5)
     )
     windows = make_batches(
         "windows",

@@ -20,14 +20,14 @@ from sluice.model.queries.state import State, read
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Kind, Query
-from spark_jobs.common.kafka.heartbeat import Waiting
+from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries import recovery
-from spark_jobs.common.queries.state_table import QueriesOwner
-from spark_jobs.common.queries.streaming_query import Running
+from spark_jobs.common.queries.state_table import QueryStateWriter
+from spark_jobs.common.queries.streaming_query import StreamingQueryRun
 from spark_jobs.common.sinks import base
 from spark_jobs.common.sinks.iceberg import IcebergSink
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.spark.process import Fenced
 from tests.support.services import Services
 
 COLUMNS = (
@@ -50,9 +50,7 @@ class KeptSink:
     def enter(self, token: int) -> int | None:
         kept = self._kept()
         if kept["token"] > token:
-            raise Superseded(
-                f"{self.name}: owner {token} may not write: owner {kept['token']} has taken over"
-            )
+            raise Fenced(f"{self.name}: owner {token} may not write: owner {kept['token']} has taken over")
         self._token = token
         self._put(kept | {"token": token})
         return kept["batch"]
@@ -61,7 +59,7 @@ class KeptSink:
         self.fail("before", batch)
         kept = self._kept()
         if kept["token"] > self._token:
-            raise Superseded(f"{self.name}: owner {self._token} may not write")
+            raise Fenced(f"{self.name}: owner {self._token} may not write")
         if kept["batch"] is not None and kept["batch"] >= batch:
             return False
         for row in rows.collect():
@@ -126,8 +124,8 @@ class Queried:
             for n, query in queries.items()
         }
         self._types = {n: replace(declared, queries=queries).result_types(n) for n in queries}
-        self.running: list[Running] = []
-        self.owners: list[QueriesOwner] = []
+        self.running: list[StreamingQueryRun] = []
+        self.owners: list[QueryStateWriter] = []
         self._offset = 0
 
     @property
@@ -137,7 +135,7 @@ class Queried:
     def states(self) -> dict[str, State]:
         """What the queries' table says."""
         table = IcebergTable(self.spark, self.spec.queries_table)
-        summaries = (summary for _, summary in table.lineage(MAIN))
+        summaries = (summary for _, summary in table.ancestors(MAIN))
         return read(summaries, self.spec.queries, self.spec.queries_table)
 
     def put(self, hits: Iterable[Hit]) -> None:
@@ -152,16 +150,18 @@ class Queried:
         timed = frame.withColumn("hittime", F.timestamp_seconds("at")).withColumn("day", F.to_date("hittime"))
         timed.drop("at").writeTo(self.table).append()
 
-    def own(self) -> list[Running]:
+    def own(self) -> list[StreamingQueryRun]:
         """A new owner's queries, started."""
-        owner = QueriesOwner(self.spark, self.spec)
-        owner.take_over()
+        owner = QueryStateWriter(self.spark, self.spec)
+        owner.acquire()
         self.owners.append(owner)
-        started: list[Running] = []
+        started: list[StreamingQueryRun] = []
         for name, kept in self.sinks.items():
             sinks: list[base.Sink] = [*kept, *self._iceberg_sinks(name)]
             checkpoint = recovery.checkpoint(self.spark, str(self.checkpoints), owner, name, sinks)
-            made = Running(self.spark, self.spec, name, owner, checkpoint, sinks, Waiting(threading.Event()))
+            made = StreamingQueryRun(
+                self.spark, self.spec, name, owner, checkpoint, sinks, CountingEvent(threading.Event())
+            )
             made.label = f"{self.spec.name}.{name} {len(self.running)} {len(started)}"
             made.start()
             started.append(made)
@@ -177,7 +177,7 @@ class Queried:
         ]
 
     @staticmethod
-    def catch_up(running: Sequence[Running]) -> None:
+    def catch_up(running: Sequence[StreamingQueryRun]) -> None:
         for query in running:
             assert query.streaming is not None
             query.streaming.processAllAvailable()
@@ -229,7 +229,7 @@ class Queried:
         return {key.replace("T", " ").replace("Z", ""): list(measures) for key, measures in found.items()}
 
 
-def wait(running: Sequence[Running], seconds: float = 60) -> Exception:
+def wait(running: Sequence[StreamingQueryRun], seconds: float = 60) -> Exception:
     """Until one of them has ended by an error; that error."""
     pause = threading.Event()
     for _ in range(int(seconds / 0.1)):

@@ -25,7 +25,7 @@ def running(stack: Stack) -> Iterator[Stack]:
         stack.up()
         yield stack
         stack.down()
-        assert processes.of_stack(stack.home.id) == [], "make down has left processes"
+        assert processes.stack_processes(stack.home.id) == [], "make down has left processes"
     finally:
         stack.wipe()
 

@@ -11,7 +11,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from sluice.clients.errors import ClientError
 from sluice.clients.ledger import History
-from sluice.model.health.consumer import Diagnosis, Verdict
+from sluice.model.health.consumer import Health, HealthReport
 from sluice.model.health.sample import ENDED, Position, ProcessState, ProcessStatus, Sample
 from sluice.model.spec import stream
 from sluice.runtime.base import Runtime
@@ -99,9 +99,9 @@ def sample(
     return Sample(**(values | more))
 
 
-def diagnosis(verdict: Verdict = Verdict.DEAD, **more: Any) -> Diagnosis:
+def diagnosis(verdict: Health = Health.DEAD, **more: Any) -> HealthReport:
     values: dict[str, Any] = {"sentence": "so it is", "identity": "1000", "token": 3, "lag": 5}
-    return Diagnosis(verdict, **(values | more))
+    return HealthReport(verdict, **(values | more))
 
 
 class Ti:

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 
 from sluice.model.spec import platform as platforms
 from spark_jobs.common.spark import progress_listener, session
-from spark_jobs.common.spark.process import live
+from spark_jobs.common.spark.process import run_process
 
 NAME = "windows"
 STREAM = "watched"
@@ -56,7 +56,7 @@ def main(topic: str) -> int:
                 pass
             query.stop()
 
-    return live("the watched driver", work)
+    return run_process("the watched driver", work)
 
 
 def _said(rows: DataFrame, batch: int) -> None:

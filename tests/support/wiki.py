@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from sluice.io.kafka import topic_offsets
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import CATALOG, Checkpoints
-from spark_jobs.common.consumer.run import Consumption
-from spark_jobs.common.consumer.writer import Decode, Owner
+from spark_jobs.common.consumer.run import ConsumerRun
+from spark_jobs.common.consumer.writer import Decode, StreamWriter
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
 from spark_jobs.common.spark.session import catalog_options
@@ -51,10 +51,12 @@ class Wiki(Stream):
         for key, value in catalog_options(consumer).items():
             spark.conf.set(key, value)
         tables.ensure(spark, self.spec, self.struct)
-        self.started: list[Consumption] = []
+        self.started: list[ConsumerRun] = []
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
-    def owner(self, kind: Callable[..., Owner] = Owner, decode: Decode | None = None) -> Owner:
+    def owner(
+        self, kind: Callable[..., StreamWriter] = StreamWriter, decode: Decode | None = None
+    ) -> StreamWriter:
         """``decode``, ``kind``: in place of the stream's own."""
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})

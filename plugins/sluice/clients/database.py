@@ -16,7 +16,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
-from sluice.model.queries.database_errors import PASSING, Trouble, diagnose, says
+from sluice.model.queries.database_errors import PASSING, DatabaseError, diagnose, says
 from sluice.model.queries.state import FENCE_TABLE, fence_ddl, fence_key
 from sluice.model.spec.connection import Database
 from sluice.model.spec.query import VERSION, Query
@@ -46,7 +46,7 @@ _MARIADB_EXACT, _MYSQL_EXACT = "utf8mb4_nopad_bin", "utf8mb4_0900_bin"
 
 
 @dataclass(frozen=True)
-class Provision:
+class ProvisionResult:
     """What was made of what is needed: the names of tables; empty where all was there."""
 
     database: str
@@ -59,7 +59,7 @@ class Provision:
 
 def provision(
     database: Database, table: str, query: Query, types: Mapping[str, str], key: str | None = None
-) -> Provision:
+) -> ProvisionResult:
     """Make the table of a query's results, and the fence's, where they are missing; say what was made.
 
     ``types``: result column -> Spark's DDL type. ``key``: the writer's, as ``fence_key`` gives it: of a table
@@ -89,7 +89,7 @@ def provision(
             f"table {table} in {database.where}: {'; '.join(differences)}; rename it and run this step "
             "again, which makes it anew, or give the sink another table"
         )
-    return Provision(database.where, tuple(made))
+    return ProvisionResult(database.where, tuple(made))
 
 
 def counts(database: Database, table: str, query: Query) -> pa.Table:
@@ -161,10 +161,10 @@ def translated(database: Database, error: BaseException) -> ClientError:
     what = f"{database.where} {trouble} ({says(error)})"
     if trouble in PASSING:
         return Unreachable(what)
-    if trouble in (Trouble.NO_TABLE, Trouble.NO_DATABASE):
+    if trouble in (DatabaseError.NO_TABLE, DatabaseError.NO_DATABASE):
         return Missing(what)
     mend = "; check the Airflow connection and its user's rights"
-    return Refused(what + (mend if trouble in (Trouble.LOGIN, Trouble.DENIED) else ""))
+    return Refused(what + (mend if trouble in (DatabaseError.LOGIN, DatabaseError.DENIED) else ""))
 
 
 def _tables(engine: sa.Engine) -> set[str]:

@@ -30,7 +30,7 @@ from confluent_kafka.admin import (
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN, TIMEOUT_SECONDS, committed
 from sluice.io.retry import wait_for
-from sluice.model.health.heartbeat import Beat, parse_beat
+from sluice.model.health.heartbeat import Heartbeat, parse_heartbeat
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.stream import BROKER_DEFAULT, Topic
 
@@ -76,7 +76,7 @@ class TopicDiff:
 
 
 @dataclass(frozen=True)
-class TopicShape:
+class TopicDescription:
     """A topic as it is: partitions, and copies of each (the fewest of any partition)."""
 
     partitions: int
@@ -84,7 +84,7 @@ class TopicShape:
 
 
 @dataclass(frozen=True)
-class TopicIdentity:
+class TopicId:
     """Which topic it is: a topic that is made anew under its old name gets another id."""
 
     topic_id: str
@@ -142,7 +142,7 @@ class KafkaAdmin:
             config=self._configure(topic),
         )
 
-    def shape(self, topic: str) -> TopicShape | None:
+    def shape(self, topic: str) -> TopicDescription | None:
         """How the topic is, or None where there is none."""
         # Asking for all topics: asking for one by name may create it (auto.create.topics.enable).
         found = self._ask(f"topics of {self.servers}", lambda: self.admin.list_topics(timeout=self.timeout))
@@ -153,18 +153,18 @@ class KafkaAdmin:
             raise translated(f"topic {topic!r}", KafkaException(metadata.error))
         if not metadata.partitions:
             return None
-        return TopicShape(
+        return TopicDescription(
             len(metadata.partitions),
             min(len(partition.replicas) for partition in metadata.partitions.values()),
         )
 
-    def identify(self, topic: str) -> TopicIdentity:
+    def identify(self, topic: str) -> TopicId:
         """The topic's id and how many partitions it has, in one request. Raises Missing where it is none."""
         what = f"topic {topic!r}"
         request = TopicCollection([topic])
         futures = self._ask(what, lambda: self.admin.describe_topics(request, request_timeout=self.timeout))
         found = self._ask(what, lambda: self._if_known(topic, futures[topic]))
-        return TopicIdentity(str(found.topic_id), len(found.partitions))
+        return TopicId(str(found.topic_id), len(found.partitions))
 
     def begins(self, topic: str, partitions: int | None = None) -> dict[int, int]:
         """Partition -> the first offset that the topic still keeps.
@@ -193,7 +193,7 @@ class KafkaAdmin:
         deletes = "delete" in (config.get("cleanup.policy") or "delete").split(",")
         return age if deletes and age >= 0 else None
 
-    def beat(self, stream: str, part: str, topic: str) -> Beat | None:
+    def beat(self, stream: str, part: str, topic: str) -> Heartbeat | None:
         """The newest heartbeat of a stream's part, from the offsets of its group; None before the first.
 
         Raises Missing where there is no such topic, and Unreachable where something else than a heartbeat
@@ -211,7 +211,7 @@ class KafkaAdmin:
         if not kept:
             return None
         try:
-            return parse_beat(kept[0].metadata or "", {place.partition: place.offset for place in kept})
+            return parse_heartbeat(kept[0].metadata or "", {place.partition: place.offset for place in kept})
         except ValueError as error:
             raise Unreachable(f"{what} cannot be read: {error}") from error
 
@@ -302,7 +302,7 @@ class KafkaAdmin:
         (future,) = described.values()
         return {name: entry.value for name, entry in self._result(what, future).items()}
 
-    def _await(self, topic: str, partitions: int) -> TopicShape:
+    def _await(self, topic: str, partitions: int) -> TopicDescription:
         """Wait until brokers tell of at least that many partitions: metadata travels after the answer."""
         shape = wait_for(
             lambda: self.shape(topic),
@@ -342,7 +342,7 @@ class KafkaAdmin:
             raise Unreachable(f"{what}: no answer from {self.servers} in {self.timeout:g} s") from error
 
 
-def refuse_shrinking(topic: Topic, has: TopicShape) -> None:
+def refuse_shrinking(topic: Topic, has: TopicDescription) -> None:
     """Raise Refused where the declaration cannot be reached without moving or losing records."""
     if has.partitions > topic.partitions:
         raise Refused(

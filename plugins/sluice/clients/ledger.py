@@ -24,7 +24,7 @@ from botocore.exceptions import ClientError as S3Error
 
 from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.s3 import asking, error_code, split
-from sluice.model.health.consumer import Facts
+from sluice.model.health.consumer import RestartHistory
 from sluice.model.spec.ledger import RUNTIME, Document, history_key, history_prefix, moment, moment_of
 from sluice.model.spec.stream import Supervision
 
@@ -149,7 +149,7 @@ class History:
             return None
         return self.ledger.get(hold[0])
 
-    def facts(self, now: datetime, policy: Supervision) -> Facts:
+    def facts(self, now: datetime, policy: Supervision) -> RestartHistory:
         """What the rules need: the restarts of the policy's window, and the hold in words.
 
         A restart on request does not count, nor do those before it or before a hold was released: who asked
@@ -165,7 +165,7 @@ class History:
                 *self._keys("release", begin).values(),
             ]
         )
-        return Facts(
+        return RestartHistory(
             restarts=sorted(
                 {
                     event.get("identity", event["at"]): at.timestamp()

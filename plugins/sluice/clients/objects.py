@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.s3 import asking
 from sluice.model.verification.sources import source_id
-from sluice.model.verification.storage import PrefixCount
+from sluice.model.verification.storage import PrefixUsage
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -222,7 +222,7 @@ class Bucket:
                     yield Entry(marker["Key"], marker["IsLatest"], True, "", 0, marker["LastModified"])
 
 
-def count(entries: Iterable[Entry]) -> PrefixCount:
+def count(entries: Iterable[Entry]) -> PrefixUsage:
     """Objects that are there now, versions ever written, delete markers, and the versions' bytes."""
     objects = versions = markers = size = 0
     for entry in entries:
@@ -230,4 +230,4 @@ def count(entries: Iterable[Entry]) -> PrefixCount:
         versions += not entry.is_delete_marker
         objects += entry.is_latest and not entry.is_delete_marker
         size += entry.size
-    return PrefixCount(objects, versions, markers, size)
+    return PrefixUsage(objects, versions, markers, size)

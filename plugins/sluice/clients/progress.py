@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.kafka_admin import KafkaAdmin, TopicIdentity
+from sluice.clients.kafka_admin import KafkaAdmin, TopicId
 from sluice.clients.kafka_reader import read_range
 from sluice.model.queries.progress import (
     Entry,
@@ -43,7 +43,7 @@ class ProgressReader:
     def __init__(self, kafka: Kafka, older_records: int = OLDER_RECORDS) -> None:
         self._kafka, self._older_records = kafka, older_records
         self._admin = KafkaAdmin(kafka, REQUEST_SECONDS)
-        self._topic: TopicIdentity | None = None
+        self._topic: TopicId | None = None
         # Partition -> the offsets between which everything was read.
         self._low: dict[int, int] = {}
         self._high: dict[int, int] = {}

@@ -10,7 +10,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.connection import DIRECTORY_VARIABLE, Database
 
 
-def hand_over(connection: str, database: Database) -> bool:
+def write_connection_file(connection: str, database: Database) -> bool:
     """Write it to where ``database.load`` reads it: whole, or not at all, and readable for its user alone.
 
     Returns whether it was another before. Raises ConfigError where the folder is not named, or not there.

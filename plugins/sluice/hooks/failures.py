@@ -40,19 +40,19 @@ def final_failures() -> Iterator[None]:
 _HOPELESS = ("DamagedObject: ", "WrongHeader: ", "ConfigError: ", "OtherRows: ")
 
 
-def is_hopeless(reason: str) -> bool:
-    """Whether a job's :func:`last_reason` is one that the next attempt would find unchanged."""
+def is_permanent(reason: str) -> bool:
+    """Whether a job's :func:`failure_reason` is one that the next attempt would find unchanged."""
     return any(name in reason for name in _HOPELESS)
 
 
-def last_reason(output: Sequence[str]) -> str:
+def failure_reason(output: Sequence[str]) -> str:
     """The line that says why a process failed: the last that names an exception, else the last."""
     lines = [line.strip() for line in output if line.strip()]
     reasons = [match.group() for line in lines if (match := _REASON.search(line))]
     return (reasons or lines or ["it wrote nothing"])[-1][:500]
 
 
-def last_words(runtime: Runtime, program: str, log: Any) -> str:
+def log_excerpt(runtime: Runtime, program: str, log: Any) -> str:
     """Why the program ended, as its own log says; the last lines of that go to ``log``, the task's."""
     try:
         tail = runtime.tail(program)
@@ -60,7 +60,7 @@ def last_words(runtime: Runtime, program: str, log: Any) -> str:
         return f"its log cannot be read: {error}"
     for line in tail[-40:]:
         log.error("%s | %s", program, line)
-    return f"its log ends: {last_reason(tail)}"
+    return f"its log ends: {failure_reason(tail)}"
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

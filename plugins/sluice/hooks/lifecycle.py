@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.model.health.consumer import Diagnosis, Verdict
+from sluice.model.health.consumer import Health, HealthReport
 from sluice.model.health.sample import ENDED, ProcessStatus
 from sluice.model.spec.ledger import Document
 
@@ -24,7 +24,7 @@ PLATFORM = "schedule"
 
 
 @dataclass(frozen=True)
-class Order:
+class Request:
     """Who wants it, why, since when, and in which run. ``asked``: by a person, so it counts as no restart of
     the platform's own."""
 
@@ -38,10 +38,10 @@ class Order:
         return {"who": self.who, "why": self.why, "run": self.run, "asked": self.asked}
 
 
-def order_of(context: Context, why: str, asked: bool) -> Order:
+def request_from(context: Context, why: str, asked: bool) -> Request:
     """The order that a run stands for: of whoever triggered it, or of the schedule."""
     run = context["dag_run"]
-    return Order(
+    return Request(
         who=run.triggering_user_name or PLATFORM,
         why=why,
         run=run.run_id,
@@ -51,7 +51,7 @@ def order_of(context: Context, why: str, asked: bool) -> Order:
 
 
 @dataclass(frozen=True)
-class Act:
+class ActionResult:
     """What came of an order. ``done``: whether a process was started by it, ``at`` that moment (seconds since
     1970); ``sentence``: one line that says what was done, or why nothing was."""
 
@@ -76,7 +76,7 @@ class Lifecycle:
         self.runtime = runtime
         self.history = history
 
-    def restart(self, order: Order, judged: Diagnosis, kind: str = "restart") -> Act:
+    def restart(self, order: Request, judged: HealthReport, kind: str = "restart") -> ActionResult:
         """Stop what is left of the instance that was ``judged``, and start the component again.
 
         Nothing is done if another instance is there than the judged one, or a hold forbids it; a person's
@@ -90,7 +90,7 @@ class Lifecycle:
         refusal = self._refusal(order, process, judged.identity or process.identity)
         return _nothing(refusal) if refusal else self._replace(kind, order, judged, process)
 
-    def start(self, order: Order, judged: Diagnosis) -> Act:
+    def start(self, order: Request, judged: HealthReport) -> ActionResult:
         """Release the hold, and start the stream unless its process is there."""
         process = self._status()
         if process.is_alive:
@@ -98,7 +98,7 @@ class Lifecycle:
             return _nothing(f"{process.sentence()}{', and its hold is released' if released else ''}")
         return self.restart(order, judged, kind="start")
 
-    def hold(self, order: Order) -> Act:
+    def hold(self, order: Request) -> ActionResult:
         """Keep the stream stopped until it is released; end its process, gracefully first."""
         held = self.history.held()
         if held is None or held.get("run") != order.run:
@@ -121,14 +121,16 @@ class Lifecycle:
         )
         return _nothing(f"{ended.sentence()}, and held from now on")
 
-    def release(self, order: Order) -> bool:
+    def release(self, order: Request) -> bool:
         """End the hold. False where there was none."""
         if self.history.held() is None:
             return False
         self.history.record("release", order.document(), datetime.now(UTC))
         return True
 
-    def _replace(self, kind: str, order: Order, judged: Diagnosis, process: ProcessStatus) -> Act:
+    def _replace(
+        self, kind: str, order: Request, judged: HealthReport, process: ProcessStatus
+    ) -> ActionResult:
         now = datetime.now(UTC)
         self.history.record(
             kind,
@@ -143,13 +145,13 @@ class Lifecycle:
         )
         if process.state not in ENDED:
             # What hangs does not end by itself; waiting for it would only cost time.
-            grace = 0 if judged.verdict is Verdict.STALLED else self.spec.supervision.stop_seconds
+            grace = 0 if judged.verdict is Health.STALLED else self.spec.supervision.stop_seconds
             self.runtime.stop(self.part.program, grace, process.identity)
         started = self.runtime.start(self.part.program)
         how = "started anew" if started else "started anew by somebody else at the same moment"
-        return Act(True, f"{process.sentence()}: {how}", now.timestamp())
+        return ActionResult(True, f"{process.sentence()}: {how}", now.timestamp())
 
-    def _refusal(self, order: Order, process: ProcessStatus, identity: str) -> str | None:
+    def _refusal(self, order: Request, process: ProcessStatus, identity: str) -> str | None:
         """Why the process is to be left alone, or None."""
         if process.identity != identity and not order.asked:
             return f"{process.sentence()}: it was started anew after it was judged, so it is left alone"
@@ -164,5 +166,5 @@ class Lifecycle:
         return self.runtime.status(self.part.program)
 
 
-def _nothing(sentence: str) -> Act:
-    return Act(False, sentence, datetime.now(UTC).timestamp())
+def _nothing(sentence: str) -> ActionResult:
+    return ActionResult(False, sentence, datetime.now(UTC).timestamp())

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from sluice.clients.errors import Missing, Refused
 from sluice.model.spec import generator as generated
 from sluice.model.spec.generator import Generator
-from sluice.model.spec.ledger import Document, begin_key, produced_key, run_key
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.spec.ledger import Document, planned_key, produced_key, run_key
+from sluice.model.verification.ranges import OffsetRanges
 
 if TYPE_CHECKING:
-    from sluice.clients.kafka_admin import TopicIdentity
+    from sluice.clients.kafka_admin import TopicId
     from sluice.clients.ledger import Ledger
     from sluice.clients.objects import ObjectVersion
 
@@ -36,7 +36,7 @@ class EndOffsets(Protocol):
 class Topics(EndOffsets, Protocol):
     """What a feed's plan asks of it."""
 
-    def identify(self, topic: str) -> TopicIdentity: ...
+    def identify(self, topic: str) -> TopicId: ...
 
 
 class Objects(Protocol):
@@ -95,11 +95,11 @@ def pin_generated(
     names = generator.schemas
     given = {name: value for name, value in params.items() if name in names and value not in (None, "")}
     usual = {
-        "begin": generated.hour_of(moment),
+        "begin": generated.truncate_to_hour(moment),
         "seed": int(hashlib.sha256(run_id.encode()).hexdigest()[:8], 16),
     }
     parameters = generated.parse(generator, {**usual, **given}, f"params of run {run_id!r}")
-    generated.refuse_the_future(parameters, datetime.now(UTC), f"params of run {run_id!r}")
+    generated.check_not_in_future(parameters, datetime.now(UTC), f"params of run {run_id!r}")
     source = {
         "source_id": parameters.source_id,
         "kind": GENERATED,
@@ -174,7 +174,7 @@ def _of_object(source: ObjectVersion) -> Document:
 
 def _begin(ledger: Ledger, source: Document, *, topic: str, ends: Mapping[int, int], run_id: str) -> Document:
     begin = ledger.put(
-        begin_key(source["source_id"]),
+        planned_key(source["source_id"]),
         {
             **source,
             "topic": topic,
@@ -282,14 +282,14 @@ def produced(ledger: Ledger, run_id: str) -> tuple[Document, list[Document]]:
     return plan, documents
 
 
-def offsets_of(document: Document) -> RangeSet:
+def offsets_of(document: Document) -> OffsetRanges:
     """The offsets between which one source's rows lie."""
-    return RangeSet.of({int(partition): [pair] for partition, pair in document["ranges"].items()})
+    return OffsetRanges.of({int(partition): [pair] for partition, pair in document["ranges"].items()})
 
 
-def offsets_of_all(documents: list[Document]) -> RangeSet:
+def offsets_of_all(documents: list[Document]) -> OffsetRanges:
     """The load's range set: the union over its sources."""
-    total = RangeSet()
+    total = OffsetRanges()
     for document in documents:
         total = total.union(offsets_of(document))
     return total

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.model.health.consumer import Diagnosis, Facts, new_restarts
+from sluice.model.health.consumer import HealthReport, RestartHistory, new_restarts
 from sluice.model.health.json_record import JsonRecord
 from sluice.model.health.sample import Sample
 from sluice.model.spec.ledger import RUNTIME
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Observation(JsonRecord):
     """``samples``: oldest first; the last is the one that was judged."""
 
-    diagnosis: Diagnosis
+    diagnosis: HealthReport
     samples: Sequence[Sample]
 
     @classmethod
@@ -30,7 +30,7 @@ class Observation(JsonRecord):
         return super().from_json(json.loads(data) if isinstance(data, str) else data)
 
 
-def record(history: History, observation: Observation, facts: Facts) -> str | None:
+def record(history: History, observation: Observation, facts: RestartHistory) -> str | None:
     """Record the verdict if it is another than the history's newest, and what the runtime restarted since the
     last check. Returns the newest verdict before, None before any."""
     diagnosis, process = observation.diagnosis, observation.samples[-1].process

@@ -46,7 +46,7 @@ class StreamOperator(StreamMixin, BaseOperator):
         raise NotImplementedError(f"{type(self).__name__} has no work()")
 
 
-class PartOperator(StreamOperator):
+class ComponentOperator(StreamOperator):
     """One step over ``part`` of the stream."""
 
     def __init__(self, *, part: str, **kwargs: Any) -> None:
@@ -64,10 +64,10 @@ class PartOperator(StreamOperator):
         return self.platform_hook.history(history_name(self.stream, self.spec.part(self.part).name))
 
 
-class StartingOperator(PartOperator):
+class StartingOperator(ComponentOperator):
     """A step about ``part`` of the stream. Its start is an event of the part's history."""
 
-    def refuse_held(self) -> None:
+    def check_not_suspended(self) -> None:
         """Raises AirflowFailException where somebody holds it: another try would find the same."""
         held = self.history.held()
         if held is not None:
@@ -78,8 +78,9 @@ class StartingOperator(PartOperator):
             )
 
     def ensure_runs(self, context: Context) -> bool:
-        """Start the component unless it runs; whether this run started it. Raises as :meth:`refuse_held`."""
-        self.refuse_held()
+        """Start the component unless it runs; whether this run started it. Raises as
+        :meth:`check_not_suspended`."""
+        self.check_not_suspended()
         process = self.platform_hook.runtime.status(self.program)
         self.log.info("%s", process.sentence())
         return process.state in ENDED and self.start(context, process)

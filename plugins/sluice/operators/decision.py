@@ -17,9 +17,9 @@ from airflow.sdk.execution_time.hitl import upsert_hitl_detail
 
 from sluice.clients.errors import ClientError, Missing
 from sluice.hooks.failures import final_failures, table
-from sluice.hooks.lifecycle import order_of
+from sluice.hooks.lifecycle import request_from
 from sluice.hooks.platform import StreamMixin
-from sluice.model.health.consumer import Diagnosis
+from sluice.model.health.consumer import HealthReport
 from sluice.model.health.status import Answer
 from sluice.model.spec.ledger import Document, history_name
 from sluice.operators.supervise import ActingOperator
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from sluice.model.spec.stream import StreamSpec
 
 PATIENCE = timedelta(hours=1)
-NOBODY = "nobody"
+NO_USER = "nobody"
 REQUEST = "request_decision"
 MAX_CHARACTERS = 400
 MAX_LINES = 20
@@ -51,7 +51,7 @@ class DecisionRequest:
         try:
             self.component = str(conf["component"])
             self.at = datetime.fromtimestamp(conf["requested_at"], UTC)
-            self.report = Diagnosis.from_json(conf["report"])
+            self.report = HealthReport.from_json(conf["report"])
         except KeyError as error:
             raise Missing(
                 f"the run's conf has no {error}: supervision triggers this DAG; to restart or stop a "
@@ -118,7 +118,7 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
         user = answer["responded_by_user"]
         return {
             "choice": answer["chosen_options"][0],
-            "who": user["name"] if user else NOBODY,
+            "who": user["name"] if user else NO_USER,
             "at": answer["responded_at"].isoformat(),
             "reason": event.get("reason", ""),
         }
@@ -154,7 +154,7 @@ class ApplyDecisionOperator(ActingOperator):
             self.log.info("%s chose %r; %s", who, choice.value, stale or "the next check goes on")
             return
         why = f"answered {choice.value!r}: {request.report.sentence}"
-        order = replace(order_of(context, why, asked=True), who=who, at=at)
+        order = replace(request_from(context, why, asked=True), who=who, at=at)
         if choice is Answer.HOLD:
             self.log.info("%s", self.lifecycle.hold(order).sentence)
             return
@@ -168,7 +168,7 @@ class ApplyDecisionOperator(ActingOperator):
         super().verified(context, event, act)
 
 
-def body(spec: StreamSpec, report: Diagnosis, restarts: Sequence[Document], tail: Sequence[str]) -> str:
+def body(spec: StreamSpec, report: HealthReport, restarts: Sequence[Document], tail: Sequence[str]) -> str:
     """The question as Markdown. ``restarts``: of the window, oldest first; ``tail``: of the process's log.
 
     Messages, names and log lines may hold anything. They stand in indented code blocks: unlike a fence,

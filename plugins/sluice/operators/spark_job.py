@@ -9,7 +9,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
 
-from sluice.hooks.failures import is_hopeless, last_reason
+from sluice.hooks.failures import failure_reason, is_permanent
 from sluice.hooks.platform import StreamMixin
 from sluice.model.spec.stream import ENTRY_POINT
 
@@ -42,8 +42,8 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         try:
             self.run_job(context)
         except AirflowException as error:
-            reason = last_reason(str(error).splitlines())
-            kind = AirflowFailException if is_hopeless(reason) else AirflowException
+            reason = failure_reason(str(error).splitlines())
+            kind = AirflowFailException if is_permanent(reason) else AirflowException
             raise kind(f"the {self.job} of stream {self.stream!r} failed: {reason}") from error
 
     def run_job(self, context: Context) -> None:

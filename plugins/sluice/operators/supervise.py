@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, DagRunTriggerException
 from airflow.triggers.base import StartTriggerArgs
 
-from sluice.hooks.failures import final_failures, last_words, table
-from sluice.hooks.lifecycle import Lifecycle, order_of
+from sluice.hooks.failures import final_failures, log_excerpt, table
+from sluice.hooks.lifecycle import Lifecycle, request_from
 from sluice.hooks.observation import Observation
-from sluice.model.health.consumer import ASKING, RESTARTABLE, Diagnosis, no_action
+from sluice.model.health.consumer import NEEDS_DECISION, RESTARTABLE, HealthReport, no_action
 from sluice.model.health.status import Action, action_for
-from sluice.operators.base import PartOperator
+from sluice.operators.base import ComponentOperator
 from sluice.triggers.health import LOOK_SECONDS, HealthTrigger, Outcome, RecoveryTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.hooks.lifecycle import Act, Order
+    from sluice.hooks.lifecycle import ActionResult, Request
     from sluice.model.health.sample import Sample
 
 # Beyond what the check takes: for systems that answer late, and for a triggerer that comes back.
@@ -37,14 +37,14 @@ def decision_dag_id(stream: str) -> str:
     return f"{stream}_decision"
 
 
-class ActingOperator(PartOperator):
+class ActingOperator(ComponentOperator):
     """A step that may restart the component, and then waits until it works again."""
 
     @property
     def lifecycle(self) -> Lifecycle:
         return Lifecycle(self.spec, self.platform_hook.runtime, self.history, self.part)
 
-    def verify(self, act: Act, before: Sample) -> None:
+    def verify(self, act: ActionResult, before: Sample) -> None:
         """Log what was done; if a process was started, defer until it works again."""
         self.log.info("%s", act.sentence)
         if not act.done:
@@ -67,7 +67,7 @@ class ActingOperator(PartOperator):
         """Record the recovery. Raises AirflowFailException if the component does not work again in time."""
         outcome, reason = Outcome(event["outcome"]), event["reason"]
         if outcome in (Outcome.DIED, Outcome.TIMED_OUT):
-            words = last_words(self.platform_hook.runtime, self.program, self.log)
+            words = log_excerpt(self.platform_hook.runtime, self.program, self.log)
             raise AirflowFailException(
                 f"{self.program} was started and does not go on, {outcome.value}: {reason}; {words}"
             )
@@ -118,26 +118,26 @@ class SuperviseOperator(ActingOperator):
         before = next((s for s in reversed(observation.samples) if s.published), newest)
         if action is Action.SUPERVISE:
             if judged.verdict in RESTARTABLE:
-                order = order_of(context, judged.sentence, asked=False)
+                order = request_from(context, judged.sentence, asked=False)
                 self.verify(self.lifecycle.restart(order, judged), before)
-            elif judged.verdict in ASKING:
+            elif judged.verdict in NEEDS_DECISION:
                 self._request_decision(context, judged)
             elif judged.verdict not in no_action(self.part):
                 raise AirflowFailException(
                     f"the {self.part} of {self.stream} is {judged.verdict.value}: {judged.sentence}"
                 )
             return
-        order = order_of(context, context["params"].get("why") or "", asked=True)
+        order = request_from(context, context["params"].get("why") or "", asked=True)
         self.verify(self._carry_out(action, order, judged), before)
 
-    def _carry_out(self, action: Action, order: Order, judged: Diagnosis) -> Act:
+    def _carry_out(self, action: Action, order: Request, judged: HealthReport) -> ActionResult:
         if action is Action.STOP:
             return self.lifecycle.hold(order)
         if action is Action.START:
             return self.lifecycle.start(order, judged)
         return self.lifecycle.restart(order, judged)
 
-    def _request_decision(self, context: Context, judged: Diagnosis) -> None:
+    def _request_decision(self, context: Context, judged: HealthReport) -> None:
         """Trigger a run that asks a person, unless one is open."""
         dag_id, newest = decision_dag_id(self.stream), self.history.latest("question")
         if newest and self._is_open(context, dag_id, newest["run"]):

@@ -10,9 +10,9 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.hooks import load_plan as plans
-from sluice.hooks.failures import final_failures, last_words
+from sluice.hooks.failures import final_failures, log_excerpt
 from sluice.hooks.platform import StreamMixin
-from sluice.triggers.published import LandedTrigger
+from sluice.triggers.published import PublishedTrigger
 from sluice.triggers.wait import BACKSTOP, GRACE_INTERVALS, Outcome
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_MINUTES = 30
 
 
-class LandedSensor(StreamMixin, BaseSensorOperator):
+class PublishedSensor(StreamMixin, BaseSensorOperator):
     """Wait, without a worker's slot, until ``main`` covers the load's range set; for the ``part`` queries,
     until every query of the stream that measures something has counted it.
 
@@ -59,7 +59,7 @@ class LandedSensor(StreamMixin, BaseSensorOperator):
         patience = timedelta(minutes=float(minutes))
         self.log.info("waiting for %d records, %g minutes at most: %s", expected.count, minutes, expected)
         self.defer(
-            trigger=LandedTrigger(
+            trigger=PublishedTrigger(
                 stream=self.stream,
                 role=self.role,
                 expected=expected.to_json(),
@@ -79,7 +79,7 @@ class LandedSensor(StreamMixin, BaseSensorOperator):
             self.log.info("%s", reason)
             return event
         if outcome is Outcome.HOPELESS:
-            words = last_words(self.platform_hook.runtime, self.spec.part(self.part).program, self.log)
+            words = log_excerpt(self.platform_hook.runtime, self.spec.part(self.part).program, self.log)
             reason = (
                 f"{reason}; {words}; look at {self.stream}_stream, and unpause it; or clear "
                 "the step that starts it"

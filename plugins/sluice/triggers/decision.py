@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from airflow.triggers.base import TriggerEvent
 
 from sluice.clients.errors import ClientError
-from sluice.model.health.consumer import CALM, Verdict
+from sluice.model.health.consumer import NO_ACTION, Health
 from sluice.model.health.status import Answer
 from sluice.model.spec.ledger import history_name
 from sluice.triggers.base import StreamTrigger
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sluice.clients.ledger import History
 
 POLL_SECONDS = 15.0
-NEEDS_NO_DECISION = CALM - {Verdict.STARTING}
+NEEDS_NO_DECISION = NO_ACTION - {Health.STARTING}
 
 
 def settled(history: History, requested_at: datetime) -> str | None:

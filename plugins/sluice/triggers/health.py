@@ -15,7 +15,14 @@ from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from sluice.clients.errors import ClientError
 from sluice.hooks.observation import Observation, record, thin
-from sluice.model.health.consumer import Diagnosis, Facts, Verdict, assess, has_recovered, no_action
+from sluice.model.health.consumer import (
+    Health,
+    HealthReport,
+    RestartHistory,
+    assess,
+    has_recovered,
+    no_action,
+)
 from sluice.model.health.sample import ENDED, Sample
 from sluice.model.health.status import Action, action_for
 from sluice.model.spec.config import ConfigError
@@ -66,7 +73,7 @@ class HealthTrigger(StreamTrigger):
         super().__init__(stream=stream, role=role)
         self.component = component
         self.look_seconds = look_seconds
-        self.assess: Callable[[str, Sequence[Sample], Supervision, Facts], Diagnosis] = assess
+        self.assess: Callable[[str, Sequence[Sample], Supervision, RestartHistory], HealthReport] = assess
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         try:
@@ -85,13 +92,13 @@ class HealthTrigger(StreamTrigger):
     def history(self) -> History:
         return self.hook.history(history_name(self.stream, self.component))
 
-    async def _observe(self) -> tuple[Observation, Facts | None]:
+    async def _observe(self) -> tuple[Observation, RestartHistory | None]:
         policy = self.spec.supervision
         samples = await self._earlier()
         # A request is carried out in any case: one sample is enough for it.
         is_check = self._action() is Action.SUPERVISE
         until, least = (self._until(policy), MIN_SAMPLES) if is_check else (self.clock(), 1)
-        facts: Facts | None = None
+        facts: RestartHistory | None = None
         count, logged = 0, ""
         while True:
             samples.append(await self.observe(self.component))
@@ -101,7 +108,9 @@ class HealthTrigger(StreamTrigger):
                     facts = await self.ask(lambda: self.history.facts(datetime.now(UTC), policy))
                 diagnosis = self.assess(self.component, samples, policy, facts)
             except ClientError as error:
-                diagnosis = _without_history(self.assess(self.component, samples, policy, Facts()), error)
+                diagnosis = _without_history(
+                    self.assess(self.component, samples, policy, RestartHistory()), error
+                )
             message = f"{diagnosis.verdict.value}: {diagnosis.sentence}"
             if message != logged:
                 self.log.info("%s", message)
@@ -144,7 +153,7 @@ class HealthTrigger(StreamTrigger):
             )
             return []
 
-    async def _record(self, observation: Observation, facts: Facts | None) -> None:
+    async def _record(self, observation: Observation, facts: RestartHistory | None) -> None:
         if facts is None:
             return
         try:
@@ -157,11 +166,11 @@ class HealthTrigger(StreamTrigger):
             self.log.info("it was %s before", before or "never judged")
 
 
-def _without_history(diagnosis: Diagnosis, error: ClientError) -> Diagnosis:
+def _without_history(diagnosis: HealthReport, error: ClientError) -> HealthReport:
     """Without the history restarts and holds are unknown, so nothing may be done."""
     return replace(
         diagnosis,
-        verdict=Verdict.UNOBSERVABLE,
+        verdict=Health.UNOBSERVABLE,
         sentence=f"the component's history: {error}",
         conclusive=False,
     )
@@ -205,14 +214,14 @@ class RecoveryTrigger(StreamTrigger):
         while True:
             try:
                 samples = [*samples[-KEPT:], await self.observe(self.component)]
-                report = assess(self.component, samples, self.spec.supervision, Facts())
+                report = assess(self.component, samples, self.spec.supervision, RestartHistory())
             except ConfigError as error:
                 return Outcome.TIMED_OUT, str(error)
             now = samples[-1]
             recovered, message = has_recovered(self.component, report, now, before)
             if recovered:
                 return Outcome.RECOVERED, message
-            if report.verdict is Verdict.SUPERSEDED and report.verdict in no_action(self.component):
+            if report.verdict is Health.SUPERSEDED and report.verdict in no_action(self.component):
                 return Outcome.REPLACED, message
             if now.process is not None and now.process.state in ENDED and report.conclusive:
                 return Outcome.DIED, f"{now.process.sentence()}; {message}"

@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.ranges import OffsetRanges
 from sluice.triggers.wait import Outcome, Progress, WaitTrigger
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Published
 
 
-def beyond_reach(expected: RangeSet, starts: dict[int, int]) -> RangeSet:
+def beyond_reach(expected: OffsetRanges, starts: dict[int, int]) -> OffsetRanges:
     """What the stream will never publish: offsets before it began, of the partitions that it knows."""
-    return expected.intersect(RangeSet.of({partition: [(0, start)] for partition, start in starts.items()}))
+    return expected.intersect(
+        OffsetRanges.of({partition: [(0, start)] for partition, start in starts.items()})
+    )
 
 
-class LandedTrigger(WaitTrigger):
+class PublishedTrigger(WaitTrigger):
     """Fires when ``main`` covers ``expected`` (a RangeSet's JSON), when it never will, or at ``deadline``.
 
     ``part`` is whose work is waited for: ``consumer``, or ``queries``, which then have counted it all.
@@ -31,7 +33,7 @@ class LandedTrigger(WaitTrigger):
         self.expected = expected
 
     def check(self) -> Progress:
-        expected = RangeSet.from_json(self.expected)
+        expected = OffsetRanges.from_json(self.expected)
         part = self.spec.part(self.part).name
         verb = "counted" if part == "queries" else "published"
         state = self._reached(part)

@@ -26,7 +26,7 @@ from sluice.ui import assets, navigation
 from sluice.ui.assets import Headers
 from sluice.ui.data import Sources, sources
 from sluice.ui.health import Supervised, standing, supervised
-from sluice.ui.views import Whose, queries_view, results_view
+from sluice.ui.views import EditorFilter, queries_view, results_view
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
         known: Annotated[Sources, Depends(sources)],
         looks: Annotated[Supervised, Depends(supervised)],
         window: float | None = None,
-        whose: Whose = Whose.ALL,
+        whose: EditorFilter = EditorFilter.ALL,
     ) -> JSONResponse:
         spec, _ = declared(stream, name)
         found: dict[str, Any] = results_view(known.results(spec, name), window, whose)

@@ -19,7 +19,7 @@ from airflow.utils.state import DagRunState
 from sqlalchemy import select
 
 from sluice.clients.errors import ClientError
-from sluice.model.health.status import RESTARTABLE, Verdict, no_action
+from sluice.model.health.status import RESTARTABLE, Health, no_action
 from sluice.model.spec.ledger import Document
 from sluice.model.spec.stream import CONSUMER, Supervision
 
@@ -67,7 +67,7 @@ def _told(part: str, found: Document | ClientError | None) -> dict[str, Any]:
     if isinstance(found, ClientError):
         # As a look that saw nothing: red, and with the reason.
         return {
-            "verdict": Verdict.UNOBSERVABLE.value,
+            "verdict": Health.UNOBSERVABLE.value,
             "tone": "bad",
             "sentence": f"its verdict cannot be read: {found}",
             "since": None,
@@ -85,7 +85,7 @@ def tone(verdict: str, part: str = CONSUMER) -> str:
 
     A part in whose place another one is at work is well; the consumer has no substitute.
     """
-    if verdict == Verdict.HELD:
+    if verdict == Health.HELD:
         return "held"
     if verdict in no_action(part):
         return "well"

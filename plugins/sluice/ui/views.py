@@ -28,7 +28,7 @@ MAX_EDITORS = 10
 MAX_CHARACTERS = 255
 
 
-class Whose(StrEnum):
+class EditorFilter(StrEnum):
     """Whose edits are shown."""
 
     ALL = "all"
@@ -36,7 +36,7 @@ class Whose(StrEnum):
     BOTS = "bots"
 
 
-def results_view(results: Results, start: float | None, whose: Whose) -> dict[str, Any]:
+def results_view(results: Results, start: float | None, whose: EditorFilter) -> dict[str, Any]:
     """The results, with the window that begins at ``start`` (None: the newest) in full.
 
     ``window`` is None if there is no such window. Times are seconds since 1970. Never all users: a page is
@@ -52,7 +52,7 @@ def results_view(results: Results, start: float | None, whose: Whose) -> dict[st
     }
 
 
-def top(window: Window, count: int = MAX_EDITORS, whose: Whose = Whose.ALL) -> list[Editor]:
+def top(window: Window, count: int = MAX_EDITORS, whose: EditorFilter = EditorFilter.ALL) -> list[Editor]:
     """The ``count`` users with the most edits, by name if equal."""
     chosen = (editor for editor in window.editors if _is_of(editor, whose))
     return nsmallest(count, chosen, key=lambda editor: (-editor.edits, editor.user, editor.bot))
@@ -70,7 +70,7 @@ def _line(window: Window) -> dict[str, Any]:
     return {"start": window.start, "end": window.end, "people": people, "bots": bots}
 
 
-def _in_full(window: Window | None, watermark: float | None, whose: Whose) -> dict[str, Any] | None:
+def _in_full(window: Window | None, watermark: float | None, whose: EditorFilter) -> dict[str, Any] | None:
     if window is None:
         return None
     counted = [editor for editor in window.editors if _is_of(editor, whose)]
@@ -85,8 +85,8 @@ def _in_full(window: Window | None, watermark: float | None, whose: Whose) -> di
     }
 
 
-def _is_of(editor: Editor, whose: Whose) -> bool:
-    return whose is Whose.ALL or editor.bot == (whose is Whose.BOTS)
+def _is_of(editor: Editor, whose: EditorFilter) -> bool:
+    return whose is EditorFilter.ALL or editor.bot == (whose is EditorFilter.BOTS)
 
 
 def _row(editor: Editor) -> dict[str, Any]:

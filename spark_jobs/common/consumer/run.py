@@ -14,14 +14,14 @@ from pyspark.sql.types import StructType
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.stream import StreamSpec
-from spark_jobs.common.consumer.writer import Decode, Owner
+from spark_jobs.common.consumer.writer import Decode, StreamWriter
 from spark_jobs.common.kafka.avro import Schemas, decoded
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
-from spark_jobs.common.lake.writer_lease import Moved, own
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit, own
 from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.functions import function
-from spark_jobs.common.spark.process import Superseded, live
+from spark_jobs.common.spark.process import Fenced, run_process
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +40,11 @@ def run(name: str) -> int:
         record, decode = decoding(spark, spec)
         tables.ensure(spark, spec, record)
         topic = Topic(platform.kafka, spec.topic.name)
-        owner = Owner(spark, platform, spec, decode, topic)
+        owner = StreamWriter(spark, platform, spec, decode, topic)
         with progress_listener.attach(spark, platform, name):
-            own(owner, lambda positions: Consumption(spark, platform, spec, owner, positions).until(stop))
+            own(owner, lambda positions: ConsumerRun(spark, platform, spec, owner, positions).until(stop))
 
-    return live(f"the consumer of {name}", consume)
+    return run_process(f"the consumer of {name}", consume)
 
 
 def decoding(spark: SparkSession, spec: StreamSpec) -> tuple[StructType, Decode]:
@@ -56,7 +56,7 @@ def decoding(spark: SparkSession, spec: StreamSpec) -> tuple[StructType, Decode]
     return schema, partial(function(spec, spec.decode), schema=schema)
 
 
-class Consumption:
+class ConsumerRun:
     """The streaming query of one ownership."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Consumption:
         spark: SparkSession,
         platform: platforms.Platform,
         spec: StreamSpec,
-        owner: Owner,
+        owner: StreamWriter,
         positions: dict[int, int],
     ) -> None:
         self._batch_in_flight = threading.Lock()
@@ -115,9 +115,9 @@ class Consumption:
                 self._stopping = True
             self.query.stop()
         failure = self._failure or self.query.exception()
-        if failure is None or (isinstance(failure, Moved) and stop.is_set()):
+        if failure is None or (isinstance(failure, ConcurrentCommit) and stop.is_set()):
             return
-        if not isinstance(failure, Superseded | Moved):
+        if not isinstance(failure, Fenced | ConcurrentCommit):
             # A later owner removes its predecessor's checkpoint.
             self._owner.excuse(failure)
         raise failure

@@ -21,18 +21,18 @@ from pyspark.sql import functions as F
 
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.deduplication import Claims, Run, claimed, suspects
-from sluice.model.verification.offsets import Proof, prove, undecided
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.deduplication import LoadedRows, Run, loaded_from, possible_duplicates
+from sluice.model.verification.offsets import Proof, needs_read, prove
+from sluice.model.verification.ranges import OffsetRanges
 from spark_jobs.common.kafka.keys import with_identity
 from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import deduplicate
 from spark_jobs.common.lake.iceberg import MAIN, AddedFile
 from spark_jobs.common.lake.quarantine import quarantine_records
-from spark_jobs.common.lake.read_offsets import ReadBack
-from spark_jobs.common.lake.writer_lease import TableOwner
+from spark_jobs.common.lake.read_offsets import OffsetReader
+from spark_jobs.common.lake.writer_lease import WriterLease
 from spark_jobs.common.spark.checkpoint import Checkpoints
-from spark_jobs.common.spark.offset_log import batch_ranges, planned_ends
+from spark_jobs.common.spark.offset_log import batch_ranges, planned_end_offsets
 from spark_jobs.common.spark.process import Unrecoverable
 
 log = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 Decode = Callable[[DataFrame], DataFrame]
 
 
-class Unproved(RuntimeError):
+class VerificationFailed(RuntimeError):
     """The batch's own audit did not come out exact; nothing of it was published."""
 
 
@@ -58,13 +58,13 @@ class State:
     topic_id: str | None = None
     starts: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
-    claims: Claims = field(default_factory=Claims)
+    claims: LoadedRows = field(default_factory=LoadedRows)
     # The newest batch's claims are known only after its commit, so its successor's summary carries them.
-    latest: Claims = field(default_factory=Claims)
+    latest: LoadedRows = field(default_factory=LoadedRows)
 
 
-class Owner(TableOwner):
-    """Owns one stream from :meth:`take_over` on. Not for several threads at once."""
+class StreamWriter(WriterLease):
+    """Owns one stream from :meth:`acquire` on. Not for several threads at once."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class Owner(TableOwner):
         self.spark, self.spec, self.decode, self.topic = spark, spec, decode, topic
         self.checkpoints = Checkpoints(spark, platform.checkpoints.root, spec.name)
         self.group = Group(platform.kafka, spec.name, spec.topic.name)
-        self.readback = ReadBack(platform.s3)
+        self.readback = OffsetReader(platform.s3)
         self.state = State()
         self.checkpoint = self.checkpoints.of(0)
 
-    def take_over(self) -> dict[int, int]:
+    def acquire(self) -> dict[int, int]:
         """Become the owner, also once more after Moved. Returns partition -> the offset to go on from.
 
         Raises LookupError when the topic no longer holds what comes next (retention deleted it), or when it
@@ -99,7 +99,7 @@ class Owner(TableOwner):
             ends.clear()
             ends.update(self._resume_from(watermarks))
 
-        self._claim(read, lambda kind: self._summary(kind, RangeSet(), ends))
+        self._claim(read, lambda kind: self._summary(kind, OffsetRanges(), ends))
         self.state.ends = ends
         self.checkpoint = self.checkpoints.fresh(self.token)
         self.group.commit(ends)
@@ -134,7 +134,7 @@ class Owner(TableOwner):
     def _read_state(self) -> State:
         """From the snapshots of ``main``, newest first; those of maintenance say nothing of the stream."""
         state, newest_batch = State(), None
-        for snapshot_id, summary in self.table.lineage(MAIN):
+        for snapshot_id, summary in self.table.ancestors(MAIN):
             if "sluice.kind" not in summary:
                 continue
             if not state.token:
@@ -143,17 +143,19 @@ class Owner(TableOwner):
                 state.ends = _offsets(summary["sluice.ends"])
                 newest_batch = snapshot_id if summary["sluice.kind"] == "batch" else None
             state.topic_id = state.topic_id or summary.get("sluice.topic_id")
-            state.claims = state.claims.union(Claims.from_json(summary.get("sluice.claims", "{}")))
+            state.claims = state.claims.union(LoadedRows.from_json(summary.get("sluice.claims", "{}")))
         if newest_batch is not None:
             # Its rows are in the table, so they are read from there.
             rows = self.spark.read.option("snapshot-id", newest_batch).table(f"{CATALOG}.{self.spec.table}")
             files = self.table.added_files(newest_batch)
             paths = [file.fact.path for file in files]
-            state.latest = claimed(self._runs(files, lambda: rows.where(F.col("_file").isin(paths))))
+            state.latest = loaded_from(self._runs(files, lambda: rows.where(F.col("_file").isin(paths))))
             state.claims = state.claims.union(state.latest)
         return state
 
-    def _summary(self, kind: str, ranges: RangeSet, ends: Mapping[int, int], **more: int) -> dict[str, str]:
+    def _summary(
+        self, kind: str, ranges: OffsetRanges, ends: Mapping[int, int], **more: int
+    ) -> dict[str, str]:
         """What every snapshot of this owner says, and ``more``; the words are in docs/architecture.md."""
         return {
             "sluice.kind": kind,
@@ -171,12 +173,12 @@ class Owner(TableOwner):
     def batch(self, records: DataFrame, batch_id: int) -> None:
         """Write, audit and publish one micro-batch (the function for ``foreachBatch``).
 
-        Raises Superseded when a later owner has taken over, Unproved when the batch's audit is not exact,
+        Raises Fenced when a later owner has taken over, Unproved when the batch's audit is not exact,
         Moved when maintenance moved ``main``, LookupError when the topic is another one now, Damaged when
         Spark lost the batch's plan. Either way ``main`` is where it was.
         """
         began = time.time()
-        planned = planned_ends(self.checkpoint, batch_id, self.spec.topic.name)
+        planned = planned_end_offsets(self.checkpoint, batch_id, self.spec.topic.name)
         ends = self.state.ends | planned
         for partition in planned:
             self.state.starts.setdefault(partition, 0)
@@ -186,7 +188,7 @@ class Owner(TableOwner):
         summary = self._summary("batch", ranges, ends, batch=batch_id, began=int(began * 1000))
         files, proof = self._append_and_prove(self._decoded(records), ranges, summary)
         if not proof.is_exact:
-            raise Unproved(f"{self.spec.table}: batch {batch_id} of {ranges}: {proof.sentence()}")
+            raise VerificationFailed(f"{self.spec.table}: batch {batch_id} of {ranges}: {proof.sentence()}")
         # What was read before the topic still had its id was read from that topic.
         self._refuse_another_topic(self.topic.id())
         self._publish()
@@ -204,11 +206,11 @@ class Owner(TableOwner):
     def renew_group(self) -> None:
         """Commit the group's offsets again, as long as this is still the owner; for a stream that is idle.
 
-        Raises Superseded when a later owner has taken over: a zombie would put the group back. Where the
+        Raises Fenced when a later owner has taken over: a zombie would put the group back. Where the
         table cannot be looked at, it is tried again later.
         """
         try:
-            self.refuse_if_superseded()
+            self.raise_if_fenced()
         except (Py4JJavaError, PySparkException) as error:
             self.group.postpone(f"the table could not be looked at: {str(error).splitlines()[0]}")
             return
@@ -235,26 +237,26 @@ class Owner(TableOwner):
         return self.decode(placed).drop("_kafka_topic", "_kafka_timestamp_type", "headers")
 
     def _append_and_prove(
-        self, rows: DataFrame, ranges: RangeSet, summary: Mapping[str, str]
+        self, rows: DataFrame, ranges: OffsetRanges, summary: Mapping[str, str]
     ) -> tuple[list[AddedFile], Proof]:
         base = self.head
         good = F.col("reason").isNull()
         files = self._append(rows.where(good), summary)
         # With the bad rows: without, each would be a gap, and the claims as long as there are bad ones.
         runs = self._runs(files, lambda: rows)
-        suspected = suspects(self.state.claims, runs)
+        suspected = possible_duplicates(self.state.claims, runs)
         if suspected:
             log.warning("sources %s may have sent rows again; looking closer", ", ".join(sorted(suspected)))
             rows = deduplicate.named(rows, self.state.claims, suspected)
             self.table.reset_branch(self.branch, base)
             files = self._append(rows.where(good), summary)
             runs = self._runs(files, lambda: rows)
-        explained = RangeSet()
+        explained = OffsetRanges()
         if sum(file.fact.records for file in files) != ranges.count:
             explained = quarantine_records(self.spark, self.spec, rows.where(~good), ranges)
-        self.state.latest = claimed(runs)
+        self.state.latest = loaded_from(runs)
         facts = [file.fact for file in files]
-        unsettled = [fact.path for fact in undecided(ranges, facts, explained)]
+        unsettled = [fact.path for fact in needs_read(ranges, facts, explained)]
         offsets = self.readback.coordinates(unsettled) if unsettled else {}
         return files, prove(ranges, facts, offsets, explained=explained)
 

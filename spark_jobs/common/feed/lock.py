@@ -20,7 +20,7 @@ from psycopg2 import extensions
 
 from sluice.io.retry import wait_for
 from sluice.model.spec.platform import Lake
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.spark.process import Fenced
 
 CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 15.0
@@ -36,7 +36,7 @@ def lock_key(stream: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-class Lost(Superseded):
+class Lost(Fenced):
     """Whether this process still holds the lock cannot be said: it must send nothing more."""
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 from dataclasses import replace
 
-from sluice.model.health.heartbeat import BEAT_SECONDS
+from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.stream import Feed, StreamSpec
 from spark_jobs.common.feed.client import Activity, Client
@@ -17,7 +17,7 @@ from spark_jobs.common.feed.reader import Counts, Reader, Seen
 from spark_jobs.common.feed.resume import Tail
 from spark_jobs.common.feed.sender import Headers, Sender, Undelivered, feed_name
 from spark_jobs.common.feed.window import Window
-from spark_jobs.common.kafka.heartbeat import Heartbeat
+from spark_jobs.common.kafka.heartbeat import HeartbeatSender
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class Production:
         source: Source,
         tail: Tail,
         lock: Lock,
-        beat_seconds: float = BEAT_SECONDS,
+        beat_seconds: float = HEARTBEAT_INTERVAL,
     ) -> None:
         """``tail``: of the topic, read under the lock. ``beat_seconds``: between two heartbeats, each of
         which asks for the lock."""
@@ -57,7 +57,7 @@ class Production:
         self._window = Window(feed.most_in_flight, tail.resume)
         headers = Headers(feed_name(url), tail.following, self._window)
         self._sender = Sender(kafka, spec.topic, self._window, headers, tail.ends)
-        self._heartbeat = Heartbeat(kafka, spec.name, "producer", spec.topic.name)
+        self._heartbeat = HeartbeatSender(kafka, spec.name, "producer", spec.topic.name)
         self._reader = Reader(
             Client(url, feed.user_agent, feed.read_seconds, source.rewind, self._activity, self._halt),
             source,

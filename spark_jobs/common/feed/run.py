@@ -15,7 +15,7 @@ from spark_jobs.common.feed.producer import TAIL_FACTOR, Production
 from spark_jobs.common.feed.resume import Records, read_tail
 from spark_jobs.common.feed.sender import feed_name
 from spark_jobs.common.spark.functions import function
-from spark_jobs.common.spark.process import Superseded, live
+from spark_jobs.common.spark.process import Fenced, run_process
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ def run(name: str) -> int:
     """
     # It logs every request; the client says more of each.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    return live(f"the producer of {name}", lambda stop: _produce(name, stop))
+    return run_process(f"the producer of {name}", lambda stop: _produce(name, stop))
 
 
 def source(spec: StreamSpec, feed: Feed) -> Source:
@@ -38,7 +38,7 @@ def source(spec: StreamSpec, feed: Feed) -> Source:
 
 
 def _produce(name: str, stop: threading.Event) -> None:
-    """Raises Superseded, Lost, and what a database, a broker or the reading raises."""
+    """Raises Fenced, Lost, and what a database, a broker or the reading raises."""
     spec, platform = streams.load(name), platforms.load("producer")
     url = spec.feed_url(platform.feeds)
     assert spec.feed is not None
@@ -48,9 +48,7 @@ def _produce(name: str, stop: threading.Event) -> None:
         if not lock.take(feed.lock_seconds, stop.is_set):
             if stop.is_set():
                 return
-            raise Superseded(
-                f"another producer of {name} holds the lock; waited {feed.lock_seconds} s for it"
-            )
+            raise Fenced(f"another producer of {name} holds the lock; waited {feed.lock_seconds} s for it")
         with Records(platform.kafka, spec.topic.name) as records:
             tail = read_tail(records, feed_name(url), TAIL_FACTOR * feed.most_in_flight)
         position = tail.resume or "what is new"

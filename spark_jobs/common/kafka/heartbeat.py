@@ -22,14 +22,14 @@ from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition
 
-from sluice.model.health.heartbeat import BEAT_SECONDS, MOST_DETAIL, State
+from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, MOST_DETAIL, State
 from sluice.model.spec.platform import Kafka
 from spark_jobs.common.kafka.offsets import COMMIT_SECONDS, GroupOffsets
 
 log = logging.getLogger(__name__)
 
 
-class Heartbeat:
+class HeartbeatSender:
     """The group ``sluice-<stream>-<part>``. Not for several threads at once.
 
     Nobody but the one process that holds the part may beat: the last one is what is seen.
@@ -95,7 +95,7 @@ class Heartbeat:
 PATIENCE_SECONDS = 60.0
 
 
-class Pulse:
+class HeartbeatThread:
     """Beats every ``seconds`` what was said last, while the work says something or its marks change.
 
     ``marks`` is asked with every beat for anything that changes when the work gets on. Before something is
@@ -104,10 +104,10 @@ class Pulse:
 
     def __init__(
         self,
-        heartbeat: Heartbeat,
+        heartbeat: HeartbeatSender,
         marks: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
-        seconds: float = BEAT_SECONDS,
+        seconds: float = HEARTBEAT_INTERVAL,
     ) -> None:
         self._heartbeat = heartbeat
         self._clock = clock
@@ -161,7 +161,7 @@ class Pulse:
 # Without a sign of progress in a batch for so long, a query counts as hanging.
 
 
-class Waiting(threading.Event):
+class CountingEvent(threading.Event):
     """Another's event, and how often somebody waited for it: who waits with an end is not hanging."""
 
     def __init__(self, other: threading.Event) -> None:
@@ -183,7 +183,7 @@ class _Seen:
     at: float
 
 
-class Movement:
+class Watchdog:
     """What was seen of each query. ``clock``: seconds, that only grow."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

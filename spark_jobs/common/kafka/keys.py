@@ -28,7 +28,7 @@ from pyspark.sql.types import (
 from sluice.model.verification.sources import KEY_PATTERN
 
 
-def with_lane_and_seq(rows: DataFrame) -> DataFrame:
+def with_partition_and_sequence(rows: DataFrame) -> DataFrame:
     """Add ``lane`` (the topic partition, ``row % lanes``) and ``seq``, and order each lane by ``seq``.
 
     ``rows`` has ``source_id``, ``row`` and ``lanes``. Both columns follow from the object alone, so every

@@ -7,8 +7,8 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from sluice.model.verification.deduplication import Claims, Run
-from sluice.model.verification.ranges import Ranges
+from sluice.model.verification.deduplication import LoadedRows, Run
+from sluice.model.verification.ranges import IntervalSet
 
 
 def runs(rows: DataFrame) -> list[Run]:
@@ -30,7 +30,7 @@ def runs(rows: DataFrame) -> list[Run]:
     return sorted(Run(*row) for row in found.collect())
 
 
-def named(rows: DataFrame, seen: Claims, suspected: set[str]) -> DataFrame:
+def named(rows: DataFrame, seen: LoadedRows, suspected: set[str]) -> DataFrame:
     """``rows`` with a ``reason`` on every good row of a suspected source that came before.
 
     Before: in the published table (``seen``), or at a lower offset of this batch. The rows stay in the
@@ -65,7 +65,7 @@ def named(rows: DataFrame, seen: Claims, suspected: set[str]) -> DataFrame:
     return joined.withColumn("reason", F.coalesce("reason", "repeat")).drop("repeat")
 
 
-def within(column: Column, ranges: Ranges) -> Column:
+def within(column: Column, ranges: IntervalSet) -> Column:
     """Whether an integer column lies in the ranges."""
     return reduce(
         Column.__or__, ((column >= start) & (column < until) for start, until in ranges), F.lit(False)

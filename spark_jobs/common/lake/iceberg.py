@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.schema import spelled
 from sluice.model.verification.deduplication import Run
-from sluice.model.verification.offsets import FileFact
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.offsets import FileStats
+from sluice.model.verification.ranges import OffsetRanges
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Refused(RuntimeError):
 class AddedFile:
     """A data file with the bounds that the proof and the claims need (None: no bound, so no statement)."""
 
-    fact: FileFact
+    fact: FileStats
     source_lower: str | None
     source_upper: str | None
     base_lower: int | None
@@ -56,7 +56,7 @@ class AddedFile:
             or self.base_lower != self.base_upper
             or fact.partition_lower is None
             or fact.offset_lower is None
-            or not fact.settles(RangeSet())
+            or not fact.settles(OffsetRanges())
         ):
             return None
         start = fact.offset_lower - self.base_lower
@@ -110,7 +110,7 @@ class IcebergTable:
     def branches(self) -> list[str]:
         return [str(name) for name in self._table.refs()]
 
-    def lineage(self, ref: str) -> Iterator[tuple[int, Mapping[str, str]]]:
+    def ancestors(self, ref: str) -> Iterator[tuple[int, Mapping[str, str]]]:
         """``(snapshot id, summary)`` from the head of ``ref`` back to the oldest one kept. No I/O."""
         return ((snapshot.id, snapshot.summary) for snapshot in self.snapshots(ref))
 
@@ -186,7 +186,7 @@ class IcebergTable:
         foreign = None if nulls is None else nulls.get(columns["_source_id"].fieldId())
         records = int(file.recordCount())
         return AddedFile(
-            FileFact(
+            FileStats(
                 str(file.location()),
                 bound(lower, "_kafka_partition"),
                 bound(upper, "_kafka_partition"),

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.ranges import Ranges, RangeSet
+from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 
 COLUMNS = (
     "stage",
@@ -26,7 +26,9 @@ COLUMNS = (
 )
 
 
-def quarantine_records(spark: SparkSession, spec: StreamSpec, bad: DataFrame, ranges: RangeSet) -> RangeSet:
+def quarantine_records(
+    spark: SparkSession, spec: StreamSpec, bad: DataFrame, ranges: OffsetRanges
+) -> OffsetRanges:
     """Put a batch's bad records into the quarantine; returns their coordinates.
 
     A record that an earlier try of the same offsets put there is not put there again. ``bad`` has the
@@ -53,9 +55,9 @@ def quarantine_records(spark: SparkSession, spec: StreamSpec, bad: DataFrame, ra
     _append_new(spec, named, there, ["_kafka_partition", "_kafka_offset"])
     pairs = named.select("_kafka_partition", "_kafka_offset").toArrow()
     partitions, offsets = (column.to_numpy() for column in pairs.columns)
-    return RangeSet(
+    return OffsetRanges(
         {
-            int(partition): Ranges.of_values(offsets[partitions == partition].tolist())
+            int(partition): IntervalSet.of_values(offsets[partitions == partition].tolist())
             for partition in numpy.unique(partitions)
         }
     )

@@ -28,7 +28,7 @@ TAIL_BYTES = 1024 * 1024
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
-class ReadBack:
+class OffsetReader:
     """Reads files as they are in the bucket. It keeps its connections."""
 
     def __init__(self, s3: S3, tail_bytes: int | None = None, client: S3Client | None = None) -> None:

@@ -34,7 +34,7 @@ from sluice.model.spec.schema import Partition, parse_ddl
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.lake.iceberg import IcebergTable
 
-COORDINATES = (
+OFFSET_COLUMNS = (
     "_kafka_partition INT NOT NULL",
     "_kafka_offset BIGINT NOT NULL",
     "_kafka_timestamp TIMESTAMP",
@@ -88,7 +88,7 @@ _TYPES: dict[str, type[DataType]] = {
 _TRUNCATED = (IntegerType, LongType, DecimalType, StringType, BinaryType)
 
 
-class SchemaConflict(ConfigError):
+class IncompatibleSchema(ConfigError):
     """The table there is not the declared one, and cannot become it."""
 
 
@@ -110,7 +110,7 @@ def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
     columns = [f"`{field.name}` {_sql(field.dataType)}" for field in record.fields]
     partitions = spec.partitions
     _check_partitions(spec, partitions, record)
-    _create(spark, spec.table, [*columns, *COORDINATES], _properties(spec, record), partitions)
+    _create(spark, spec.table, [*columns, *OFFSET_COLUMNS], _properties(spec, record), partitions)
     ensure_quarantine(spark, spec)
     present = {field.name.lower(): field for field in spark.table(f"{CATALOG}.{spec.table}").schema.fields}
     for field in record.fields:
@@ -118,13 +118,13 @@ def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
         if there is None:
             spark.sql(f"ALTER TABLE {CATALOG}.{spec.table} ADD COLUMN `{field.name}` {_sql(field.dataType)}")
         elif _sql(there.dataType) != _sql(field.dataType):
-            raise SchemaConflict(
+            raise IncompatibleSchema(
                 f"{spec.table}: column {field.name} is {_sql(there.dataType)} and {spec.schema} says "
                 f"{_sql(field.dataType)}; give the new type a new column name"
             )
     found = IcebergTable(spark, spec.table).partitions()
     if found != [str(partition) for partition in partitions]:
-        raise SchemaConflict(
+        raise IncompatibleSchema(
             f"{spec.table}: is partitioned by {', '.join(found) or 'nothing'}, and stream.toml says "
             f"partition_by = {spec.partition_by}; declare what is there, or name a new table"
         )
@@ -211,7 +211,7 @@ Say = Callable[[str, str, Mapping[int, int]], None]
 def await_table(spark: SparkSession, table: str, say: Say, seconds: float, stop: threading.Event) -> bool:
     """Until ``table`` is there, looked for every so many ``seconds``; False when asked to stop before.
 
-    ``say`` is told meanwhile, as :meth:`Pulse.say` is.
+    ``say`` is told meanwhile, as :meth:`HeartbeatThread.say` is.
     """
     while not spark.catalog.tableExists(f"{CATALOG}.{table}"):
         say("idle", f"waiting for table {table}, which the consumer makes", {})

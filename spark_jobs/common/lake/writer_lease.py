@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
-from spark_jobs.common.spark.process import Superseded, first_line
+from spark_jobs.common.spark.process import Fenced, first_line
 
 log = logging.getLogger(__name__)
 
@@ -30,20 +30,20 @@ MOST_MOVES = 5
 Position = TypeVar("Position", covariant=True)
 
 
-class Moved(RuntimeError):
+class ConcurrentCommit(RuntimeError):
     """``main`` was moved by somebody who owns nothing (maintenance); a new take-over goes on from there."""
 
 
-class Owning(Protocol[Position]):
+class LeaseHolder(Protocol[Position]):
     """What :func:`own` needs of an owner."""
 
     @property
     def has_published(self) -> bool: ...
 
-    def take_over(self) -> Position: ...
+    def acquire(self) -> Position: ...
 
 
-class TableOwner:
+class WriterLease:
     """Owns ``table`` from :meth:`_claim` on, for whoever ``name`` is in messages. Not for several threads at
     once."""
 
@@ -69,15 +69,15 @@ class TableOwner:
         ``read`` looks at ``main``, with every try anew; ``summary`` says what a snapshot of a kind
         (``genesis``, ``takeover``) says. Of two that take over at once the catalog lets one through, the
         other tries again behind it. ``token``: in place of the next one, where another table has given it
-        out. Raises Superseded after TRIES refusals, and where ``main`` has a higher token.
+        out. Raises Fenced after TRIES refusals, and where ``main`` has a higher token.
         """
         self.has_published = False
         for _ in range(TRIES):
             self.table.refresh()
             read()
             branches = self.table.branches()
-            self.token = token or 1 + max([self.published_token(), *map(_token, branches)])
-            self._refuse_if_later(self.published_token())
+            self.token = token or 1 + max([self.published_epoch(), *map(_token, branches)])
+            self._refuse_if_later(self.published_epoch())
             self.branch = f"w{self.token}"
             try:
                 if self.table.head(MAIN) is None:
@@ -96,10 +96,10 @@ class TableOwner:
                 continue
             log.info("owner of %s with token %d, branch %s", self.name, self.token, self.branch)
             return
-        raise Superseded(f"{self.name}: {TRIES} take-overs were refused; another owner is starting")
+        raise Fenced(f"{self.name}: {TRIES} take-overs were refused; another owner is starting")
 
     def _publish(self) -> None:
-        """Move ``main`` to the branch. Raises Superseded, or Moved where maintenance moved it.
+        """Move ``main`` to the branch. Raises Fenced, or Moved where maintenance moved it.
 
         The catalog also refuses what raced with a commit to another branch (somebody takes over, and has not
         yet): that is tried again.
@@ -111,28 +111,28 @@ class TableOwner:
                 break
             except Refused as refusal:
                 self.table.refresh()
-                owner = self.published_token()
+                owner = self.published_epoch()
                 if owner > self.token:
-                    raise Superseded(
+                    raise Fenced(
                         f"{self.name}: owner {self.token} may not publish: owner {owner} has "
                         f"taken over ({refusal})"
                     ) from refusal
                 if self.table.head(MAIN) != base or attempt == TRIES - 1:
-                    raise Moved(
+                    raise ConcurrentCommit(
                         f"{self.table.name}: main was moved by a commit that is no owner's ({refusal})"
                     ) from refusal
         self.has_published = True
 
-    def refuse_if_superseded(self) -> None:
-        """Raises Superseded when a later owner has taken over, and Java's error where that cannot be seen."""
+    def raise_if_fenced(self) -> None:
+        """Raises Fenced when a later owner has taken over, and Java's error where that cannot be seen."""
         self.table.refresh()
-        self._refuse_if_later(self.published_token())
+        self._refuse_if_later(self.published_epoch())
 
     def _refuse_if_later(self, owner: int) -> None:
         if owner > self.token:
-            raise Superseded(f"{self.name}: owner {self.token} is over: owner {owner} has taken over")
+            raise Fenced(f"{self.name}: owner {self.token} is over: owner {owner} has taken over")
 
-    def _tidy(self, keep: int) -> None:
+    def _cleanup(self, keep: int) -> None:
         """Once in TIDY_EVERY calls: remove earlier owners' branches, which would keep snapshots, and forget
         all but the newest ``keep`` snapshots."""
         self._until_tidy -= 1
@@ -147,18 +147,18 @@ class TableOwner:
             log.info("tidying up %s was refused (%s); next time", self.table.name, refusal)
 
     def excuse(self, failure: Exception) -> None:
-        """Raises Superseded where there is a later owner: it removes what its predecessor works with, so that
+        """Raises Fenced where there is a later owner: it removes what its predecessor works with, so that
         one may fail for want of that before it meets the later owner in the table."""
         try:
-            self.refuse_if_superseded()
+            self.raise_if_fenced()
         except (Py4JJavaError, PySparkException) as unseen:
             log.warning("whether there is a later owner could not be seen: %s", first_line(unseen))
-        except Superseded as notice:
+        except Fenced as notice:
             raise notice from failure
 
-    def published_token(self) -> int:
+    def published_epoch(self) -> int:
         """The newest owner's, as ``main`` says; 0 where there was none."""
-        summaries = (summary for _, summary in self.table.lineage(MAIN))
+        summaries = (summary for _, summary in self.table.ancestors(MAIN))
         return next((int(s["sluice.token"]) for s in summaries if "sluice.token" in s), 0)
 
     def _branch_head(self) -> int:
@@ -167,7 +167,7 @@ class TableOwner:
         return head
 
 
-def own(owner: Owning[Position], work: Callable[[Position], None]) -> None:
+def own(owner: LeaseHolder[Position], work: Callable[[Position], None]) -> None:
     """Take over and ``work`` from there until that ends well; where maintenance moved ``main``, take over
     again.
 
@@ -175,10 +175,10 @@ def own(owner: Owning[Position], work: Callable[[Position], None]) -> None:
     """
     moves = 0
     while True:
-        position = owner.take_over()
+        position = owner.acquire()
         try:
             return work(position)
-        except Moved as notice:
+        except ConcurrentCommit as notice:
             moves = 1 if owner.has_published else moves + 1
             if moves > MOST_MOVES:
                 raise

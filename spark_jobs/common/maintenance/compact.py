@@ -27,8 +27,8 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.lake.iceberg import IcebergTable
-from spark_jobs.common.maintenance.row_diff import OtherRows, compare
-from spark_jobs.common.maintenance.staged_rewrite import Rehearsal
+from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
+from spark_jobs.common.maintenance.staged_rewrite import StagedRewrite
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.process import log_to_stderr
 
@@ -55,15 +55,15 @@ def main(name: str, options: Sequence[str]) -> int:
 
 
 def compact(
-    spark: SparkSession, spec: StreamSpec, before: date, rehearsed: type[Rehearsal] = Rehearsal
+    spark: SparkSession, spec: StreamSpec, before: date, rehearsed: type[StagedRewrite] = StagedRewrite
 ) -> bool:
     """Rewrite the files of the dates before that, as far as there are fewer of them then. Returns whether
     ``main`` has other files now; False: there was nothing to do.
 
-    Raises OtherRows when the rewritten files do not hold the same rows, each once, and Outdated when ``main``
-    was changed such that they do not fit any more; either way nothing of it is visible. ConfigError for a
-    stream that is not partitioned by a date first; LookupError where it has no table yet. ``rehearsed``: by
-    what it is rewritten.
+    Raises RowsDiffer when the rewritten files do not hold the same rows, each once, and Outdated when
+    ``main`` was changed such that they do not fit any more; either way nothing of it is visible. ConfigError
+    for a stream that is not partitioned by a date first; LookupError where it has no table yet.
+    ``rehearsed``: by what it is rewritten.
     """
     with rehearsed(spark, spec.table, _date_column(spark, spec)) as rehearsal:
         smaller = [group for group in rehearsal.groups(before) if group.expected < group.files]
@@ -81,7 +81,7 @@ def compact(
             return False
         proof = compare(rehearsal.rows(rehearsal.base, dates), rehearsal.rows(rewritten.snapshot_id, dates))
         if not proof.is_same:
-            raise OtherRows(
+            raise RowsDiffer(
                 f"{spec.table}: the files were rewritten, and {proof.sentence()}; nothing was published"
             )
         rehearsal.publish({"maintenance": f"compaction of the dates before {before}"})

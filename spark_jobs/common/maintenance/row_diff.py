@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-COORDINATES = ("_kafka_partition", "_kafka_offset")
+OFFSET_COLUMNS = ("_kafka_partition", "_kafka_offset")
 
 
-class OtherRows(RuntimeError):
+class RowsDiffer(RuntimeError):
     """Rows are not what they were."""
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RowDiff:
     """``rows``: of the first frame. ``wrong``: how many coordinates are not once in each frame with the same
     values; ``example`` is the first of them, in words."""
 
@@ -33,11 +33,11 @@ class Comparison:
         return f"{self.wrong} coordinates are not there once with the same values: {self.example}"
 
 
-def compare(before: DataFrame, after: DataFrame) -> Comparison:
+def compare(before: DataFrame, after: DataFrame) -> RowDiff:
     """Both have the same columns, among them the coordinates. One shuffle of 28 bytes a row; the values are
     compared by a hash of 64 bits a row, in which a null counts, and where it is."""
     sides = _side(before, after.columns, 1, 0).unionAll(_side(after, after.columns, 0, 1))
-    pairs = sides.groupBy(*COORDINATES).agg(
+    pairs = sides.groupBy(*OFFSET_COLUMNS).agg(
         F.sum("before").alias("before"),
         F.sum("after").alias("after"),
         (F.min("content") != F.max("content")).alias("changed"),
@@ -46,17 +46,17 @@ def compare(before: DataFrame, after: DataFrame) -> Comparison:
     found = pairs.agg(
         F.coalesce(F.sum("before"), F.lit(0)).alias("rows"),
         F.count_if(wrong).alias("wrong"),
-        F.min(F.when(wrong, F.struct(*COORDINATES, "before", "after"))).alias("first"),
+        F.min(F.when(wrong, F.struct(*OFFSET_COLUMNS, "before", "after"))).alias("first"),
     ).first()
     assert found is not None
-    return Comparison(int(found["rows"]), int(found["wrong"]), _words(found["first"]))
+    return RowDiff(int(found["rows"]), int(found["wrong"]), _words(found["first"]))
 
 
 def _side(frame: DataFrame, columns: list[str], before: int, after: int) -> DataFrame:
     # Alone, a null would not count.
     parts = [part for name in columns for part in (F.col(f"`{name}`").isNull(), F.col(f"`{name}`"))]
     return frame.select(
-        *COORDINATES,
+        *OFFSET_COLUMNS,
         F.xxhash64(*parts).alias("content"),
         F.lit(before).alias("before"),
         F.lit(after).alias("after"),

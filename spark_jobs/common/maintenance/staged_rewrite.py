@@ -37,7 +37,7 @@ _EPOCH = date(1970, 1, 1)
 _OUTDATED = ("ValidationException", "CommitFailedException")
 
 
-class Outdated(RuntimeError):
+class CommitConflict(RuntimeError):
     """``main`` was changed meanwhile such that the rewritten files no longer stand for what is there."""
 
 
@@ -51,7 +51,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class RewriteResult:
     """What a rehearsal made: its snapshot, and how many files that takes away and brings."""
 
     snapshot_id: int
@@ -59,7 +59,7 @@ class Rewritten:
     added: int
 
 
-class Rehearsal:
+class StagedRewrite:
     """The rewriting of one table, whose first partition field is the DATE ``column`` as it is.
 
     ``base`` is the snapshot of ``main`` that it begins from, None where there is none. A context manager: in
@@ -116,7 +116,7 @@ class Rehearsal:
             day = _EPOCH + timedelta(days=int(group.info().partition().get(0, days)))
             yield Group(day, int(group.inputFileNum()), int(group.expectedOutputFiles()))
 
-    def rewrite(self, dates: Sequence[date]) -> Rewritten | None:
+    def rewrite(self, dates: Sequence[date]) -> RewriteResult | None:
         """Rewrite the files of these dates; None where there is nothing to rewrite."""
         texts = self._jvm.java.util.ArrayList()
         for day in dates:
@@ -128,7 +128,7 @@ class Rehearsal:
         if head is None or head == self.base:
             return None
         removed, added = self._exchanged()
-        return Rewritten(head, len(removed), len(added))
+        return RewriteResult(head, len(removed), len(added))
 
     def rows(self, snapshot_id: int, dates: Sequence[date]) -> DataFrame:
         """What a snapshot, the base or a rehearsed one, holds of these dates."""
@@ -136,8 +136,8 @@ class Rehearsal:
         return table.where(F.col(self._column).isin(*dates))
 
     def publish(self, properties: Mapping[str, str]) -> None:
-        """Exchange the same files on ``main``, in a snapshot that says ``properties``. Raises Outdated; then
-        ``main`` is as it was."""
+        """Exchange the same files on ``main``, in a snapshot that says ``properties``. Raises CommitConflict;
+        then ``main`` is as it was."""
         base = self._stage.snapshot(self.base)
         removed, added = self._exchanged()
         commit = self._table.newRewrite()
@@ -153,7 +153,7 @@ class Rehearsal:
         except Py4JJavaError as error:
             reason = str(error.java_exception)
             if any(name in reason for name in _OUTDATED):
-                raise Outdated(
+                raise CommitConflict(
                     f"{self._table.name()}: main was changed while its files were rewritten ({reason}); "
                     "nothing was published, try again"
                 ) from error

@@ -27,19 +27,19 @@ CORRUPT = "_corrupt"
 BOUNDS = {IntegerType: (-(2**31), 2**31 - 1), LongType: (-(2**63), 2**63 - 1)}
 
 
-class WrongHeader(RuntimeError):
+class InvalidHeader(RuntimeError):
     """The columns that an object names cannot be those of the schema."""
 
 
 def column_names(header: str, where: str) -> list[str]:
-    """The names in a header line. Raises WrongHeader for an empty or repeated one, naming ``where``."""
+    """The names in a header line. Raises InvalidHeader for an empty or repeated one, naming ``where``."""
     names = [name.strip() for name in next(csv.reader([header]))]
     lowered = [name.lower() for name in names]
     for position, name in enumerate(lowered, start=1):
         if not name:
-            raise WrongHeader(f"{where}: column {position} of the header has no name: {header!r}")
+            raise InvalidHeader(f"{where}: column {position} of the header has no name: {header!r}")
         if lowered.count(name) > 1:
-            raise WrongHeader(f"{where}: the header names column {name!r} twice; rename one of them")
+            raise InvalidHeader(f"{where}: the header names column {name!r} twice; rename one of them")
     return names
 
 
@@ -56,7 +56,7 @@ def parse(lines: DataFrame, header: str, schema: AvroSchema, declared: Csv, wher
     at = {name.lower(): position for position, name in enumerate(names)}
     missing = [name for name in schema.required if name.lower() not in at]
     if missing:
-        raise WrongHeader(
+        raise InvalidHeader(
             f"{where}: the header lacks column {missing[0]!r}, which every row must have; it names "
             f"{', '.join(names)}"
         )
@@ -70,7 +70,7 @@ def parse(lines: DataFrame, header: str, schema: AvroSchema, declared: Csv, wher
     known = {field.name.lower() for field in record.fields}
     others = [i for i, name in enumerate(names) if name.lower() not in known]
     if others and not (rest in record.names and isinstance(record[rest].dataType, MapType)):
-        raise WrongHeader(
+        raise InvalidHeader(
             f"{where}: the header has column {names[others[0]]!r}, which the schema does not name; add it "
             f"there, or name a map of strings of the schema as [csv] extra_columns (now {rest!r})"
         )

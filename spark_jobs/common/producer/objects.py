@@ -63,7 +63,7 @@ class SourceObject:
         return {"Bucket": self.bucket, "Key": self.key, **version}
 
 
-class DamagedObject(RuntimeError):
+class CorruptObject(RuntimeError):
     """An object cannot be read to its end, or is no text with a header line."""
 
 
@@ -76,7 +76,7 @@ def read_json(platform: platforms.Platform, uri: str) -> Any:
 def header_line(platform: platforms.Platform, source: SourceObject) -> str:
     """The first line of an object (plain or gzip). Reads 64 KiB at most.
 
-    Raises DamagedObject where there is none: an object of no bytes, or a first line longer than that.
+    Raises CorruptObject where there is none: an object of no bytes, or a first line longer than that.
     """
     body = connect(platform.s3).get_object(**source.request())["Body"]
     with body:
@@ -85,13 +85,13 @@ def header_line(platform: platforms.Platform, source: SourceObject) -> str:
         try:
             head = zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
         except zlib.error as error:
-            raise DamagedObject(
+            raise CorruptObject(
                 f"{source.uri}: not a readable gzip ({error}); put the object again"
             ) from error
     line, newline, _ = head.partition(b"\n")
     text = line.decode("utf-8-sig", "replace").rstrip("\r")
     if not text.strip() or (not newline and len(head) >= HEAD_BYTES):
-        raise DamagedObject(
+        raise CorruptObject(
             f"{source.uri}: has no header line; put an object whose first line names the columns"
         )
     return text
@@ -135,7 +135,7 @@ def _lines_of(client: Any, source: SourceObject) -> Iterator[pyarrow.RecordBatch
                 row += len(rows)
                 rows = []
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DamagedObject(
+        raise CorruptObject(
             f"{source.uri}: broke off after {row + len(rows)} rows ({error}); put the whole object again"
         ) from error
     if rows:
@@ -208,7 +208,7 @@ def object_rows(job: Job) -> Iterator[DataFrame]:
         F.count(F.lit(1)).alias("rows"),
         F.count("reason").alias("malformed"),
     )
-    good = keys.with_lane_and_seq(observed.where(F.col("reason").isNull()))
+    good = keys.with_partition_and_sequence(observed.where(F.col("reason").isNull()))
     value, headers = encode(F.col("record"), schema), schema_headers(schema)
     yield good.withColumns({"value": value, "headers": headers})
     rows_read, malformed = counted.get["rows"], counted.get["malformed"]

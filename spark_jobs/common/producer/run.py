@@ -23,7 +23,7 @@ from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Platform
 from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.deduplication import Claims, claimed
+from sluice.model.verification.deduplication import LoadedRows, loaded_from
 from spark_jobs.common.kafka import keys
 from spark_jobs.common.lake import deduplicate
 from spark_jobs.common.producer.objects import read_json
@@ -76,7 +76,7 @@ class Job:
     spec: StreamSpec
     platform: Platform
     plan: Plan
-    sent: Claims
+    sent: LoadedRows
 
 
 # The rows of a plan's sources, in frames that are sent one after the other: with `source_id`, `row`, `lane`,
@@ -116,7 +116,7 @@ def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Pla
         ).write.format("kafka").options(**options).mode("append").save()
 
 
-def _is_sent(sent: Claims) -> Column:
+def _is_sent(sent: LoadedRows) -> Column:
     return reduce(
         Column.__or__,
         (
@@ -130,7 +130,7 @@ def _is_sent(sent: Claims) -> Column:
     )
 
 
-def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Plan) -> Claims:
+def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Plan) -> LoadedRows:
     """Source id -> lane -> the ``seq`` that the topic holds already.
 
     Looked for from the offsets at which the sources were first planned; what retention deleted since then
@@ -143,7 +143,7 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
         for partition, (first, after) in bounds.items()
     }
     if all(start[partition] == after for partition, (_, after) in bounds.items()):
-        return Claims()
+        return LoadedRows()
     log.info(
         "an earlier attempt, or another load, wrote to the topic; looking for rows that are there already"
     )
@@ -162,7 +162,7 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
         )
     )
     ours = keys.with_identity(records).where(F.col("_source_id").isin(sorted(plan.begin)))
-    found = claimed(deduplicate.runs(ours))
+    found = loaded_from(deduplicate.runs(ours))
     for source, lanes in found.sources.items():
         log.info("%d rows of source %s are on the topic already: %s", lanes.count, source, lanes)
     return found

@@ -30,7 +30,7 @@ from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.queries import aggregate
 from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.spark import session
-from spark_jobs.common.spark.process import live
+from spark_jobs.common.spark.process import run_process
 from spark_jobs.common.spark.session import PARTITIONS, SETTINGS
 
 ROWS = 20
@@ -108,7 +108,7 @@ class MemorySink:
 
 def look(name: str, query: str) -> int:
     """Show each batch of a query of stream ``name`` until interrupted; returns the exit code, as ``run``."""
-    return live(f"a look at {query} of {name}", lambda stop: _look(name, query, stop))
+    return run_process(f"a look at {query} of {name}", lambda stop: _look(name, query, stop))
 
 
 def _look(name: str, query: str, stop: threading.Event) -> None:

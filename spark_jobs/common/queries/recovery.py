@@ -9,22 +9,22 @@ from pyspark.sql import SparkSession
 
 from sluice.model.queries.state import State
 from sluice.model.spec.query import Mode, Query
-from spark_jobs.common.queries.state_table import QueriesOwner
+from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.spark import offset_log as plans
-from spark_jobs.common.spark.checkpoint import Checkpoint, Checkpoints, Damaged
+from spark_jobs.common.spark.checkpoint import Checkpoint, CheckpointCorrupted, Checkpoints
 
 log = logging.getLogger(__name__)
 
 
 def checkpoint(
-    spark: SparkSession, root: str, owner: QueriesOwner, name: str, sinks: Sequence[Sink]
+    spark: SparkSession, root: str, owner: QueryStateWriter, name: str, sinks: Sequence[Sink]
 ) -> Checkpoint:
     """The checkpoint from which query ``name`` goes on, after ``owner`` took over; every sink is entered.
 
     What its table says is in all sinks is forked, and with it the plan of a batch that some sink has already.
     Where no checkpoint holds that, or a sink lacks what no later batch would bring, everything is counted
-    anew from the lake: results are upserted under higher versions, so sinks come out right. Raises Superseded
+    anew from the lake: results are upserted under higher versions, so sinks come out right. Raises Fenced
     from a sink where a later owner entered, and LookupError for a query without measures in such a case.
     """
     query, state = owner.spec.queries[name], owner.before[name]
@@ -51,12 +51,12 @@ def checkpoint(
 
 
 def _refuse_gap(forked: Checkpoint, state: State, batch: int) -> None:
-    """Between what the table says and the batch that runs again, nothing was read. Raises Damaged else: the
-    table is older than the checkpoint."""
+    """Between what the table says and the batch that runs again, nothing was read. Raises CheckpointCorrupted
+    else: the table is older than the checkpoint."""
     if batch > state.batch:
         planned = plans.parse(forked.plan(batch), f"{forked.uri}/offsets/{batch}")
         if planned.source != state.source:
-            raise Damaged(
+            raise CheckpointCorrupted(
                 f"{forked.uri}: batch {batch} read up to snapshot {planned.source}, and the last that is "
                 f"known up to {state.source}"
             )

@@ -11,24 +11,24 @@ from itertools import chain
 
 from pyspark.sql import SparkSession
 
-from sluice.model.queries.state import common_ends
+from sluice.model.queries.state import common_end_offsets
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Platform
 from sluice.model.spec.query import FOR_A_PERSON
 from sluice.model.spec.stream import StreamSpec
-from spark_jobs.common.kafka.heartbeat import Heartbeat, Movement, Pulse, Waiting
+from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
 from spark_jobs.common.lake.tables import await_table
-from spark_jobs.common.lake.writer_lease import Moved, own
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit, own
 from spark_jobs.common.queries import recovery
 from spark_jobs.common.queries.preview import look
-from spark_jobs.common.queries.state_table import QueriesOwner
-from spark_jobs.common.queries.streaming_query import Running
+from spark_jobs.common.queries.state_table import QueryStateWriter
+from spark_jobs.common.queries.streaming_query import StreamingQueryRun
 from spark_jobs.common.sinks import factory
 from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.spark import progress_listener, session
-from spark_jobs.common.spark.process import Superseded, live
+from spark_jobs.common.spark.process import Fenced, run_process
 from spark_jobs.common.spark.session import PARTITIONS, SETTINGS
 
 log = logging.getLogger(__name__)
@@ -53,20 +53,20 @@ def run(name: str) -> int:
     soon as one query fails; the last line of stderr says what. Waits for the stream's table where there is
     none yet.
     """
-    return live(f"the queries of {name}", lambda stop: _keep(name, stop))
+    return run_process(f"the queries of {name}", lambda stop: _keep(name, stop))
 
 
 def _keep(name: str, stop: threading.Event) -> None:
     spec = streams.load(name)
     refuse_for_a_person(spec)
     platform = platforms.load("consumer")
-    pulse = Pulse(Heartbeat(platform.kafka, name, "queries", spec.topic.name))
+    pulse = HeartbeatThread(HeartbeatSender(platform.kafka, name, "queries", spec.topic.name))
     pulse.start()
     try:
         spark = session.start(f"sluice {name} queries", platform, PARTITIONS, SETTINGS)
         pulse.marks = lambda: session.tasks(spark)
         with progress_listener.attach(spark, platform, name):
-            Keeping(spark, platform, spec, pulse).until(stop)
+            QueriesRun(spark, platform, spec, pulse).until(stop)
     finally:
         pulse.stop()
 
@@ -83,34 +83,36 @@ def refuse_for_a_person(spec: StreamSpec) -> None:
                 )
 
 
-class Keeping:
+class QueriesRun:
     """All queries of ``spec``, kept up with its table."""
 
-    def __init__(self, spark: SparkSession, platform: Platform, spec: StreamSpec, pulse: Pulse) -> None:
+    def __init__(
+        self, spark: SparkSession, platform: Platform, spec: StreamSpec, pulse: HeartbeatThread
+    ) -> None:
         self._spark, self._platform, self._spec, self._pulse = spark, platform, spec, pulse
 
     def until(self, stop: threading.Event) -> None:
-        """Run until ``stop``. Raises Superseded, and whatever ends a query."""
+        """Run until ``stop``. Raises Fenced, and whatever ends a query."""
         if await_table(self._spark, self._spec.table, self._pulse.say, WAIT_SECONDS, stop):
-            owner = QueriesOwner(self._spark, self._spec)
+            owner = QueryStateWriter(self._spark, self._spec)
             own(owner, lambda _: self._run(owner, stop))
 
-    def _run(self, owner: QueriesOwner, stop: threading.Event) -> None:
+    def _run(self, owner: QueryStateWriter, stop: threading.Event) -> None:
         opened: dict[str, list[Sink]] = {}
-        running: list[Running] = []
+        running: list[StreamingQueryRun] = []
         try:
             for name in self._spec.queries:
                 if stop.is_set():
                     return
-                self._pulse.say("working", f"{name}: taking over", common_ends(owner.states.values()))
-                waiting = Waiting(stop)
+                self._pulse.say("working", f"{name}: taking over", common_end_offsets(owner.states.values()))
+                waiting = CountingEvent(stop)
                 # A sink that is away is waited for; after this, each query is looked at by itself.
                 self._pulse.marks = partial(_signs, self._spark, waiting)
                 opened[name] = factory.opened(self._spark, self._spec, name, self._platform, waiting)
                 root = self._platform.checkpoints.root
                 checkpoint = recovery.checkpoint(self._spark, root, owner, name, opened[name])
                 running.append(
-                    Running(self._spark, self._spec, name, owner, checkpoint, opened[name], waiting)
+                    StreamingQueryRun(self._spark, self._spec, name, owner, checkpoint, opened[name], waiting)
                 )
                 running[-1].start()
             self._watch(owner, running, stop)
@@ -121,9 +123,11 @@ class Keeping:
                 sink.close()
         self._judge(owner, running, stop)
 
-    def _watch(self, owner: QueriesOwner, running: list[Running], stop: threading.Event) -> None:
+    def _watch(
+        self, owner: QueryStateWriter, running: list[StreamingQueryRun], stop: threading.Event
+    ) -> None:
         """Until one ends, or ``stop``. Gives signs of life as long as none of them hangs."""
-        movement = Movement()
+        movement = Watchdog()
         self._pulse.marks = lambda: None
         while all(query.is_active for query in running):
             hanging = [
@@ -132,17 +136,17 @@ class Keeping:
             if not hanging:
                 busy = [query.doing for query in running if not query.is_resting]
                 word, detail = ("working", "; ".join(busy)) if busy else ("idle", f"{len(running)} queries")
-                self._pulse.say(word, detail, common_ends(owner.states.values()))
+                self._pulse.say(word, detail, common_end_offsets(owner.states.values()))
             if stop.wait(LOOK_SECONDS):
                 return
 
     @staticmethod
-    def _judge(owner: QueriesOwner, running: list[Running], stop: threading.Event) -> None:
+    def _judge(owner: QueryStateWriter, running: list[StreamingQueryRun], stop: threading.Event) -> None:
         """Raises what ended a query: that a later owner took over, before anything else."""
         errors = [error for query in running if (error := query.error()) is not None]
-        for kind in (Superseded, Moved):
+        for kind in (Fenced, ConcurrentCommit):
             for error in errors:
-                if isinstance(error, kind) and not (kind is Moved and stop.is_set()):
+                if isinstance(error, kind) and not (kind is ConcurrentCommit and stop.is_set()):
                     raise error
         if errors:
             # A later owner removes its predecessor's checkpoint.
@@ -150,5 +154,5 @@ class Keeping:
             raise errors[0]
 
 
-def _signs(spark: SparkSession, waiting: Waiting) -> object:
+def _signs(spark: SparkSession, waiting: CountingEvent) -> object:
     return session.tasks(spark), waiting.waits

@@ -20,7 +20,7 @@ from sluice.model.queries.state import State
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.lake.iceberg import MAIN
-from spark_jobs.common.lake.writer_lease import TableOwner
+from spark_jobs.common.lake.writer_lease import WriterLease
 
 COLUMNS = (
     "query STRING NOT NULL",
@@ -40,8 +40,8 @@ PROPERTIES = {
 KEEP_SNAPSHOTS = 200
 
 
-class QueriesOwner(TableOwner):
-    """Owns the queries of one stream from :meth:`take_over` on. :meth:`publish` may be called by the threads
+class QueryStateWriter(WriterLease):
+    """Owns the queries of one stream from :meth:`acquire` on. :meth:`publish` may be called by the threads
     of several queries; the rest not."""
 
     def __init__(self, spark: SparkSession, spec: StreamSpec) -> None:
@@ -53,12 +53,12 @@ class QueriesOwner(TableOwner):
         self.before: Mapping[str, State] = {}
         self._one_at_a_time = threading.Lock()
 
-    def take_over(self) -> Mapping[str, State]:
+    def acquire(self) -> Mapping[str, State]:
         """Become the owner, also once more after Moved. Returns where each query stands, with the holders of
         before. Raises ConfigError for a query that was declared otherwise when it was counted."""
 
         def read() -> None:
-            summaries = (summary for _, summary in self.table.lineage(MAIN))
+            summaries = (summary for _, summary in self.table.ancestors(MAIN))
             self.before = states.read(summaries, self.spec.queries, self.table.name)
 
         def summary(kind: str) -> dict[str, str]:
@@ -75,7 +75,7 @@ class QueriesOwner(TableOwner):
     def publish(self, query: str, state: State, late: DataFrame | None) -> None:
         """Say that all sinks of ``query`` are at ``state``, and which rows of its newest batch were ``late``.
 
-        Raises Superseded when a later owner has taken over, Moved when maintenance moved ``main``; then it is
+        Raises Fenced when a later owner has taken over, Moved when maintenance moved ``main``; then it is
         not said.
         """
         with self._one_at_a_time:
@@ -92,7 +92,7 @@ class QueriesOwner(TableOwner):
                 self.table.refresh()
             self._publish()
             self.states = said
-            self._tidy(KEEP_SNAPSHOTS)
+            self._cleanup(KEEP_SNAPSHOTS)
 
 
 def _ensure(spark: SparkSession, table: str) -> None:

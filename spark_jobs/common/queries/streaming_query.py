@@ -16,10 +16,10 @@ from sluice.model.queries.state import State
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query
 from sluice.model.spec.stream import StreamSpec
-from spark_jobs.common.kafka.heartbeat import Waiting
+from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
 from spark_jobs.common.queries import aggregate
-from spark_jobs.common.queries.state_table import QueriesOwner
+from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.spark import offset_log as plans
 from spark_jobs.common.spark import session
@@ -29,11 +29,11 @@ from spark_jobs.common.spark.offset_log import Plan
 log = logging.getLogger(__name__)
 
 
-class Torn(RuntimeError):
+class PartialSnapshotRead(RuntimeError):
     """A batch reads a part of a snapshot, so nobody could say up to where is counted."""
 
 
-class Running:
+class StreamingQueryRun:
     """The streaming query ``name`` of ``spec``, from :meth:`start` on.
 
     ``waiting`` is what its sinks wait with. ``doing`` says what is being done. What made it fail is
@@ -45,10 +45,10 @@ class Running:
         spark: SparkSession,
         spec: StreamSpec,
         name: str,
-        owner: QueriesOwner,
+        owner: QueryStateWriter,
         checkpoint: Checkpoint,
         sinks: Sequence[Sink],
-        waiting: Waiting,
+        waiting: CountingEvent,
     ) -> None:
         self.name = name
         # What Spark calls it; two of one name cannot run in one session.
@@ -154,14 +154,17 @@ class Running:
         return plans.parse(self._checkpoint.plan(batch), f"{self._checkpoint.uri}/offsets/{batch}")
 
     def _read(self, plan: Plan) -> Snapshot:
-        """The newest snapshot that the batch reads. Raises Torn where it does not read all of it."""
+        """The newest snapshot that the batch reads. Raises PartialSnapshotRead where it does not read all of
+        it."""
         self._source.refresh()
         snapshot = next((s for s in self._source.snapshots(MAIN) if s.id == plan.source), None)
         if snapshot is None:
-            raise Torn(f"{self.name}: snapshot {plan.source} of {self._spec.table} is gone; restart it")
+            raise PartialSnapshotRead(
+                f"{self.name}: snapshot {plan.source} of {self._spec.table} is gone; restart it"
+            )
         files = int(snapshot.summary.get("added-data-files", "0"))
         if plan.files < files:
-            raise Torn(
+            raise PartialSnapshotRead(
                 f"{self.name}: the batch reads {plan.files} of the {files} files of snapshot {plan.source}; "
                 "batches of this stream must hold whole snapshots, so set no limit of files or rows"
             )

@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 from pyspark.sql import DataFrame
 
 
-class Unwritten(RuntimeError):
+class SinkWriteFailed(RuntimeError):
     """A sink did not take a batch; it holds none of it, or the same batch can be written again.
 
     The first line names the sink, the reason and the mend.
@@ -37,7 +37,7 @@ class Sink(Protocol):
 
         Returns the last batch of which the sink holds anything, whoever wrote it (None: it holds nothing).
         Of a sink that cannot take a batch as a whole it may be a part: the same rows under the same number
-        complete it. Entering twice is the same as once. Raises Superseded where a higher token is
+        complete it. Entering twice is the same as once. Raises Fenced where a higher token is
         there.
         """
 
@@ -45,7 +45,7 @@ class Sink(Protocol):
         """Write a batch: the columns of ``Query.keys`` and the measures. The caller keeps ``rows``
         (``persist``): they may be computed more than once.
 
-        Returns False, having changed nothing, where the whole batch is there already. Raises Superseded
+        Returns False, having changed nothing, where the whole batch is there already. Raises Fenced
         where a later owner has entered.
         """
 
@@ -62,7 +62,7 @@ STOP_SECONDS = 2.0
 Done = TypeVar("Done")
 
 
-class Passing(Exception):
+class TransientError(Exception):
     """What may be over when it is tried again. The text says what is wrong, without the sink's name; ``kind``
     says so in a word or two, the same for as long as the same is wrong."""
 
@@ -97,15 +97,15 @@ class Patience:
     def until_done(self, work: Callable[[], Done]) -> Done:
         """What ``work`` returns, which raises Passing as long as it may be tried again.
 
-        Raises Unwritten when the time is over (0 seconds: at the first failure) or ``stop`` is set, and what
-        else ``work`` raises. A line is logged when it begins to fail, when something else is wrong, and when
-        it is over.
+        Raises SinkWriteFailed when the time is over (0 seconds: at the first failure) or ``stop`` is set, and
+        what else ``work`` raises. A line is logged when it begins to fail, when something else is wrong, and
+        when it is over.
         """
         self._since, self._failures, self._said = None, 0, None
         while True:
             try:
                 done = work()
-            except Passing as trouble:
+            except TransientError as trouble:
                 self._failed(trouble)
             else:
                 if self._since is not None:
@@ -117,25 +117,25 @@ class Patience:
         ``stop`` only what has stood for two seconds."""
         # That it is waited for is seen by who counts the waiting.
         self._stop.wait(0)
-        waited = self._note(Passing(reason))
+        waited = self._note(TransientError(reason))
         if self._stop.is_set() and waited >= STOP_SECONDS:
             raise self._stopped(reason)
 
-    def _failed(self, trouble: Passing) -> None:
+    def _failed(self, trouble: TransientError) -> None:
         waited = self._note(trouble)
         most = min(MOST_SECONDS, FIRST_SECONDS * 2.0 ** min(self._failures, 30))
         self._failures += 1
         if self._stop.wait(min(most * (0.5 + self._random.random() / 2), self._seconds - waited)):
             raise self._stopped(str(trouble)) from trouble.__cause__
 
-    def _note(self, trouble: Passing) -> float:
-        """For how many seconds it has failed by now. Raises Unwritten where that is too long."""
+    def _note(self, trouble: TransientError) -> float:
+        """For how many seconds it has failed by now. Raises SinkWriteFailed where that is too long."""
         now = self._clock()
         if self._since is None:
             self._since = now
         waited = now - self._since
         if waited >= self._seconds:
-            raise Unwritten(
+            raise SinkWriteFailed(
                 f"{self._what}: {trouble}, for {waited:.0f} s; {self._mend}"
             ) from trouble.__cause__
         if trouble.kind != self._said:
@@ -144,5 +144,5 @@ class Patience:
             log.warning("%s: %s; trying again for up to %.0f s", self._what, trouble, left)
         return waited
 
-    def _stopped(self, reason: str) -> Unwritten:
-        return Unwritten(f"{self._what}: {reason}, and the process was asked to stop; {self._mend}")
+    def _stopped(self, reason: str) -> SinkWriteFailed:
+        return SinkWriteFailed(f"{self._what}: {reason}, and the process was asked to stop; {self._mend}")

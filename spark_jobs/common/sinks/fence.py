@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.model.queries.state import FENCE_TABLE, fence_ddl
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.spark.process import Fenced
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -73,7 +73,7 @@ class Fence:
         """Become the owner with this token: no lower one passes from here on.
 
         Returns the last batch that is in the database, whoever wrote it (None: none yet), from which this
-        owner goes on. Waits for a transaction of an earlier owner to end. Raises Superseded where a higher
+        owner goes on. Waits for a transaction of an earlier owner to end. Raises Fenced where a higher
         token is there. Entering twice is the same as once.
         """
         from sqlalchemy.exc import DBAPIError
@@ -121,7 +121,7 @@ class Fence:
         exception.
 
         Gives the connection to write with, or None where this batch is in the database already: then there is
-        nothing to do. Raises Superseded where a later owner has entered, LookupError where the row is not as
+        nothing to do. Raises Fenced where a later owner has entered, LookupError where the row is not as
         this owner left it. Compute before, write inside: the row is locked until the end, and the database
         ends a transaction that stands still.
         """
@@ -171,7 +171,7 @@ class Fence:
 
     def _refuse_higher(self, there: int, token: int) -> None:
         if there > token:
-            raise Superseded(
+            raise Fenced(
                 f"{self.key}: owner {token} may not write: owner {there} has taken over ({FENCE_TABLE})"
             )
 

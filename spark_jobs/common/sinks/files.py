@@ -13,9 +13,9 @@ from sluice.model.spec import query as queries
 from sluice.model.spec.platform import S3
 from sluice.model.spec.query import Query
 from spark_jobs.common.kafka.keys import part_text
-from spark_jobs.common.sinks.base import Unwritten
-from spark_jobs.common.sinks.parquet_folders import COUNTS_SCHEMA, FOLDER, HASH, FolderWriter, Places
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.sinks.base import SinkWriteFailed
+from spark_jobs.common.sinks.parquet_folders import COUNTS_SCHEMA, FOLDER, HASH, FolderWriter, MarkerStore
+from spark_jobs.common.spark.process import Fenced
 
 # Readers of folders pass over what begins with an underscore.
 _OWN = "_sluice/"
@@ -54,12 +54,12 @@ class FilesSink:
         self._s3 = s3
         self._bucket = root.removeprefix("s3://").partition("/")[0]
         self._prefix = sink.prefix
-        self._places = Places(connect(s3), self._bucket, f"{sink.prefix}{_OWN}")
+        self._places = MarkerStore(connect(s3), self._bucket, f"{sink.prefix}{_OWN}")
         self._token = 0
         self._whole = -1
 
     def enter(self, token: int) -> int | None:
-        """See base.Sink; what it returns may be there in part only. Raises Superseded, and Unwritten where S3
+        """See base.Sink; what it returns may be there in part only. Raises Fenced, and Unwritten where S3
         does not answer or refuses."""
         try:
             self._refuse_later(token)
@@ -124,7 +124,7 @@ class FilesSink:
             return
         there = self._places.get(_WHOLE, batch) or {}
         if {name: there.get(name) for name in counts} != counts:
-            raise Unwritten(
+            raise SinkWriteFailed(
                 f"{self._what}: owner {there.get('token')} completed batch {batch} with other rows ({there}, "
                 f"not {counts}); look who wrote, remove the batch's files and objects, then start the query "
                 "again"
@@ -133,17 +133,17 @@ class FilesSink:
     def _refuse_later(self, token: int) -> None:
         there = self._places.newest(_OWNERS)
         if there is not None and there > token:
-            raise Superseded(
+            raise Fenced(
                 f"{self._what}: owner {token} may not write: owner {there} has taken over "
                 f"(s3://{self._bucket}/{self._prefix}{_OWN}{_OWNERS}/)"
             )
 
-    def _unwritten(self, error: Exception) -> Unwritten:
+    def _unwritten(self, error: Exception) -> SinkWriteFailed:
         # Of a task's error Spark tells the whole story; its last line is what happened.
         said = str(error).strip().splitlines() or [type(error).__name__]
         python = [line for line in said if line.strip() and not line.startswith(("\t", " ", "JVM", "Caused"))]
         reason = (python[-1] if isinstance(error, PySparkException) and python else said[0]).strip()
-        return Unwritten(
+        return SinkWriteFailed(
             f"{self._what}: {reason}; see that S3 is up, and that the role may list the bucket "
             f"{self._bucket!r}, and get and put below {self._prefix!r}, then start the query again"
         )

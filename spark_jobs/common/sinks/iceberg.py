@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import VERSION, WINDOW, Query, Sink
 from spark_jobs.common.lake.iceberg import MAIN
-from spark_jobs.common.lake.writer_lease import TableOwner
-from spark_jobs.common.sinks.base import Unwritten
+from spark_jobs.common.lake.writer_lease import WriterLease
+from spark_jobs.common.sinks.base import SinkWriteFailed
 
 PROPERTIES = {
     "format-version": "2",
@@ -31,10 +31,10 @@ PROPERTIES = {
 KEEP_SNAPSHOTS = 60
 
 
-class IcebergSink(TableOwner):
+class IcebergSink(WriterLease):
     """The table of one sink. For one thread at a time.
 
-    ``types``: result column -> Spark's DDL type. Raises Unwritten if the table has other columns.
+    ``types``: result column -> Spark's DDL type. Raises SinkWriteFailed if the table has other columns.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class IcebergSink(TableOwner):
     def enter(self, token: int) -> int | None:
         """Put this epoch on ``main``. Returns the batch that the table holds, None before the first.
 
-        Raises Superseded if a higher epoch is there, Unwritten if the table holds another query's results.
+        Raises Fenced if a higher epoch is there, Unwritten if the table holds another query's results.
         """
         self._claim(self._read, lambda kind: self._summary(kind, self._batch), token)
         return self._batch
@@ -63,10 +63,10 @@ class IcebergSink(TableOwner):
     def write(self, batch: int, rows: DataFrame) -> bool:
         """Merge the results of a batch, all of them or nothing; False if the table holds it already.
 
-        Raises Superseded if a later writer has entered, Moved if maintenance moved ``main``.
+        Raises Fenced if a later writer has entered, Moved if maintenance moved ``main``.
         """
         if self._batch is not None and batch <= self._batch:
-            self.refuse_if_superseded()
+            self.raise_if_fenced()
             return False
         windows = [row[0] for row in rows.select(F.unix_millis(WINDOW)).distinct().collect()]
         summary = self._summary("batch", batch)
@@ -76,7 +76,7 @@ class IcebergSink(TableOwner):
             self.table.commit_empty(self.branch, summary)
         self._publish()
         self._batch = batch
-        self._tidy(KEEP_SNAPSHOTS)
+        self._cleanup(KEEP_SNAPSHOTS)
         return True
 
     def close(self) -> None:
@@ -84,10 +84,10 @@ class IcebergSink(TableOwner):
 
     def _read(self) -> None:
         """The newest batch on ``main``."""
-        found = next((s for _, s in self.table.lineage(MAIN) if "sluice.kind" in s), {})
+        found = next((s for _, s in self.table.ancestors(MAIN) if "sluice.kind" in s), {})
         owner = (found.get("sluice.stream"), found.get("sluice.query"))
         if found and owner != (self._stream, self._query_name):
-            raise Unwritten(
+            raise SinkWriteFailed(
                 f"{self.name}: holds results of query {owner[1]} of {owner[0]}; give query "
                 f"{self._query_name} of {self._stream} a table of its own"
             )
@@ -118,7 +118,7 @@ class IcebergSink(TableOwner):
 
 
 def _ensure(spark: SparkSession, sink: Sink, types: Mapping[str, str]) -> None:
-    """Create the table if it is missing. Raises Unwritten if it has other columns."""
+    """Create the table if it is missing. Raises SinkWriteFailed if it has other columns."""
     table = f"{CATALOG}.{sink.table}"
     properties = ", ".join(f"'{key}' = '{value}'" for key, value in PROPERTIES.items())
     columns = ", ".join(f"`{name}` {kind.upper()}" for name, kind in types.items())
@@ -129,4 +129,6 @@ def _ensure(spark: SparkSession, sink: Sink, types: Mapping[str, str]) -> None:
     )
     existing = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
     if existing != dict(types):
-        raise Unwritten(f"{sink.name}: has columns {existing}, expected {dict(types)}; name a new table")
+        raise SinkWriteFailed(
+            f"{sink.name}: has columns {existing}, expected {dict(types)}; name a new table"
+        )

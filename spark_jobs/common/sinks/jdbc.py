@@ -24,11 +24,11 @@ from pyspark.sql import functions as F
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
-from sluice.model.queries.database_errors import PASSING, Trouble, diagnose, says
+from sluice.model.queries.database_errors import PASSING, DatabaseError, diagnose, says
 from sluice.model.queries.state import FENCE_TABLE, fence_key
 from sluice.model.spec.connection import POSTGRESQL, Database
 from sluice.model.spec.query import VERSION, Query, Sink
-from spark_jobs.common.sinks.base import Passing, Patience, Unwritten
+from spark_jobs.common.sinks.base import Patience, SinkWriteFailed, TransientError
 from spark_jobs.common.sinks.fence import Fence, Limits
 
 # Rows, each with a value per column.
@@ -98,13 +98,13 @@ MEND = "mend it, and start the stream again: nothing is lost"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENTS = ("timestamp", "timestamp_ntz")
 _MENDS = {
-    Trouble.LOGIN: "check login and password of the Airflow connection {connection}",
-    Trouble.DENIED: "give the user of the Airflow connection {connection} that right",
-    Trouble.NO_DATABASE: "make it, or correct the schema of the Airflow connection {connection}",
-    Trouble.NO_COLUMN: PROVISION + ", which says what differs",
-    Trouble.DIFFERENT: PROVISION + ", which says what differs",
-    Trouble.VALUE: "quarantine such rows, or make the column wider",
-    Trouble.OTHER: MEND,
+    DatabaseError.LOGIN: "check login and password of the Airflow connection {connection}",
+    DatabaseError.DENIED: "give the user of the Airflow connection {connection} that right",
+    DatabaseError.NO_DATABASE: "make it, or correct the schema of the Airflow connection {connection}",
+    DatabaseError.NO_COLUMN: PROVISION + ", which says what differs",
+    DatabaseError.DIFFERENT: PROVISION + ", which says what differs",
+    DatabaseError.VALUE: "quarantine such rows, or make the column wider",
+    DatabaseError.OTHER: MEND,
 }
 Done = TypeVar("Done")
 
@@ -148,7 +148,7 @@ class JdbcSink:
     def enter(self, token: int) -> int | None:
         """Become the writer with this token. The last batch that the database holds; None: none yet.
 
-        Raises Superseded where a higher token is there, Unwritten where the table is not as it must be, or
+        Raises Fenced where a higher token is there, Unwritten where the table is not as it must be, or
         the database stays away for longer than the patience, or until ``stop``.
         """
 
@@ -162,7 +162,7 @@ class JdbcSink:
         """Write a batch, all of it or nothing; False where it was there already.
 
         ``rows``: the query's keys and measures, one row per key; the caller has persisted them, and they are
-        read once per try, a partition at a time. Raises Superseded where a later owner has entered,
+        read once per try, a partition at a time. Raises Fenced where a later owner has entered,
         and Unwritten as :meth:`enter`.
         """
         # So that they are: what would be computed in the transaction would hold the fence's row as long.
@@ -203,7 +203,7 @@ class JdbcSink:
         lacking = sorted({*self._columns, VERSION} - columns)
         if lacking or set(key) != set(self._keys):
             what = f"lacks {', '.join(lacking)}" if lacking else f"has the key ({', '.join(key)})"
-            raise Unwritten(
+            raise SinkWriteFailed(
                 f"{self.name}: table {self._table} in {self._database.where} {what}; it must have "
                 f"{', '.join([*self._columns, VERSION])} and the key ({', '.join(self._keys)}): {PROVISION}"
             )
@@ -237,7 +237,7 @@ class JdbcSink:
             yield sorted(made, key=lambda row: row[:keys])
 
     def _refuse_null(self, row: Sequence[object]) -> None:
-        raise Unwritten(
+        raise SinkWriteFailed(
             f"{self.name}: a result has no {self._columns[row.index(None)]}, which is a part of its key in "
             f"{self._database.where}; quarantine rows without it, or group by another column"
         )
@@ -253,17 +253,19 @@ class JdbcSink:
             trouble = diagnose(self._database.kind, cause)
             what = f"{self._database.where} {trouble} ({says(cause)})"
             if trouble in PASSING or error.connection_invalidated:
-                raise Passing(what, trouble) from cause
-            if trouble == Trouble.NO_TABLE:
+                raise TransientError(what, trouble) from cause
+            if trouble == DatabaseError.NO_TABLE:
                 missing = FENCE_TABLE if FENCE_TABLE in says(cause) else self._table
                 raise self._missing(missing) from cause
             mend = _MENDS[trouble].format(connection=self._connection_id)
-            raise Unwritten(f"{self.name}: {what}; {mend}") from cause
+            raise SinkWriteFailed(f"{self.name}: {what}; {mend}") from cause
         except NoSuchTableError as error:
             raise self._missing(self._table) from error
         except (LookupError, ValueError) as error:
             # The fence's, which says its mend, and the driver's, of a value that it cannot send.
-            raise Unwritten(f"{self.name}: {self._database.where}: {error}") from error
+            raise SinkWriteFailed(f"{self.name}: {self._database.where}: {error}") from error
 
-    def _missing(self, table: str) -> Unwritten:
-        return Unwritten(f"{self.name}: table {table} is missing in {self._database.where}; {PROVISION}")
+    def _missing(self, table: str) -> SinkWriteFailed:
+        return SinkWriteFailed(
+            f"{self.name}: table {table} is missing in {self._database.where}; {PROVISION}"
+        )

@@ -51,7 +51,7 @@ THERE = frozenset({"PreconditionFailed", "412"})
 _GONE = frozenset({"NoSuchKey", "404"})
 
 
-class Places:
+class MarkerStore:
     """Numbered objects below ``<prefix><kind>/`` of a bucket. They are made once and never changed.
 
     Raises botocore's errors where S3 does not answer or refuses.
@@ -119,7 +119,7 @@ _THREADS = 8
 _CONFLICTS = 5
 
 
-class OtherRows(RuntimeError):
+class RowsDiffer(RuntimeError):
     """There is a file already where one was to be written, and it holds other rows."""
 
 
@@ -175,7 +175,7 @@ class FolderWriter:
         found = client.head_object(Bucket=self.bucket, Key=key)["Metadata"]
         there = {name: found.get(name) for name in said}
         if there != said:
-            raise OtherRows(
+            raise RowsDiffer(
                 f"s3://{self.bucket}/{key} is there already with other rows ({there}, not {said}): the "
                 "batch is not the one that was begun; look who wrote that file, remove it, then start the "
                 "query again"

@@ -20,11 +20,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from sluice.io import kafka as kafka_io
 from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN
 from sluice.model.queries import state
-from sluice.model.queries.state import NO_BATCH, Mark
+from sluice.model.queries.state import NO_BATCH, CommittedBatch
 from sluice.model.spec.platform import Kafka
-from spark_jobs.common.sinks.base import Passing, Patience, Unwritten
+from spark_jobs.common.sinks.base import Patience, SinkWriteFailed, TransientError
 from spark_jobs.common.sinks.committed_batch import newest
-from spark_jobs.common.spark.process import Superseded
+from spark_jobs.common.spark.process import Fenced
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Transactions:
     def enter(self, token: int) -> int | None:
         """Become the writer with this token; the last batch that the topic holds whole (None: none).
 
-        Ends a transaction that an earlier owner left open. Raises Superseded where a higher token is there,
+        Ends a transaction that an earlier owner left open. Raises Fenced where a higher token is there,
         LookupError where the topic is missing or does not say which batch it holds, Unwritten when Kafka
         does not answer for too long or refuses.
         """
@@ -136,7 +136,7 @@ class Transactions:
             self._open()
             # An attempt whose commit was not answered may have come through.
             if self._last < batch:
-                self._transact(Mark(self.token, batch), records())
+                self._transact(CommittedBatch(self.token, batch), records())
 
         self._until_done(attempt)
         return True
@@ -168,12 +168,12 @@ class Transactions:
         mark = self._mark("read_committed")
         self._refuse_later(mark)
         if mark is None:
-            mark = Mark(0, self._newest())
+            mark = CommittedBatch(0, self._newest())
         self._last = mark.batch
         if mark.token != self.token:
-            self._transact(Mark(self.token, mark.batch), ())
+            self._transact(CommittedBatch(self.token, mark.batch), ())
 
-    def _transact(self, mark: Mark, records: Iterable[Record]) -> None:
+    def _transact(self, mark: CommittedBatch, records: Iterable[Record]) -> None:
         producer = self._producer
         assert producer is not None
         producer.begin_transaction()
@@ -187,7 +187,7 @@ class Transactions:
         self._ask(producer.commit_transaction)
         self._last = mark.batch
 
-    def _send_mark(self, producer: Producer, mark: Mark) -> None:
+    def _send_mark(self, producer: Producer, mark: CommittedBatch) -> None:
         """Within the transaction. A producer that lost a broker since it was made may never come back from
         sending offsets, whatever time it was given (librdkafka 2.16.0, tried): it waits for a coordinator
         that it knew. So it is not asked; and where it does not come back, it is left behind with its thread.
@@ -200,7 +200,7 @@ class Transactions:
         def send(group: object) -> None:
             try:
                 self._ask(lambda seconds: producer.send_offsets_to_transaction([place], group, seconds))
-            except (KafkaException, Unwritten) as error:
+            except (KafkaException, SinkWriteFailed) as error:
                 failures.append(error)
 
         with self._consumer() as consumer:
@@ -271,19 +271,19 @@ class Transactions:
                     raise
                 cause: KafkaError = error.args[0]
                 self._refuse_for_good(cause)
-                raise Passing(self._reason(cause.str())) from error
+                raise TransientError(self._reason(cause.str())) from error
 
         self._patience.until_done(tried)
 
     def _refuse_for_good(self, cause: KafkaError) -> None:
         if cause.code() in MISSING_RIGHT:
-            raise Unwritten(
+            raise SinkWriteFailed(
                 f"{self.name}: {cause.str()} ({cause.name()}); check [kafka] in the role's platform file, "
                 f"and the user's rights to write to the topic, to read the group {self._group}, and to use "
                 f"the transactional id {self._transactional_id}"
             )
         if cause.code() in _TOO_LARGE:
-            raise Unwritten(
+            raise SinkWriteFailed(
                 f"{self.name}: {cause.str()} ({cause.name()}); raise max.message.bytes of the topic"
             )
         if cause.code() in _UNKNOWN:
@@ -305,14 +305,14 @@ class Transactions:
                 "provision_sinks step"
             )
 
-    def _refuse_later(self, mark: Mark | None) -> None:
+    def _refuse_later(self, mark: CommittedBatch | None) -> None:
         if mark is not None and mark.token > self.token:
-            raise Superseded(
+            raise Fenced(
                 f"{self.name}: owner {self.token} may not write: owner {mark.token} has taken over "
                 f"(group {self._group})"
             )
 
-    def _mark(self, isolation: str) -> Mark | None:
+    def _mark(self, isolation: str) -> CommittedBatch | None:
         wanted = [TopicPartition(self.topic, state.PARTITION)]
         with self._consumer(isolation) as consumer:
             (found,) = kafka_io.committed(consumer, wanted, self._ask_seconds)

@@ -39,14 +39,14 @@ CHANGES = ("delta", "changelog")
 _VERSIONED = re.compile(rf"(\d+)\.({'|'.join(BASES + CHANGES)})")
 
 
-class Incomplete(LookupError):
+class CheckpointIncomplete(LookupError):
     """A checkpoint does not hold all of what it should."""
 
 
 def store_folders(metadata: str, where: str) -> list[str]:
     """The folders of an operator's state stores, relative to its own, from its ``_metadata/metadata``.
 
-    Raises Incomplete where the text has another form.
+    Raises CheckpointIncomplete where the text has another form.
     """
     version, _, document = metadata.partition("\n")
     try:
@@ -57,16 +57,18 @@ def store_folders(metadata: str, where: str) -> list[str]:
             for partition in range(store["numPartitions"])
         ]
     except (ValueError, KeyError, TypeError) as error:
-        raise Incomplete(f"{where}: not an operator's metadata: {error!r}") from error
+        raise CheckpointIncomplete(f"{where}: not an operator's metadata: {error!r}") from error
     if not folders:
-        raise Incomplete(f"{where}: version {version!r} without stores; expected v1 with at least one")
+        raise CheckpointIncomplete(
+            f"{where}: version {version!r} without stores; expected v1 with at least one"
+        )
     return folders
 
 
 def chain(names: Iterable[str], version: int) -> list[str]:
     """The files of a store from which Spark loads a version: the newest base, and every change since.
 
-    Raises Incomplete, naming the version that is missing.
+    Raises CheckpointIncomplete, naming the version that is missing.
     """
     there: dict[int, dict[str, str]] = {}
     for name in names:
@@ -77,7 +79,7 @@ def chain(names: Iterable[str], version: int) -> list[str]:
     for step in range(version, 0, -1):
         kinds = there.get(step, {})
         if not kinds:
-            raise Incomplete(f"version {step} is not there")
+            raise CheckpointIncomplete(f"version {step} is not there")
         base = next((kinds[kind] for kind in BASES if kind in kinds), None)
         found.append(base or next(kinds[kind] for kind in CHANGES if kind in kinds))
         if base is not None:
@@ -85,22 +87,22 @@ def chain(names: Iterable[str], version: int) -> list[str]:
     return found
 
 
-def to_fork(names: Sequence[str], stores: Sequence[str], batch: int, begun: int) -> list[str]:
+def files_to_copy(names: Sequence[str], stores: Sequence[str], batch: int, begun: int) -> list[str]:
     """What a successor copies of a checkpoint with these files, so that its query goes on behind ``batch``.
 
     ``begun`` (``batch``, or one more) is the last batch whose plan comes along: where it is not completed, it
     runs again over the same offsets. A batch that was published but not completed does too, and finds that it
-    is there. Nothing newer comes along. Raises Incomplete, naming what is missing.
+    is there. Nothing newer comes along. Raises CheckpointIncomplete, naming what is missing.
     """
     present = set(names)
     plans = [f"offsets/{number}" for number in (begun - 1, begun) if number >= 0]
     missing = [name for name in plans if name not in present]
     if missing:
-        raise Incomplete(f"{missing[-1]} is not there")
+        raise CheckpointIncomplete(f"{missing[-1]} is not there")
     # Of Iceberg's source, where it began is asked for before its first batch only.
     logs = [name for name in names if re.fullmatch(r"sources/\d+/(?!0$|offsets/0$).*", name)]
     if logs:
-        raise Incomplete(
+        raise CheckpointIncomplete(
             f"{logs[0]}: its source keeps a log of its own, which cannot be forked; read from Kafka"
         )
     completed = [name for name in (f"commits/{batch - 1}", f"commits/{batch}") if name in present]
@@ -114,8 +116,8 @@ def to_fork(names: Sequence[str], stores: Sequence[str], batch: int, begun: int)
     for store in stores:
         try:
             state += [f"{store}/{name}" for name in chain(in_folder.get(store, ()), version)]
-        except Incomplete as error:
-            raise Incomplete(f"{store}: {error}") from error
+        except CheckpointIncomplete as error:
+            raise CheckpointIncomplete(f"{store}: {error}") from error
     return [
         *plans,
         *completed,
@@ -145,7 +147,7 @@ MARK = "sluice-fork.json"
 MEND = "see the file system's error above in the log, and start the stream again"
 
 
-class Damaged(LookupError):
+class CheckpointCorrupted(LookupError):
     """A checkpoint lacks what Spark took for written; the batch is not published."""
 
 
@@ -159,24 +161,24 @@ class Checkpoint:
         self._stores: list[str] = []
 
     def plan(self, batch: int) -> list[str]:
-        """The lines of a batch's plan, read back. Raises Damaged where it was never written."""
+        """The lines of a batch's plan, read back. Raises CheckpointCorrupted where it was never written."""
         try:
             return self._files.read(f"{self.uri}/offsets/{batch}").splitlines()
         except FileNotFoundError as error:
-            raise Damaged(
+            raise CheckpointCorrupted(
                 f"{error}; batch {batch} was planned and its plan is lost, so it is not written: {MEND}"
             ) from error
 
     def verify(self, batch: int) -> None:
         """See that a batch's state was written: a file of its version in every store of the query.
 
-        One look per store, since the version before was seen here too. Raises Damaged, naming the first that
-        is not there.
+        One look per store, since the version before was seen here too. Raises CheckpointCorrupted, naming the
+        first that is not there.
         """
         self._stores = self._stores or self.stores()
         for store in self._stores:
             if not self._has(store, batch + 1):
-                raise Damaged(
+                raise CheckpointCorrupted(
                     f"{self.uri}/{store}: version {batch + 1} is not there, so batch {batch} is not "
                     f"published: {MEND}"
                 )
@@ -193,7 +195,7 @@ class Checkpoint:
     def stores(self) -> list[str]:
         """The folders of the query's state stores, relative to ``uri``, from its operators' metadata.
 
-        Raises Damaged where those are not there or have another form.
+        Raises CheckpointCorrupted where those are not there or have another form.
         """
         numbers = [int(name) for name in self._files.names(f"{self.uri}/state") if name.isdecimal()]
         found = []
@@ -201,8 +203,8 @@ class Checkpoint:
             where = f"{self.uri}/state/{operator}/_metadata/metadata"
             try:
                 folders = store_folders(self._files.read(where), where)
-            except (FileNotFoundError, Incomplete) as error:
-                raise Damaged(
+            except (FileNotFoundError, CheckpointIncomplete) as error:
+                raise CheckpointCorrupted(
                     f"{error}; without it nobody knows which state the query keeps: {MEND}"
                 ) from error
             found += [f"state/{operator}/{folder}" for folder in folders]
@@ -223,7 +225,7 @@ class Checkpoints:
     def fresh(self, token: int) -> Checkpoint:
         """An empty one, for a query without state, or without a past. Those of earlier owners are removed."""
         self._make_room(token)
-        self._sweep(token)
+        self._cleanup(token)
         return self.of(token)
 
     def fork(
@@ -248,11 +250,11 @@ class Checkpoints:
             try:
                 last = batch if begun is None else begun
                 self._copy(owner, token, batch, last, owner == owners[-1], stateful)
-            except (Incomplete, Damaged) as reason:
+            except (CheckpointIncomplete, CheckpointCorrupted) as reason:
                 log.warning("%s: the checkpoint of owner %d is of no use: %s", self.stream, owner, reason)
                 reasons.append(f"w{owner}: {reason}")
                 continue
-            self._sweep(token, keep=owner)
+            self._cleanup(token, keep=owner)
             log.info("%s: forked the checkpoint of owner %d behind batch %d", self.stream, owner, batch)
             return self.of(token)
         raise LookupError(
@@ -265,12 +267,12 @@ class Checkpoints:
         source, target = self.of(owner), self.of(token)
         names = self._files.walk(source.uri)
         if not published and MARK not in names:
-            raise Incomplete("its owner ended before it was whole")
-        wanted = to_fork(names, source.stores() if stateful and batch >= 0 else (), batch, begun)
+            raise CheckpointIncomplete("its owner ended before it was whole")
+        wanted = files_to_copy(names, source.stores() if stateful and batch >= 0 else (), batch, begun)
         gone = self._files.copy(source.uri, target.uri, wanted)
         lost = [name for name in gone if not may_go(name)]
         if lost:
-            raise Incomplete(f"{lost[0]} was removed while it was copied")
+            raise CheckpointIncomplete(f"{lost[0]} was removed while it was copied")
         # A query of its own: two of one id would not run beside each other.
         self._files.write(f"{target.uri}/metadata", json.dumps({"id": str(uuid.uuid4())}))
         self._files.write(f"{target.uri}/{MARK}", json.dumps({"from": owner, "batch": batch, "begun": begun}))
@@ -281,7 +283,7 @@ class Checkpoints:
         if self._files.exists(self.of(token).uri):
             self._files.remove(self.of(token).uri)
 
-    def _sweep(self, token: int, keep: int | None = None) -> None:
+    def _cleanup(self, token: int, keep: int | None = None) -> None:
         """Remove the folders of earlier owners. A zombie may still write into its own, and in a bucket the
         right to delete may be missing, so of those as much goes as goes. Later owners' are left alone: this
         one may have been suspended just here."""

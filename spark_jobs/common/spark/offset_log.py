@@ -18,15 +18,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.ranges import OffsetRanges
 from spark_jobs.common.spark.checkpoint import Checkpoint
 
 
-def planned_ends(checkpoint: Checkpoint, batch_id: int, topic: str) -> dict[int, int]:
+def planned_end_offsets(checkpoint: Checkpoint, batch_id: int, topic: str) -> dict[int, int]:
     """Partition -> the offset after the batch's last.
 
-    Raises ``checkpoint.Damaged`` where the plan is not there, ValueError where it has another form: a batch
-    whose plan cannot be read back is not written.
+    Raises ``checkpoint.CheckpointCorrupted`` where the plan is not there, ValueError where it has another
+    form: a batch whose plan cannot be read back is not written.
     """
     lines = checkpoint.plan(batch_id)
     path = f"{checkpoint.uri}/offsets/{batch_id}"
@@ -42,9 +42,9 @@ def planned_ends(checkpoint: Checkpoint, batch_id: int, topic: str) -> dict[int,
     return {int(partition): int(end) for partition, end in ends[topic].items()}
 
 
-def batch_ranges(before: Mapping[int, int], ends: Mapping[int, int]) -> RangeSet:
+def batch_ranges(before: Mapping[int, int], ends: Mapping[int, int]) -> OffsetRanges:
     """What lies between two ends. A partition that is new starts at 0, or Spark refuses it as data loss."""
-    return RangeSet.from_ends(before, ends)
+    return OffsetRanges.from_ends(before, ends)
 
 
 # There is no snapshot yet.

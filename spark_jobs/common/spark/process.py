@@ -15,7 +15,7 @@ from sluice.model.spec.config import ConfigError
 log = logging.getLogger(__name__)
 
 
-class Superseded(RuntimeError):
+class Fenced(RuntimeError):
     """A later owner has taken over; this one must end and not come back."""
 
 
@@ -31,7 +31,7 @@ def log_to_stderr() -> None:
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
-def live(what: str, work: Callable[[threading.Event], None]) -> int:
+def run_process(what: str, work: Callable[[threading.Event], None]) -> int:
     """Run a process's ``work`` until it ends, or until SIGTERM or SIGINT ask it to; returns the exit code.
 
     ``work`` returns soon after the event is set. 0: it returned. 76: it raised Superseded. 78: it raised
@@ -48,7 +48,7 @@ def live(what: str, work: Callable[[threading.Event], None]) -> int:
     signal.signal(signal.SIGINT, ask_to_stop)
     try:
         work(stop)
-    except Superseded as notice:
+    except Fenced as notice:
         log.error("superseded: %s", notice)
         return exits.FENCED
     except Exception as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from local.runtime.home import Home
+from local.runtime.home import StackDir
 from local.runtime.ports import choose
 from local.runtime.supervisord import SERVICE_OPTIONS, Program, Supervisor
 from local.stack.stack import wait_until
@@ -19,7 +19,7 @@ NAME = "sleeper"
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Supervisor]:
-    home = Home(tmp_path)
+    home = StackDir(tmp_path)
     home.prepare()
     made = Supervisor(home, choose({}, os.environ, free=True)["supervisor"], "secret")
     # A signal that comes between fork and exec is lost: then it is killed.

@@ -13,7 +13,7 @@ from botocore.stub import Stubber
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.clients.objects import Bucket, Entry, ObjectVersion, count
-from sluice.model.verification.storage import PrefixCount
+from sluice.model.verification.storage import PrefixUsage
 from tests.support.raising import raising
 
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -119,5 +119,5 @@ def test_every_page_of_versions_and_markers_counts(s3: Any) -> None:
         },
     )
     entries = list(Bucket(client, "b").entries("p/"))
-    assert count(entries) == PrefixCount(objects=1, versions=2, delete_markers=1, bytes=6)
+    assert count(entries) == PrefixUsage(objects=1, versions=2, delete_markers=1, bytes=6)
     assert entries[2] == Entry("m", True, True, "", 0, WHEN)

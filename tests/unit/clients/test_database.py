@@ -53,5 +53,5 @@ def test_a_column_s_family(column: sa.types.TypeEngine[object], family: str) -> 
 
 
 def test_what_was_made_is_said() -> None:
-    assert str(database.Provision("database d at h:1", ())) == "database d at h:1: all tables are there"
-    assert str(database.Provision("database d at h:1", ("a", "b"))) == "database d at h:1: made a and b"
+    assert str(database.ProvisionResult("database d at h:1", ())) == "database d at h:1: all tables are there"
+    assert str(database.ProvisionResult("database d at h:1", ("a", "b"))) == "database d at h:1: made a and b"

@@ -11,7 +11,7 @@ import pytest
 
 from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.ledger import History
-from sluice.model.health.consumer import Facts
+from sluice.model.health.consumer import RestartHistory
 from sluice.model.spec.ledger import RUNTIME, history_key, moment, moment_of
 from sluice.model.spec.stream import Supervision
 from tests.support.memory_s3 import MemoryS3, error
@@ -148,7 +148,7 @@ def test_facts_are_the_windows_restarts_and_the_hold_in_words() -> None:
     client = MemoryS3()
     history = make(client)
     begin = ago(POLICY.restart_window_seconds).timestamp()
-    assert history.facts(NOON, POLICY) == Facts([], None, begin, begin)
+    assert history.facts(NOON, POLICY) == RestartHistory([], None, begin, begin)
     for seconds in (601, 600, 10):
         history.record("restart", {}, ago(seconds))
     client.got.clear()

@@ -15,16 +15,16 @@ from confluent_kafka.admin import AdminClient
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
 from sluice.clients.kafka_admin import (
     KafkaAdmin,
+    TopicDescription,
     TopicDiff,
-    TopicIdentity,
-    TopicShape,
+    TopicId,
     config_diff,
     refuse_shrinking,
 )
-from sluice.model.health.heartbeat import Beat, State
+from sluice.model.health.heartbeat import Heartbeat, State
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.stream import BROKER_DEFAULT, Topic
-from spark_jobs.common.kafka.heartbeat import Heartbeat
+from spark_jobs.common.kafka.heartbeat import HeartbeatSender
 from spark_jobs.common.kafka.offsets import GroupOffsets
 from tests.support.raising import raising
 
@@ -33,21 +33,21 @@ TOPIC = Topic("t", partitions=10, replication_factor=1)
 
 @pytest.mark.parametrize("partitions", [1, 10])
 def test_growing_and_staying_are_allowed(partitions: int) -> None:
-    refuse_shrinking(TOPIC, TopicShape(partitions, 1))
+    refuse_shrinking(TOPIC, TopicDescription(partitions, 1))
 
 
 def test_shrinking_is_refused_with_topic_has_wants_and_mend() -> None:
     with raising(Refused, "'t'", "12 partitions", "wants 10", "partitions = 12"):
-        refuse_shrinking(TOPIC, TopicShape(12, 1))
+        refuse_shrinking(TOPIC, TopicDescription(12, 1))
 
 
 def test_other_copies_are_refused() -> None:
     with raising(Refused, "'t'", "factor 3", "wants 1"):
-        refuse_shrinking(TOPIC, TopicShape(10, 3))
+        refuse_shrinking(TOPIC, TopicDescription(10, 3))
 
 
 def test_copies_that_are_left_to_the_broker_are_not_compared() -> None:
-    refuse_shrinking(Topic("t", 10, BROKER_DEFAULT), TopicShape(10, 3))
+    refuse_shrinking(Topic("t", 10, BROKER_DEFAULT), TopicDescription(10, 3))
 
 
 def test_only_declared_configs_are_compared() -> None:
@@ -125,7 +125,7 @@ def admin(broker: Broker, consumer: Any = None) -> KafkaAdmin:
 
 def test_a_topic_is_identified_in_one_request() -> None:
     broker = Broker({0: [], 1: []})
-    assert admin(broker).identify("t") == TopicIdentity("abc+/", 2)
+    assert admin(broker).identify("t") == TopicId("abc+/", 2)
     assert admin(broker).identify("t").topic_id == "abc+/"
     assert broker.asked == ["describe_topics"] * 2
 
@@ -208,10 +208,10 @@ def told() -> Told:
 
 def test_a_heartbeat_is_read_as_it_was_given(told: Told) -> None:
     assert told.reader.beat("s", "producer", "t") is None
-    heart = Heartbeat(Kafka(told.servers), "s", "producer", "t", clock=lambda: 1_700_000_000.25)
+    heart = HeartbeatSender(Kafka(told.servers), "s", "producer", "t", clock=lambda: 1_700_000_000.25)
     assert heart.beat({0: 5, 2: 7}, "streaming", "zażółć \n gęślą", since=1_699_999_999.0)
     found = told.reader.beat("s", "producer", "t")
-    expected = Beat(
+    expected = Heartbeat(
         1_700_000_000.25, os.getpid(), State.STREAMING, 1_699_999_999.0, "zażółć   gęślą", {0: 5, 2: 7}
     )
     assert found == expected

@@ -23,11 +23,11 @@ from local.drills.command import DRILLS
 from local.runtime import ports, roles
 from local.services import replay
 from local.status.rows import HEADERS
-from sluice.hooks.lifecycle import Order
+from sluice.hooks.lifecycle import Request
 from sluice.model import exits
 from sluice.model.health import heartbeat, status
 from sluice.model.health.heartbeat import State
-from sluice.model.health.status import ALARMING, ASKING, CALM, RESTARTABLE, Verdict
+from sluice.model.health.status import ALERTING, NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
 from sluice.model.queries import state as query_state
 from sluice.model.spec import ledger, platform, query, stream
 from sluice.ui import navigation
@@ -341,18 +341,18 @@ def test_how_to_look_at_a_query() -> None:
 
 def test_every_verdict_has_a_section() -> None:
     text = section(OPERATING.read_text(), "The verdicts")
-    assert re.findall(r"^#### (.+)$", text, re.M) == [verdict.value for verdict in Verdict]
+    assert re.findall(r"^#### (.+)$", text, re.M) == [verdict.value for verdict in Health]
 
 
 def test_what_follows_each_verdict() -> None:
     follows = {
-        **dict.fromkeys(CALM, "nothing"),
+        **dict.fromkeys(NO_ACTION, "nothing"),
         **dict.fromkeys(RESTARTABLE, "restart"),
-        **dict.fromkeys(ASKING, "decision"),
-        **dict.fromkeys(ALARMING, "red"),
+        **dict.fromkeys(NEEDS_DECISION, "decision"),
+        **dict.fromkeys(ALERTING, "red"),
     }
     said = {
-        Verdict(verdict): row[1]
+        Health(verdict): row[1]
         for row in table(ARCHITECTURE.read_text(), "verdict", "what follows")
         for verdict in names(row[0])
     }
@@ -378,7 +378,7 @@ def test_every_drill() -> None:
 
 def recorded(file: Path) -> Iterator[tuple[str, set[str]]]:
     """(kind, keys) of every event that a module writes into a stream's history."""
-    ordered = set(Order("", "", "", False, datetime.now(UTC)).document())
+    ordered = set(Request("", "", "", False, datetime.now(UTC)).document())
     functions = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)]
     for node in (node for function in functions for node in ast.walk(function)):
         if not (isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "record"):
@@ -484,7 +484,7 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     objects = [names(row[0])[0] for row in table(text, "object", "holds")]
     of_run = ("plan", "before", "proof", "sinks", "compaction")
     run = [ledger.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
-    source = [ledger.begin_key("<source id>"), ledger.produced_key("<source id>")]
+    source = [ledger.planned_key("<source id>"), ledger.produced_key("<source id>")]
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     event = ledger.history_key("<kind>", at, "<suffix>").replace(ledger.moment(at), "<moment>")
     assert objects == [*source, *run, event]

@@ -21,7 +21,7 @@ from airflow.triggers.base import TaskSuccessEvent
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import History
 from sluice.hooks.observation import Observation
-from sluice.model.health.consumer import Diagnosis, Facts, Verdict, no_action
+from sluice.model.health.consumer import Health, HealthReport, RestartHistory, no_action
 from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import Supervision
@@ -31,9 +31,9 @@ from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import SPEC, diagnosis, events, sample
 
 NOW = 10_000.0
-UNCLEAR = diagnosis(Verdict.UNOBSERVABLE)
-WELL_NOW = diagnosis(Verdict.HEALTHY)
-CERTAIN = diagnosis(Verdict.DEAD, conclusive=True)
+UNCLEAR = diagnosis(Health.UNOBSERVABLE)
+WELL_NOW = diagnosis(Health.HEALTHY)
+CERTAIN = diagnosis(Health.DEAD, conclusive=True)
 
 
 def test_the_time_to_observe_is_more_than_a_stall_and_less_than_an_interval() -> None:
@@ -69,7 +69,7 @@ class Kept(History):
     unanswered = 0
     is_full = False
 
-    def facts(self, now: datetime, policy: Supervision) -> Facts:
+    def facts(self, now: datetime, policy: Supervision) -> RestartHistory:
         if self.unanswered:
             self.unanswered -= 1
             raise Unreachable("S3 is away")
@@ -84,7 +84,7 @@ class Kept(History):
 class World:
     """A clock that moves by sleeping, diagnoses in turn. ``judged``: each time the moments of the samples."""
 
-    def __init__(self, says: list[Diagnosis]) -> None:
+    def __init__(self, says: list[HealthReport]) -> None:
         self.now = NOW
         self.says = says
         self.judged: list[list[float]] = []
@@ -98,7 +98,7 @@ class World:
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def judge(self, component: str, samples: Any, policy: Any, facts: Any) -> Diagnosis:
+    def judge(self, component: str, samples: Any, policy: Any, facts: Any) -> HealthReport:
         assert component == "consumer"
         self.judged.append([s.at for s in samples])
         self.facts.append(facts)
@@ -132,8 +132,8 @@ class World:
         return asyncio.run(first())
 
 
-@pytest.mark.parametrize("verdict", Verdict)
-def test_it_ends_the_task_if_there_is_nothing_to_do_and_no_request(verdict: Verdict) -> None:
+@pytest.mark.parametrize("verdict", Health)
+def test_it_ends_the_task_if_there_is_nothing_to_do_and_no_request(verdict: Health) -> None:
     world = World([diagnosis(verdict, conclusive=True)])
     world.fire(Task())
     assert world.ended_task is (verdict in no_action("consumer"))
@@ -175,7 +175,7 @@ def test_what_is_well_only_so_far_is_looked_at_until_that_is_certain() -> None:
 def test_what_stays_unclear_is_looked_at_until_the_time_is_up() -> None:
     world = World([UNCLEAR])
     observation = Observation.from_json(world.fire(Task()))
-    assert (world.now, observation.diagnosis.verdict) == (NOW + 75, Verdict.UNOBSERVABLE)
+    assert (world.now, observation.diagnosis.verdict) == (NOW + 75, Health.UNOBSERVABLE)
     assert len(observation.samples) <= KEPT
 
 
@@ -250,11 +250,11 @@ def test_without_the_history_nothing_can_be_said() -> None:
 
     world.kept.unanswered = 1000
     seen = Observation.from_json(world.fire(Task())).diagnosis
-    assert (seen.verdict, "S3 is away" in seen.sentence) == (Verdict.UNOBSERVABLE, True)
+    assert (seen.verdict, "S3 is away" in seen.sentence) == (Health.UNOBSERVABLE, True)
 
 
 def test_a_verdict_is_recorded_when_it_is_another() -> None:
-    dead = diagnosis(Verdict.DEAD, conclusive=True, evidence={"still_seconds": 3})
+    dead = diagnosis(Health.DEAD, conclusive=True, evidence={"still_seconds": 3})
     world = World([CERTAIN])
     for says in (dead, dead, WELL_NOW):
         world.says = [says]

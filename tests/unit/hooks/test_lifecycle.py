@@ -11,16 +11,16 @@ import pytest
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import History
-from sluice.hooks.lifecycle import Act, Lifecycle, Order, order_of
-from sluice.model.health.consumer import Verdict
+from sluice.hooks.lifecycle import ActionResult, Lifecycle, Request, request_from
+from sluice.model.health.consumer import Health
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.sample import ProcessStatus
 from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import SPEC, T0, FakeRuntime, context, diagnosis, events
 
 KINDS = ("restart", "start", "stop", "hold", "release")
-PLATFORM = Order(who="schedule", why="it is dead", run="r1", asked=False, at=T0)
-PERSON = Order(who="ada", why="new schema", run="r2", asked=True, at=T0)
+PLATFORM = Request(who="schedule", why="it is dead", run="r1", asked=False, at=T0)
+PERSON = Request(who="ada", why="new schema", run="r2", asked=True, at=T0)
 
 
 class Kept(History):
@@ -66,7 +66,7 @@ def lifecycle(kept: Kept, state: S = S.EXITED) -> tuple[Lifecycle, FakeRuntime]:
 
 def test_a_dead_process_is_started_and_that_is_recorded_first(kept: Kept) -> None:
     made, runtime = lifecycle(kept)
-    act = made.restart(PLATFORM, diagnosis(Verdict.DEAD))
+    act = made.restart(PLATFORM, diagnosis(Health.DEAD))
     assert act.done
     assert runtime.did == [("start", ["restart"])]
     (event,) = events(kept, *KINDS)
@@ -79,9 +79,9 @@ def test_a_dead_process_is_started_and_that_is_recorded_first(kept: Kept) -> Non
 
 
 @pytest.mark.parametrize(
-    ("verdict", "grace"), [(Verdict.STALLED, 0), (Verdict.FLAPPING, 20), (Verdict.HEALTHY, 20)]
+    ("verdict", "grace"), [(Health.STALLED, 0), (Health.FLAPPING, 20), (Health.HEALTHY, 20)]
 )
-def test_what_hangs_is_killed_and_what_works_may_finish(kept: Kept, verdict: Verdict, grace: float) -> None:
+def test_what_hangs_is_killed_and_what_works_may_finish(kept: Kept, verdict: Health, grace: float) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
     assert made.restart(PLATFORM, diagnosis(verdict)).done
     assert runtime.did == [("stop", grace, ["restart"]), ("start", ["restart"])]
@@ -89,19 +89,19 @@ def test_what_hangs_is_killed_and_what_works_may_finish(kept: Kept, verdict: Ver
 
 def test_another_process_than_the_judged_one_is_left_alone(kept: Kept) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
-    act = made.restart(PLATFORM, diagnosis(Verdict.DEAD, identity="999"))
+    act = made.restart(PLATFORM, diagnosis(Health.DEAD, identity="999"))
     assert (act.done, runtime.did, events(kept, *KINDS)) == (False, [], [])
     assert act.sentence == (
         "stream-nyc_taxi is RUNNING: it was started anew after it was judged, so it is left alone"
     )
 
 
-@pytest.mark.parametrize(("state", "verdict"), [(S.EXITED, Verdict.DEAD), (S.RUNNING, Verdict.STALLED)])
-def test_two_runs_restart_an_instance_once(kept: Kept, state: S, verdict: Verdict) -> None:
+@pytest.mark.parametrize(("state", "verdict"), [(S.EXITED, Health.DEAD), (S.RUNNING, Health.STALLED)])
+def test_two_runs_restart_an_instance_once(kept: Kept, state: S, verdict: Health) -> None:
     """Both found the judged instance; the slower one then finds another one, and leaves it alone."""
     runtime = Rival(state)
     one, other = Lifecycle(SPEC, runtime, kept), Lifecycle(SPEC, runtime, kept)
-    others: list[Act] = []
+    others: list[ActionResult] = []
     runtime.meanwhile = lambda: others.append(other.restart(PLATFORM, diagnosis(verdict)))
     one.restart(PLATFORM, diagnosis(verdict))
     assert [act.done for act in others] == [True]
@@ -114,10 +114,10 @@ def test_two_runs_restart_an_instance_once(kept: Kept, state: S, verdict: Verdic
 def test_a_hold_stops_the_platform_and_not_a_person(kept: Kept) -> None:
     made, runtime = lifecycle(kept)
     assert not made.hold(PERSON).done
-    act = made.restart(PLATFORM, diagnosis(Verdict.DEAD))
+    act = made.restart(PLATFORM, diagnosis(Health.DEAD))
     assert (act.done, runtime.did) == (False, [])
     assert "held by ada since 2" in act.sentence
-    assert made.restart(replace(PERSON, run="r3"), diagnosis(Verdict.HELD)).done
+    assert made.restart(replace(PERSON, run="r3"), diagnosis(Health.HELD)).done
     assert [event["kind"] for event in events(kept, *KINDS)] == ["hold", "release", "restart"]
     assert kept.held() is None
 
@@ -125,22 +125,22 @@ def test_a_hold_stops_the_platform_and_not_a_person(kept: Kept) -> None:
 def test_a_second_click_finds_what_the_first_asked_for(kept: Kept) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
     clicked = replace(PERSON, at=datetime.fromtimestamp(999, UTC))
-    act = made.restart(clicked, diagnosis(Verdict.STARTING))
+    act = made.restart(clicked, diagnosis(Health.STARTING))
     assert (act.done, runtime.did) == (False, [])
     assert act.sentence == "stream-nyc_taxi is RUNNING: it was started after that was asked for"
     later = replace(PERSON, at=datetime.fromtimestamp(1001, UTC))
-    assert made.restart(later, diagnosis(Verdict.STARTING)).done
+    assert made.restart(later, diagnosis(Health.STARTING)).done
     assert events(kept, "restart")[0]["asked"] is True
 
 
 def test_a_dead_process_is_restarted_by_order_however_young(kept: Kept) -> None:
     made, _ = lifecycle(kept, S.EXITED)
-    assert made.restart(replace(PERSON, at=datetime.fromtimestamp(1, UTC)), diagnosis(Verdict.DEAD)).done
+    assert made.restart(replace(PERSON, at=datetime.fromtimestamp(1, UTC)), diagnosis(Health.DEAD)).done
 
 
 def test_without_a_judged_process_the_present_one_is_meant(kept: Kept) -> None:
     made, _ = lifecycle(kept)
-    assert made.restart(PERSON, diagnosis(Verdict.UNOBSERVABLE, identity=None)).done
+    assert made.restart(PERSON, diagnosis(Health.UNOBSERVABLE, identity=None)).done
 
 
 def test_start_leaves_a_running_process_alone_and_ends_its_hold(kept: Kept) -> None:
@@ -155,7 +155,7 @@ def test_start_leaves_a_running_process_alone_and_ends_its_hold(kept: Kept) -> N
 def test_start_starts_what_is_down_and_is_no_restart(kept: Kept) -> None:
     made, _ = lifecycle(kept, S.STOPPED)
     kept.record("hold", {"who": "ada"}, T0)
-    assert made.start(PERSON, diagnosis(Verdict.HELD)).done
+    assert made.start(PERSON, diagnosis(Health.HELD)).done
     assert [event["kind"] for event in events(kept, *KINDS)] == ["hold", "release", "start"]
     assert kept.facts(datetime.now(UTC), SPEC.supervision).restarts == []
 
@@ -187,10 +187,10 @@ def test_what_cannot_be_recorded_is_not_done(kept: Kept) -> None:
 
     kept.is_away = True
     with pytest.raises(Unreachable):
-        made.restart(PLATFORM, diagnosis(Verdict.DEAD))
+        made.restart(PLATFORM, diagnosis(Health.DEAD))
     assert runtime.did == []
 
 
 def test_an_order_names_who_triggered_the_run() -> None:
-    assert order_of(context(user="ada"), "why", True) == Order("ada", "why", "run-1", True, T0)
-    assert order_of(context(), "why", False).who == "schedule"
+    assert request_from(context(user="ada"), "why", True) == Request("ada", "why", "run-1", True, T0)
+    assert request_from(context(), "why", False).who == "schedule"

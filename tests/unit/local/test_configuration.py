@@ -13,7 +13,7 @@ import pytest
 from supervisor.datatypes import dict_of_key_value_pairs
 from supervisor.options import expand
 
-from local.base import Problem
+from local.base import UsageError
 from local.replay import __main__ as replay_server
 from local.replay import server
 from local.runtime import roles, supervisord
@@ -69,7 +69,7 @@ def test_supervisord_reads_back_the_command(context: Context) -> None:
 def test_a_value_that_supervisord_cannot_hold_is_refused(context: Context) -> None:
     value = "both \" and '"
     program = supervisord.Program("x", ["x"], {"A": value}, 1, Path("/"))
-    with raising(Problem, repr(value)):
+    with raising(UsageError, repr(value)):
         supervisord.render([program], context.home.root, 1, "s")
 
 
@@ -135,7 +135,7 @@ def test_whose_feeds_are_read(given: str | None, kept: str | None, feed: str) ->
 
 
 def test_a_feed_that_there_is_not() -> None:
-    with raising(Problem, "SLUICE_FEED", "'wikimedia'", "public", "replay"):
+    with raising(UsageError, "SLUICE_FEED", "'wikimedia'", "public", "replay"):
         replay.chosen("wikimedia", None)
 
 
@@ -265,7 +265,7 @@ def test_a_wrong_external_file_is_named(
     else:
         theirs(folder, "reader", text)
     ours = roles.documents(context.home, context.ports, context.secrets)
-    with raising(Problem, *said):
+    with raising(UsageError, *said):
         roles.external(ours, folder)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from local.base import REPO, Problem
+from local.base import REPO, UsageError
 from local.demo import feed as demo_feed
 from local.demo import run
 from local.demo.checks import DemoResult
@@ -79,9 +79,9 @@ def test_every_demo_is_found_by_its_stream() -> None:
     hits = chosen("isp_hits")
     assert isinstance(hits, HitsDemo)
     assert hits.result == REPO / "build" / "demo-isp_hits.json"
-    with raising(Problem, "rides", *DEMOS):
+    with raising(UsageError, "rides", *DEMOS):
         chosen("rides")
-    with raising(Problem, "nyc_taxi"):
+    with raising(UsageError, "nyc_taxi"):
         FeedDemo("nyc_taxi")
 
 
@@ -255,7 +255,7 @@ def test_the_screen_shows_figures_editors_and_the_page(stack: Callable[[str], St
 
 
 def test_whoever_watches_a_run_sees_its_tasks_each_time() -> None:
-    class Running(ToldAirflow):
+    class StreamingQueryRun(ToldAirflow):
         def follow(
             self, dag: str, run_id: str, seconds: float, interval: float = 1.0
         ) -> Iterator[dict[str, Any]]:
@@ -267,5 +267,5 @@ def test_whoever_watches_a_run_sees_its_tasks_each_time() -> None:
     for terminal in (False, True):
         seen: list[Any] = []
         console = Console(file=io.StringIO(), force_terminal=terminal)
-        state, _ = follow(Running([]), "dag", "run", console, 1.0, seen.append)
+        state, _ = follow(StreamingQueryRun([]), "dag", "run", console, 1.0, seen.append)
         assert (state, seen) == ("success", [tasks(produce="running")] * 2)

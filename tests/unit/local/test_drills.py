@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from local.base import Problem
+from local.base import UsageError
 from local.drills import command, drill
-from local.drills.drill import POLL_SECONDS, Failed, Scene
+from local.drills.drill import POLL_SECONDS, DrillContext, Failed
 from sluice.clients.errors import Unreachable
 from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
 from tests.support.raising import raising
@@ -20,11 +20,11 @@ from tests.support.raising import raising
 REPO = Path(__file__).resolve().parents[3]
 
 
-def scene(**site: Any) -> Scene:
+def scene(**site: Any) -> DrillContext:
     """With so much of a site, and no trickle."""
     made: Any = SimpleNamespace(**site)
     nothing: Any = None
-    return Scene(made, nothing, print, broken=1000.0)
+    return DrillContext(made, nothing, print, broken=1000.0)
 
 
 def test_every_drill_has_a_dag_but_the_one_that_kills_airflow() -> None:
@@ -43,7 +43,7 @@ def test_the_drills_that_are_chosen() -> None:
         "consumer_hung",
     ]
     assert [drill.name for drill in command.chosen("")] == list(command.DRILLS)
-    with raising(Problem, "DRILL=a,disk_full", "no drill a;", *command.DRILLS):
+    with raising(UsageError, "DRILL=a,disk_full", "no drill a;", *command.DRILLS):
         command.chosen("a,disk_full")
 
 

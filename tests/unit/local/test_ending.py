@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from local.base import Problem, end_with
+from local.base import UsageError, end_with
 
 
 def raising(error: BaseException) -> Callable[[list[str]], int]:
@@ -24,7 +24,7 @@ def test_an_exit_code_is_passed_on() -> None:
 
 def test_a_problem_is_one_line() -> None:
     with pytest.raises(SystemExit) as end:
-        end_with(raising(Problem("no such thing: make it")))
+        end_with(raising(UsageError("no such thing: make it")))
     assert end.value.code == "sluice: no such thing: make it"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from local.base import REPO, Problem
+from local.base import REPO, UsageError
 from local.services.minio import parse_requests
 from local.setup.bootstrap import parse
 from local.setup.build import differences, go_version
@@ -65,7 +65,7 @@ def test_an_entry_is_dropped_with_its_hashes() -> None:
 def test_java_s_own_words() -> None:
     text = "Property settings:\n    java.home = /usr/lib/jvm/x y\n    java.specification.version = 17\n"
     assert parse(text) == ("17", "/usr/lib/jvm/x y")
-    with raising(Problem):
+    with raising(UsageError):
         parse("command not found")
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from local.progress import Board
 from local.runtime.context import Context
-from local.runtime.home import Home
+from local.runtime.home import StackDir
 from local.runtime.supervisord import Supervisor
 from local.services import replay
 from local.stack import health
@@ -41,7 +41,7 @@ def test_the_server_is_a_program_either_way(stack: Callable[[str], Stack]) -> No
 class Daemon(Supervisor):
     """supervisord, as far as it is told something."""
 
-    def __init__(self, home: Home, **states: str) -> None:
+    def __init__(self, home: StackDir, **states: str) -> None:
         super().__init__(home, 0, "")
         self.known = {name: {"statename": state} for name, state in states.items()}
         self.restarted: list[str] = []

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from local.base import Problem
-from local.status.observe import Past, Seen, Supervised, Unseen, ask_all, past, rate
+from local.base import UsageError
+from local.status.observe import QueryHistory, Seen, Supervised, Unavailable, past, rate, run_concurrently
 from local.status.rows import StreamRow, ago, component_row, in_words
-from sluice.clients.lake.catalog import BatchFact
+from sluice.clients.lake.catalog import BatchInfo
 from sluice.clients.ledger import History
-from sluice.model.health.heartbeat import Beat, State
+from sluice.model.health.heartbeat import Heartbeat, State
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.sample import ProcessStatus, Sample
 from sluice.model.spec import stream
@@ -26,8 +26,8 @@ SPEC = stream.load("nyc_taxi")
 NOW = 10_000.0
 
 
-def batch(at: float, records: int, began: float | None = None) -> BatchFact:
-    return BatchFact(at=at, began=began, records=records, token=3)
+def batch(at: float, records: int, began: float | None = None) -> BatchInfo:
+    return BatchInfo(at=at, began=began, records=records, token=3)
 
 
 def recorded(verdict: str) -> dict[str, Any]:
@@ -44,7 +44,9 @@ WELL = Seen(
     sample=Sample(NOW, process(), begins={0: 0}, ends={0: 1205}, published=position(end=5)),
     health=recorded("healthy"),
     batches=[batch(NOW - 30, 100), batch(NOW - 40, 100)],
-    past=Past([False, True, False], {"kind": "restart", "who": "ada", "at": "1970-01-01T02:45:40+00:00"}),
+    past=QueryHistory(
+        [False, True, False], {"kind": "restart", "who": "ada", "at": "1970-01-01T02:45:40+00:00"}
+    ),
     supervised=Supervised(paused=False, last_end=NOW - 100),
 )
 
@@ -94,7 +96,7 @@ def test_it_judges_nothing_itself() -> None:
 
 @pytest.mark.parametrize("part", ["sample", "health", "batches", "past", "supervised"])
 def test_what_does_not_answer_is_unknown_and_is_not_fine(part: str) -> None:
-    row = consumer(**{part: Unseen("Kafka sleeps")})
+    row = consumer(**{part: Unavailable("Kafka sleeps")})
     assert (row.fine, row.sentence) == (False, "Kafka sleeps")
     assert {cell.text for cell in row.cells if cell.fine is False} == {"unknown"}
 
@@ -109,7 +111,7 @@ def test_what_was_never_checked_is_unknown() -> None:
 
 
 def test_the_same_reason_is_said_once() -> None:
-    away = Unseen("MinIO sleeps")
+    away = Unavailable("MinIO sleeps")
     assert consumer(health=away, batches=away, past=away).sentence == "MinIO sleeps"
 
 
@@ -148,7 +150,7 @@ def test_a_stream_that_nobody_wants_to_run_is_off_and_no_trouble() -> None:
         ([batch(NOW - 10, 300), batch(NOW - 20, 100), batch(NOW - 30, 999), batch(NOW - 400, 999)], 20.0),
     ],
 )
-def test_rows_per_second(batches: list[BatchFact], expected: float) -> None:
+def test_rows_per_second(batches: list[BatchInfo], expected: float) -> None:
     assert rate(batches, NOW) == expected
 
 
@@ -198,7 +200,7 @@ PRODUCER = PARTS.part("producer")
 def test_another_component_has_a_heartbeat_in_the_place_of_a_batch(
     verdict: str, fine: bool, colour: str
 ) -> None:
-    beat = Beat(NOW - 3, 7, State.STREAMING, NOW - 500)
+    beat = Heartbeat(NOW - 3, 7, State.STREAMING, NOW - 500)
     sample = Sample(NOW, process(program=PRODUCER.program), heartbeat=beat)
     seen = dataclasses.replace(WELL, sample=sample, health=recorded(verdict), batches=[])
     row = component_row(PARTS, PRODUCER, "RUNNING", seen, NOW)
@@ -233,12 +235,12 @@ def test_a_question_without_an_answer_does_not_hang() -> None:
     never = threading.Event()
 
     def refused() -> None:
-        raise Problem("nobody knows")
+        raise UsageError("nobody knows")
 
     began = time.monotonic()
-    found = ask_all({"a": lambda: 1, "b": never.wait, "c": refused}, 0.3)
+    found = run_concurrently({"a": lambda: 1, "b": never.wait, "c": refused}, 0.3)
     assert time.monotonic() - began < 2
     assert found == {"a": 1, "b": "no answer within 0 s", "c": "nobody knows"}
-    assert isinstance(found["b"], Unseen)
-    assert isinstance(found["c"], Unseen)
+    assert isinstance(found["b"], Unavailable)
+    assert isinstance(found["c"], Unavailable)
     never.set()

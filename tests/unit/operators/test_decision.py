@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import History
-from sluice.model.health.consumer import Verdict
+from sluice.model.health.consumer import Health
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.status import Answer
 from sluice.operators import decision
@@ -21,7 +21,7 @@ from sluice.triggers.decision import DecisionTrigger
 from tests.support.raising import raising
 from tests.support.supervision import SPEC, FakeRuntime, context, diagnosis, events, history, sample
 
-FLAPPING = diagnosis(Verdict.FLAPPING, sentence="dead: it ended; it was restarted 3 times", rate=1.25)
+FLAPPING = diagnosis(Health.FLAPPING, sentence="dead: it ended; it was restarted 3 times", rate=1.25)
 
 
 def conf(at: datetime | None = None) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from sluice.clients.errors import ClientError, Missing, Unreachable
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.ledger import History
 from sluice.hooks.observation import Observation
-from sluice.model.health.consumer import Verdict
-from sluice.model.health.heartbeat import Beat, State
+from sluice.model.health.consumer import Health
+from sluice.model.health.heartbeat import Heartbeat, State
 from sluice.model.health.sample import Position, ProcessExit, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.spec import stream
@@ -52,7 +52,7 @@ class World(Runtime):
         self.process = ProcessStatus(
             self.program, state, 7 if state is S.RUNNING else None, self.now - 500, 0
         )
-        self.heard: Beat | None = self.beat(2)
+        self.heard: Heartbeat | None = self.beat(2)
         self.memory = MemoryS3()
         name = history_name(STREAM, component)
         self.kept = History(self.memory.as_client(), "s3://w/ledger", name)
@@ -102,10 +102,10 @@ class World(Runtime):
 
     # Kafka and the lake.
 
-    def beat(self, ago: float, pid: int = 7, state: State = State.STREAMING, since: float = 400) -> Beat:
-        return Beat(self.now - ago, pid, state, self.now - since)
+    def beat(self, ago: float, pid: int = 7, state: State = State.STREAMING, since: float = 400) -> Heartbeat:
+        return Heartbeat(self.now - ago, pid, state, self.now - since)
 
-    def newest(self, name: str, component: str, topic: str) -> Beat | None:
+    def newest(self, name: str, component: str, topic: str) -> Heartbeat | None:
         assert (name, component, topic) == (STREAM, self.component, "wiki-changes")
         self._check("kafka")
         self.looks += 1
@@ -438,4 +438,4 @@ def test_a_request_to_what_cannot_be_observed(producer: World) -> None:
 def test_what_flaps_is_flapping_for_its_history_too() -> None:
     world = flapping("producer")
     world.supervise()
-    assert world.happened[-2:] == [f"verdict {Verdict.FLAPPING}", "question"]
+    assert world.happened[-2:] == [f"verdict {Health.FLAPPING}", "question"]

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
-from sluice.clients.kafka_admin import KafkaAdmin, TopicIdentity
+from sluice.clients.kafka_admin import KafkaAdmin, TopicId
 from sluice.clients.lake.catalog import Lake
 from sluice.model.health.sample import Position, ProcessState, ProcessStatus
 from sluice.model.spec.config import ConfigError
@@ -49,9 +49,9 @@ class Systems:
             raise self.errors[name]
         return answer
 
-    def identify(self, topic: str) -> TopicIdentity:
+    def identify(self, topic: str) -> TopicId:
         assert topic == "x-topic"
-        return self._ask("identify", TopicIdentity("T", len(self.ages)))
+        return self._ask("identify", TopicId("T", len(self.ages)))
 
     def begins(self, topic: str, partitions: int) -> dict[int, int]:
         return self._ask("begins", dict.fromkeys(range(partitions), 0))

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sluice.clients.errors import ClientError, Missing, Unreachable
-from sluice.clients.kafka_admin import TopicIdentity
+from sluice.clients.kafka_admin import TopicId
 from sluice.model.health.sample import ProcessState, ProcessStatus
 from sluice.triggers.arrived import ArrivedTrigger
 
@@ -28,8 +28,8 @@ class Topic:
             raise answer
         return answer
 
-    def identify(self, topic: str) -> TopicIdentity:
-        return TopicIdentity(self.topic_id, 2)
+    def identify(self, topic: str) -> TopicId:
+        return TopicId(self.topic_id, 2)
 
 
 def made(**more: Any) -> ArrivedTrigger:

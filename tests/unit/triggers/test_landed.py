@@ -15,16 +15,16 @@ from sluice.clients.lake.catalog import Published
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.sample import ProcessStatus
 from sluice.model.spec.ledger import run_key
-from sluice.model.verification.ranges import RangeSet
-from sluice.sensors.published import LandedSensor
+from sluice.model.verification.ranges import OffsetRanges
+from sluice.sensors.published import PublishedSensor
 from sluice.triggers.base import QUESTION_SECONDS
-from sluice.triggers.published import LandedTrigger, beyond_reach
+from sluice.triggers.published import PublishedTrigger, beyond_reach
 from sluice.triggers.wait import ProcessWatch
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
 from tests.support.supervision import FakeRuntime
 
-EXPECTED = RangeSet.of({0: [(5, 10)], 1: [(0, 5)]})
+EXPECTED = OffsetRanges.of({0: [(5, 10)], 1: [(0, 5)]})
 
 
 def process(state: S, pid: int | None = 1) -> ProcessStatus:
@@ -92,7 +92,7 @@ def fire(hook: Hook, question_seconds: float = QUESTION_SECONDS, **overrides: An
         "stream": "nyc_taxi", "role": "airflow", "expected": EXPECTED.to_json(), "deadline": 1e12,
         "poll_interval": 0.0, "grace": 0.0, **overrides,
     }  # fmt: skip
-    trigger = LandedTrigger(**values)
+    trigger = PublishedTrigger(**values)
     trigger.__dict__["hook"] = hook
     trigger.question_seconds = question_seconds
 
@@ -149,17 +149,17 @@ def test_a_question_that_hangs_does_not_hold_the_trigger() -> None:
 
 
 def test_a_trigger_goes_on_elsewhere_and_holds_no_secret() -> None:
-    trigger = LandedTrigger(
+    trigger = PublishedTrigger(
         stream="s", role="airflow", expected="{}", deadline=5.0, poll_interval=2.0, grace=30.0
     )
     path, kwargs = trigger.serialize()
-    assert path == f"{LandedTrigger.__module__}.{LandedTrigger.__qualname__}"
-    assert LandedTrigger(**kwargs).serialize() == (path, kwargs)
+    assert path == f"{PublishedTrigger.__module__}.{PublishedTrigger.__qualname__}"
+    assert PublishedTrigger(**kwargs).serialize() == (path, kwargs)
     assert set(kwargs) == {"stream", "role", "expected", "deadline", "poll_interval", "grace", "part"}
 
 
 def test_the_sensor_returns_or_fails_without_retries() -> None:
-    sensor = LandedSensor(task_id="landed", stream="nyc_taxi")
+    sensor = PublishedSensor(task_id="landed", stream="nyc_taxi")
     event = {"outcome": "reached", "reason": "10 of 10"}
     assert sensor.resume(given(), event) == event
     with raising(AirflowFailException, "timed out", "3 of 10"):
@@ -170,17 +170,17 @@ def test_the_sensor_returns_or_fails_without_retries() -> None:
 def test_the_consumer_may_be_down_until_its_supervision_had_two_looks(
     grace: float | None, expected: float
 ) -> None:
-    sensor, kept = LandedSensor(task_id="landed", stream="nyc_taxi", grace=grace), ledger("nyc_taxi")
+    sensor, kept = PublishedSensor(task_id="landed", stream="nyc_taxi", grace=grace), ledger("nyc_taxi")
     sensor.__dict__["ledger"] = kept
     kept.put(run_key("r", "plan"), {"sources": []})
     with pytest.raises(TaskDeferred) as deferred:
         sensor.execute(given(run_id="r", params={}))
-    assert isinstance(deferred.value.trigger, LandedTrigger)
+    assert isinstance(deferred.value.trigger, PublishedTrigger)
     assert deferred.value.trigger.grace == expected
 
 
 def test_what_is_hopeless_names_the_reason_and_who_mends_it() -> None:
-    sensor = LandedSensor(task_id="landed", stream="nyc_taxi")
+    sensor = PublishedSensor(task_id="landed", stream="nyc_taxi")
     sensor.__dict__["platform_hook"] = SimpleNamespace(runtime=FakeRuntime())
     said = ("hopeless", "it is down", "LookupError: topic 't' has no partition", "nyc_taxi_stream")
     with raising(AirflowFailException, *said):

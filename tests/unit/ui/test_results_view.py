@@ -7,7 +7,7 @@ import json
 import pytest
 
 from sluice.clients.lake.results_table import Editor, Results, Window
-from sluice.ui.views import Whose, results_view, top
+from sluice.ui.views import EditorFilter, results_view, top
 from tests.support.pages import make_results
 
 ANN = Editor("Ann", False, 7)
@@ -24,7 +24,7 @@ BOTH = results(SECOND, FIRST)
 
 
 def test_the_results_and_a_line_for_each_window() -> None:
-    found = results_view(BOTH, None, Whose.ALL)
+    found = results_view(BOTH, None, EditorFilter.ALL)
     assert {key: found[key] for key in ("at", "source_at", "watermark", "late")} == {
         "at": 1300.0,
         "source_at": 1299.0,
@@ -38,17 +38,21 @@ def test_the_results_and_a_line_for_each_window() -> None:
 
 
 def test_the_newest_window_unless_another_is_asked_for() -> None:
-    assert results_view(BOTH, None, Whose.ALL)["window"]["start"] == 1200.0
-    assert results_view(BOTH, 600.0, Whose.ALL)["window"]["start"] == 600.0
-    assert results_view(BOTH, 601.0, Whose.ALL)["window"] is None
-    assert results_view(results(), None, Whose.ALL)["window"] is None
+    assert results_view(BOTH, None, EditorFilter.ALL)["window"]["start"] == 1200.0
+    assert results_view(BOTH, 600.0, EditorFilter.ALL)["window"]["start"] == 600.0
+    assert results_view(BOTH, 601.0, EditorFilter.ALL)["window"] is None
+    assert results_view(results(), None, EditorFilter.ALL)["window"] is None
 
 
 @pytest.mark.parametrize(
     ("whose", "names", "edits"),
-    [(Whose.ALL, ["Bot", "Ann"], 16), (Whose.PEOPLE, ["Ann"], 7), (Whose.BOTS, ["Bot"], 9)],
+    [
+        (EditorFilter.ALL, ["Bot", "Ann"], 16),
+        (EditorFilter.PEOPLE, ["Ann"], 7),
+        (EditorFilter.BOTS, ["Bot"], 9),
+    ],
 )
-def test_whose_edits(whose: Whose, names: list[str], edits: int) -> None:
+def test_whose_edits(whose: EditorFilter, names: list[str], edits: int) -> None:
     window = results_view(BOTH, 600.0, whose)["window"]
     assert [row["user"] for row in window["top"]] == names
     assert (window["edits"], window["editors"]) == (edits, len(names))
@@ -62,7 +66,7 @@ def test_the_ten_busiest_by_name_where_they_are_equal() -> None:
 
 def test_a_window_is_open_until_the_watermark_reaches_its_end() -> None:
     def is_open(watermark: float | None) -> bool:
-        return results_view(results(FIRST, watermark=watermark), None, Whose.ALL)["window"]["open"]
+        return results_view(results(FIRST, watermark=watermark), None, EditorFilter.ALL)["window"]["open"]
 
     assert is_open(None)
     assert is_open(1199.9)
@@ -71,7 +75,7 @@ def test_a_window_is_open_until_the_watermark_reaches_its_end() -> None:
 
 def test_however_many_edit_a_page_is_small() -> None:
     def size(windows: int, users: int) -> int:
-        return len(json.dumps(results_view(make_results(1e9, windows, users), None, Whose.ALL)))
+        return len(json.dumps(results_view(make_results(1e9, windows, users), None, EditorFilter.ALL)))
 
     assert size(2, 5000) < 1.1 * size(2, 50)
     assert size(144, 50) < 16_000
@@ -79,5 +83,5 @@ def test_however_many_edit_a_page_is_small() -> None:
 
 def test_a_name_of_ten_thousand_letters_is_cut() -> None:
     long = Editor("x" * 10_000, False, 1)
-    (row,) = results_view(results(Window(0.0, 600.0, (long,))), None, Whose.ALL)["window"]["top"]
+    (row,) = results_view(results(Window(0.0, 600.0, (long,))), None, EditorFilter.ALL)["window"]["top"]
     assert row["user"] == "x" * 255 + "…"

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from sluice.clients.errors import Unreachable
-from sluice.model.health.status import ALARMING, ASKING, RESTARTABLE, WELL, Verdict, no_action
+from sluice.model.health.status import ALERTING, NEEDS_DECISION, RESTARTABLE, WELL, Health, no_action
 from sluice.model.spec.stream import Supervision
 from sluice.ui.health import Supervised, standing, tone
 from tests.support.pages import verdict
@@ -66,16 +66,16 @@ def test_a_verdict_is_as_good_as_the_looks_behind_it(looks: Supervised, now: flo
 
 
 def test_every_verdict_has_its_tone() -> None:
-    tones = {word: tone(word.value) for word in Verdict}
+    tones = {word: tone(word.value) for word in Health}
     assert {word for word, said in tones.items() if said == "well"} == WELL
-    assert {word for word, said in tones.items() if said == "held"} == {Verdict.HELD}
+    assert {word for word, said in tones.items() if said == "held"} == {Health.HELD}
     assert {word for word, said in tones.items() if said == "mending"} == RESTARTABLE
-    assert {word for word, said in tones.items() if said == "bad"} == ALARMING | ASKING
+    assert {word for word, said in tones.items() if said == "bad"} == ALERTING | NEEDS_DECISION
     assert tone("of a later version") == "bad"
 
 
 def test_a_part_in_whose_place_another_one_is_at_work_is_well_as_it_is_for_supervision() -> None:
-    assert {word for word in Verdict if tone(word.value, "producer") in ("well", "held")} == no_action(
+    assert {word for word in Health if tone(word.value, "producer") in ("well", "held")} == no_action(
         "producer"
     )
     superseded = verdict("superseded", "a load sends in its place", 900.0)

@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 from sluice.clients.errors import Missing, Unreachable
 from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.ranges import OffsetRanges
 
 MAIN = "main"
 # Of how many batches the longest says what to expect of the next.
@@ -48,9 +48,9 @@ class Published:
     topic_id: str | None = None
 
     @property
-    def ranges(self) -> RangeSet:
+    def ranges(self) -> OffsetRanges:
         """Everything that is published, or with its coordinates in the quarantine."""
-        return RangeSet.from_ends(self.starts, self.ends)
+        return OffsetRanges.from_ends(self.starts, self.ends)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Commit:
 
 
 @dataclass(frozen=True)
-class BatchFact:
+class BatchInfo:
     """One published batch: when it ``began`` (None before snapshots said so) and when it was written, in
     seconds since 1970; its records (those in the quarantine with them); its owner's token."""
 
@@ -146,7 +146,7 @@ class Lake:
         return position(self.table(name))
 
 
-def lineage(table: Table, ref: str = MAIN) -> Iterator[Snapshot]:
+def ancestors(table: Table, ref: str = MAIN) -> Iterator[Snapshot]:
     """The snapshots of a branch, newest first, as far as they are still kept."""
     # Not snapshot_by_id for each: it looks through all of them.
     kept = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
@@ -157,7 +157,7 @@ def lineage(table: Table, ref: str = MAIN) -> Iterator[Snapshot]:
         snapshot = kept.get(parent) if parent is not None else None
 
 
-def facts_of(snapshot: Snapshot) -> dict[str, str]:
+def sluice_properties(snapshot: Snapshot) -> dict[str, str]:
     """The ``sluice.*`` entries of the summary, without the prefix; empty for maintenance."""
     summary = snapshot.summary.additional_properties if snapshot.summary else {}
     return {key.removeprefix("sluice."): value for key, value in summary.items() if key.startswith("sluice.")}
@@ -165,8 +165,8 @@ def facts_of(snapshot: Snapshot) -> dict[str, str]:
 
 def published(table: Table) -> Published | None:
     """The newest ``sluice.*`` snapshot among the ancestors of ``main``; None where there is none."""
-    for snapshot in lineage(table):
-        facts = facts_of(snapshot)
+    for snapshot in ancestors(table):
+        facts = sluice_properties(snapshot)
         if "ends" in facts:
             return Published(
                 snapshot_id=snapshot.snapshot_id,
@@ -199,17 +199,17 @@ def position(table: Table) -> Position | None:
     )
 
 
-def recent_batches(table: Table, limit: int) -> list[BatchFact]:
+def recent_batches(table: Table, limit: int) -> list[BatchInfo]:
     """The newest ``limit`` batches of ``main`` that are kept, newest first."""
-    batches = (s for s in lineage(table) if facts_of(s).get("kind") == "batch")
+    batches = (s for s in ancestors(table) if sluice_properties(s).get("kind") == "batch")
     return [_batch(snapshot) for snapshot in islice(batches, limit)]
 
 
-def _batch(snapshot: Snapshot) -> BatchFact:
-    facts = facts_of(snapshot)
+def _batch(snapshot: Snapshot) -> BatchInfo:
+    facts = sluice_properties(snapshot)
     began = facts.get("began")
     ranges: dict[str, list[int]] = json.loads(facts["ranges"])
-    return BatchFact(
+    return BatchInfo(
         at=snapshot.timestamp_ms / 1000,
         began=int(began) / 1000 if began else None,
         records=sum(until - start for start, until in ranges.values()),
@@ -219,8 +219,8 @@ def _batch(snapshot: Snapshot) -> BatchFact:
 
 def taken_over_at(table: Table) -> float | None:
     """When ``main`` last changed hands, in seconds since 1970; None where no take-over is kept."""
-    for snapshot in lineage(table):
-        if facts_of(snapshot).get("kind") == "takeover":
+    for snapshot in ancestors(table):
+        if sluice_properties(snapshot).get("kind") == "takeover":
             return snapshot.timestamp_ms / 1000
     return None
 
@@ -228,10 +228,10 @@ def taken_over_at(table: Table) -> float | None:
 def commits_since(table: Table, snapshot_id: int | None) -> list[Commit]:
     """The snapshots of ``main`` that came after ``snapshot_id`` (None: all that are kept), oldest first."""
     commits = []
-    for snapshot in lineage(table):
+    for snapshot in ancestors(table):
         if snapshot.snapshot_id == snapshot_id:
             break
-        facts = facts_of(snapshot)
+        facts = sluice_properties(snapshot)
         token = facts.get("token")
         commits.append(
             Commit(

@@ -10,7 +10,7 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
 from sluice.clients.errors import Missing
-from sluice.clients.lake.catalog import asking, facts_of, lineage
+from sluice.clients.lake.catalog import ancestors, asking, sluice_properties
 from sluice.clients.lake.files import pairs
 from sluice.model.verification.storage import Held, Rewrite
 
@@ -26,10 +26,10 @@ def since(table: Table, snapshot_id: int | None) -> list[Rewrite]:
     come from that snapshot any more: it was rolled back behind it, or the snapshot has expired.
     """
     found: list[Rewrite] = []
-    for snapshot in lineage(table):
+    for snapshot in ancestors(table):
         if snapshot.snapshot_id == snapshot_id:
             return found[::-1]
-        if not facts_of(snapshot):
+        if not sluice_properties(snapshot):
             found.append(_rewrite(table, snapshot))
     if snapshot_id is not None:
         raise Missing(

@@ -22,7 +22,7 @@ Read = Callable[[Table, BooleanExpression, tuple[str, ...]], pa.RecordBatchReade
 
 
 @dataclass(frozen=True)
-class Census:
+class EventIdCounts:
     """``rows``: of the load, ``nameless`` of them without an id; ``twice``: id -> rows of the table that have
     it, for the load's ids of which there is more than one."""
 
@@ -31,13 +31,13 @@ class Census:
     twice: dict[str, int] = field(default_factory=dict)
 
 
-def census(
+def count_event_ids(
     table: Table,
     rows: BooleanExpression,
     column: str,
     partition_by: Sequence[str] = (),
     read: Read = files.read,
-) -> Census:
+) -> EventIdCounts:
     """Count the ids in ``column`` of the load's ``rows`` in the whole table.
 
     An event that came twice is the same in every column. So only those rows are read that have a date of the
@@ -59,13 +59,13 @@ def census(
         sql.rows(load, source=read(table, rows, columns))
         ((count, nameless),) = sql.rows("select count(*), count(*) - count(id) from load")
         if not count:
-            return Census(0, 0)
+            return EventIdCounts(0, 0)
         alike = _alike(sql, date, moment)
         again = f"""
             select {name}, count(*) from source semi join load on {name} = load.id
             group by {name} having count(*) > 1
         """
-        return Census(count, nameless, dict(sql.rows(again, source=read(table, alike, (column,)))))
+        return EventIdCounts(count, nameless, dict(sql.rows(again, source=read(table, alike, (column,)))))
 
 
 def _alike(sql: ArrowSql, date: str | None, moment: str | None) -> BooleanExpression:

@@ -24,14 +24,14 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 
 from sluice.clients.lake.catalog import MAIN, asking
-from sluice.model.verification.offsets import FileFact
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.offsets import FileStats
+from sluice.model.verification.ranges import OffsetRanges
 
 FILES_AT_ONCE = 64
 PARTITION, OFFSET, SOURCE, ROW = "_kafka_partition", "_kafka_offset", "_source_id", "_source_row"
 
 
-def overlapping(expected: RangeSet) -> BooleanExpression:
+def overlapping(expected: OffsetRanges) -> BooleanExpression:
     """The rows whose coordinates lie in ``expected``."""
     parts = [
         And(equal(PARTITION, partition), _is(GreaterThanOrEqual, OFFSET, start), _is(LessThan, OFFSET, until))
@@ -85,7 +85,7 @@ def plan(table: Table, rows: BooleanExpression) -> list[FileScanTask]:
         return list(table.scan(row_filter=rows).use_ref(MAIN).plan_files())
 
 
-def facts(table: Table, tasks: Iterable[FileScanTask]) -> list[FileFact]:
+def facts(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
     """What metadata says of each file's coordinates.
 
     Bounds are None where the manifest has none, and where delete files apply (then the metadata counts rows
@@ -101,7 +101,7 @@ def facts(table: Table, tasks: Iterable[FileScanTask]) -> list[FileFact]:
     for task in tasks:
         lower, upper = (None, None) if task.delete_files else (task.file.lower_bounds, task.file.upper_bounds)
         found.append(
-            FileFact(
+            FileStats(
                 path=task.file.file_path,
                 partition_lower=bound(lower, PARTITION),
                 partition_upper=bound(upper, PARTITION),

@@ -13,7 +13,7 @@ from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from sluice.clients.errors import Unreachable
 from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import open_sql, quoted
-from sluice.clients.lake.catalog import facts_of, lineage
+from sluice.clients.lake.catalog import ancestors, sluice_properties
 from sluice.model.queries import state as query_state
 from sluice.model.queries.state import State
 from sluice.model.spec.query import WINDOW, Query, Window, key_text
@@ -21,7 +21,7 @@ from sluice.model.spec.query import WINDOW, Query, Window, key_text
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from sluice.model.verification.ranges import RangeSet
+    from sluice.model.verification.ranges import OffsetRanges
 
 _MICROS = 1_000_000
 _OFFSETS = (files.PARTITION, files.OFFSET)
@@ -31,7 +31,7 @@ Results = dict[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True)
-class Standing:
+class QueryPositions:
     """What the newest snapshot of the queries' table says: where each query is, and who owns them.
 
     ``measuring``: those of them that count something, in sinks that can be checked."""
@@ -45,16 +45,18 @@ class Standing:
     @property
     def ends(self) -> dict[int, int]:
         """Partition -> up to which offset every query that measures has counted."""
-        return query_state.common_ends(state for name, state in self.states.items() if name in self.measuring)
+        return query_state.common_end_offsets(
+            state for name, state in self.states.items() if name in self.measuring
+        )
 
 
-def standing(table: Table, queries: Mapping[str, Query]) -> Standing | None:
+def standing(table: Table, queries: Mapping[str, Query]) -> QueryPositions | None:
     """None where nobody has owned the queries yet. Raises ConfigError for one that was declared otherwise."""
-    for snapshot in lineage(table):
-        facts = facts_of(snapshot)
+    for snapshot in ancestors(table):
+        facts = sluice_properties(snapshot)
         if "queries" in facts:
             said = [{f"sluice.{key}": value for key, value in facts.items()}]
-            return Standing(
+            return QueryPositions(
                 snapshot.snapshot_id,
                 snapshot.timestamp_ms / 1000,
                 int(facts["token"]),
@@ -64,7 +66,7 @@ def standing(table: Table, queries: Mapping[str, Query]) -> Standing | None:
     return None
 
 
-def late(table: Table, standing: Standing, name: str) -> pa.Table:
+def late(table: Table, standing: QueryPositions, name: str) -> pa.Table:
     """The rows that came too late for query ``name``: their coordinates, and the window each is not in."""
     since = standing.states[name].base
     rows = files.both(files.equal("query", name), files.at_least("batch", since))
@@ -73,7 +75,7 @@ def late(table: Table, standing: Standing, name: str) -> pa.Table:
     return found.set_column(0, WINDOW, found.column(WINDOW).cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
 
 
-def touched(table: Table, snapshot_id: int, query: Query, expected: RangeSet) -> tuple[int, int] | None:
+def touched(table: Table, snapshot_id: int, query: Query, expected: OffsetRanges) -> tuple[int, int] | None:
     """The first and the last beginning (seconds since 1970) of the windows that rows of ``expected`` are in;
     None where there are none, or the query has no windows."""
     if query.window is None:

@@ -21,7 +21,7 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.lake import files, query_results
-from sluice.clients.lake.catalog import MAIN, Lake, asking, facts_of, lineage
+from sluice.clients.lake.catalog import MAIN, Lake, ancestors, asking, sluice_properties
 from sluice.model.spec.query import PAGE_COLUMNS, WINDOW, Query
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class Results:
 
 def last_batch(table: Table) -> int | None:
     """The newest batch in the table; None before the first."""
-    for snapshot in lineage(table):
-        facts = facts_of(snapshot)
+    for snapshot in ancestors(table):
+        facts = sluice_properties(snapshot)
         if "batch" in facts:
             return int(facts["batch"]) if facts["batch"] else None
     return None
@@ -130,7 +130,9 @@ class ResultsReader:
         if standing is None or standing.states[self._query].source is None:
             return Results()
         state = standing.states[self._query]
-        at = next((s.timestamp_ms for s in lineage(table) if facts_of(s).get("kind") == "batch"), None)
+        at = next(
+            (s.timestamp_ms for s in ancestors(table) if sluice_properties(s).get("kind") == "batch"), None
+        )
         return Results(
             at=None if at is None else at / 1000,
             source_at=state.source_at / 1000,

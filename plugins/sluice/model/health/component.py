@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sluice.model.health.heartbeat import BEAT_SECONDS, NOTHING_COMES, Beat, State
+from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, NOTHING_COMES, Heartbeat, State
 from sluice.model.health.sample import ProcessState, Sample
-from sluice.model.health.status import Diagnosis, Facts, Rules, Verdict, unknown, unknown_reasons
+from sluice.model.health.status import Health, HealthReport, RestartHistory, Rules, unknown, unknown_reasons
 from sluice.model.spec.stream import Supervision
 
 # Two samples say the same for certain when a heartbeat must have come between them.
-CONFIRM_SECONDS = BEAT_SECONDS + 1
+CONFIRM_SECONDS = HEARTBEAT_INTERVAL + 1
 # The component's clock, the runtime's and the observer's may differ by this much.
 CLOCK_SLACK_SECONDS = 2.0
 
 
-def assess_component(samples: Sequence[Sample], policy: Supervision, facts: Facts) -> Diagnosis:
+def assess_component(samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> HealthReport:
     """Health at the newest of ``samples`` (oldest first; not empty). Any values give a verdict."""
     now = samples[-1]
     reasons = unknown_reasons(now)
@@ -31,7 +31,7 @@ def assess_component(samples: Sequence[Sample], policy: Supervision, facts: Fact
 
 
 class _Component(Rules):
-    def __init__(self, samples: Sequence[Sample], policy: Supervision, facts: Facts) -> None:
+    def __init__(self, samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> None:
         super().__init__(samples[-1], policy, facts)
         self.beat = self.now.heartbeat
         # What earlier samples showed of this instance, if it was as dead or alive as it is now.
@@ -45,7 +45,7 @@ class _Component(Rules):
             and sample.at < self.now.at
         ]
 
-    def rules(self) -> Sequence[Callable[[], Diagnosis | None]]:
+    def rules(self) -> Sequence[Callable[[], HealthReport | None]]:
         return (
             self._held,
             self.keeps_ending,
@@ -57,74 +57,74 @@ class _Component(Rules):
             self._healthy,
         )
 
-    def _held(self) -> Diagnosis | None:
+    def _held(self) -> HealthReport | None:
         if self.facts.held is None:
             return None
-        return self.say(Verdict.HELD, f"held {self.facts.held}; {self.process.sentence()}", True)
+        return self.say(Health.HELD, f"held {self.facts.held}; {self.process.sentence()}", True)
 
-    def _ended(self) -> Diagnosis | None:
+    def _ended(self) -> HealthReport | None:
         if self.process.is_alive:
             return None
         ended = self.ended()
         if self.beat is not None and any(_at(s.heartbeat) < self.beat.at for s in self.earlier):
             # What was started now would only wait for it.
             other = f"another one, process {self.beat.pid}, is at work in its place: {self._doing(self.beat)}"
-            return self.say(Verdict.SUPERSEDED, f"{ended}; {other}", True)
+            return self.say(Health.SUPERSEDED, f"{ended}; {other}", True)
         if self.process.state is ProcessState.BACKOFF:
-            return self.say(Verdict.STARTING, f"{ended}; {self._last_beat()}", False)
-        return self.unhealthy(Verdict.DEAD, f"{ended}; {self._last_beat()}", self._is_confirmed())
+            return self.say(Health.STARTING, f"{ended}; {self._last_beat()}", False)
+        return self.unhealthy(Health.DEAD, f"{ended}; {self._last_beat()}", self._is_confirmed())
 
-    def _clock(self) -> Diagnosis | None:
+    def _clock(self) -> HealthReport | None:
         """A heartbeat from the future would look fresh for as long as the clocks differ."""
         ahead = self.beat.at - self.now.at if self.beat else 0.0
-        if ahead <= max(CLOCK_SLACK_SECONDS, BEAT_SECONDS):
+        if ahead <= max(CLOCK_SLACK_SECONDS, HEARTBEAT_INTERVAL):
             return None
         return self.say(
-            Verdict.UNOBSERVABLE,
+            Health.UNOBSERVABLE,
             f"{self.process.sentence()}; its heartbeat is {ahead:.0f} s ahead of this clock: set the clocks",
             False,
         )
 
-    def _no_heartbeat(self) -> Diagnosis | None:
+    def _no_heartbeat(self) -> HealthReport | None:
         if self._is_own():
             return None
         age = max(self.now.at - (self.process.since or 0.0), 0.0)
         text = f"{self.process.sentence()}, and it gave no heartbeat in the {age:.0f} s since it started"
         if age < self.policy.start_seconds:
-            return self.say(Verdict.STARTING, text, False)
+            return self.say(Health.STARTING, text, False)
         return self.unhealthy(
-            Verdict.STALLED,
+            Health.STALLED,
             f"{text} (it has {self.policy.start_seconds} s); {self._last_beat()}",
             self._is_confirmed(),
         )
 
-    def _stalled(self) -> Diagnosis | None:
+    def _stalled(self) -> HealthReport | None:
         beat = self._own()
         if self.now.at - beat.at <= self.policy.stall_seconds:
             return None
         # One sample is not enough: if Kafka was away, the heartbeats come again with the next.
         return self.unhealthy(
-            Verdict.STALLED,
+            Health.STALLED,
             f"{self.process.sentence()}, and its last heartbeat was {self.now.at - beat.at:.0f} s ago "
             f"(patience {self.policy.stall_seconds} s): {self._doing(beat)}",
             self._is_confirmed(),
         )
 
-    def _cut_off(self) -> Diagnosis | None:
+    def _cut_off(self) -> HealthReport | None:
         beat = self._own()
         seconds = self.now.at - beat.since
         if beat.state is not State.CONNECTING or seconds < self.policy.stall_seconds:
             return None
         return self.say(
-            Verdict.CUT_OFF,
+            Health.CUT_OFF,
             f"{self.process.sentence()}, and its source has not answered for {seconds:.0f} s: "
             f"{self._doing(beat)}; it goes on asking, and no restart helps",
             True,
         )
 
-    def _healthy(self) -> Diagnosis:
+    def _healthy(self) -> HealthReport:
         beat = self._own()
-        verdict = Verdict.IDLE if beat.state in NOTHING_COMES else Verdict.HEALTHY
+        verdict = Health.IDLE if beat.state in NOTHING_COMES else Health.HEALTHY
         return self.say(verdict, f"{self.process.sentence()}: {self._doing(beat)}", True)
 
     def _is_confirmed(self) -> bool:
@@ -141,7 +141,7 @@ class _Component(Rules):
         # A runtime elsewhere may not know the id that the process has for itself.
         return self.process.pid in (None, beat.pid)
 
-    def _own(self) -> Beat:
+    def _own(self) -> Heartbeat:
         if self.beat is None:
             raise ValueError("the component gave no heartbeat; check _is_own() first")
         return self.beat
@@ -152,12 +152,12 @@ class _Component(Rules):
         ago = self.now.at - self.beat.at
         return f"the last heartbeat was process {self.beat.pid}'s, {ago:.0f} s ago: {self._doing(self.beat)}"
 
-    def _doing(self, beat: Beat) -> str:
+    def _doing(self, beat: Heartbeat) -> str:
         detail = f" ({beat.detail})" if beat.detail else ""
         return f"{beat.state.value} for {max(self.now.at - beat.since, 0.0):.0f} s{detail}"
 
-    def say(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis:
-        return Diagnosis(
+    def say(self, verdict: Health, sentence: str, conclusive: bool) -> HealthReport:
+        return HealthReport(
             verdict,
             sentence,
             identity=self.process.identity,
@@ -173,5 +173,5 @@ class _Component(Rules):
         )
 
 
-def _at(beat: Beat | None) -> float:
+def _at(beat: Heartbeat | None) -> float:
     return beat.at if beat else 0.0

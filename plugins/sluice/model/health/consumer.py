@@ -11,34 +11,34 @@ from dataclasses import replace
 
 from sluice.model.health.component import assess_component
 from sluice.model.health.retention import shrunk
-from sluice.model.health.sample import SUPERSEDED_STATUS, ProcessState, Sample, ordered
+from sluice.model.health.sample import EXIT_FENCED, ProcessState, Sample, ordered
 from sluice.model.health.status import (
-    ALARMING,
-    ASKING,
-    CALM,
+    ALERTING,
+    NEEDS_DECISION,
+    NO_ACTION,
     RESTARTABLE,
     WELL,
-    Diagnosis,
-    Facts,
+    Health,
+    HealthReport,
+    RestartHistory,
     Rules,
-    Verdict,
     new_restarts,
     no_action,
     unknown,
     unknown_reasons,
 )
-from sluice.model.health.timeline import View, offsets
+from sluice.model.health.timeline import Timeline, offsets
 from sluice.model.spec.stream import CONSUMER, Supervision
 
 __all__ = [
-    "ALARMING",
-    "ASKING",
-    "CALM",
+    "ALERTING",
+    "NEEDS_DECISION",
+    "NO_ACTION",
     "RESTARTABLE",
     "WELL",
-    "Diagnosis",
-    "Facts",
-    "Verdict",
+    "Health",
+    "HealthReport",
+    "RestartHistory",
     "assess",
     "has_recovered",
     "judge",
@@ -47,7 +47,9 @@ __all__ = [
 ]
 
 
-def assess(component: str, samples: Sequence[Sample], policy: Supervision, facts: Facts) -> Diagnosis:
+def assess(
+    component: str, samples: Sequence[Sample], policy: Supervision, facts: RestartHistory
+) -> HealthReport:
     """Health of ``component`` at the newest of ``samples``, oldest first; they may come from earlier checks.
 
     Any samples give a verdict, and none of WELL if the newest has trouble.
@@ -55,14 +57,14 @@ def assess(component: str, samples: Sequence[Sample], policy: Supervision, facts
     return (judge if component == CONSUMER else assess_component)(samples, policy, facts)
 
 
-def has_recovered(component: str, report: Diagnosis, now: Sample, before: Sample) -> tuple[bool, str]:
+def has_recovered(component: str, report: HealthReport, now: Sample, before: Sample) -> tuple[bool, str]:
     """Whether a component that was restarted after ``before`` works again, and how it stands.
 
     The consumer: a later writer has published something, or has nothing left to publish. Another component:
     its new instance gave a heartbeat.
     """
     if component != CONSUMER or now.trouble:
-        return report.verdict in (Verdict.HEALTHY, Verdict.IDLE, Verdict.CUT_OFF), report.sentence
+        return report.verdict in (Health.HEALTHY, Health.IDLE, Health.CUT_OFF), report.sentence
     position, token = now.published, before.published.token if before.published else 0
     if position is None or position.token <= token:
         return False, f"nobody has taken over since owner {token}"
@@ -72,10 +74,10 @@ def has_recovered(component: str, report: Diagnosis, now: Sample, before: Sample
     return bool(ahead) or not lag, f"owner {position.token} has published {ahead} records, {lag} wait"
 
 
-def judge(samples: Sequence[Sample], policy: Supervision, facts: Facts) -> Diagnosis:
+def judge(samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> HealthReport:
     """How the stream is at the last of ``samples``. Those whose clock contradicts its clock are left out."""
     if not samples:
-        return Diagnosis(Verdict.UNOBSERVABLE, "nothing was observed")
+        return HealthReport(Health.UNOBSERVABLE, "nothing was observed")
     now = samples[-1]
     reasons = unknown_reasons(now)
     if now.begins is None or now.ends is None:
@@ -87,11 +89,11 @@ def judge(samples: Sequence[Sample], policy: Supervision, facts: Facts) -> Diagn
 
 
 class _Consumer(Rules):
-    def __init__(self, samples: Sequence[Sample], policy: Supervision, facts: Facts) -> None:
+    def __init__(self, samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> None:
         super().__init__(samples[-1], policy, facts)
-        self.view = View(ordered(samples), policy, self.restarts)
+        self.view = Timeline(ordered(samples), policy, self.restarts)
 
-    def rules(self) -> Sequence[Callable[[], Diagnosis | None]]:
+    def rules(self) -> Sequence[Callable[[], HealthReport | None]]:
         return (
             self._held,
             self._recreated,
@@ -107,55 +109,55 @@ class _Consumer(Rules):
             self._moving,
         )
 
-    def _held(self) -> Diagnosis | None:
+    def _held(self) -> HealthReport | None:
         if self.facts.held is None:
             return None
         # What can still be saved is said aloud; what has happened is part of the reason for a hold.
         if self.view.risk:
-            return self.say(Verdict.AT_RISK, f"held {self.facts.held}; {self.view.risk}", True)
+            return self.say(Health.AT_RISK, f"held {self.facts.held}; {self.view.risk}", True)
         found = self.view.recreation or self.view.loss
         return self.say(
-            Verdict.HELD,
+            Health.HELD,
             "; ".join(filter(None, [f"held {self.facts.held}", found, self._process(), self._waiting()])),
             True,
         )
 
-    def _recreated(self) -> Diagnosis | None:
+    def _recreated(self) -> HealthReport | None:
         view = self.view
         if view.recreation is None:
             return None
         # A broker that has just come back may say less than it keeps, so offsets alone are looked at twice.
         certain = bool(view.other_id) or view.confirmed(lambda earlier: bool(shrunk(earlier)))
         return self.say(
-            Verdict.RECREATED,
+            Health.RECREATED,
             f"{view.recreation}: give the stream a new table, or restore the topic",
             certain,
         )
 
-    def _lost(self) -> Diagnosis | None:
+    def _lost(self) -> HealthReport | None:
         if self.view.loss is None:
             return None
         return self.say(
-            Verdict.LOST,
+            Health.LOST,
             f"{self.view.loss}: give the stream a new table, put the files again, and raise the topic's "
             "retention.ms",
             True,
         )
 
-    def _ended(self) -> Diagnosis | None:
+    def _ended(self) -> HealthReport | None:
         view = self.view
         if view.process.is_alive:
             return None
         ended = self.ended()
-        by_successor = view.process.exit_status == SUPERSEDED_STATUS
+        by_successor = view.process.exit_status == EXIT_FENCED
         if by_successor and (not view.lag or view.is_recent(view.patience)):
             return self.say(
-                Verdict.SUPERSEDED,
+                Health.SUPERSEDED,
                 f"{ended}: owner {view.token} has taken over; {self._waiting()}",
                 True,
             )
         if view.process.state is ProcessState.BACKOFF:
-            return self.say(Verdict.STARTING, f"{ended}; {self._waiting()}", False)
+            return self.say(Health.STARTING, f"{ended}; {self._waiting()}", False)
         certain = view.confirmed(
             lambda earlier: (
                 earlier.process is not None
@@ -163,28 +165,26 @@ class _Consumer(Rules):
                 and not earlier.process.is_alive
             )
         )
-        return self._unhealthy(Verdict.DEAD, f"{ended}; {self._waiting()}", certain)
+        return self._unhealthy(Health.DEAD, f"{ended}; {self._waiting()}", certain)
 
-    def _unowned(self) -> Diagnosis | None:
+    def _unowned(self) -> HealthReport | None:
         view = self.view
         if view.is_owned:
             return None
         age = f"{self._process()}, and nobody has taken over in the {view.age:.0f} s since it started"
         if view.age < view.policy.start_seconds:
-            return self.say(Verdict.STARTING, f"{age}; {self._waiting()}", False)
+            return self.say(Health.STARTING, f"{age}; {self._waiting()}", False)
         certain = view.confirmed(lambda earlier: view.was_unowned(earlier))
-        return self._unhealthy(Verdict.STALLED, f"{age} (it has {view.policy.start_seconds} s)", certain)
+        return self._unhealthy(Health.STALLED, f"{age} (it has {view.policy.start_seconds} s)", certain)
 
-    def _nothing_to_do(self) -> Diagnosis | None:
+    def _nothing_to_do(self) -> HealthReport | None:
         if self.view.lag:
             return None
         if self.view.rates and self.view.rates[1]:
-            return self.say(Verdict.HEALTHY, f"everything is published; {self._speed()}", True)
-        return self.say(
-            Verdict.IDLE, f"everything is published, and nothing arrives; {self._process()}", True
-        )
+            return self.say(Health.HEALTHY, f"everything is published; {self._speed()}", True)
+        return self.say(Health.IDLE, f"everything is published, and nothing arrives; {self._process()}", True)
 
-    def _stalled(self) -> Diagnosis | None:
+    def _stalled(self) -> HealthReport | None:
         view = self.view
         stuck = {p: seconds for p, seconds in view.stuck.items() if seconds >= view.patience}
         if not stuck:
@@ -192,50 +192,50 @@ class _Consumer(Rules):
         where = offsets({p: view.now.first_unread(p) for p in stuck})
         still = "nothing was" if len(stuck) == len(view.unread) else f"nothing of {len(stuck)} partitions was"
         return self._unhealthy(
-            Verdict.STALLED,
+            Health.STALLED,
             f"{self._process()}, and {still} published for {max(stuck.values()):.0f} s "
             f"(patience {view.patience:.0f} s) from {where} on; {self._waiting()}",
             True,
         )
 
-    def _at_risk(self) -> Diagnosis | None:
+    def _at_risk(self) -> HealthReport | None:
         if self.view.risk is None:
             return None
         # Whether it moves at all may take longer to see.
-        return self.say(Verdict.AT_RISK, f"{self.view.risk}; {self._speed()}", self._is_fresh())
+        return self.say(Health.AT_RISK, f"{self.view.risk}; {self._speed()}", self._is_fresh())
 
-    def _unknown(self) -> Diagnosis | None:
+    def _unknown(self) -> HealthReport | None:
         view = self.view
         if view.has_known_start or view.is_recent(view.patience):
             return None
         return self.say(
-            Verdict.UNOBSERVABLE,
+            Health.UNOBSERVABLE,
             f"{self._waiting()}, and nothing was published in the {view.still:.0f} s that were observed: too "
             f"short to say whether it stands still (patience {view.patience:.0f} s)",
             False,
         )
 
-    def _falling_behind(self) -> Diagnosis | None:
+    def _falling_behind(self) -> HealthReport | None:
         growth = self.view.growth
         if growth is None or not self.view.is_far_behind:
             return None
         seconds, more = growth
         return self.say(
-            Verdict.FALLING_BEHIND,
+            Health.FALLING_BEHIND,
             f"{self._waiting()}, {more} more than {seconds:.0f} s ago: it never catches up at this rate; "
             f"{self._speed()}",
             True,
         )
 
-    def _moving(self) -> Diagnosis:
+    def _moving(self) -> HealthReport:
         view = self.view
         if not view.is_far_behind or view.rates is None:
-            return self.say(Verdict.HEALTHY, f"{self._waiting()}; {self._speed()}", self._is_fresh())
+            return self.say(Health.HEALTHY, f"{self._waiting()}; {self._speed()}", self._is_fresh())
         came, went = view.rates
         left = f"about {view.lag / (went - came):.0f} s to go" if went > came else "no end in sight yet"
-        return self.say(Verdict.CATCHING_UP, f"{self._waiting()}, {left}; {self._speed()}", self._is_fresh())
+        return self.say(Health.CATCHING_UP, f"{self._waiting()}, {left}; {self._speed()}", self._is_fresh())
 
-    def _unhealthy(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis:
+    def _unhealthy(self, verdict: Health, sentence: str, conclusive: bool) -> HealthReport:
         risk = f"; {self.view.risk}" if self.view.risk else ""
         return self.unhealthy(verdict, f"{sentence}{risk}", conclusive)
 
@@ -257,9 +257,9 @@ class _Consumer(Rules):
         came, went = view.rates
         return f"{came:.0f} records/s arrive, {went:.0f} records/s are published by {owner}"
 
-    def say(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis:
+    def say(self, verdict: Health, sentence: str, conclusive: bool) -> HealthReport:
         view = self.view
-        return Diagnosis(
+        return HealthReport(
             verdict,
             sentence,
             lag=view.lag,

@@ -10,7 +10,7 @@ from enum import StrEnum
 from sluice.model.health.json_record import JsonRecord
 
 # How often a part gives one while it is alive (spark_jobs.common.kafka.heartbeat).
-BEAT_SECONDS = 5.0
+HEARTBEAT_INTERVAL = 5.0
 MOST_DETAIL = 200
 
 
@@ -33,7 +33,7 @@ NOTHING_COMES = frozenset({State.SILENT, State.IDLE})
 
 
 @dataclass(frozen=True)
-class Beat(JsonRecord):
+class Heartbeat(JsonRecord):
     """One heartbeat. ``at`` and ``since`` (when the state began): seconds since 1970, the part's clock.
 
     ``ends``: partition -> the next offset to be sent, or to be read. ``detail``: one line of the part's own.
@@ -47,7 +47,7 @@ class Beat(JsonRecord):
     ends: Mapping[int, int] = field(default_factory=dict)
 
 
-def parse_beat(metadata: str, ends: Mapping[int, int]) -> Beat:
+def parse_heartbeat(metadata: str, ends: Mapping[int, int]) -> Heartbeat:
     """The beat in a group's metadata: ``{"at": ms, "pid": n, "state": …, "since": ms, "detail": …}``.
 
     ``ends``: the group's offsets. What is not printable in the detail becomes a blank, and it is cut. Raises
@@ -69,7 +69,7 @@ def parse_beat(metadata: str, ends: Mapping[int, int]) -> Beat:
     if not isinstance(detail, str):
         raise ValueError(f"detail is {detail!r}, and no text")
     line = "".join(character if character.isprintable() else " " for character in detail)
-    return Beat(
+    return Heartbeat(
         at=data["at"] / 1000,
         pid=int(data["pid"]),
         state=State(state),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sluice.model.health.sample import Sample, deletion_rate
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.ranges import OffsetRanges
 
 
 def other_id(series: Sequence[Sample]) -> str | None:
@@ -43,7 +43,7 @@ def deleted(sample: Sample) -> str | None:
     """Which offsets were deleted before they were read, of the partitions that the stream has begun."""
     begins = sample.begins or {}
     ends = sample.published.ends if sample.published else {}
-    gone = RangeSet.of({p: [(end, begins[p])] for p, end in ends.items() if begins.get(p, end) > end})
+    gone = OffsetRanges.of({p: [(end, begins[p])] for p, end in ends.items() if begins.get(p, end) > end})
     return f"{gone.count} offsets were deleted before they were read: {gone}" if gone else None
 
 

@@ -18,7 +18,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from sluice.model import exits
-from sluice.model.health.heartbeat import Beat
+from sluice.model.health.heartbeat import Heartbeat
 from sluice.model.health.json_record import JsonRecord
 
 
@@ -35,7 +35,7 @@ class ProcessState(StrEnum):
     UNKNOWN = "unknown"
 
 
-SUPERSEDED_STATUS = exits.FENCED
+EXIT_FENCED = exits.FENCED
 ALIVE = frozenset({ProcessState.STARTING, ProcessState.RUNNING})
 # The runtime does not restart it: it was stopped, or ended with one of ``exits.FINAL``. In BACKOFF it does.
 ENDED = frozenset({ProcessState.STOPPED, ProcessState.EXITED, ProcessState.FATAL})
@@ -149,7 +149,7 @@ class Sample(JsonRecord):
     published: Position | None = None
     trouble: dict[str, str] = field(default_factory=dict)
     expires_in: float | None = None
-    heartbeat: Beat | None = None
+    heartbeat: Heartbeat | None = None
 
     def first_unread(self, partition: int) -> int:
         """The offset with which the stream goes on; where it never read the partition, the topic's first."""

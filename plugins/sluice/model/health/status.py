@@ -18,7 +18,7 @@ from sluice.model.health.sample import ProcessState, ProcessStatus, Sample
 from sluice.model.spec.stream import CONSUMER, Supervision
 
 
-class Verdict(StrEnum):
+class Health(StrEnum):
     """How a stream is. Every verdict is in exactly one of CALM, RESTARTABLE, ASKING and ALARMING.
 
     *Patience* is the policy's ``stall_seconds``, or three times the longest of the last batches if that is
@@ -58,35 +58,35 @@ class Verdict(StrEnum):
     UNOBSERVABLE = "unobservable"
 
 
-WELL = frozenset({Verdict.HEALTHY, Verdict.IDLE, Verdict.CATCHING_UP, Verdict.STARTING})
+WELL = frozenset({Health.HEALTHY, Health.IDLE, Health.CATCHING_UP, Health.STARTING})
 # Nothing is to be done: it is well, or somebody stopped it on purpose.
-CALM = WELL | {Verdict.HELD}
+NO_ACTION = WELL | {Health.HELD}
 # A restart mends it.
-RESTARTABLE = frozenset({Verdict.STALLED, Verdict.DEAD})
+RESTARTABLE = frozenset({Health.STALLED, Health.DEAD})
 # Restarts did not mend it: a person decides.
-ASKING = frozenset({Verdict.FLAPPING})
+NEEDS_DECISION = frozenset({Health.FLAPPING})
 # No restart mends it: a person has to know.
-ALARMING = frozenset(
+ALERTING = frozenset(
     {
-        Verdict.FALLING_BEHIND,
-        Verdict.AT_RISK,
-        Verdict.LOST,
-        Verdict.RECREATED,
-        Verdict.SUPERSEDED,
-        Verdict.CUT_OFF,
-        Verdict.UNOBSERVABLE,
+        Health.FALLING_BEHIND,
+        Health.AT_RISK,
+        Health.LOST,
+        Health.RECREATED,
+        Health.SUPERSEDED,
+        Health.CUT_OFF,
+        Health.UNOBSERVABLE,
     }
 )
 
 
-def no_action(component: str) -> frozenset[Verdict]:
+def no_action(component: str) -> frozenset[Health]:
     """The verdicts of a component that need no action: healthy, suspended, or replaced by a process that this
     runtime does not know, which the consumer never is."""
-    return CALM if component == CONSUMER else CALM | {Verdict.SUPERSEDED}
+    return NO_ACTION if component == CONSUMER else NO_ACTION | {Health.SUPERSEDED}
 
 
 @dataclass(frozen=True)
-class Facts:
+class RestartHistory:
     """What the component's history says; moments in seconds since 1970.
 
     ``restarts``: those that count, each instance's once: by Airflow and the runtime, not on request, and none
@@ -100,13 +100,13 @@ class Facts:
     runtime_restart_at: float = 0.0
 
 
-def new_restarts(process: ProcessStatus, facts: Facts) -> list[float]:
+def new_restarts(process: ProcessStatus, facts: RestartHistory) -> list[float]:
     """The runtime's restarts that the history does not know yet. It keeps microseconds."""
     return [at for at in process.restarts if at > facts.runtime_restart_at + 0.001]
 
 
 @dataclass(frozen=True)
-class Diagnosis(JsonRecord):
+class HealthReport(JsonRecord):
     """A verdict, and what it rests on.
 
     ``sentence``: one line with names and values. ``lag``: records on the topic that are not published;
@@ -115,7 +115,7 @@ class Diagnosis(JsonRecord):
     ``conclusive``: observing longer would not change it.
     """
 
-    verdict: Verdict
+    verdict: Health
     sentence: str
     lag: int | None = None
     rate: float | None = None
@@ -129,7 +129,7 @@ class Diagnosis(JsonRecord):
 class Rules(ABC):
     """Rules over the newest of several samples, in order of weight: the first that answers decides."""
 
-    def __init__(self, now: Sample, policy: Supervision, facts: Facts) -> None:
+    def __init__(self, now: Sample, policy: Supervision, facts: RestartHistory) -> None:
         if now.process is None:
             raise ValueError(f"the sample of {now.at} shows no process; check unknown_reasons() first")
         self.now = now
@@ -142,12 +142,12 @@ class Rules(ABC):
         ]
 
     @abstractmethod
-    def rules(self) -> Sequence[Callable[[], Diagnosis | None]]: ...
+    def rules(self) -> Sequence[Callable[[], HealthReport | None]]: ...
 
     @abstractmethod
-    def say(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis: ...
+    def say(self, verdict: Health, sentence: str, conclusive: bool) -> HealthReport: ...
 
-    def assess(self) -> Diagnosis:
+    def assess(self) -> HealthReport:
         return next(found for rule in self.rules() if (found := rule()))
 
     @property
@@ -161,7 +161,7 @@ class Rules(ABC):
         again = f"; the runtime restarts it in {max((process.restart_at or 0) - self.now.at, 0):.0f} s"
         return f"{process.sentence()}, {how}{again if process.state is ProcessState.BACKOFF else ''}"
 
-    def keeps_ending(self) -> Diagnosis | None:
+    def keeps_ending(self) -> HealthReport | None:
         """Flapping although the runtime restarts it: the new instance does not count as working before it
         lived for as long as a start may take."""
         age = self.now.at - (self.process.since or 0.0)
@@ -169,20 +169,20 @@ class Rules(ABC):
         if self.process.last_exit is None or not self.is_flapping:
             return None
         if self.process.state is ProcessState.BACKOFF:
-            return self.unhealthy(Verdict.DEAD, self.ended(), False)
+            return self.unhealthy(Health.DEAD, self.ended(), False)
         before = (
             f"{self.process.sentence()} for {age:.0f} s; before that it ended with {self.process.last_exit}"
         )
-        return self.unhealthy(Verdict.DEAD, before, False) if is_new else None
+        return self.unhealthy(Health.DEAD, before, False) if is_new else None
 
-    def unhealthy(self, verdict: Verdict, sentence: str, conclusive: bool) -> Diagnosis:
+    def unhealthy(self, verdict: Health, sentence: str, conclusive: bool) -> HealthReport:
         """A restart is the remedy, unless restarts did not help."""
         if self.is_flapping:
             sentence = (
                 f"{verdict.value}: {sentence}; it was restarted {len(self.restarts)} times within "
                 f"{self.policy.restart_window_seconds} s, and that does not mend it"
             )
-            verdict = Verdict.FLAPPING
+            verdict = Health.FLAPPING
         return self.say(verdict, sentence, conclusive)
 
 
@@ -198,9 +198,9 @@ def unknown_reasons(now: Sample) -> list[str]:
     return reasons
 
 
-def unknown(now: Sample, reasons: Sequence[str]) -> Diagnosis:
-    return Diagnosis(
-        Verdict.UNOBSERVABLE,
+def unknown(now: Sample, reasons: Sequence[str]) -> HealthReport:
+    return HealthReport(
+        Health.UNOBSERVABLE,
         "; ".join(reasons),
         token=now.published.token if now.published else None,
         identity=now.process.identity if now.process else None,

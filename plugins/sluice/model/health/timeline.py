@@ -31,7 +31,7 @@ LOOK_SECONDS = 30.0
 MOST_DOUBLINGS = 3
 
 
-class View:
+class Timeline:
     """``series``: ordered samples, of which the last is complete; ``restarts``: those that count."""
 
     def __init__(self, series: Sequence[Sample], policy: Supervision, restarts: Sequence[float]) -> None:

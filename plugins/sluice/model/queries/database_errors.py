@@ -9,7 +9,7 @@ from enum import StrEnum
 from sluice.model.spec.connection import POSTGRESQL
 
 
-class Trouble(StrEnum):
+class DatabaseError(StrEnum):
     """What is wrong, as words that go behind the name of the database."""
 
     AWAY = "does not answer"
@@ -30,67 +30,74 @@ class Trouble(StrEnum):
 
 # What may be over when it is asked again.
 PASSING = frozenset(
-    {Trouble.AWAY, Trouble.BUSY, Trouble.LOCKED, Trouble.SLOW, Trouble.FULL, Trouble.READ_ONLY}
+    {
+        DatabaseError.AWAY,
+        DatabaseError.BUSY,
+        DatabaseError.LOCKED,
+        DatabaseError.SLOW,
+        DatabaseError.FULL,
+        DatabaseError.READ_ONLY,
+    }
 )
 
 # SQLSTATE, or the class of it: its first two characters.
 _POSTGRESQL = {
-    "08": Trouble.AWAY,
-    "57P": Trouble.AWAY,  # being shut down, starting up, ended by an administrator
-    "25P03": Trouble.AWAY,  # a transaction stood still for too long
-    "53": Trouble.BUSY,
-    "53300": Trouble.BUSY,
-    "53100": Trouble.FULL,
-    "58": Trouble.AWAY,  # its disk, not ours to tell
-    "55P03": Trouble.LOCKED,
-    "40": Trouble.LOCKED,  # a deadlock, or a conflict that a repetition solves
-    "57014": Trouble.SLOW,
-    "25006": Trouble.READ_ONLY,
-    "28": Trouble.LOGIN,
-    "42501": Trouble.DENIED,
-    "3D000": Trouble.NO_DATABASE,
-    "42P01": Trouble.NO_TABLE,
-    "3F000": Trouble.NO_TABLE,
-    "42703": Trouble.NO_COLUMN,
-    "42P10": Trouble.DIFFERENT,  # no key that an upsert could go by
-    "42804": Trouble.DIFFERENT,
-    "22": Trouble.VALUE,
-    "23": Trouble.VALUE,
+    "08": DatabaseError.AWAY,
+    "57P": DatabaseError.AWAY,  # being shut down, starting up, ended by an administrator
+    "25P03": DatabaseError.AWAY,  # a transaction stood still for too long
+    "53": DatabaseError.BUSY,
+    "53300": DatabaseError.BUSY,
+    "53100": DatabaseError.FULL,
+    "58": DatabaseError.AWAY,  # its disk, not ours to tell
+    "55P03": DatabaseError.LOCKED,
+    "40": DatabaseError.LOCKED,  # a deadlock, or a conflict that a repetition solves
+    "57014": DatabaseError.SLOW,
+    "25006": DatabaseError.READ_ONLY,
+    "28": DatabaseError.LOGIN,
+    "42501": DatabaseError.DENIED,
+    "3D000": DatabaseError.NO_DATABASE,
+    "42P01": DatabaseError.NO_TABLE,
+    "3F000": DatabaseError.NO_TABLE,
+    "42703": DatabaseError.NO_COLUMN,
+    "42P10": DatabaseError.DIFFERENT,  # no key that an upsert could go by
+    "42804": DatabaseError.DIFFERENT,
+    "22": DatabaseError.VALUE,
+    "23": DatabaseError.VALUE,
 }
 # PostgreSQL's refusals before a session has begun carry no SQLSTATE through libpq, only words; an answer in
 # another language is taken for one that may pass.
 _POSTGRESQL_WORDS = (
-    ("password authentication failed", Trouble.LOGIN),
-    ("no password supplied", Trouble.LOGIN),
-    ("no pg_hba.conf entry", Trouble.LOGIN),
-    ("authentication failed", Trouble.LOGIN),
-    ("is not permitted to log in", Trouble.LOGIN),
-    ("permission denied for database", Trouble.DENIED),
-    ("too many connections", Trouble.BUSY),
-    ("too many clients", Trouble.BUSY),
-    ("remaining connection slots", Trouble.BUSY),
+    ("password authentication failed", DatabaseError.LOGIN),
+    ("no password supplied", DatabaseError.LOGIN),
+    ("no pg_hba.conf entry", DatabaseError.LOGIN),
+    ("authentication failed", DatabaseError.LOGIN),
+    ("is not permitted to log in", DatabaseError.LOGIN),
+    ("permission denied for database", DatabaseError.DENIED),
+    ("too many connections", DatabaseError.BUSY),
+    ("too many clients", DatabaseError.BUSY),
+    ("remaining connection slots", DatabaseError.BUSY),
 )
 _MYSQL = {
-    Trouble.AWAY: (
+    DatabaseError.AWAY: (
         *(0, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2000, 2002, 2003),
         *(2005, 2006, 2012, 2013, 2014, 2027, 2055, 3169, 4031),
     ),
-    Trouble.BUSY: (1040, 1041, 1203, 1226, 1135),
-    Trouble.LOCKED: (1020, 1205, 1206, 1213, 1614),
-    Trouble.SLOW: (1969, 3024),
-    Trouble.FULL: (1021, 1114, 3, 1026, 1030),
-    Trouble.READ_ONLY: (1290, 1792, 1836, 3100),
-    Trouble.LOGIN: (1045, 1129, 1130, 1251, 1524, 1698, 1862, 2049, 2059, 2061, 3118, 3159),
-    Trouble.DENIED: (1044, 1142, 1143, 1227, 1370),
-    Trouble.NO_DATABASE: (1049,),
-    Trouble.NO_TABLE: (1146, 1051, 1932),
-    Trouble.NO_COLUMN: (1054,),
-    Trouble.VALUE: (1048, 1062, 1264, 1265, 1292, 1366, 1364, 1406, 1690, 3140, 3819, 4025),
+    DatabaseError.BUSY: (1040, 1041, 1203, 1226, 1135),
+    DatabaseError.LOCKED: (1020, 1205, 1206, 1213, 1614),
+    DatabaseError.SLOW: (1969, 3024),
+    DatabaseError.FULL: (1021, 1114, 3, 1026, 1030),
+    DatabaseError.READ_ONLY: (1290, 1792, 1836, 3100),
+    DatabaseError.LOGIN: (1045, 1129, 1130, 1251, 1524, 1698, 1862, 2049, 2059, 2061, 3118, 3159),
+    DatabaseError.DENIED: (1044, 1142, 1143, 1227, 1370),
+    DatabaseError.NO_DATABASE: (1049,),
+    DatabaseError.NO_TABLE: (1146, 1051, 1932),
+    DatabaseError.NO_COLUMN: (1054,),
+    DatabaseError.VALUE: (1048, 1062, 1264, 1265, 1292, 1366, 1364, 1406, 1690, 3140, 3819, 4025),
 }
 _MYSQL_CODES = {code: trouble for trouble, codes in _MYSQL.items() for code in codes}
 
 
-def diagnose(kind: str, error: BaseException) -> Trouble:
+def diagnose(kind: str, error: BaseException) -> DatabaseError:
     """What a driver's error (psycopg2's or PyMySQL's own) of a database of this kind means.
 
     What nobody has foreseen is OTHER, and does not pass.
@@ -105,26 +112,26 @@ def says(error: BaseException) -> str:
     return lines[0] if lines else type(error).__name__
 
 
-def _postgresql(error: BaseException) -> Trouble:
+def _postgresql(error: BaseException) -> DatabaseError:
     state = getattr(error, "pgcode", None)
     if state:
         for length in (5, 3, 2):
             if state[:length] in _POSTGRESQL:
                 return _POSTGRESQL[state[:length]]
-        return Trouble.OTHER
+        return DatabaseError.OTHER
     text = str(error)
     for words, trouble in _POSTGRESQL_WORDS:
         if words in text:
             return trouble
     if "FATAL" in text and 'database "' in text and "does not exist" in text:
-        return Trouble.NO_DATABASE
+        return DatabaseError.NO_DATABASE
     # Errors of a connection that is no more. Others without a state are the driver's own, about our values.
     lost = ("OperationalError", "InterfaceError", "DatabaseError")
-    return Trouble.AWAY if type(error).__name__ in lost else Trouble.VALUE
+    return DatabaseError.AWAY if type(error).__name__ in lost else DatabaseError.VALUE
 
 
-def _mysql(error: BaseException) -> Trouble:
+def _mysql(error: BaseException) -> DatabaseError:
     code = error.args[0] if error.args else None
     if not isinstance(code, int):
-        return Trouble.AWAY if type(error).__name__ == "InterfaceError" else Trouble.VALUE
-    return _MYSQL_CODES.get(code, Trouble.OTHER)
+        return DatabaseError.AWAY if type(error).__name__ == "InterfaceError" else DatabaseError.VALUE
+    return _MYSQL_CODES.get(code, DatabaseError.OTHER)

@@ -45,7 +45,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class OffsetLag:
     """Offsets of a Kafka source that were there and not read when the batch was planned: in the partition
     with the fewest, in the one with the most, and on average over the partitions."""
 
@@ -89,7 +89,7 @@ class Progress:
     parts: dict[str, float] = field(default_factory=dict)
     state: State | None = None
     watermark: float | None = None
-    behind: Behind | None = None
+    behind: OffsetLag | None = None
 
     @property
     def ended(self) -> float:
@@ -251,13 +251,13 @@ def _watermark(event_time: Mapping[str, str]) -> float | None:
     return (_seconds(text) if text else 0.0) or None
 
 
-def _behind(sources: list[dict[str, Any]]) -> Behind | None:
+def _behind(sources: list[dict[str, Any]]) -> OffsetLag | None:
     metrics = [
         source["metrics"] for source in sources if "maxOffsetsBehindLatest" in (source.get("metrics") or {})
     ]
     if not metrics:
         return None
-    return Behind(
+    return OffsetLag(
         least=min(float(found["minOffsetsBehindLatest"]) for found in metrics),
         most=max(float(found["maxOffsetsBehindLatest"]) for found in metrics),
         mean=sum(float(found["avgOffsetsBehindLatest"]) for found in metrics) / len(metrics),

@@ -13,7 +13,7 @@ MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
-class Agreement:
+class SinkReconciliation:
     """One sink against the lake. ``lake`` and ``sink``: the first measure's sum; ``results``: how many keys.
 
     ``missing`` keys are in the lake alone, ``foreign`` in the sink alone, ``different`` in both, with other
@@ -50,12 +50,12 @@ class Agreement:
         )
 
 
-def compare(name: str, query: Query, lake: Results, sink: Results) -> Agreement:
+def compare(name: str, query: Query, lake: Results, sink: Results) -> SinkReconciliation:
     """``lake`` and ``sink``: the text of a key -> its measures, in the order of the declaration."""
     missing = sorted(lake.keys() - sink.keys())
     foreign = sorted(sink.keys() - lake.keys())
     different = sorted(key for key in lake.keys() & sink.keys() if lake[key] != sink[key])
-    return Agreement(
+    return SinkReconciliation(
         sink_name=name,
         results=len(lake),
         lake=_sum(lake),

@@ -103,7 +103,7 @@ def summary(kind: str, stream: str, token: int, states: Mapping[str, State]) -> 
     }
 
 
-def common_ends(states: Iterable[State]) -> dict[int, int]:
+def common_end_offsets(states: Iterable[State]) -> dict[int, int]:
     """Partition -> up to which offset all of these queries have counted."""
     told = [state.ends for state in states]
     partitions = {partition for ends in told for partition in ends}
@@ -116,7 +116,7 @@ NO_BATCH = -1
 
 
 @dataclass(frozen=True)
-class Mark:
+class CommittedBatch:
     """``batch`` is the last that is whole (NO_BATCH: none yet), ``token`` the owner who said so."""
 
     token: int
@@ -132,7 +132,7 @@ class Mark:
         return json.dumps({"token": self.token}, separators=(",", ":"))
 
 
-def parse(offset: int, text: str) -> Mark:
+def parse(offset: int, text: str) -> CommittedBatch:
     """Raises ValueError for what is no mark: somebody set the group's offsets by hand, say."""
     try:
         token = json.loads(text)["token"]
@@ -140,7 +140,7 @@ def parse(offset: int, text: str) -> Mark:
         raise ValueError(f"offset {offset} with the metadata {text!r} is no mark") from error
     if not isinstance(token, int) or isinstance(token, bool) or offset < 0:
         raise ValueError(f"offset {offset} with the metadata {text!r} is no mark")
-    return Mark(token, offset - 1)
+    return CommittedBatch(token, offset - 1)
 
 
 def group(stream: str, query: str) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from sluice.model.queries.progress import Behind, Progress, State
+from sluice.model.queries.progress import OffsetLag, Progress, State
 
 SLOT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Slot:
+class TimeBucket:
     """The batches that ended within some seconds from ``at`` on.
 
     ``batches``, ``rows`` and ``late`` are sums; ``seconds`` and ``parts`` are those of the longest batch;
@@ -30,10 +30,10 @@ class Slot:
     parts: dict[str, float]
     state: State | None
     watermark_lag: float | None
-    behind: Behind | None
+    behind: OffsetLag | None
 
 
-def slots(batches: Iterable[Progress], seconds: float = SLOT_SECONDS) -> list[Slot]:
+def slots(batches: Iterable[Progress], seconds: float = SLOT_SECONDS) -> list[TimeBucket]:
     """The earliest first, and none where no batch ended. Slots begin at whole multiples of ``seconds``."""
     ordered = sorted(batches, key=lambda batch: batch.ended)
     return [
@@ -42,10 +42,10 @@ def slots(batches: Iterable[Progress], seconds: float = SLOT_SECONDS) -> list[Sl
     ]
 
 
-def _slot(at: float, batches: Sequence[Progress]) -> Slot:
+def _slot(at: float, batches: Sequence[Progress]) -> TimeBucket:
     longest = max(batches, key=lambda batch: batch.seconds)
     behind = [batch.behind for batch in batches if batch.behind]
-    return Slot(
+    return TimeBucket(
         at=at,
         batches=len(batches),
         rows=sum(batch.rows for batch in batches),

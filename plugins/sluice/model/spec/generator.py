@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sluice.model.spec.config import ConfigError
-from sluice.model.verification.ranges import Ranges, RangeSet
+from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 
 # A Spark task sends so many minutes of events, but no fewer rows than that: each costs some 10 ms.
 TASK_MINUTES, TASK_ROWS = 2, 1_000
@@ -194,7 +194,7 @@ def _check_begin(begin: str | None, where: str) -> None:
         raise ConfigError(f"{where}: begin {begin!r} names no time zone; write 2026-11-21T10:00:00Z")
 
 
-def refuse_the_future(found: Generated, now: datetime, where: str) -> None:
+def check_not_in_future(found: Generated, now: datetime, where: str) -> None:
     """Raises ConfigError if events of these parameters, sent at ``now``, lie more than a day ahead."""
     if found.ends > now + DAY:
         raise ConfigError(
@@ -203,19 +203,19 @@ def refuse_the_future(found: Generated, now: datetime, where: str) -> None:
         )
 
 
-def hour_of(moment: datetime) -> str:
+def truncate_to_hour(moment: datetime) -> str:
     """The beginning of its hour, in UTC, as ``begin`` is written. ``moment`` is aware."""
     begun = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     return begun.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def seqs(first: int, until: int, lanes: int) -> RangeSet:
+def seqs(first: int, until: int, lanes: int) -> OffsetRanges:
     """Lane -> the seqs of the rows ``[first, until)``."""
-    return RangeSet(
+    return OffsetRanges(
         {
             lane: found
             for lane in range(lanes)
-            if (found := Ranges.of([(_count(first, lane, lanes), _count(until, lane, lanes))]))
+            if (found := IntervalSet.of([(_count(first, lane, lanes), _count(until, lane, lanes))]))
         }
     )
 

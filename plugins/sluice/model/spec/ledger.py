@@ -33,7 +33,7 @@ def history_name(stream: str, part: str) -> str:
     return stream if part == "consumer" else f"{stream}.{part}"
 
 
-def begin_key(source_id: str) -> str:
+def planned_key(source_id: str) -> str:
     return f"sources/{source_id}/begin.json"
 
 

@@ -201,7 +201,7 @@ def ddl_iceberg_type(spark: str) -> str:
     return _SPARK_TO_ICEBERG[spark]
 
 
-COORDINATES = {
+OFFSET_COLUMNS = {
     "_kafka_partition": "int",
     "_kafka_offset": "long",
     "_kafka_timestamp": "timestamptz",
@@ -228,7 +228,7 @@ def differences(table: str, wanted: Mapping[str, str], present: Mapping[str, str
     """What of ``wanted`` (column -> Iceberg type, of a nested one its beginning) and of the coordinates is
     not so. Columns beyond these are no problem: an older schema may have had them."""
     problems = []
-    for name, kind in {**wanted, **COORDINATES}.items():
+    for name, kind in {**wanted, **OFFSET_COLUMNS}.items():
         found = present.get(name)
         if found is None:
             problems.append(

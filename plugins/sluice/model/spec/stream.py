@@ -32,7 +32,7 @@ FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
 # A replication factor that is left to the broker.
 BROKER_DEFAULT = -1
 # In a feed's user_agent: nobody has put their own address into it yet.
-NOBODY = "@example."
+NO_USER = "@example."
 
 
 class Source(StrEnum):
@@ -141,7 +141,7 @@ class Feed:
 
 
 @dataclass(frozen=True)
-class Part:
+class Component:
     """A long-running process of a stream: the name of its program at the runtime, and what Python runs."""
 
     name: str
@@ -200,7 +200,7 @@ class StreamSpec:
             raise ConfigError(f"stream {self.name!r} has no feed; add [feed] to its stream.toml")
         if self.name in feeds:
             return feeds[self.name]
-        if NOBODY in self.feed.user_agent:
+        if NO_USER in self.feed.user_agent:
             raise ConfigError(
                 f"feed user_agent {self.feed.user_agent!r} names nobody who reads {self.feed.url}: put "
                 f"your own address into it, in the stream.toml of {self.name}"
@@ -240,7 +240,7 @@ class StreamSpec:
         return f"stream-{self.name}"
 
     @property
-    def parts(self) -> dict[str, Part]:
+    def parts(self) -> dict[str, Component]:
         """The stream's long-running processes: always ``consumer``; ``producer`` where it reads a feed,
         ``queries`` where it declares any. A producer without a feed runs once per load, and is none of
         them."""
@@ -249,11 +249,11 @@ class StreamSpec:
             name: f"{self.program}-{name}" for name, there in declared if there
         }
         return {
-            name: Part(name, program, ("-m", "spark_jobs", name, self.name))
+            name: Component(name, program, ("-m", "spark_jobs", name, self.name))
             for name, program in programs.items()
         }
 
-    def part(self, name: str) -> Part:
+    def part(self, name: str) -> Component:
         """Raises ConfigError for a part that the stream does not have."""
         if name not in self.parts:
             raise ConfigError(f"stream {self.name!r} has no part {name!r}; it has {', '.join(self.parts)}")

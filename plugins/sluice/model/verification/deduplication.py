@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from sluice.model.verification.ranges import Ranges, RangeSet
+from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 
 
 @dataclass(frozen=True, order=True)
@@ -29,17 +29,17 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Claims:
+class LoadedRows:
     """Source id -> the ``seq`` per partition."""
 
-    sources: Mapping[str, RangeSet] = field(default_factory=dict)
+    sources: Mapping[str, OffsetRanges] = field(default_factory=dict)
 
-    def __getitem__(self, source_id: str) -> RangeSet:
-        return self.sources.get(source_id, RangeSet())
+    def __getitem__(self, source_id: str) -> OffsetRanges:
+        return self.sources.get(source_id, OffsetRanges())
 
-    def union(self, other: Claims) -> Claims:
+    def union(self, other: LoadedRows) -> LoadedRows:
         keys = sorted({*self.sources, *other.sources})
-        return Claims({key: self[key].union(other[key]) for key in keys})
+        return LoadedRows({key: self[key].union(other[key]) for key in keys})
 
     def to_json(self) -> str:
         """``{"<source>":{"<partition>":[[from,until],…]}}``, for a snapshot's summary."""
@@ -48,24 +48,24 @@ class Claims:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> Claims:
+    def from_json(cls, text: str) -> LoadedRows:
         return cls(
             {
-                key: RangeSet.of({int(partition): pairs for partition, pairs in partitions.items()})
+                key: OffsetRanges.of({int(partition): pairs for partition, pairs in partitions.items()})
                 for key, partitions in json.loads(text).items()
             }
         )
 
 
-def claimed(runs: Iterable[Run]) -> Claims:
+def loaded_from(runs: Iterable[Run]) -> LoadedRows:
     """What the runs claim together."""
     pairs: dict[str, dict[int, list[tuple[int, int]]]] = {}
     for run in runs:
         pairs.setdefault(run.source_id, {}).setdefault(run.partition, []).append((run.start, run.until))
-    return Claims({source: RangeSet.of(partitions) for source, partitions in sorted(pairs.items())})
+    return LoadedRows({source: OffsetRanges.of(partitions) for source, partitions in sorted(pairs.items())})
 
 
-def suspects(seen: Claims, runs: Iterable[Run]) -> set[str]:
+def possible_duplicates(seen: LoadedRows, runs: Iterable[Run]) -> set[str]:
     """The sources of which a row is there twice: within a run, in two of the runs, or in ``seen`` already."""
     named: set[str] = set()
     reached: dict[tuple[str, int], int] = {}
@@ -74,7 +74,7 @@ def suspects(seen: Claims, runs: Iterable[Run]) -> set[str]:
         if (
             run.records > run.until - run.start
             or run.start < reached.get(place, run.start)
-            or seen[run.source_id][run.partition].intersect(Ranges.of([(run.start, run.until)]))
+            or seen[run.source_id][run.partition].intersect(IntervalSet.of([(run.start, run.until)]))
         ):
             named.add(run.source_id)
         # Where a run lies within an earlier one the source is named already, so the last end is enough.

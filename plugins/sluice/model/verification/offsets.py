@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
-from sluice.model.verification.ranges import Ranges, RangeSet
+from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 
-EMPTY = RangeSet()
+EMPTY = OffsetRanges()
 
 
 class ProofStatus(StrEnum):
@@ -28,7 +28,7 @@ class ProofStatus(StrEnum):
 
 
 @dataclass(frozen=True)
-class FileFact:
+class FileStats:
     """What metadata says of a data file. Bounds are inclusive; None where the metadata has none."""
 
     path: str
@@ -38,7 +38,7 @@ class FileFact:
     offset_upper: int | None
     records: int
 
-    def settles(self, explained: RangeSet) -> bool:
+    def settles(self, explained: OffsetRanges) -> bool:
         """Whether the metadata alone shows which offsets the file holds, given those that lie elsewhere."""
         if self.partition_lower is None or self.partition_lower != self.partition_upper:
             return False
@@ -46,19 +46,19 @@ class FileFact:
             return False
         return self.records == self.held(explained).count
 
-    def held(self, explained: RangeSet) -> Ranges:
+    def held(self, explained: OffsetRanges) -> IntervalSet:
         """The offsets between the bounds, without those that lie elsewhere. Only for a file that settles."""
         assert self.partition_lower is not None
         assert self.offset_lower is not None
         assert self.offset_upper is not None
-        window = Ranges.of([(self.offset_lower, self.offset_upper + 1)])
+        window = IntervalSet.of([(self.offset_lower, self.offset_upper + 1)])
         return window.minus(explained[self.partition_lower])
 
-    def may_hold(self, expected: RangeSet) -> bool:
+    def may_hold(self, expected: OffsetRanges) -> bool:
         """False only where the bounds show that no expected offset can be in the file."""
         if None in (self.partition_lower, self.partition_upper, self.offset_lower, self.offset_upper):
             return True
-        window = Ranges.of([(self.offset_lower or 0, (self.offset_upper or 0) + 1)])
+        window = IntervalSet.of([(self.offset_lower or 0, (self.offset_upper or 0) + 1)])
         return any(
             (self.partition_lower or 0) <= partition <= (self.partition_upper or 0)
             and ranges.intersect(window)
@@ -73,9 +73,9 @@ class Proof:
     status: ProofStatus
     expected: int
     found: int
-    gaps: RangeSet = field(default_factory=RangeSet)
-    duplicates: RangeSet = field(default_factory=RangeSet)
-    strays: RangeSet = field(default_factory=RangeSet)
+    gaps: OffsetRanges = field(default_factory=OffsetRanges)
+    duplicates: OffsetRanges = field(default_factory=OffsetRanges)
+    strays: OffsetRanges = field(default_factory=OffsetRanges)
     reason: str = ""
 
     @property
@@ -96,24 +96,26 @@ class Proof:
         return f"not exact: {', '.join(parts)}; {self.found} of {self.expected} offsets found"
 
 
-def undecided(expected: RangeSet, files: Iterable[FileFact], explained: RangeSet = EMPTY) -> list[FileFact]:
+def needs_read(
+    expected: OffsetRanges, files: Iterable[FileStats], explained: OffsetRanges = EMPTY
+) -> list[FileStats]:
     """The files that may hold expected offsets and that metadata alone cannot settle."""
     return [fact for fact in files if fact.may_hold(expected) and not fact.settles(explained)]
 
 
 def prove(
-    expected: RangeSet,
-    files: Iterable[FileFact],
+    expected: OffsetRanges,
+    files: Iterable[FileStats],
     offsets: Mapping[int, Iterable[int]] | None = None,
     *,
-    explained: RangeSet = EMPTY,
+    explained: OffsetRanges = EMPTY,
     allow_outside: bool = False,
 ) -> Proof:
     """Prove ``expected`` from the ``files`` that metadata settles and from ``offsets`` read one by one.
 
     ``explained`` are offsets known to lie elsewhere, in the quarantine: they count as found, once, and are
     the holes that a file may have. ``offsets`` (partition -> offsets, each as often as it was found) stands
-    for the files that :func:`undecided` named. ``allow_outside`` says that coordinates outside ``expected``
+    for the files that :func:`needs_read` named. ``allow_outside`` says that coordinates outside ``expected``
     belong to other batches: then they are no strays (a load's range in a table that holds many loads).
     A file that metadata cannot settle counts for nothing here, so what it holds and nobody read is a gap.
     """
@@ -127,14 +129,14 @@ def prove(
     for partition, values in (offsets or {}).items():
         runs.setdefault(int(partition), []).extend(_runs(values))
 
-    found: dict[int, Ranges] = {}
-    repeated: dict[int, Ranges] = {}
+    found: dict[int, IntervalSet] = {}
+    repeated: dict[int, IntervalSet] = {}
     for partition, pairs in runs.items():
         found[partition], repeated[partition] = _cover(pairs)
-    present = RangeSet({key: ranges for key, ranges in sorted(found.items()) if ranges})
-    duplicates = RangeSet({key: ranges for key, ranges in sorted(repeated.items()) if ranges})
+    present = OffsetRanges({key: ranges for key, ranges in sorted(found.items()) if ranges})
+    duplicates = OffsetRanges({key: ranges for key, ranges in sorted(repeated.items()) if ranges})
     gaps = expected.minus(present)
-    strays = RangeSet() if allow_outside else present.minus(expected)
+    strays = OffsetRanges() if allow_outside else present.minus(expected)
     if allow_outside:
         duplicates = duplicates.intersect(expected)
     status = (
@@ -149,7 +151,7 @@ def prove(
     return Proof(status, expected.count, present.intersect(expected).count, gaps, duplicates, strays)
 
 
-def unobservable(expected: RangeSet, reason: str) -> Proof:
+def unobservable(expected: OffsetRanges, reason: str) -> Proof:
     """The proof that could not be made: never exact."""
     return Proof(ProofStatus.UNOBSERVABLE, expected.count, 0, reason=reason)
 
@@ -165,7 +167,7 @@ def _runs(values: Iterable[int]) -> list[tuple[int, int]]:
     return [(start, until) for start, until in runs]
 
 
-def _cover(pairs: Iterable[tuple[int, int]]) -> tuple[Ranges, Ranges]:
+def _cover(pairs: Iterable[tuple[int, int]]) -> tuple[IntervalSet, IntervalSet]:
     """What the pairs cover, and what more than one of them covers (a sweep over their edges)."""
     pairs = list(pairs)
     edges: dict[int, int] = {}
@@ -177,7 +179,7 @@ def _cover(pairs: Iterable[tuple[int, int]]) -> tuple[Ranges, Ranges]:
         depth += edges[here]
         if depth > 1:
             twice.append((here, after))
-    return Ranges.of(pairs), Ranges.of(twice)
+    return IntervalSet.of(pairs), IntervalSet.of(twice)
 
 
 def _short(text: str, limit: int = 160) -> str:

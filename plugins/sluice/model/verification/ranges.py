@@ -11,13 +11,13 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Ranges:
+class IntervalSet:
     """A set of integers as disjoint, sorted, non-touching half-open ranges ``[from, until)``."""
 
     _pairs: tuple[Pair, ...] = ()
 
     @classmethod
-    def of(cls, pairs: Iterable[Iterable[int]]) -> Ranges:
+    def of(cls, pairs: Iterable[Iterable[int]]) -> IntervalSet:
         """From pairs in any order; overlaps and touching ends are joined, empty pairs dropped.
 
         Raises ValueError when a pair ends before it begins.
@@ -35,7 +35,7 @@ class Ranges:
         return cls(tuple(joined))
 
     @classmethod
-    def of_values(cls, values: Iterable[int]) -> Ranges:
+    def of_values(cls, values: Iterable[int]) -> IntervalSet:
         """From single integers in any order, repeats allowed."""
         pairs: list[list[int]] = []
         for value in sorted(values):
@@ -59,10 +59,10 @@ class Ranges:
         """How many integers are in the set."""
         return sum(until - start for start, until in self._pairs)
 
-    def union(self, other: Ranges) -> Ranges:
-        return Ranges.of((*self._pairs, *other._pairs))
+    def union(self, other: IntervalSet) -> IntervalSet:
+        return IntervalSet.of((*self._pairs, *other._pairs))
 
-    def intersect(self, other: Ranges) -> Ranges:
+    def intersect(self, other: IntervalSet) -> IntervalSet:
         result: list[Pair] = []
         mine, theirs = list(self._pairs), list(other._pairs)
         i = j = 0
@@ -74,17 +74,17 @@ class Ranges:
                 i += 1
             else:
                 j += 1
-        return Ranges(tuple(result))
+        return IntervalSet(tuple(result))
 
-    def minus(self, other: Ranges) -> Ranges:
+    def minus(self, other: IntervalSet) -> IntervalSet:
         if not self._pairs or not other._pairs:
             return self
         low = min(self._pairs[0][0], other._pairs[0][0]) - 1
         high = max(self._pairs[-1][1], other._pairs[-1][1]) + 1
         edges = [(low, low), *other._pairs, (high, high)]
-        return self.intersect(Ranges(tuple((a[1], b[0]) for a, b in pairwise(edges) if a[1] < b[0])))
+        return self.intersect(IntervalSet(tuple((a[1], b[0]) for a, b in pairwise(edges) if a[1] < b[0])))
 
-    def covers(self, other: Ranges) -> bool:
+    def covers(self, other: IntervalSet) -> bool:
         return not other.minus(self)
 
     def __str__(self) -> str:
@@ -92,26 +92,26 @@ class Ranges:
 
 
 @dataclass(frozen=True)
-class RangeSet:
+class OffsetRanges:
     """The offsets of one topic: partition -> Ranges. Partitions without offsets are left out."""
 
-    partitions: Mapping[int, Ranges] = field(default_factory=dict)
+    partitions: Mapping[int, IntervalSet] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, mapping: Mapping[int, Iterable[Iterable[int]]]) -> RangeSet:
-        made = {int(partition): Ranges.of(pairs) for partition, pairs in mapping.items()}
+    def of(cls, mapping: Mapping[int, Iterable[Iterable[int]]]) -> OffsetRanges:
+        made = {int(partition): IntervalSet.of(pairs) for partition, pairs in mapping.items()}
         return cls({partition: made[partition] for partition in sorted(made) if made[partition]})
 
     @classmethod
-    def from_ends(cls, starts: Mapping[int, int], ends: Mapping[int, int]) -> RangeSet:
+    def from_ends(cls, starts: Mapping[int, int], ends: Mapping[int, int]) -> OffsetRanges:
         """``[starts[p], ends[p])`` for every partition of ``ends``; a missing start is 0.
 
         Raises ValueError where an end lies before its start (a topic that was made anew, say).
         """
         return cls.of({partition: [(starts.get(partition, 0), end)] for partition, end in ends.items()})
 
-    def __getitem__(self, partition: int) -> Ranges:
-        return self.partitions.get(partition, Ranges())
+    def __getitem__(self, partition: int) -> IntervalSet:
+        return self.partitions.get(partition, IntervalSet())
 
     def __bool__(self) -> bool:
         return bool(self.partitions)
@@ -120,21 +120,21 @@ class RangeSet:
     def count(self) -> int:
         return sum(ranges.count for ranges in self.partitions.values())
 
-    def _merge(self, other: RangeSet, operation: str) -> RangeSet:
+    def _merge(self, other: OffsetRanges, operation: str) -> OffsetRanges:
         keys = {*self.partitions, *other.partitions}
         merged = {key: getattr(self[key], operation)(other[key]) for key in sorted(keys)}
-        return RangeSet({key: ranges for key, ranges in merged.items() if ranges})
+        return OffsetRanges({key: ranges for key, ranges in merged.items() if ranges})
 
-    def union(self, other: RangeSet) -> RangeSet:
+    def union(self, other: OffsetRanges) -> OffsetRanges:
         return self._merge(other, "union")
 
-    def minus(self, other: RangeSet) -> RangeSet:
+    def minus(self, other: OffsetRanges) -> OffsetRanges:
         return self._merge(other, "minus")
 
-    def intersect(self, other: RangeSet) -> RangeSet:
+    def intersect(self, other: OffsetRanges) -> OffsetRanges:
         return self._merge(other, "intersect")
 
-    def covers(self, other: RangeSet) -> bool:
+    def covers(self, other: OffsetRanges) -> bool:
         return not other.minus(self)
 
     def to_json(self) -> str:
@@ -144,7 +144,7 @@ class RangeSet:
         )
 
     @classmethod
-    def from_json(cls, text: str) -> RangeSet:
+    def from_json(cls, text: str) -> OffsetRanges:
         return cls.of({int(key): pairs for key, pairs in json.loads(text).items()})
 
     def __str__(self) -> str:

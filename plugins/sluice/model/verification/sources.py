@@ -17,19 +17,19 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
 
-from sluice.model.verification.ranges import Ranges
+from sluice.model.verification.ranges import IntervalSet
 
 
 @dataclass(frozen=True)
-class RowProof:
+class RowReconciliation:
     """One object's rows (0-based numbers). ``missing``: nowhere; ``twice``: more than once, or in both."""
 
     source_rows: int
     published: int
     quarantined: int
-    missing: Ranges
-    twice: Ranges
-    unknown: Ranges
+    missing: IntervalSet
+    twice: IntervalSet
+    unknown: IntervalSet
 
     @property
     def is_exact(self) -> bool:
@@ -62,18 +62,18 @@ class RowProof:
         return f"not exact: {', '.join(parts)} of {self.source_rows} rows"
 
 
-def reconcile(source_rows: int, published: Iterable[int], quarantined: Iterable[int]) -> RowProof:
+def reconcile(source_rows: int, published: Iterable[int], quarantined: Iterable[int]) -> RowReconciliation:
     """Hold an object's ``source_rows`` data rows against the row numbers found in table and quarantine.
 
     A row number in ``published`` counts as often as it is given; quarantine entries of one row count once
     (a producer that was killed between two attempts may name a row again, which loses nothing).
     """
     rows = sorted(published)
-    aside = Ranges.of_values(quarantined)
-    seen = Ranges.of_values(rows)
-    repeated = Ranges.of_values(b for a, b in pairwise(rows) if a == b)
-    every = Ranges.of([(0, source_rows)])
-    return RowProof(
+    aside = IntervalSet.of_values(quarantined)
+    seen = IntervalSet.of_values(rows)
+    repeated = IntervalSet.of_values(b for a, b in pairwise(rows) if a == b)
+    every = IntervalSet.of([(0, source_rows)])
+    return RowReconciliation(
         source_rows=source_rows,
         published=len(rows),
         quarantined=aside.count,
@@ -101,7 +101,7 @@ def _next_after(moments: Sequence[int], moment: int) -> int:
 
 
 @dataclass(frozen=True)
-class EventProof:
+class EventReconciliation:
     """The events of one load. ``source_rows``: the offsets that it means; ``published``: rows of the table
     with one of these offsets, ``nameless`` of them without an event id; ``quarantined``: offsets there.
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class PrefixCount:
+class PrefixUsage:
     """Current objects, all versions of them, delete markers, and bytes of all versions."""
 
     objects: int = 0
@@ -19,14 +19,14 @@ class PrefixCount:
     delete_markers: int = 0
     bytes: int = 0
 
-    def __add__(self, other: PrefixCount) -> PrefixCount:
+    def __add__(self, other: PrefixUsage) -> PrefixUsage:
         return self._each(other, 1)
 
-    def __sub__(self, other: PrefixCount) -> PrefixCount:
+    def __sub__(self, other: PrefixUsage) -> PrefixUsage:
         return self._each(other, -1)
 
-    def _each(self, other: PrefixCount, sign: int) -> PrefixCount:
-        return PrefixCount(
+    def _each(self, other: PrefixUsage, sign: int) -> PrefixUsage:
+        return PrefixUsage(
             self.objects + sign * other.objects,
             self.versions + sign * other.versions,
             self.delete_markers + sign * other.delete_markers,
@@ -35,7 +35,7 @@ class PrefixCount:
 
 
 @dataclass(frozen=True)
-class BudgetLine:
+class BudgetCheck:
     """One declared limit against what was measured; a value that could not be observed is None, so over."""
 
     name: str

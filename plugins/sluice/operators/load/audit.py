@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients.errors import Missing
 from sluice.hooks import failures
 from sluice.model.spec.ledger import run_key
-from sluice.model.verification.storage import BudgetLine, PrefixCount
+from sluice.model.verification.storage import BudgetCheck, PrefixUsage
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import inventory
 
@@ -74,8 +74,8 @@ class AuditOperator(StreamOperator):
         # The listing first: what is committed after it is known to the metadata, and no stranger.
         seen = self.take_inventory()
         strangers, batches, costs = self._from_metadata(seen, before["snapshot_id"])
-        past = {name: PrefixCount(**count) for name, count in before["counts"].items()}
-        added = {name: count - past.get(name, PrefixCount()) for name, count in seen.counts.items()}
+        past = {name: PrefixUsage(**count) for name, count in before["counts"].items()}
+        added = {name: count - past.get(name, PrefixUsage()) for name, count in seen.counts.items()}
         budget = self._budget(added, seen.rewritten, costs)
         self.log.info("%s", report(seen.counts, added, budget, batches, strangers))
         for label, uris in (("orphan", strangers.orphans), ("overwritten", seen.rewritten)):
@@ -125,26 +125,28 @@ class AuditOperator(StreamOperator):
         return strangers, batches, costs
 
     def _budget(
-        self, added: Mapping[str, PrefixCount], rewritten: list[str], costs: list[int]
-    ) -> list[BudgetLine]:
+        self, added: Mapping[str, PrefixUsage], rewritten: list[str], costs: list[int]
+    ) -> list[BudgetCheck]:
         limits = self.spec.budget
         lines = [
-            BudgetLine(
+            BudgetCheck(
                 "delete markers added",
                 sum(count.delete_markers for count in added.values()),
                 limits.delete_markers,
             ),
-            BudgetLine("keys overwritten with other content", len(rewritten), 0),
+            BudgetCheck("keys overwritten with other content", len(rewritten), 0),
         ]
         if costs:
-            lines.append(BudgetLine("versions of the costliest batch", max(costs), limits.versions_per_batch))
+            lines.append(
+                BudgetCheck("versions of the costliest batch", max(costs), limits.versions_per_batch)
+            )
         return lines
 
 
 def report(
-    counts: Mapping[str, PrefixCount],
-    added: Mapping[str, PrefixCount],
-    budget: list[BudgetLine],
+    counts: Mapping[str, PrefixUsage],
+    added: Mapping[str, PrefixUsage],
+    budget: list[BudgetCheck],
     batches: int,
     strangers: Unknown,
 ) -> str:
@@ -171,5 +173,5 @@ def report(
 _UNITS = ("objects", "versions", "delete_markers", "bytes")
 
 
-def _dict(count: PrefixCount) -> dict[str, int]:
+def _dict(count: PrefixUsage) -> dict[str, int]:
     return {unit: getattr(count, unit) for unit in _UNITS}

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.model.spec.config import ConfigError
-from sluice.model.verification.offsets import Proof, prove, undecided
-from sluice.model.verification.ranges import Ranges, RangeSet
-from sluice.model.verification.sources import EventProof, RowProof, reconcile
+from sluice.model.verification.offsets import Proof, needs_read, prove
+from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.model.verification.sources import EventReconciliation, RowReconciliation, reconcile
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from sluice.hooks.platform import PlatformHook
     from sluice.model.spec.ledger import Document
     from sluice.model.spec.stream import StreamSpec
-    from sluice.model.verification.offsets import FileFact
-    from sluice.model.verification.ranges import RangeSet
-    from sluice.model.verification.sources import RowProof
+    from sluice.model.verification.offsets import FileStats
+    from sluice.model.verification.ranges import OffsetRanges
+    from sluice.model.verification.sources import RowReconciliation
 
 
 @dataclass(frozen=True)
-class Coordinates:
+class OffsetCheck:
     """``quarantined``: the offsets of the range set that are in quarantine; ``files``: data files that may
     hold any of them, ``read`` of which metadata could not settle."""
 
     proof: Proof
-    quarantined: RangeSet
+    quarantined: OffsetRanges
     files: int
     read: int
 
@@ -49,21 +49,21 @@ class Coordinates:
         )
 
 
-def check_offsets(table: Table, quarantine: Table, expected: RangeSet) -> Coordinates:
+def check_offsets(table: Table, quarantine: Table, expected: OffsetRanges) -> OffsetCheck:
     """Prove ``expected`` from file metadata, and from two columns of the files that it cannot settle."""
     from sluice.clients.lake import files
 
     tasks = files.plan(table, files.overlapping(expected))
     facts = files.facts(table, tasks)
     # A file may reach beyond the load's range, so its holes may lie there too.
-    explained = _explained(quarantine, expected.union(hulls(facts)))
-    unsettled = {fact.path for fact in undecided(expected, facts, explained)}
+    explained = _explained(quarantine, expected.union(file_bounds(facts)))
+    unsettled = {fact.path for fact in needs_read(expected, facts, explained)}
     offsets = files.coordinates(table, tasks, unsettled) if unsettled else {}
     proof = prove(expected, facts, offsets, explained=explained, allow_outside=True)
-    return Coordinates(proof, explained.intersect(expected), len(facts), len(unsettled))
+    return OffsetCheck(proof, explained.intersect(expected), len(facts), len(unsettled))
 
 
-def hulls(facts: Sequence[FileFact]) -> RangeSet:
+def file_bounds(facts: Sequence[FileStats]) -> OffsetRanges:
     """The offsets between each file's bounds, where metadata gives its one partition and both bounds."""
     total: dict[int, list[tuple[int, int]]] = {}
     for fact in facts:
@@ -74,32 +74,34 @@ def hulls(facts: Sequence[FileFact]) -> RangeSet:
             and fact.offset_upper is not None
         ):
             total.setdefault(fact.partition_lower, []).append((fact.offset_lower, fact.offset_upper + 1))
-    return RangeSet.of(total)
+    return OffsetRanges.of(total)
 
 
-def _explained(quarantine: Table, within: RangeSet) -> RangeSet:
+def _explained(quarantine: Table, within: OffsetRanges) -> OffsetRanges:
     from sluice.clients.lake import files
 
     offsets: dict[int, list[int]] = {}
     rows = files.both(files.equal("stage", "topic"), files.overlapping(within))
     for row in files.quarantined(quarantine, rows):
         offsets.setdefault(row[files.PARTITION], []).append(row[files.OFFSET])
-    return RangeSet({partition: Ranges.of_values(values) for partition, values in sorted(offsets.items())})
+    return OffsetRanges(
+        {partition: IntervalSet.of_values(values) for partition, values in sorted(offsets.items())}
+    )
 
 
 def check_feed_events(
-    spec: StreamSpec, table: Table, expected: RangeSet, quarantined: RangeSet
-) -> EventProof:
+    spec: StreamSpec, table: Table, expected: OffsetRanges, quarantined: OffsetRanges
+) -> EventReconciliation:
     """Whether the offsets of ``expected`` are as many as rows of the table with one of them and offsets in
     quarantine together, and each of these rows' event ids is in the table once. A feed cannot be asked again,
     so the topic's offsets stand for what it gave. Raises ConfigError where the stream declares no feed."""
     from sluice.clients.lake import files
-    from sluice.clients.lake.event_ids import census
+    from sluice.clients.lake.event_ids import count_event_ids
 
     if spec.feed is None:
         raise ConfigError(f"stream {spec.name!r} declares no [feed], and its load's plan is of one")
-    found = census(table, files.overlapping(expected), spec.feed.event_id, spec.partition_by)
-    return EventProof(
+    found = count_event_ids(table, files.overlapping(expected), spec.feed.event_id, spec.partition_by)
+    return EventReconciliation(
         source_rows=expected.count,
         published=found.rows,
         quarantined=quarantined.intersect(expected).count,
@@ -112,7 +114,7 @@ def check_feed_events(
 REPEAT = "repeat:"
 
 
-def check_generated_rows(table: Table, quarantine: Table, source: Document, rows: int) -> RowProof:
+def check_generated_rows(table: Table, quarantine: Table, source: Document, rows: int) -> RowReconciliation:
     """Whether each of the source's ``rows`` rows is published once or quarantined."""
     from sluice.clients.lake import files
 
@@ -124,7 +126,9 @@ def check_generated_rows(table: Table, quarantine: Table, source: Document, rows
     return reconcile(rows, files.source_rows(table, source["source_id"]), aside)
 
 
-def check_object_rows(hook: PlatformHook, table: Table, quarantine: Table, source: Document) -> RowProof:
+def check_object_rows(
+    hook: PlatformHook, table: Table, quarantine: Table, source: Document
+) -> RowReconciliation:
     """Whether each row of the pinned version is published once or quarantined."""
     from sluice.clients.objects import ObjectVersion
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException
 
-from sluice.hooks.failures import last_words
+from sluice.hooks.failures import log_excerpt
 from sluice.model.health.sample import ENDED, ProcessState, ProcessStatus
 from sluice.operators.base import StartingOperator
 
@@ -75,7 +75,7 @@ class EnsureStreamOperator(StartingOperator):
     def work(self, context: Context) -> dict[str, Any]:
         runtime = self.platform_hook.runtime
         until = time.monotonic() + self.deadline
-        self.refuse_held()
+        self.check_not_suspended()
         before = self._ownership()
         process = runtime.status(self.program)
         self.log.info("%s; main's token is %d", process.sentence(), before.token)
@@ -113,7 +113,7 @@ class EnsureStreamOperator(StartingOperator):
         return Ownership(position.token, position.owned_at) if position else Ownership()
 
     def _obituary(self, process: ProcessStatus, what: str) -> str:
-        words = last_words(self.platform_hook.runtime, self.program, self.log)
+        words = log_excerpt(self.platform_hook.runtime, self.program, self.log)
         return f"{process.sentence()}: {what}; {words}"
 
 

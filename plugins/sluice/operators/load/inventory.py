@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.clients.errors import Missing, Unreachable
 from sluice.hooks.load_plan import now
 from sluice.model.spec.ledger import run_key
-from sluice.model.verification.storage import PrefixCount
+from sluice.model.verification.storage import PrefixUsage
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -29,7 +29,7 @@ class Inventory:
     """One look. ``data``: the current data objects of table and quarantine (s3:// address -> written at);
     ``rewritten``: keys of which a version was overwritten with other content, which Iceberg never does."""
 
-    counts: dict[str, PrefixCount]
+    counts: dict[str, PrefixUsage]
     data: dict[str, datetime]
     rewritten: list[str]
 
@@ -39,7 +39,7 @@ def take(hook: PlatformHook, spec: StreamSpec) -> Inventory:
     from sluice.clients.objects import count
     from sluice.clients.s3 import split
 
-    counts: dict[str, PrefixCount] = {}
+    counts: dict[str, PrefixUsage] = {}
     data: dict[str, datetime] = {}
     rewritten: list[str] = []
     for label, table in (("table", spec.table), ("quarantine", spec.quarantine_table)):
@@ -81,7 +81,7 @@ def location(hook: PlatformHook, table: str) -> str:
         return f"{hook.platform.lake.warehouse.rstrip('/')}/{table.replace('.', '/')}"
 
 
-def folder(root: Path, name: str) -> PrefixCount:
+def folder(root: Path, name: str) -> PrefixUsage:
     """Files and bytes of ``root/name``, nothing where there is none yet.
 
     Raises Unreachable where ``root`` itself is not there: then the volume is not mounted here.
@@ -102,7 +102,7 @@ def folder(root: Path, name: str) -> PrefixCount:
             except FileNotFoundError:
                 continue
             files += 1
-    return PrefixCount(files, files, 0, size)
+    return PrefixUsage(files, files, 0, size)
 
 
 def record_before(hook: PlatformHook, spec: StreamSpec, ledger: Ledger, run_id: str) -> dict[str, Any]:

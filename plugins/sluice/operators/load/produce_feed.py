@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.hooks import load_plan as plans
-from sluice.hooks.failures import final_failures, last_words
+from sluice.hooks.failures import final_failures, log_excerpt
 from sluice.operators.base import StartingOperator
 from sluice.triggers.arrived import ArrivedTrigger
 from sluice.triggers.wait import BACKSTOP, GRACE_INTERVALS, Outcome
@@ -83,7 +83,7 @@ class ProduceFeedOperator(StartingOperator):
         (source,) = plans.plan_of(self.ledger, run_id)["sources"]
         failure = f"{plans.name_of(source)}: {event['reason']}"
         if Outcome(event["outcome"]) is Outcome.HOPELESS:
-            self.refuse_held()
+            self.check_not_suspended()
             raise AirflowFailException(f"{failure}; {self._last_words()}")
         if "ends" not in event:
             raise AirflowException(failure)
@@ -96,7 +96,7 @@ class ProduceFeedOperator(StartingOperator):
         return self._summary(run_id)
 
     def _last_words(self) -> str:
-        return last_words(self.platform_hook.runtime, self.program, self.log)
+        return log_excerpt(self.platform_hook.runtime, self.program, self.log)
 
     def _summary(self, run_id: str) -> dict[str, Any]:
         plan, documents = plans.produced(self.ledger, run_id)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
 
-from sluice.hooks.connections import hand_over
+from sluice.hooks.connections import write_connection_file
 from sluice.model.queries.state import fence_key
 from sluice.model.spec import connection as databases
 from sluice.model.spec.query import Kind
@@ -82,7 +82,9 @@ class ProvisionSinksOperator(StreamOperator):
                 types, key = self.spec.result_types(name), fence_key(self.stream, name)
                 made = self.provision_table(where, sink.table, query, types, key)
                 changed = (
-                    " (its connection is another than before)" if hand_over(sink.connection, where) else ""
+                    " (its connection is another than before)"
+                    if write_connection_file(sink.connection, where)
+                    else ""
                 )
                 return f"{sink.name}: {made}{changed}"
             case Kind.KAFKA:

@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from airflow.sdk import Context
 
-    from sluice.clients.lake.query_results import Results, Standing
+    from sluice.clients.lake.query_results import QueryPositions, Results
     from sluice.hooks.platform import PlatformHook
-    from sluice.model.queries.reconciliation import Agreement
+    from sluice.model.queries.reconciliation import SinkReconciliation
     from sluice.model.spec.query import Query, Sink
     from sluice.model.spec.stream import StreamSpec
-    from sluice.model.verification.ranges import RangeSet
+    from sluice.model.verification.ranges import OffsetRanges
 
 # A busy query has a batch every few seconds, and a sink must be read between two of them.
 TRIES = 12
 
 
 @dataclass(frozen=True)
-class Checked:
+class QueryReconciliation:
     """One query: ``late`` rows were left out of windows that they came too late for."""
 
     query: str
     batch: int
     snapshot_id: int
     late: int
-    sinks: list[Agreement]
+    sinks: list[SinkReconciliation]
 
 
 class Readings:
@@ -53,19 +53,19 @@ class Readings:
         self.spec = spec
         self.hook = hook
 
-    def standing(self) -> Standing | None:
+    def standing(self) -> QueryPositions | None:
         """How far every query is; None before their first owner."""
         from sluice.clients.lake import query_results
 
         return query_results.standing(self.hook.lake.table(self.spec.queries_table), self.spec.queries)
 
-    def late(self, standing: Standing, name: str) -> pa.Table:
+    def late(self, standing: QueryPositions, name: str) -> pa.Table:
         """The rows that came too late for the query's windows."""
         from sluice.clients.lake import query_results
 
         return query_results.late(self.hook.lake.table(self.spec.queries_table), standing, name)
 
-    def touched(self, query: Query, snapshot_id: int, expected: RangeSet) -> tuple[int, int] | None:
+    def touched(self, query: Query, snapshot_id: int, expected: OffsetRanges) -> tuple[int, int] | None:
         """The windows that those offsets are in; None of a query without windows."""
         from sluice.clients.lake import query_results
 
@@ -115,7 +115,7 @@ class Readings:
                 return None
 
 
-class CheckSinksOperator(StreamOperator):
+class ReconcileSinksOperator(StreamOperator):
     """Count the lake's rows anew, without Spark, and compare with what every sink holds; red
     naming the keys that differ.
 
@@ -153,7 +153,7 @@ class CheckSinksOperator(StreamOperator):
         self.ledger.put(run_key(context["run_id"], "sinks"), document)
         return {checked.query: _short(checked) for checked in found}
 
-    def _check(self, name: str, expected: RangeSet) -> Checked:
+    def _check(self, name: str, expected: OffsetRanges) -> QueryReconciliation:
         """Raises Unreachable where the query went on each time while its sinks were read."""
         for _ in range(TRIES):
             standing = self._standing()
@@ -166,7 +166,7 @@ class CheckSinksOperator(StreamOperator):
             "raise its trigger_seconds"
         )
 
-    def _standing(self) -> Standing:
+    def _standing(self) -> QueryPositions:
         standing = self.readings.standing()
         if standing is None:
             raise AirflowFailException(
@@ -174,7 +174,9 @@ class CheckSinksOperator(StreamOperator):
             )
         return standing
 
-    def _compared(self, name: str, standing: Standing, expected: RangeSet) -> Checked | None:
+    def _compared(
+        self, name: str, standing: QueryPositions, expected: OffsetRanges
+    ) -> QueryReconciliation | None:
         """None where a sink was at another batch before or after it was read."""
         from sluice.clients.lake import query_results
 
@@ -194,9 +196,9 @@ class CheckSinksOperator(StreamOperator):
         late = readings.late(standing, name)
         if query.window and windows is None:
             # All of the load went to quarantine.
-            return Checked(name, state.number, state.source, late.num_rows, [])
+            return QueryReconciliation(name, state.number, state.source, late.num_rows, [])
         counted = readings.recount(query, state.source, late, windows)
-        return Checked(
+        return QueryReconciliation(
             name,
             state.number,
             state.source,
@@ -208,7 +210,7 @@ class CheckSinksOperator(StreamOperator):
         )
 
 
-def report(found: list[Checked]) -> str:
+def report(found: list[QueryReconciliation]) -> str:
     """The counts side by side, as a table for the log."""
     rows: list[list[object]] = [
         [
@@ -226,7 +228,7 @@ def report(found: list[Checked]) -> str:
     return failures.table(["query", "sink", "results", "in the lake", "in the sink", "late", "result"], rows)
 
 
-def _short(checked: Checked) -> dict[str, Any]:
+def _short(checked: QueryReconciliation) -> dict[str, Any]:
     return {
         "batch": checked.batch,
         "late": checked.late,

@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from sluice.model.verification.offsets import Proof
-    from sluice.model.verification.ranges import RangeSet
-    from sluice.model.verification.sources import EventProof, RowProof
-    from sluice.operators.load.checks import Coordinates
+    from sluice.model.verification.ranges import OffsetRanges
+    from sluice.model.verification.sources import EventReconciliation, RowReconciliation
+    from sluice.operators.load.checks import OffsetCheck
 
 
 @dataclass(frozen=True)
-class Findings:
+class ValidationResult:
     """What the validation saw. ``sources``: the plan's sources, each with the proof of its rows."""
 
     coordinates: Proof
-    sources: list[tuple[Document, RowProof | EventProof]]
+    sources: list[tuple[Document, RowReconciliation | EventReconciliation]]
     schema: list[str]
     limit: float
 
@@ -112,7 +112,7 @@ class ValidateOperator(StreamOperator):
         expected = plans.offsets_of_all(documents)
         found = coordinates.check_offsets(table, quarantine, expected)
         self.log.info("%s", found.sentence())
-        findings = Findings(
+        findings = ValidationResult(
             coordinates=found.proof,
             sources=[
                 (source, self._source(table, quarantine, source, plans.offsets_of(document), found))
@@ -133,8 +133,8 @@ class ValidateOperator(StreamOperator):
         return {key: value for key, value in proof.items() if key != "ranges"}
 
     def _source(
-        self, table: Table, quarantine: Table, source: Document, offsets: RangeSet, found: Coordinates
-    ) -> RowProof | EventProof:
+        self, table: Table, quarantine: Table, source: Document, offsets: OffsetRanges, found: OffsetCheck
+    ) -> RowReconciliation | EventReconciliation:
         if plans.is_feed(source):
             return feed_events.check_feed_events(self.spec, table, offsets, found.quarantined)
         if plans.is_generated(source):
@@ -148,7 +148,7 @@ class ValidateOperator(StreamOperator):
         return schema_problems(self.spec, columns(table))
 
 
-def report(findings: Findings) -> str:
+def report(findings: ValidationResult) -> str:
     """The validation as tables for the log."""
     rows = [
         [
@@ -177,7 +177,7 @@ def report(findings: Findings) -> str:
 
 
 def document(
-    findings: Findings, run_id: str, table: str, snapshot_id: int | None, expected: RangeSet
+    findings: ValidationResult, run_id: str, table: str, snapshot_id: int | None, expected: OffsetRanges
 ) -> Document:
     """The proof for the ledger, and for the asset's event."""
     return {
@@ -207,7 +207,7 @@ def document(
     }
 
 
-class AnnounceOperator(StreamOperator):
+class EmitAssetEventOperator(StreamOperator):
     """Emit an event of ``asset`` whose extra is the load's proof. Raises Missing where there is no proof."""
 
     does = "emits an event of the stream's asset that carries the proof"

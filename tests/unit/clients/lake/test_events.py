@@ -14,8 +14,8 @@ from pyiceberg.table import Table
 
 from sluice.clients.lake import files
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.lake.event_ids import MOST_SPANS, Census, census
-from sluice.model.verification.ranges import RangeSet
+from sluice.clients.lake.event_ids import MOST_SPANS, EventIdCounts, count_event_ids
+from sluice.model.verification.ranges import OffsetRanges
 from tests.support import lake as lakes
 
 TABLE = "raw.events"
@@ -36,7 +36,7 @@ class Events:
         self.read: list[str | None] = []
         self.partition_by = partition_by
 
-    def add(self, *rows: Any) -> RangeSet:
+    def add(self, *rows: Any) -> OffsetRanges:
         """One batch of (day, event id, perhaps more); gives the offsets of its rows."""
         data = [
             {
@@ -50,14 +50,14 @@ class Events:
         ]
         self.lake.catalog.load_table(TABLE).append(pa.Table.from_pylist(data, schema=self.schema))
         self.next += len(rows)
-        return RangeSet.of({0: [(self.next - len(rows), self.next)]})
+        return OffsetRanges.of({0: [(self.next - len(rows), self.next)]})
 
-    def count(self, expected: RangeSet) -> Census:
+    def count(self, expected: OffsetRanges) -> EventIdCounts:
         """``read``: the ids that were read for it."""
         table = self.lake.table(TABLE)
         self.read.clear()
         rows = files.overlapping(expected)
-        return census(table, rows, "event_id", self.partition_by, self._read)
+        return count_event_ids(table, rows, "event_id", self.partition_by, self._read)
 
     def _read(self, table: Table, rows: BooleanExpression, columns: tuple[str, ...]) -> pa.RecordBatchReader:
         reader = files.read(table, rows, columns)
@@ -79,11 +79,13 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Events:
 
 def test_each_once(made: Events) -> None:
     made.add((ONE, "z"), (TWO, "y"))
-    assert made.count(made.add((ONE, "a"), (TWO, "b"), (TWO, "c"))) == Census(3, 0)
+    assert made.count(made.add((ONE, "a"), (TWO, "b"), (TWO, "c"))) == EventIdCounts(3, 0)
 
 
 def test_twice_within_the_load(made: Events) -> None:
-    assert made.count(made.add((ONE, "a"), (ONE, "b"), (ONE, "a"), (ONE, "a"))) == Census(4, 0, {"a": 3})
+    assert made.count(made.add((ONE, "a"), (ONE, "b"), (ONE, "a"), (ONE, "a"))) == EventIdCounts(
+        4, 0, {"a": 3}
+    )
 
 
 def test_once_in_the_load_and_once_in_another(made: Events) -> None:
@@ -91,23 +93,23 @@ def test_once_in_the_load_and_once_in_another(made: Events) -> None:
     load = made.add((ONE, "a"), (ONE, "b"))
     made.add((ONE, "b"))
     # x is there twice too, and is none of this load's.
-    assert made.count(load) == Census(2, 0, {"a": 2, "b": 2})
+    assert made.count(load) == EventIdCounts(2, 0, {"a": 2, "b": 2})
 
 
 def test_rows_without_an_id_are_counted_and_are_not_alike(made: Events) -> None:
-    assert made.count(made.add((ONE, None), (ONE, None), (ONE, "a"))) == Census(3, 2)
+    assert made.count(made.add((ONE, None), (ONE, None), (ONE, "a"))) == EventIdCounts(3, 2)
 
 
 def test_rows_without_a_date_are_looked_for_everywhere(made: Events) -> None:
     made.add((TWO, "a"))
-    assert made.count(made.add((None, "a"), (ONE, "b"))) == Census(2, 0, {"a": 2})
+    assert made.count(made.add((None, "a"), (ONE, "b"))) == EventIdCounts(2, 0, {"a": 2})
 
 
 def test_nothing_at_all(made: Events) -> None:
-    assert made.count(RangeSet.of({0: [(0, 5)]})) == Census(0, 0)
+    assert made.count(OffsetRanges.of({0: [(0, 5)]})) == EventIdCounts(0, 0)
     made.add((ONE, "a"))
-    assert made.count(RangeSet.of({0: [(5, 9)]})) == Census(0, 0)
-    assert made.count(made.add((ONE, None))) == Census(1, 1)
+    assert made.count(OffsetRanges.of({0: [(5, 9)]})) == EventIdCounts(0, 0)
+    assert made.count(made.add((ONE, None))) == EventIdCounts(1, 1)
 
 
 def test_only_the_dates_of_the_load_are_read(tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_only_the_dates_of_the_load_are_read(tmp_path: Path) -> None:
     made = Events(lake, ["event_id", "day"])
     made.add((TWO, "far away"))
     load = made.add((ONE, "a"))
-    assert made.count(load) == Census(1, 0)
+    assert made.count(load) == EventIdCounts(1, 0)
     assert made.read == ["a", "a"]
 
 
@@ -131,7 +133,7 @@ class Timed(Events):
         more = pa.schema([("_kafka_timestamp", moment), ("happened", moment), ("noticed", moment)])
         super().__init__(lake, ["day"], more)
 
-    def at(self, *rows: tuple[str, datetime | None]) -> RangeSet:
+    def at(self, *rows: tuple[str, datetime | None]) -> OffsetRanges:
         return self.add(
             *((ONE, event, {"happened": moment, "_kafka_timestamp": LATER}) for event, moment in rows)
         )
@@ -157,7 +159,7 @@ def test_only_moments_of_the_load_are_read(timed: Timed) -> None:
         timed.at((f"before {number}", minutes(-60 + number)), (f"after {number}", minutes(60 + number)))
     timed.at(("same minute", minutes(0.9)), ("far away", minutes(9)))
     load = timed.at(("a", minutes(0)), ("b", minutes(1)), ("late", minutes(-600)))
-    assert timed.count(load) == Census(3, 0)
+    assert timed.count(load) == EventIdCounts(3, 0)
     assert sorted(event or "" for event in timed.read) == ["a", "a", "b", "b", "late", "late", "same minute"]
 
 
@@ -165,12 +167,12 @@ def test_an_event_that_came_again_is_found_whenever_that_was(timed: Timed) -> No
     timed.at(("a", minutes(0.2)), ("late", minutes(-600)))
     load = timed.at(("a", minutes(0.2)), ("late", minutes(-600)), ("b", minutes(59.999)))
     timed.at(("b", minutes(59.999)))
-    assert timed.count(load) == Census(3, 0, {"a": 2, "late": 2, "b": 2})
+    assert timed.count(load) == EventIdCounts(3, 0, {"a": 2, "late": 2, "b": 2})
 
 
 def test_an_event_without_a_moment_is_looked_for_at_every_time(timed: Timed) -> None:
     timed.at(("a", minutes(300)))
-    assert timed.count(timed.at(("a", None), ("b", minutes(0)))) == Census(2, 0, {"a": 2})
+    assert timed.count(timed.at(("a", None), ("b", minutes(0)))) == EventIdCounts(2, 0, {"a": 2})
 
 
 def test_moments_from_everywhere_are_a_bounded_question(timed: Timed) -> None:

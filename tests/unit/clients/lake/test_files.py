@@ -9,7 +9,7 @@ from pyiceberg.table import FileScanTask
 
 from sluice.clients.lake import files
 from sluice.clients.lake.catalog import Lake
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.ranges import OffsetRanges
 from tests.support import lake as lakes
 
 
@@ -29,7 +29,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 
 def test_facts_are_the_manifests_bounds(lake: Lake) -> None:
     table = lake.table(lakes.TABLE)
-    found = files.facts(table, files.plan(table, files.overlapping(RangeSet.of({0: [(0, 5)]}))))
+    found = files.facts(table, files.plan(table, files.overlapping(OffsetRanges.of({0: [(0, 5)]}))))
     assert [
         (f.partition_lower, f.partition_upper, f.offset_lower, f.offset_upper, f.records) for f in found
     ] == [(0, 0, 0, 9, 10)]
@@ -37,25 +37,25 @@ def test_facts_are_the_manifests_bounds(lake: Lake) -> None:
 
 def test_a_file_with_deletes_is_not_settled_by_its_metadata(lake: Lake) -> None:
     table = lake.table(lakes.TABLE)
-    (task,) = files.plan(table, files.overlapping(RangeSet.of({0: [(0, 5)]})))
+    (task,) = files.plan(table, files.overlapping(OffsetRanges.of({0: [(0, 5)]})))
     (fact,) = files.facts(table, [FileScanTask(task.file, delete_files={task.file})])
     assert (fact.partition_lower, fact.offset_lower, fact.records) == (None, None, 10)
-    assert not fact.settles(RangeSet())
+    assert not fact.settles(OffsetRanges())
 
 
 def test_nothing_expected_means_no_file(lake: Lake) -> None:
-    assert files.plan(lake.table(lakes.TABLE), files.overlapping(RangeSet())) == []
+    assert files.plan(lake.table(lakes.TABLE), files.overlapping(OffsetRanges())) == []
 
 
 def test_many_ranges_find_every_file(lake: Lake) -> None:
     table = lake.table(lakes.TABLE)
-    wanted = RangeSet.of({0: [(0, 1), (10, 11)], 1: [(6, 7)]})
+    wanted = OffsetRanges.of({0: [(0, 1), (10, 11)], 1: [(6, 7)]})
     assert len(files.plan(table, files.overlapping(wanted))) == 3
 
 
 def test_columns_are_read_of_the_named_files_only(lake: Lake) -> None:
     table = lake.table(lakes.TABLE)
-    tasks = files.plan(table, files.overlapping(RangeSet.of({0: [(0, 99)], 1: [(0, 99)]})))
+    tasks = files.plan(table, files.overlapping(OffsetRanges.of({0: [(0, 99)], 1: [(0, 99)]})))
     mixed = [fact.path for fact in files.facts(table, tasks) if fact.partition_lower != fact.partition_upper]
     assert len(mixed) == 1
     found = files.coordinates(table, tasks, mixed)
@@ -65,7 +65,7 @@ def test_columns_are_read_of_the_named_files_only(lake: Lake) -> None:
 @pytest.mark.parametrize("at_once", [1, 2, 3])
 def test_many_files_are_read_a_few_at_a_time(lake: Lake, at_once: int) -> None:
     table = lake.table(lakes.TABLE)
-    tasks = files.plan(table, files.overlapping(RangeSet.of({0: [(0, 99)], 1: [(0, 99)]})))
+    tasks = files.plan(table, files.overlapping(OffsetRanges.of({0: [(0, 99)], 1: [(0, 99)]})))
     found = [
         (int(partition), int(offset))
         for partitions, offsets in files.pairs(table, tasks, at_once)
@@ -80,7 +80,7 @@ def test_rows_of_one_source(lake: Lake) -> None:
 
 def test_an_empty_table_has_no_files_and_no_rows(tmp_path: Path) -> None:
     table = lakes.make(tmp_path).table(lakes.TABLE)
-    assert files.plan(table, files.overlapping(RangeSet.of({0: [(0, 1)]}))) == []
+    assert files.plan(table, files.overlapping(OffsetRanges.of({0: [(0, 1)]}))) == []
     assert list(files.source_rows(table, "b" * 16)) == []
     assert files.known_files(table) == set()
 
@@ -109,6 +109,6 @@ def test_quarantined_rows_come_without_their_bytes(tmp_path: Path) -> None:
     row = {"stage": "topic", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 3}
     lakes.quarantine(lake, [row, {**row, "_kafka_partition": 1}])
     table = lake.table(lakes.QUARANTINE)
-    rows = files.both(files.equal("stage", "topic"), files.overlapping(RangeSet.of({0: [(0, 9)]})))
+    rows = files.both(files.equal("stage", "topic"), files.overlapping(OffsetRanges.of({0: [(0, 9)]})))
     (found,) = files.quarantined(table, rows)
     assert (found["_kafka_offset"], found["reason"]) == (3, "r")

@@ -17,7 +17,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.model.queries import state
 from sluice.model.queries.state import State, rule
 from sluice.model.spec.query import Query, Sink, Window, key_text
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.ranges import OffsetRanges
 from tests.support import lake as lakes
 from tests.support.raising import raising
 
@@ -136,15 +136,15 @@ def test_only_the_windows_of_the_load_are_counted(lake: Lake) -> None:
     put(lake, ("a", "08:00:00", "x"), ("a", "10:02:00", "x"))
     snapshot = put(lake, ("a", "10:03:00", "x"), first=2)
     table = lake.table("raw.hits")
-    windows = query_results.touched(table, snapshot, WINDOWS, RangeSet.of({0: [(2, 3)]}))
+    windows = query_results.touched(table, snapshot, WINDOWS, OffsetRanges.of({0: [(2, 3)]}))
     counted = query_results.recount(table, snapshot, WINDOWS, none(), windows)
     assert counted == {"a|2026-03-01T09:57:00Z": (2,), "a|2026-03-01T10:02:00Z": (2,)}
     others = query_results.recount(table, snapshot, WINDOWS, none(), None)
     assert len(others) == 4
     assert query_results.within(others, WINDOWS, windows) == counted
     assert query_results.within(others, USERS, None) == others
-    assert query_results.touched(table, snapshot, WINDOWS, RangeSet.of({0: [(7, 9)]})) is None
-    assert query_results.touched(table, snapshot, USERS, RangeSet.of({0: [(2, 3)]})) is None
+    assert query_results.touched(table, snapshot, WINDOWS, OffsetRanges.of({0: [(7, 9)]})) is None
+    assert query_results.touched(table, snapshot, USERS, OffsetRanges.of({0: [(2, 3)]})) is None
 
 
 def test_the_lake_is_counted_as_it_was_at_the_snapshot(lake: Lake) -> None:

@@ -5,23 +5,23 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from local.base import Problem
-from local.runtime.home import Home, write_private
+from local.base import UsageError
+from local.runtime.home import StackDir, write_private
 from tests.support.raising import raising
 
 
 def test_secrets_are_made_once_and_differ(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = StackDir(tmp_path)
     first = home.secrets()
     assert home.secrets() == first
     assert len(set(first.values())) == len(first)
     assert all(len(value) >= 22 for value in first.values())
     assert home.secrets_file.stat().st_mode & 0o777 == 0o600
-    assert Home(tmp_path / "other").secrets()["minio_root"] != first["minio_root"]
+    assert StackDir(tmp_path / "other").secrets()["minio_root"] != first["minio_root"]
 
 
 def test_a_secret_that_came_later_is_added(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = StackDir(tmp_path)
     before = home.secrets()
     text = home.secrets_file.read_text().replace('"supervisor"', '"an_older_name"')
     write_private(home.secrets_file, text)
@@ -31,13 +31,13 @@ def test_a_secret_that_came_later_is_added(tmp_path: Path) -> None:
 
 
 def test_the_cluster_id_is_a_uuid_for_kafka(tmp_path: Path) -> None:
-    assert len(base64.urlsafe_b64decode(Home(tmp_path).secrets()["kafka_cluster"] + "==")) == 16
+    assert len(base64.urlsafe_b64decode(StackDir(tmp_path).secrets()["kafka_cluster"] + "==")) == 16
 
 
 def test_a_damaged_file_is_named_with_the_mend(tmp_path: Path) -> None:
-    home = Home(tmp_path)
+    home = StackDir(tmp_path)
     home.secrets_file.write_text("{half")
-    with raising(Problem, home.secrets_file, "make wipe"):
+    with raising(UsageError, home.secrets_file, "make wipe"):
         home.secrets()
 
 
@@ -51,6 +51,6 @@ def test_private_files_are_private_also_when_they_were_not(tmp_path: Path) -> No
 
 
 def test_two_at_once_on_one_home(tmp_path: Path) -> None:
-    home = Home(tmp_path)
-    with home.locked(), raising(Problem, tmp_path), home.locked():
+    home = StackDir(tmp_path)
+    with home.locked(), raising(UsageError, tmp_path), home.locked():
         pass

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from local.base import Problem
+from local.base import UsageError
 from local.runtime import ports
 from tests.support.raising import raising
 
@@ -21,12 +21,12 @@ def test_defaults_kept_and_environment() -> None:
 
 @pytest.mark.parametrize("text", ["x", "80", "65536", "-1", "19000.5"])
 def test_no_port(text: str) -> None:
-    with raising(Problem, "SLUICE_MINIO_PORT", repr(text)):
+    with raising(UsageError, "SLUICE_MINIO_PORT", repr(text)):
         ports.choose({}, {"SLUICE_MINIO_PORT": text})
 
 
 def test_two_services_on_one_port() -> None:
-    with raising(Problem, 19092, "kafka", "airflow"):
+    with raising(UsageError, 19092, "kafka", "airflow"):
         ports.choose({}, {"SLUICE_AIRFLOW_PORT": "19092"})
 
 
@@ -37,7 +37,7 @@ def test_free_ports_are_searched_where_a_process_is_told_to() -> None:
 
 @pytest.mark.parametrize("text", ["20100", "x-20199", "20100-", "20199-20100", "80-20199", "20100-20102"])
 def test_no_range_of_ports(text: str) -> None:
-    with raising(Problem, "SLUICE_FREE_PORTS"):
+    with raising(UsageError, "SLUICE_FREE_PORTS"):
         ports.free_range({"SLUICE_FREE_PORTS": text})
 
 
@@ -56,7 +56,7 @@ def test_a_range_that_is_used_up_is_named() -> None:
         holder.listen()
         first = holder.getsockname()[1]
         last = first + len(ports.DEFAULTS) - 1
-        with raising(Problem, first, last, "SLUICE_FREE_PORTS"):
+        with raising(UsageError, first, last, "SLUICE_FREE_PORTS"):
             ports.choose({}, {"SLUICE_FREE_PORTS": f"{first}-{last}"}, free=True)
 
 
@@ -79,7 +79,7 @@ def test_a_taken_port_is_named_with_its_user_and_the_mend() -> None:
         server.bind((ports.HOST, 0))
         server.listen()
         port = server.getsockname()[1]
-        with pytest.raises(Problem) as caught:
+        with pytest.raises(UsageError) as caught:
             ports.check({"kafka": port}, ["kafka"], patience_seconds=0.2)
     assert f"port {port} for kafka is taken by process {os.getpid()} (" in str(caught.value)
     assert "set SLUICE_KAFKA_PORT to a free port" in str(caught.value)

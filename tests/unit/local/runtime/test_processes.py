@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from local.runtime.processes import MARK, end_all, of_stack
+from local.runtime.processes import MARK, end_all, stack_processes
 
 STUBBORN = "import signal, sys; signal.signal(15, signal.SIG_IGN); print('up', flush=True); signal.pause()"
 WILLING = "import signal; print('up', flush=True); signal.pause()"
@@ -37,7 +37,7 @@ def start() -> Iterator[Start]:
 
 def test_only_our_own_are_ended(start: Start) -> None:
     ours, stubborn, other = start(WILLING, "test-a"), start(STUBBORN, "test-a"), start(WILLING, "test-b")
-    assert {process.pid for process in of_stack("test-a")} == {ours.pid, stubborn.pid}
+    assert {process.pid for process in stack_processes("test-a")} == {ours.pid, stubborn.pid}
     assert len(end_all("test-a", grace_seconds=0.5)) == 2
     assert not psutil.pid_exists(ours.pid)
     assert not psutil.pid_exists(stubborn.pid)

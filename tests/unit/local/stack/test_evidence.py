@@ -9,15 +9,15 @@ from local.stack.lake import OFFSETS, Exactness, compare, held
 
 STARTS, TOPIC = {0: 0, 1: 5}, {0: (0, 3), 1: (0, 7), 2: (0, 0)}
 SCHEMA = pa.schema([("_kafka_partition", pa.int32()), ("_kafka_offset", pa.int64())])
-Places = list[tuple[int | None, int | None]]
+MarkerStore = list[tuple[int | None, int | None]]
 
 
-def rows(places: Places) -> pa.RecordBatchReader:
+def rows(places: MarkerStore) -> pa.RecordBatchReader:
     found = [dict(zip(OFFSETS, place, strict=True)) for place in places]
     return pa.Table.from_pylist(found, SCHEMA).to_reader(max_chunksize=2)
 
 
-def compared(lake: Places, quarantine: Places) -> Exactness:
+def compared(lake: MarkerStore, quarantine: MarkerStore) -> Exactness:
     with held(rows(lake), rows(quarantine)) as sql:
         return compare(sql, STARTS, TOPIC)
 
@@ -44,8 +44,8 @@ def test_gaps_duplicates_and_strays(
 
 
 def test_what_is_in_the_table_and_aside_is_there_twice_and_aside_twice_once() -> None:
-    table: Places = [(0, 1), (0, 2), (None, None)]
-    aside: Places = [(0, 0), (0, 0), (1, 5), (None, None)]
+    table: MarkerStore = [(0, 1), (0, 2), (None, None)]
+    aside: MarkerStore = [(0, 0), (0, 0), (1, 5), (None, None)]
     assert compared(table, aside) == Exactness(gaps=1, duplicates=0, strays=0, records=5)
     assert compared(table, [*aside, (0, 2)]).duplicates == 1
 

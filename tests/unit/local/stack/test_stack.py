@@ -9,7 +9,7 @@ import pytest
 
 from local.base import REPO
 from local.runtime.context import Context
-from local.runtime.home import Home
+from local.runtime.home import StackDir
 from local.services import airflow, kafka, streams
 from local.stack.stack import Stack
 from sluice.model.spec import overrides
@@ -21,7 +21,7 @@ QUICK = "-XX:TieredStopAtLevel=1 -Xss2m"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in (overrides.VARIABLE, "SLUICE_EXTERNAL", "SLUICE_FEED"):
         monkeypatch.delenv(name, raising=False)
-    Home(tmp_path / "home").prepare()
+    StackDir(tmp_path / "home").prepare()
     return tmp_path / "home"
 
 

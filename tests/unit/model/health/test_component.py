@@ -12,17 +12,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.model.health.component import CONFIRM_SECONDS, assess_component
-from sluice.model.health.heartbeat import BEAT_SECONDS, Beat, State
+from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, Heartbeat, State
 from sluice.model.health.sample import ProcessExit, ProcessStatus, Sample
 from sluice.model.health.sample import ProcessState as S
-from sluice.model.health.status import WELL, Diagnosis, Facts, Verdict
+from sluice.model.health.status import WELL, Health, HealthReport, RestartHistory
 from sluice.model.spec.stream import Supervision
 
 NOW = 100_000.0
 # The declared defaults: stalled after 60 s without a beat, 90 s for the first one, 3 restarts in 1800 s.
 POLICY = Supervision()
-NO_FACTS = Facts()
-V = Verdict
+NO_FACTS = RestartHistory()
+V = Health
 
 
 def process(state: S = S.RUNNING, ago: float = 5_000, pid: int | None = 7, status: int = 0) -> ProcessStatus:
@@ -32,13 +32,13 @@ def process(state: S = S.RUNNING, ago: float = 5_000, pid: int | None = 7, statu
 
 def beat(
     ago: float = 3, state: State = State.STREAMING, since: float = 500, pid: int = 7, **more: Any
-) -> Beat:
+) -> Heartbeat:
     """Given so many seconds ago, in a state that began ``since`` seconds ago."""
-    return Beat(at=NOW - ago, pid=pid, state=state, since=NOW - since, ends={0: 5}, **more)
+    return Heartbeat(at=NOW - ago, pid=pid, state=state, since=NOW - since, ends={0: 5}, **more)
 
 
-def times(count: int, ago: float = 100) -> Facts:
-    return Facts(restarts=[NOW - ago - number for number in range(count)])
+def times(count: int, ago: float = 100) -> RestartHistory:
+    return RestartHistory(restarts=[NOW - ago - number for number in range(count)])
 
 
 DEAD = process(S.EXITED, status=1)
@@ -52,7 +52,7 @@ LOOPING = replace(
 )
 
 
-def earlier(was: ProcessStatus, heard: Beat | None, ago: float = CONFIRM_SECONDS) -> Sample:
+def earlier(was: ProcessStatus, heard: Heartbeat | None, ago: float = CONFIRM_SECONDS) -> Sample:
     return Sample(NOW - ago, was, heartbeat=heard)
 
 
@@ -60,7 +60,7 @@ GONE = earlier(DEAD, beat(20))
 SLOW = beat(61)
 
 # process, beat, facts, an earlier sample, verdict, words, conclusive
-CASES: dict[str, tuple[Any, Any, Facts, Sample | None, Verdict, str, bool]] = {
+CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, bool]] = {
     "healthy: it beats": (process(), beat(detail="12 sent"), NO_FACTS, None, V.HEALTHY,
         r"^stream-x-producer is RUNNING: streaming for 500 s \(12 sent\)$", True),
     "healthy: Kafka has to catch up": (process(), beat(state=State.SENDING), NO_FACTS, None, V.HEALTHY,
@@ -121,9 +121,10 @@ CASES: dict[str, tuple[Any, Any, Facts, Sample | None, Verdict, str, bool]] = {
     "healthy: it has lived for long since": (replace(LOOPING, state=S.RUNNING, pid=7, since=NOW - 91),
         beat(1), NO_FACTS, None, V.HEALTHY, "streaming", True),
     "starting: a request counts the restarts from there": (LOOPING, None,
-        Facts(counted_from=NOW - 35), None, V.STARTING, "restarts it in 20 s", False),
+        RestartHistory(counted_from=NOW - 35), None, V.STARTING, "restarts it in 20 s", False),
     "starting: what the history knows counts once": (replace(LOOPING, restarts=(NOW - 60, NOW - 50)), None,
-        Facts(restarts=[NOW - 60, NOW - 50], runtime_restart_at=NOW - 50), None, V.STARTING, "", False),
+        RestartHistory(restarts=[NOW - 60, NOW - 50], runtime_restart_at=NOW - 50), None, V.STARTING, "",
+        False),
     "dead: the beat since was its own": (DEAD, beat(3), NO_FACTS, earlier(process(), beat(20)), V.DEAD, "",
         False),
     "dead: another start's beat": (process(S.EXITED, ago=9), beat(3), NO_FACTS, GONE, V.DEAD, "", False),
@@ -135,9 +136,10 @@ CASES: dict[str, tuple[Any, Any, Facts, Sample | None, Verdict, str, bool]] = {
     "flapping: dead too often": (DEAD, None, times(3), None, V.FLAPPING,
         r"^dead: .*; it was restarted 3 times within 1800 s, and that does not mend it$", False),
     "flapping: stalled too often": (process(), SLOW, times(3), None, V.FLAPPING, "^stalled: ", False),
-    "held: stopped": (process(S.STOPPED), beat(), Facts(held="by ada since noon: new feed"), None, V.HELD,
+    "held: stopped": (process(S.STOPPED), beat(), RestartHistory(held="by ada since noon: new feed"), None,
+        V.HELD,
         "^held by ada since noon: new feed; stream-x-producer is STOPPED$", True),
-    "held: and running": (process(), None, Facts(held="by ada"), None, V.HELD, "is RUNNING", True),
+    "held: and running": (process(), None, RestartHistory(held="by ada"), None, V.HELD, "is RUNNING", True),
     "unobservable: its runtime is at a loss": (process(S.UNKNOWN), beat(), NO_FACTS, None, V.UNOBSERVABLE,
         "does not know its state", False),
     "unobservable: since when is unknown": (replace(process(), since=None), beat(), NO_FACTS, None,
@@ -150,11 +152,11 @@ CASES: dict[str, tuple[Any, Any, Facts, Sample | None, Verdict, str, bool]] = {
 
 def assess(
     seen: ProcessStatus | None,
-    heard: Beat | None,
-    facts: Facts,
+    heard: Heartbeat | None,
+    facts: RestartHistory,
     before: Sample | None = None,
     trouble: dict[str, str] | None = None,
-) -> Diagnosis:
+) -> HealthReport:
     now = Sample(NOW, seen, heartbeat=heard, trouble=trouble or {})
     assert Sample.from_json(json.loads(json.dumps(now.to_json()))) == now
     return assess_component([before, now] if before else [now], POLICY, facts)
@@ -168,13 +170,13 @@ def test_verdicts(case: str) -> None:
     assert case.startswith(f"{verdict.value}: ")
     assert re.search(words, found.sentence), found.sentence
     assert found.conclusive is conclusive
-    assert Diagnosis.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert HealthReport.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
 def test_what_did_not_answer_is_said_and_nothing_else() -> None:
     trouble = {"kafka": "away", "history": "S3 is away"}
     for seen in (process(), DEAD, None):
-        found = assess(seen, None, Facts(held="by ada"), trouble=trouble)
+        found = assess(seen, None, RestartHistory(held="by ada"), trouble=trouble)
         assert found.verdict is V.UNOBSERVABLE
         assert found.sentence.startswith("history: S3 is away; kafka: away")
         assert found.evidence["trouble"] == trouble
@@ -195,15 +197,17 @@ processes = st.none() | st.builds(
     restarts=st.lists(st.floats(NOW - 500, NOW), max_size=5).map(tuple),
     last_exit=st.none() | st.just(EXIT),
 )
-known = st.builds(Facts, st.lists(st.floats(NOW - 5000, NOW), max_size=5), st.none() | st.just("by ada"))
+known = st.builds(
+    RestartHistory, st.lists(st.floats(NOW - 5000, NOW), max_size=5), st.none() | st.just("by ada")
+)
 befores = st.none() | st.builds(earlier, processes.filter(bool), beats, st.floats(-5, 500))
 
 
 @given(processes, beats, known, befores, st.sampled_from([{}, {"kafka": "away"}]))
 def test_anything_gives_a_verdict_and_only_a_fresh_beat_a_good_one(
     seen: ProcessStatus | None,
-    heard: Beat | None,
-    facts: Facts,
+    heard: Heartbeat | None,
+    facts: RestartHistory,
     before: Sample | None,
     trouble: dict[str, str],
 ) -> None:
@@ -215,5 +219,5 @@ def test_anything_gives_a_verdict_and_only_a_fresh_beat_a_good_one(
         assert seen is not None
         assert seen.is_alive or (found.verdict, seen.state) == (V.STARTING, S.BACKOFF)
         assert found.verdict is V.STARTING or (
-            heard is not None and -BEAT_SECONDS <= NOW - heard.at <= POLICY.stall_seconds
+            heard is not None and -HEARTBEAT_INTERVAL <= NOW - heard.at <= POLICY.stall_seconds
         )

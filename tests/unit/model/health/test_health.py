@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.model.health.consumer import (
-    ALARMING,
-    ASKING,
-    CALM,
+    ALERTING,
+    NEEDS_DECISION,
+    NO_ACTION,
     RESTARTABLE,
     WELL,
-    Diagnosis,
-    Facts,
-    Verdict,
+    Health,
+    HealthReport,
+    RestartHistory,
     judge,
 )
 from sluice.model.health.sample import Position, ProcessState, ProcessStatus, Sample
@@ -31,7 +31,7 @@ SINCE = NOW - 5_000
 # The declared defaults, so that the moments below can be read: look every 120 s (a gap is more than 180 s),
 # stalled after 60 s, started after 90 s, behind over 300 s, at risk within 6 h, 3 restarts in 1800 s.
 POLICY = Supervision()
-NO_FACTS = Facts()
+NO_FACTS = RestartHistory()
 R, X = ProcessState.RUNNING, ProcessState.EXITED
 
 
@@ -78,13 +78,13 @@ def growing(lags: Sequence[tuple[float, int, int]]) -> list[Sample]:
     return [look(ago, topic, main(end, at=NOW - ago - 3)) for ago, topic, end in lags]
 
 
-def times(count: int, ago: float = 100) -> Facts:
-    return Facts(restarts=[NOW - ago - i for i in range(count)])
+def times(count: int, ago: float = 100) -> RestartHistory:
+    return RestartHistory(restarts=[NOW - ago - i for i in range(count)])
 
 
-V = Verdict
+V = Health
 # reason -> samples, facts, verdict, words of the sentence, conclusive
-CASES: dict[str, tuple[list[Sample], Facts, Verdict, str, bool]] = {
+CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # What could not be observed.
     "unobservable: no look at all": ([], NO_FACTS, V.UNOBSERVABLE, "nothing was observed", False),
     "unobservable: Kafka does not answer": (
@@ -138,7 +138,7 @@ CASES: dict[str, tuple[list[Sample], Facts, Verdict, str, bool]] = {
     ),
     "unobservable: even where it is held": (
         [look(0, 100, main(), trouble={"lake": "down"})],
-        Facts(held="by me"),
+        RestartHistory(held="by me"),
         V.UNOBSERVABLE,
         "lake: down",
         False,
@@ -710,14 +710,14 @@ CASES: dict[str, tuple[list[Sample], Facts, Verdict, str, bool]] = {
     ),
     "dead: the third restart was longer ago than the window": (
         [dead(5, old()), dead(0, old())],
-        Facts(restarts=[NOW - 1801, NOW - 100, NOW - 50]),
+        RestartHistory(restarts=[NOW - 1801, NOW - 100, NOW - 50]),
         V.DEAD,
         "exit status 1",
         True,
     ),
     "dead: restarts of a clock that was hours ahead do not count": (
         [dead(5, old()), dead(0, old())],
-        Facts(restarts=[NOW + 9000, NOW + 9001, NOW + 9002]),
+        RestartHistory(restarts=[NOW + 9000, NOW + 9001, NOW + 9002]),
         V.DEAD,
         "exit status 1",
         True,
@@ -775,7 +775,7 @@ CASES: dict[str, tuple[list[Sample], Facts, Verdict, str, bool]] = {
     # Held.
     "held: stopped on purpose": (
         [dead(0, old())],
-        Facts(held="by operator since noon: move"),
+        RestartHistory(held="by operator since noon: move"),
         V.HELD,
         "held by operator since noon: move; stream-x is EXITED; 800 records wait",
         True,
@@ -789,14 +789,14 @@ CASES: dict[str, tuple[list[Sample], Facts, Verdict, str, bool]] = {
     ),
     "held: the hold is the answer to the topic that was made anew": (
         [dead(0, old(900), topic=5)],
-        Facts(held="by me"),
+        RestartHistory(held="by me"),
         V.HELD,
         "held by me; the topic was made anew: partition 0 ends at 5",
         True,
     ),
     "at risk: held, and what could still be saved is about to go": (
         [look(0, 900, old(), process=process(X), expiring={0: 150}, expires_in=4000.0)],
-        Facts(held="by me"),
+        RestartHistory(held="by me"),
         V.AT_RISK,
         "held by me; retention deletes 50 unread records, the first of them within 67 min",
         True,
@@ -961,11 +961,11 @@ def test_verdicts(case: str) -> None:
 
 def test_every_verdict_has_a_case_and_one_consequence() -> None:
     # What a consumer reads from is Kafka: cut off is for parts that ask somebody else (test_tending).
-    assert {case.split(":")[0] for case in CASES} == {verdict.value for verdict in {*Verdict} - {V.CUT_OFF}}
-    parts = [CALM, RESTARTABLE, ASKING, ALARMING]
-    assert sum(map(len, parts)) == len(Verdict)
-    assert frozenset().union(*parts) == frozenset(Verdict)
-    assert {Verdict.HELD} == CALM - WELL
+    assert {case.split(":")[0] for case in CASES} == {verdict.value for verdict in {*Health} - {V.CUT_OFF}}
+    parts = [NO_ACTION, RESTARTABLE, NEEDS_DECISION, ALERTING]
+    assert sum(map(len, parts)) == len(Health)
+    assert frozenset().union(*parts) == frozenset(Health)
+    assert {Health.HELD} == NO_ACTION - WELL
 
 
 def test_a_diagnosis_says_how_much_how_fast_and_what_it_rests_on() -> None:
@@ -1013,7 +1013,7 @@ def test_what_is_published_counts_from_where_the_stream_began() -> None:
 def test_two_looks_are_no_trend_however_short_the_policy() -> None:
     policy = replace(POLICY, behind_seconds=10)
     lags = [(100, 1000, 900), (0, 200_000, 20_000)]
-    assert judge(growing(lags), policy, NO_FACTS).verdict is Verdict.CATCHING_UP
+    assert judge(growing(lags), policy, NO_FACTS).verdict is Health.CATCHING_UP
 
 
 def test_what_is_not_known_is_none() -> None:
@@ -1035,9 +1035,9 @@ def test_a_policy_of_its_own_is_followed() -> None:
     policy = replace(POLICY, interval_seconds=10, stall_seconds=12, most_restarts=1)
     samples = [look(50, 900, old()), look(0, 900, old())]
     assert judge(samples, policy, NO_FACTS).evidence["still_seconds"] == 15
-    assert judge(samples, policy, NO_FACTS).verdict is Verdict.STALLED
-    assert judge(samples, policy, Facts([NOW - 3700])).verdict is Verdict.STALLED
-    assert judge([dead(0, old())], policy, times(1)).verdict is Verdict.FLAPPING
+    assert judge(samples, policy, NO_FACTS).verdict is Health.STALLED
+    assert judge(samples, policy, RestartHistory([NOW - 3700])).verdict is Health.STALLED
+    assert judge([dead(0, old())], policy, times(1)).verdict is Health.FLAPPING
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -1045,7 +1045,7 @@ def test_samples_and_diagnoses_survive_json(case: str) -> None:
     samples, facts, *_ = CASES[case]
     assert [Sample.from_json(json.loads(json.dumps(s.to_json()))) for s in samples] == samples
     found = judge(samples, POLICY, facts)
-    assert Diagnosis.from_json(json.loads(json.dumps(found.to_json()))) == found
+    assert HealthReport.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
 # Few values, so that they meet.
@@ -1097,17 +1097,19 @@ holes = st.fixed_dictionaries(
 )
 # Half of them without a hole, so that the rules behind the blindness are reached.
 looks = complete | st.builds(lambda sample, hole: replace(sample, **hole), complete, holes)
-facts_of_any_kind = st.builds(Facts, st.lists(moments, max_size=5), st.none() | st.just("by me"))
+facts_of_any_kind = st.builds(RestartHistory, st.lists(moments, max_size=5), st.none() | st.just("by me"))
 
 
 @given(st.lists(looks, max_size=8), facts_of_any_kind)
-def test_any_samples_are_judged_and_trouble_is_never_well(samples: list[Sample], facts: Facts) -> None:
+def test_any_samples_are_judged_and_trouble_is_never_well(
+    samples: list[Sample], facts: RestartHistory
+) -> None:
     found = judge(samples, POLICY, facts)
     json.dumps(found.to_json())
     assert found.lag is None or found.lag >= 0
     last = samples[-1] if samples else None
     blind = last is None or last.trouble or None in (last.process, last.begins, last.ends)
-    assert (found.verdict is Verdict.UNOBSERVABLE) or not blind
+    assert (found.verdict is Health.UNOBSERVABLE) or not blind
     if found.verdict in WELL:
         assert last is not None
         assert last.process is not None
@@ -1118,7 +1120,7 @@ def test_any_samples_are_judged_and_trouble_is_never_well(samples: list[Sample],
 
 @given(st.lists(looks, max_size=8), looks, facts_of_any_kind, st.data())
 def test_other_earlier_looks_never_make_a_dead_process_well(
-    earlier: list[Sample], last: Sample, facts: Facts, data: st.DataObject
+    earlier: list[Sample], last: Sample, facts: RestartHistory, data: st.DataObject
 ) -> None:
     dead_now = replace(last, process=process(X))
     shuffled = data.draw(st.permutations(earlier))
@@ -1129,7 +1131,7 @@ def test_other_earlier_looks_never_make_a_dead_process_well(
 
 @given(st.lists(looks, max_size=8), looks, facts_of_any_kind)
 def test_what_clocks_say_of_the_future_changes_nothing(
-    earlier: list[Sample], last: Sample, facts: Facts
+    earlier: list[Sample], last: Sample, facts: RestartHistory
 ) -> None:
     future = [replace(sample, at=last.at + 1 + index) for index, sample in enumerate(earlier)]
     assert judge([*future, last], POLICY, facts).verdict is judge([last], POLICY, facts).verdict

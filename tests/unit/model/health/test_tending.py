@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
-from sluice.model.health.heartbeat import MOST_DETAIL, Beat, State, parse_beat
+from sluice.model.health.heartbeat import MOST_DETAIL, Heartbeat, State, parse_heartbeat
 from tests.support.raising import raising
 
 TOLD: dict[str, Any] = {"at": 1_500, "pid": 7, "state": "streaming", "since": 500, "detail": "12 sent"}
 
 
 def test_a_beat_is_what_the_part_told() -> None:
-    assert parse_beat(json.dumps(TOLD), {0: 5}) == Beat(1.5, 7, State.STREAMING, 0.5, "12 sent", {0: 5})
-    assert parse_beat(json.dumps(TOLD | {"later": "word"}), {}).detail == "12 sent"
+    assert parse_heartbeat(json.dumps(TOLD), {0: 5}) == Heartbeat(
+        1.5, 7, State.STREAMING, 0.5, "12 sent", {0: 5}
+    )
+    assert parse_heartbeat(json.dumps(TOLD | {"later": "word"}), {}).detail == "12 sent"
 
 
 @pytest.mark.parametrize(
@@ -35,11 +37,11 @@ def test_a_beat_is_what_the_part_told() -> None:
 )  # fmt: skip
 def test_what_is_no_beat_says_why(told: str, words: str) -> None:
     with raising(ValueError, words):
-        parse_beat(told, {0: 5})
+        parse_heartbeat(told, {0: 5})
 
 
 def test_a_detail_is_one_printable_line() -> None:
     evil = "a\nb\x1b[31m\u202e\u2028" + "x" * 1000
-    detail = parse_beat(json.dumps(TOLD | {"detail": evil}), {}).detail
+    detail = parse_heartbeat(json.dumps(TOLD | {"detail": evil}), {}).detail
     assert detail.isprintable()
     assert (detail[:4], len(detail)) == ("a b ", MOST_DETAIL)

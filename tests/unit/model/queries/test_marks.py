@@ -3,19 +3,19 @@ from __future__ import annotations
 import pytest
 
 from sluice.model.queries import state
-from sluice.model.queries.state import NO_BATCH, Mark
+from sluice.model.queries.state import NO_BATCH, CommittedBatch
 from tests.support.raising import raising
 
 
-@pytest.mark.parametrize("mark", [Mark(1), Mark(7, 0), Mark(2**40, 10**9)])
-def test_a_mark_is_read_as_it_was_written(mark: Mark) -> None:
+@pytest.mark.parametrize("mark", [CommittedBatch(1), CommittedBatch(7, 0), CommittedBatch(2**40, 10**9)])
+def test_a_mark_is_read_as_it_was_written(mark: CommittedBatch) -> None:
     assert state.parse(mark.offset, mark.text()) == mark
 
 
 def test_the_group_s_offset_is_the_batch_that_comes_next() -> None:
-    assert Mark(3).offset == 0, "a lag tool shows nothing done"
-    assert Mark(3, 4).offset == 5
-    assert Mark(3, 4).text() == '{"token":3}'
+    assert CommittedBatch(3).offset == 0, "a lag tool shows nothing done"
+    assert CommittedBatch(3, 4).offset == 5
+    assert CommittedBatch(3, 4).text() == '{"token":3}'
     assert state.parse(0, '{"token": 3}').batch == NO_BATCH
 
 

@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.model.queries.progress import (
     ActivityEvent,
-    Behind,
     Kind,
+    OffsetLag,
     Progress,
     QueryHistory,
     State,
@@ -116,7 +116,7 @@ def test_a_batch_with_everything() -> None:
         },
         state=State(1000, 100, 3, 1_500_000),
         watermark=1_772_365_790.0,
-        behind=Behind(5.0, 20.0, 12.5),
+        behind=OffsetLag(5.0, 20.0, 12.5),
     )
     assert parse(SPARK, "windows", BEGAN).watermark_lag == pytest.approx(610.25)
     assert parse(SPARK, "windows", BEGAN).ended == AT + 1.5
@@ -142,7 +142,7 @@ def test_two_kafka_sources() -> None:
     other = {"metrics": dict.fromkeys(("minOffsetsBehindLatest", "maxOffsetsBehindLatest"), "2")}
     other["metrics"]["avgOffsetsBehindLatest"] = "2.5"
     found = parse({**SPARK, "sources": [*SPARK["sources"], other]}, "q", BEGAN)
-    assert found.behind == Behind(2.0, 20.0, 7.5)
+    assert found.behind == OffsetLag(2.0, 20.0, 7.5)
 
 
 @pytest.mark.parametrize("key", ["runId", "timestamp", "batchId", "numInputRows"])
@@ -223,18 +223,20 @@ def test_a_key_names_its_stream_whatever_the_query_is_called() -> None:
 
 
 def test_a_slot_for_each_minute_in_which_a_batch_ended() -> None:
-    first = made(1, 60.0, 1.0, rows=10, late=1, input_rate=1.0, processed_rate=10.0, behind=Behind(0, 5, 2))
+    first = made(
+        1, 60.0, 1.0, rows=10, late=1, input_rate=1.0, processed_rate=10.0, behind=OffsetLag(0, 5, 2)
+    )
     longest = made(
         2, 70.0, 9.0, rows=90, late=2, input_rate=45.0, processed_rate=10.0, parts={"addBatch": 8.0}
     )
-    last = made(3, 118.0, 1.0, rows=0, state=State(7, 1, 0, 100), watermark=100.0, behind=Behind(0, 3, 3))
+    last = made(3, 118.0, 1.0, rows=0, state=State(7, 1, 0, 100), watermark=100.0, behind=OffsetLag(0, 3, 3))
     over = made(4, 119.5, 1.0)
     one, two = slots([over, last, first, longest])
     assert (one.at, two.at) == (60.0, 120.0)
     assert (one.batches, one.rows, one.late) == (3, 100, 3)
     assert (one.seconds, one.parts) == (9.0, {"addBatch": 8.0})
     assert (one.state, one.watermark_lag) == (State(7, 1, 0, 100), 18.0)
-    assert one.behind == Behind(0, 5, 2)
+    assert one.behind == OffsetLag(0, 5, 2)
     # All rows over all the time: the mean of the rates would be 23.
     assert one.input_rate == pytest.approx(100 / (10 / 1 + 90 / 45))
     assert one.processed_rate == pytest.approx(10.0)

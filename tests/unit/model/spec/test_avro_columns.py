@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sluice.model.spec.schema import COORDINATES, avro_iceberg_columns, avro_iceberg_type, differences
+from sluice.model.spec.schema import OFFSET_COLUMNS, avro_iceberg_columns, avro_iceberg_type, differences
 from tests.support.raising import raising
 
 SCHEMA = {
@@ -17,7 +17,7 @@ SCHEMA = {
     ]
 }
 WANTED = avro_iceberg_columns(SCHEMA)
-GOOD = {"a": "int", "t": "timestamp", "m": "map<string, string>", **COORDINATES}
+GOOD = {"a": "int", "t": "timestamp", "m": "map<string, string>", **OFFSET_COLUMNS}
 
 
 def test_as_declared() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.model.queries.database_errors import PASSING, Trouble, diagnose, says
+from sluice.model.queries.database_errors import PASSING, DatabaseError, diagnose, says
 from sluice.model.queries.state import fence_ddl, fence_key
 from sluice.model.spec import connection
 from sluice.model.spec.config import ConfigError
@@ -116,35 +116,40 @@ class OperationalError(Postgres):
 @pytest.mark.parametrize(
     ("kind", "error", "trouble"),
     [
-        (POSTGRESQL, OperationalError('connection to server at "h": Connection refused'), Trouble.AWAY),
-        (POSTGRESQL, OperationalError("FATAL:  the database system is starting up"), Trouble.AWAY),
-        (POSTGRESQL, OperationalError('FATAL:  password authentication failed for "u"'), Trouble.LOGIN),
-        (POSTGRESQL, OperationalError('FATAL:  database "x" does not exist'), Trouble.NO_DATABASE),
-        (POSTGRESQL, OperationalError("FATAL:  sorry, too many clients already"), Trouble.BUSY),
-        (POSTGRESQL, Postgres("", "53100"), Trouble.FULL),
-        (POSTGRESQL, Postgres("", "57P01"), Trouble.AWAY),
-        (POSTGRESQL, Postgres("", "57014"), Trouble.SLOW),
-        (POSTGRESQL, Postgres("", "40P01"), Trouble.LOCKED),
-        (POSTGRESQL, Postgres("", "42P01"), Trouble.NO_TABLE),
-        (POSTGRESQL, Postgres("", "22001"), Trouble.VALUE),
-        (POSTGRESQL, Postgres("", "XX000"), Trouble.OTHER),
-        (MYSQL, Exception(2003, "Can't connect"), Trouble.AWAY),
-        (MYSQL, Exception(1205, "Lock wait timeout"), Trouble.LOCKED),
-        (MYSQL, Exception(1969, "max_statement_time"), Trouble.SLOW),
-        (MYSQL, Exception(1114, "full"), Trouble.FULL),
-        (MYSQL, Exception(1146, "no table"), Trouble.NO_TABLE),
-        (MYSQL, Exception(1142, "denied"), Trouble.DENIED),
-        (MYSQL, Exception(1406, "too long"), Trouble.VALUE),
-        (MYSQL, Exception(9999, "new"), Trouble.OTHER),
+        (POSTGRESQL, OperationalError('connection to server at "h": Connection refused'), DatabaseError.AWAY),
+        (POSTGRESQL, OperationalError("FATAL:  the database system is starting up"), DatabaseError.AWAY),
+        (POSTGRESQL, OperationalError('FATAL:  password authentication failed for "u"'), DatabaseError.LOGIN),
+        (POSTGRESQL, OperationalError('FATAL:  database "x" does not exist'), DatabaseError.NO_DATABASE),
+        (POSTGRESQL, OperationalError("FATAL:  sorry, too many clients already"), DatabaseError.BUSY),
+        (POSTGRESQL, Postgres("", "53100"), DatabaseError.FULL),
+        (POSTGRESQL, Postgres("", "57P01"), DatabaseError.AWAY),
+        (POSTGRESQL, Postgres("", "57014"), DatabaseError.SLOW),
+        (POSTGRESQL, Postgres("", "40P01"), DatabaseError.LOCKED),
+        (POSTGRESQL, Postgres("", "42P01"), DatabaseError.NO_TABLE),
+        (POSTGRESQL, Postgres("", "22001"), DatabaseError.VALUE),
+        (POSTGRESQL, Postgres("", "XX000"), DatabaseError.OTHER),
+        (MYSQL, Exception(2003, "Can't connect"), DatabaseError.AWAY),
+        (MYSQL, Exception(1205, "Lock wait timeout"), DatabaseError.LOCKED),
+        (MYSQL, Exception(1969, "max_statement_time"), DatabaseError.SLOW),
+        (MYSQL, Exception(1114, "full"), DatabaseError.FULL),
+        (MYSQL, Exception(1146, "no table"), DatabaseError.NO_TABLE),
+        (MYSQL, Exception(1142, "denied"), DatabaseError.DENIED),
+        (MYSQL, Exception(1406, "too long"), DatabaseError.VALUE),
+        (MYSQL, Exception(9999, "new"), DatabaseError.OTHER),
     ],
 )
-def test_what_a_driver_s_error_means(kind: str, error: Exception, trouble: Trouble) -> None:
+def test_what_a_driver_s_error_means(kind: str, error: Exception, trouble: DatabaseError) -> None:
     assert diagnose(kind, error) == trouble
 
 
 def test_what_passes_and_what_is_said() -> None:
-    assert {Trouble.AWAY, Trouble.FULL, Trouble.LOCKED} < PASSING
-    assert not PASSING & {Trouble.LOGIN, Trouble.NO_TABLE, Trouble.VALUE, Trouble.OTHER}
+    assert {DatabaseError.AWAY, DatabaseError.FULL, DatabaseError.LOCKED} < PASSING
+    assert not PASSING & {
+        DatabaseError.LOGIN,
+        DatabaseError.NO_TABLE,
+        DatabaseError.VALUE,
+        DatabaseError.OTHER,
+    }
     assert says(Exception(1146, "no such table\nrow (1, secret)")) == "no such table"
     assert says(Exception()) == "Exception"
 

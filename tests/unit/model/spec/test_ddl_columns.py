@@ -6,7 +6,7 @@ import pytest
 
 from sluice.model.spec import schema, stream
 from sluice.model.spec.schema import (
-    COORDINATES,
+    OFFSET_COLUMNS,
     ddl_iceberg_columns,
     ddl_iceberg_type,
     differences,
@@ -34,17 +34,17 @@ def test_another_is_refused(kind: str) -> None:
 
 def test_the_declared_columns_and_the_coordinates_are_wanted() -> None:
     declared = ddl_iceberg_columns(schema.parse_ddl(SPEC.schema_file.read_text()))
-    present = {**declared, **COORDINATES, "older": "string"}
+    present = {**declared, **OFFSET_COLUMNS, "older": "string"}
     assert schema_problems(SPEC, present) == []
     assert (present["change_timestamp"], present["change_timestamp_date"]) == ("timestamptz", "date")
     (problem,) = schema_problems(SPEC, {k: v for k, v in present.items() if k != "event_id"})
     assert "table raw.wiki_changes has no column event_id (string)" in problem
     (problem,) = schema_problems(SPEC, {**present, "change_timestamp": "timestamp"})
     assert problem.endswith("is timestamp, the stream declares timestamptz")
-    assert len(schema_problems(SPEC, {})) == len(declared) + len(COORDINATES)
+    assert len(schema_problems(SPEC, {})) == len(declared) + len(OFFSET_COLUMNS)
 
 
 def test_avro_is_still_avro() -> None:
     problems = schema_problems(stream.load("nyc_taxi"), {})
     assert any("has no column" in problem for problem in problems)
-    assert differences("t", {"a": "map<"}, {**COORDINATES, "a": "map<string, string>"}) == []
+    assert differences("t", {"a": "map<"}, {**OFFSET_COLUMNS, "a": "map<string, string>"}) == []

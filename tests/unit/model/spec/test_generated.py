@@ -13,13 +13,13 @@ from sluice.model.spec.generator import (
     COMMON,
     Generated,
     Generator,
-    hour_of,
+    check_not_in_future,
     next_range,
     parse,
-    refuse_the_future,
     seqs,
+    truncate_to_hour,
 )
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.ranges import OffsetRanges
 from sluice.model.verification.sources import RowIdentity, parse_key
 from tests.support.raising import raising
 
@@ -90,15 +90,15 @@ def test_a_wrong_value_is_named(change: dict[str, Any], words: str) -> None:
 
 def test_what_would_be_quarantined_as_of_the_future_is_refused() -> None:
     now = datetime(2026, 11, 20, 12, tzinfo=UTC)
-    refuse_the_future(changed(begin="2026-11-21T11:00:00Z"), now, "p")
+    check_not_in_future(changed(begin="2026-11-21T11:00:00Z"), now, "p")
     with raising(ConfigError, "p: ", "2 hours", "2026-11-21T11:00:00Z"):
-        refuse_the_future(changed(begin="2026-11-21T11:00:00Z", hours=2), now, "p")
+        check_not_in_future(changed(begin="2026-11-21T11:00:00Z", hours=2), now, "p")
 
 
 def test_an_hour_begins_in_utc() -> None:
     moment = datetime.fromisoformat("2026-11-21T00:59:59.9+01:00")
-    assert hour_of(moment) == "2026-11-20T23:00:00Z"
-    assert changed(begin=hour_of(moment)).begins == datetime(2026, 11, 20, 23, tzinfo=UTC)
+    assert truncate_to_hour(moment) == "2026-11-20T23:00:00Z"
+    assert changed(begin=truncate_to_hour(moment)).begins == datetime(2026, 11, 20, 23, tzinfo=UTC)
 
 
 def test_rows_are_sent_at_once_or_a_seconds_at_a_time() -> None:
@@ -154,4 +154,4 @@ def test_each_row_has_one_place_in_one_lane(lanes: int) -> None:
             expected: dict[int, list[tuple[int, int]]] = {}
             for row in range(first, until):
                 expected.setdefault(row % lanes, []).append((row // lanes, row // lanes + 1))
-            assert seqs(first, until, lanes) == RangeSet.of(expected)
+            assert seqs(first, until, lanes) == OffsetRanges.of(expected)

@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.lake.catalog import Lake
 from sluice.model.spec import ledger as keys
-from sluice.operators.load.validate import AnnounceOperator, ValidateOperator
+from sluice.operators.load.validate import EmitAssetEventOperator, ValidateOperator
 from tests.support import lake as lakes
 from tests.support.raising import raising
 from tests.support.steps import ValidateRows, given, ledger
@@ -178,7 +178,7 @@ def test_what_is_announced_is_that_proof(load: Load) -> None:
     load.batch(*ALL)
     load.validate()
     asset = Asset(name="wiki_changes", uri="sluice://lake/raw/wiki_changes")
-    made = AnnounceOperator(task_id="announce", stream="wiki_changes", asset=asset)
+    made = EmitAssetEventOperator(task_id="announce", stream="wiki_changes", asset=asset)
     made.__dict__["ledger"] = load.ledger
     event = Event()
     made.work(given(run_id="r", outlet_events={asset: event}))

@@ -2,13 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model.verification.storage import BudgetLine, PrefixCount
+from sluice.model.verification.storage import BudgetCheck, PrefixUsage
 
 
 def test_counts_are_added_and_subtracted_unit_by_unit() -> None:
-    before, after = PrefixCount(1, 2, 3, 4), PrefixCount(11, 22, 33, 44)
-    assert after - before == PrefixCount(10, 20, 30, 40)
-    assert before + PrefixCount(10, 20, 30, 40) == after
+    before, after = PrefixUsage(1, 2, 3, 4), PrefixUsage(11, 22, 33, 44)
+    assert after - before == PrefixUsage(10, 20, 30, 40)
+    assert before + PrefixUsage(10, 20, 30, 40) == after
 
 
 @pytest.mark.parametrize(
@@ -20,6 +20,6 @@ def test_counts_are_added_and_subtracted_unit_by_unit() -> None:
     ],
 )
 def test_what_is_over_or_unseen_is_not_within_its_budget(value: float | None, ok: bool, words: str) -> None:
-    line = BudgetLine("versions", value, 20)
+    line = BudgetCheck("versions", value, 20)
     assert line.ok is ok
     assert words in line.sentence()

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.verification.sources import NAMED, EventProof, spans
+from sluice.model.verification.sources import NAMED, EventReconciliation, spans
 
 
 def test_exact() -> None:
-    proof = EventProof(10, published=8, quarantined=2)
+    proof = EventReconciliation(10, published=8, quarantined=2)
     assert proof.is_exact
     assert proof.sentence() == "exact: 10 events = 8 published + 2 quarantined, each event id once"
     assert (proof.lacking, proof.repeated) == (0, 0)
-    assert EventProof(0, 0, 0).is_exact
+    assert EventReconciliation(0, 0, 0).is_exact
 
 
 @pytest.mark.parametrize(
@@ -30,13 +30,13 @@ def test_exact() -> None:
     ],
 )
 def test_what_is_not(more: dict[str, Any], words: str) -> None:
-    proof = EventProof(**({"source_rows": 10, "published": 8, "quarantined": 2} | more))
+    proof = EventReconciliation(**({"source_rows": 10, "published": 8, "quarantined": 2} | more))
     assert not proof.is_exact
     assert f"not exact: {words}" in proof.sentence()
 
 
 def test_of_many_ids_a_few_are_named() -> None:
-    proof = EventProof(99, 99, 0, twice={f"id{n:02}": 2 for n in range(50)})
+    proof = EventReconciliation(99, 99, 0, twice={f"id{n:02}": 2 for n in range(50)})
     assert proof.repeated == 50
     assert proof.sentence().count("times") == NAMED
 

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.verification.offsets import FileFact, ProofStatus, prove, undecided, unobservable
-from sluice.model.verification.ranges import RangeSet
+from sluice.model.verification.offsets import FileStats, ProofStatus, needs_read, prove, unobservable
+from sluice.model.verification.ranges import OffsetRanges
 
 
-def file(partition: int, lower: int, upper: int, records: int | None = None) -> FileFact:
+def file(partition: int, lower: int, upper: int, records: int | None = None) -> FileStats:
     count = upper - lower + 1 if records is None else records
-    return FileFact(f"{partition}-{lower}", partition, partition, lower, upper, count)
+    return FileStats(f"{partition}-{lower}", partition, partition, lower, upper, count)
 
 
-EXPECTED = RangeSet.of({0: [(0, 10)], 1: [(5, 8)]})
-CASES: dict[str, tuple[list[FileFact], dict[int, Iterable[int]], str, ProofStatus]] = {
+EXPECTED = OffsetRanges.of({0: [(0, 10)], 1: [(5, 8)]})
+CASES: dict[str, tuple[list[FileStats], dict[int, Iterable[int]], str, ProofStatus]] = {
     "one file a partition": ([file(0, 0, 9), file(1, 5, 7)], {}, "", ProofStatus.EXACT),
     "files that join": ([file(0, 0, 4), file(0, 5, 9), file(1, 5, 7)], {}, "", ProofStatus.EXACT),
     "a partition is missing": ([file(0, 0, 9)], {}, "3 gaps (partition 1: [5, 8))", ProofStatus.GAPS),
@@ -62,15 +62,15 @@ def test_what_the_files_prove(case: str) -> None:
 
 def test_a_quarantined_offset_is_a_hole_that_is_explained() -> None:
     files = [file(0, 0, 9, records=8), file(1, 5, 7)]
-    quarantined = RangeSet.of({0: [(3, 5)]})
-    assert undecided(EXPECTED, files) == [files[0]]
-    assert undecided(EXPECTED, files, quarantined) == []
+    quarantined = OffsetRanges.of({0: [(3, 5)]})
+    assert needs_read(EXPECTED, files) == [files[0]]
+    assert needs_read(EXPECTED, files, quarantined) == []
     assert prove(EXPECTED, files, explained=quarantined).is_exact
 
 
 def test_an_offset_in_the_table_and_in_the_quarantine_is_not_exact() -> None:
     files = [file(0, 0, 9), file(1, 5, 7)]
-    assert not prove(EXPECTED, files, explained=RangeSet.of({0: [(3, 4)]})).is_exact
+    assert not prove(EXPECTED, files, explained=OffsetRanges.of({0: [(3, 4)]})).is_exact
 
 
 def test_a_load_in_a_table_of_many_loads() -> None:
@@ -83,9 +83,9 @@ def test_a_load_in_a_table_of_many_loads() -> None:
 
 
 def test_a_file_without_bounds_is_never_passed_over() -> None:
-    blind = FileFact("x", None, None, None, None, 3)
-    for expected in (EXPECTED, RangeSet.of({7: [(100, 101)]})):
-        assert undecided(expected, [blind]) == [blind]
+    blind = FileStats("x", None, None, None, None, 3)
+    for expected in (EXPECTED, OffsetRanges.of({7: [(100, 101)]})):
+        assert needs_read(expected, [blind]) == [blind]
 
 
 def test_what_could_not_be_looked_at_is_not_exact() -> None:
@@ -96,7 +96,7 @@ def test_what_could_not_be_looked_at_is_not_exact() -> None:
 
 @given(st.lists(st.integers(0, 15), max_size=25))
 def test_read_offsets_are_judged_as_a_count_would(offsets: list[int]) -> None:
-    proof = prove(RangeSet.of({0: [(0, 12)]}), [], {0: offsets})
+    proof = prove(OffsetRanges.of({0: [(0, 12)]}), [], {0: offsets})
     assert proof.gaps.count == len(set(range(12)) - set(offsets))
     assert proof.duplicates.count == len({o for o in offsets if offsets.count(o) > 1})
     assert proof.strays.count == len({o for o in offsets if o >= 12})

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.verification.ranges import Ranges, RangeSet
+from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from tests.support.raising import raising
 
 pairs = st.lists(
@@ -11,13 +11,13 @@ pairs = st.lists(
 )
 
 
-def members(ranges: Ranges) -> set[int]:
+def members(ranges: IntervalSet) -> set[int]:
     return {value for start, until in ranges for value in range(start, until)}
 
 
 @given(pairs, pairs)
 def test_the_algebra_is_that_of_sets(a: list[tuple[int, int]], b: list[tuple[int, int]]) -> None:
-    left, right = Ranges.of(a), Ranges.of(b)
+    left, right = IntervalSet.of(a), IntervalSet.of(b)
     assert members(left.union(right)) == members(left) | members(right)
     assert members(left.intersect(right)) == members(left) & members(right)
     assert members(left.minus(right)) == members(left) - members(right)
@@ -27,31 +27,31 @@ def test_the_algebra_is_that_of_sets(a: list[tuple[int, int]], b: list[tuple[int
 
 @given(pairs)
 def test_one_set_has_one_form(a: list[tuple[int, int]]) -> None:
-    ranges = Ranges.of(a)
-    assert ranges == Ranges.of_values(members(ranges)) == Ranges.of(reversed(a))
+    ranges = IntervalSet.of(a)
+    assert ranges == IntervalSet.of_values(members(ranges)) == IntervalSet.of(reversed(a))
     assert all(before < after for (_, before), (after, _) in zip(ranges, ranges.pairs()[1:], strict=False))
 
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:
     with raising(ValueError, "[5, 3)"):
-        Ranges.of([(5, 3)])
+        IntervalSet.of([(5, 3)])
 
 
 def test_a_topic_that_was_made_anew_is_no_range() -> None:
     with raising(ValueError, "[100, 7)"):
-        RangeSet.from_ends({0: 100}, {0: 7})
+        OffsetRanges.from_ends({0: 100}, {0: 7})
 
 
 def test_a_range_set_survives_json() -> None:
-    ranges = RangeSet.of({3: [(5, 9)], 0: [(0, 4), (8, 9)], 7: []})
+    ranges = OffsetRanges.of({3: [(5, 9)], 0: [(0, 4), (8, 9)], 7: []})
     assert ranges.to_json() == '{"0":[[0,4],[8,9]],"3":[[5,9]]}'
-    assert RangeSet.from_json(ranges.to_json()) == ranges
+    assert OffsetRanges.from_json(ranges.to_json()) == ranges
     assert ranges.count == 9
 
 
 def test_range_sets_are_compared_partition_by_partition() -> None:
-    have = RangeSet.of({0: [(0, 10)], 1: [(0, 5)]})
-    want = RangeSet.of({0: [(2, 4)], 1: [(3, 8)], 2: [(0, 1)]})
+    have = OffsetRanges.of({0: [(0, 10)], 1: [(0, 5)]})
+    want = OffsetRanges.of({0: [(2, 4)], 1: [(3, 8)], 2: [(0, 1)]})
     assert not have.covers(want)
-    assert want.minus(have) == RangeSet.of({1: [(5, 8)], 2: [(0, 1)]})
-    assert have.intersect(want) == RangeSet.of({0: [(2, 4)], 1: [(3, 5)]})
+    assert want.minus(have) == OffsetRanges.of({1: [(5, 8)], 2: [(0, 1)]})
+    assert have.intersect(want) == OffsetRanges.of({0: [(2, 4)], 1: [(3, 5)]})

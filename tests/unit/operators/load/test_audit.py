@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.objects import Entry
-from sluice.model.verification.storage import PrefixCount
+from sluice.model.verification.storage import PrefixUsage
 from sluice.operators.load import audit
 from sluice.operators.load.audit import AuditOperator, metadata_files, unknown
 from sluice.operators.load.inventory import Inventory, folder, overwritten
@@ -53,10 +53,10 @@ def test_only_other_content_is_an_overwrite() -> None:
 
 
 def test_a_folder_is_counted_and_an_unmounted_one_is_an_error(tmp_path: Path) -> None:
-    assert folder(tmp_path, "s") == PrefixCount()
+    assert folder(tmp_path, "s") == PrefixUsage()
     (tmp_path / "s" / "w1").mkdir(parents=True)
     (tmp_path / "s" / "w1" / "offsets").write_bytes(b"12345")
-    assert folder(tmp_path, "s") == PrefixCount(1, 1, 0, 5)
+    assert folder(tmp_path, "s") == PrefixUsage(1, 1, 0, 5)
     with raising(Unreachable, tmp_path / "none"):
         folder(tmp_path / "none", "s")
 
@@ -83,7 +83,7 @@ BEFORE: dict[str, Any] = {"snapshot_id": None, "counts": {}}
 def test_within_budget(tmp_path: Path) -> None:
     lake = lakes.make(tmp_path)
     lakes.append(lake, [(0, 0)], lakes.summary("batch", 1, {0: 1}))
-    seen = Inventory({"table data": PrefixCount(1, 1, 0, 10)}, {}, [])
+    seen = Inventory({"table data": PrefixUsage(1, 1, 0, 10)}, {}, [])
     found = operator(lake, seen, BEFORE).work(CONTEXT)
     # A data file, a manifest, a manifest list, a metadata file.
     assert (found["batches"], found["versions_per_batch"], found["orphans"]) == (1, 4, 0)
@@ -93,7 +93,7 @@ def test_within_budget(tmp_path: Path) -> None:
 def test_over_budget_names_value_and_limit(tmp_path: Path) -> None:
     lake = lakes.make(tmp_path)
     lakes.append(lake, [(0, 0)], lakes.summary("batch", 1, {0: 1}))
-    seen = Inventory({"table data": PrefixCount(1, 1, 2, 10)}, {}, ["k"])
+    seen = Inventory({"table data": PrefixUsage(1, 1, 2, 10)}, {}, ["k"])
     made = operator(lake, seen, BEFORE)
     made.__dict__["spec"] = SimpleNamespace(
         table=lakes.TABLE,

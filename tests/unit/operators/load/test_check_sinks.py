@@ -10,13 +10,13 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.lake.query_results import Results, Standing
+from sluice.clients.lake.query_results import QueryPositions, Results
 from sluice.model.queries.state import State, rule
 from sluice.model.spec import stream
 from sluice.model.spec.ledger import produced_key, run_key
 from sluice.model.spec.query import Query, Sink
-from sluice.model.verification.ranges import RangeSet
-from sluice.operators.load.reconcile import TRIES, CheckSinksOperator
+from sluice.model.verification.ranges import OffsetRanges
+from sluice.operators.load.reconcile import TRIES, ReconcileSinksOperator
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
 
@@ -29,7 +29,7 @@ ZIPCODES: Results = {"00001": (3,), "00002": (4,)}
 AUDIENCE: Results = {"00001|2026-03-01T00:00:00Z": (7, 3, 2)}
 
 
-class Checked:
+class QueryReconciliation:
     """A lake and its sinks, each at a batch, as ``Readings`` are."""
 
     def __init__(self) -> None:
@@ -49,15 +49,15 @@ class Checked:
     def table(self) -> dict[str, tuple[int, ...]]:
         return self.tables[-1]
 
-    def standing(self) -> Standing:
+    def standing(self) -> QueryPositions:
         states = {name: State(rule(q), batch=self.batch, source=77) for name, q in SPEC.queries.items()}
-        return Standing(1, 0.0, 1, states, frozenset(states))
+        return QueryPositions(1, 0.0, 1, states, frozenset(states))
 
-    def late(self, standing: Standing, name: str) -> pa.Table:
+    def late(self, standing: QueryPositions, name: str) -> pa.Table:
         return pa.table({"_kafka_offset": [0, 1]})
 
-    def touched(self, query: Query, snapshot_id: int, expected: RangeSet) -> tuple[int, int] | None:
-        assert (snapshot_id, expected) == (77, RangeSet.of({0: [(0, 9)]}))
+    def touched(self, query: Query, snapshot_id: int, expected: OffsetRanges) -> tuple[int, int] | None:
+        assert (snapshot_id, expected) == (77, OffsetRanges.of({0: [(0, 9)]}))
         return (WINDOW - 86_400, WINDOW) if query.window else None
 
     def recount(
@@ -90,19 +90,19 @@ class Checked:
         return dict(self.tables.pop(0) if len(self.tables) > 1 else self.tables[0])
 
     def run(self) -> dict[str, Any]:
-        made = CheckSinksOperator(task_id="check_sinks", stream="isp_hits")
+        made = ReconcileSinksOperator(task_id="check_sinks", stream="isp_hits")
         made.pause_seconds = 0.0
         made.__dict__ |= {"readings": self, "ledger": self.ledger}
         return made.work(given(run_id="r"))
 
 
 @pytest.fixture
-def checked() -> Checked:
-    return Checked()
+def checked() -> QueryReconciliation:
+    return QueryReconciliation()
 
 
 def test_sinks_that_hold_what_the_lake_does_are_side_by_side(
-    checked: Checked, capsys: pytest.CaptureFixture[str]
+    checked: QueryReconciliation, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = checked.run()
     assert found["windows"] == {
@@ -120,7 +120,7 @@ def test_sinks_that_hold_what_the_lake_does_are_side_by_side(
     assert "jdbc isp_hits_audience" in capsys.readouterr().out
 
 
-def test_what_differs_is_named_and_nothing_is_kept(checked: Checked) -> None:
+def test_what_differs_is_named_and_nothing_is_kept(checked: QueryReconciliation) -> None:
     checked.topic["00001|2026-03-01T10:02:00Z"] = (4,)
     del checked.table["00002|2026-03-01T10:02:00Z"]
     with pytest.raises(AirflowFailException) as failure:
@@ -132,26 +132,26 @@ def test_what_differs_is_named_and_nothing_is_kept(checked: Checked) -> None:
     assert checked.ledger.get("runs/r/sinks.json") is None
 
 
-def test_results_of_other_windows_than_the_loads_are_not_its_matter(checked: Checked) -> None:
+def test_results_of_other_windows_than_the_loads_are_not_its_matter(checked: QueryReconciliation) -> None:
     checked.table["00009|2026-03-01T10:07:00Z"] = (1,)
     assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["results"] == 2
 
 
-def test_a_sink_that_is_behind_is_not_read(checked: Checked) -> None:
+def test_a_sink_that_is_behind_is_not_read(checked: QueryReconciliation) -> None:
     """It has the batch by the time that it was read: what was read may be of before."""
     checked.at["jdbc"] = [4]
     assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["sink"] == 7
     assert checked.asked == [4, 5, "rows", 5]
 
 
-def test_a_sink_that_went_on_while_it_was_read_is_read_again(checked: Checked) -> None:
+def test_a_sink_that_went_on_while_it_was_read_is_read_again(checked: QueryReconciliation) -> None:
     checked.at["jdbc"] = [5, 6]
     checked.tables.insert(0, {"00001|2026-03-01T10:02:00Z": (9,)})
     assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["sink"] == 7
     assert checked.asked == [5, "rows", 6, 5, "rows", 5]
 
 
-def test_a_sink_that_always_goes_on_is_not_taken_for_checked(checked: Checked) -> None:
+def test_a_sink_that_always_goes_on_is_not_taken_for_checked(checked: QueryReconciliation) -> None:
     checked.at["kafka"] = [6] * 100
     with raising(Unreachable, "zipcodes", TRIES):
         checked.run()

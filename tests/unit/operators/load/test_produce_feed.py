@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-from sluice.clients.kafka_admin import TopicIdentity
+from sluice.clients.kafka_admin import TopicId
 from sluice.hooks import load_plan as plans
 from sluice.model.health.sample import ProcessState, ProcessStatus
 from sluice.model.spec import ledger as keys
@@ -38,8 +38,8 @@ class World:
         assert topic == "wiki-changes"
         return self.offsets
 
-    def identify(self, topic: str) -> TopicIdentity:
-        return TopicIdentity("t1", len(self.offsets))
+    def identify(self, topic: str) -> TopicId:
+        return TopicId("t1", len(self.offsets))
 
     def status(self, program: str) -> ProcessStatus:
         return ProcessStatus(program, self.state)

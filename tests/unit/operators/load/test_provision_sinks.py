@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.hooks.connections import hand_over
+from sluice.hooks.connections import write_connection_file
 from sluice.model.spec import connection
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.connection import Database
@@ -35,15 +35,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_connection_is_handed_over_for_its_user_alone(folder: Path) -> None:
     before = os.umask(0)
     try:
-        assert hand_over("sluice_counts", WHERE)
+        assert write_connection_file("sluice_counts", WHERE)
     finally:
         os.umask(before)
     (path,) = folder.iterdir()
     assert (path.name, stat.S_IMODE(path.stat().st_mode)) == ("sluice_counts.toml", 0o600)
     assert connection.load("sluice_counts") == WHERE
-    assert not hand_over("sluice_counts", WHERE), "nothing is written where nothing changed"
+    assert not write_connection_file("sluice_counts", WHERE), "nothing is written where nothing changed"
     path.chmod(0o644)
-    assert hand_over("sluice_counts", WHERE), "what others may read is written anew"
+    assert write_connection_file("sluice_counts", WHERE), "what others may read is written anew"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -51,7 +51,7 @@ def test_a_connection_is_handed_over_for_its_user_alone(folder: Path) -> None:
 def test_without_a_folder_nothing_is_handed_over(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(connection.DIRECTORY_VARIABLE, value)
     with raising(ConfigError, "SLUICE_CONNECTIONS_DIR", repr(value)):
-        hand_over("sluice_counts", WHERE)
+        write_connection_file("sluice_counts", WHERE)
 
 
 class World:
@@ -74,12 +74,12 @@ class World:
         return SimpleNamespace(sentence=lambda: "as declared")
 
     def run(self) -> dict[str, Any]:
-        made = Provision(task_id="provision_sinks", stream="isp_hits")
+        made = ProvisionResult(task_id="provision_sinks", stream="isp_hits")
         made.__dict__ |= {"platform_hook": SimpleNamespace(kafka=self), "world": self}
         return made.work(given())
 
 
-class Provision(ProvisionSinksOperator):
+class ProvisionResult(ProvisionSinksOperator):
     world: World
 
     def provision_table(

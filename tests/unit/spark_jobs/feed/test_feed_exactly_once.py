@@ -49,7 +49,7 @@ class Broker:
         return [said for log in self.log for _, said in log[-depth:]]
 
 
-def live(broker: Broker, steps: int, draw: random.Random, new: int, depth: int = MOST + 2) -> bool:
+def run_process(broker: Broker, steps: int, draw: random.Random, new: int, depth: int = MOST + 2) -> bool:
     """One producer until it is killed after so many steps; whether it came to the feed's end first.
     ``new``: the event with which it begins where it has nothing to resume from."""
     tail = tail_of(broker.tail(depth), {}, "feed")
@@ -98,8 +98,8 @@ def test_each_event_once_and_in_order_whatever_is_killed(seed: int) -> None:
     draw = random.Random(seed)  # noqa: S311
     broker = Broker()
     for began in range(12):
-        live(broker, draw.randrange(1, 60), draw, new=5 * began)
-    assert live(broker, 10**6, draw, new=60)
+        run_process(broker, draw.randrange(1, 60), draw, new=5 * began)
+    assert run_process(broker, 10**6, draw, new=60)
     counted = Counter(n for log in broker.log for n, _ in log)
     assert set(counted.values()) == {1}, {n: often for n, often in counted.items() if often > 1}
     # What came before the first that is in the topic, came before anybody listened.

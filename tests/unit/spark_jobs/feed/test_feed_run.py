@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from local.runtime import roles
-from local.runtime.home import Home
+from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS
 from sluice.model import exits
 from spark_jobs.common.feed import run
@@ -18,7 +18,7 @@ from spark_jobs.common.feed import run
 @pytest.fixture
 def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A producer's platform file, as a stack writes it."""
-    home = Home(tmp_path)
+    home = StackDir(tmp_path)
     roles.write(home.platform, roles.documents(home, DEFAULTS, home.secrets()))
     monkeypatch.setenv("SLUICE_PLATFORM_DIR", str(home.platform))
 

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, TopicPartition
 
 from sluice.model.health.heartbeat import MOST_DETAIL
 from sluice.model.spec.platform import Kafka
-from spark_jobs.common.kafka.heartbeat import Heartbeat
+from spark_jobs.common.kafka.heartbeat import HeartbeatSender
 from spark_jobs.common.kafka.offsets import GroupOffsets
 from tests.support.raising import raising
 
@@ -37,8 +37,8 @@ class Broker(GroupOffsets):
         return dict(json.loads(self.texts[min(self.texts)]))
 
 
-def made(broker: Broker, now: list[float]) -> Heartbeat:
-    return Heartbeat(Kafka("127.0.0.1:1"), "wiki", "producer", "t", lambda: now[0], broker)
+def made(broker: Broker, now: list[float]) -> HeartbeatSender:
+    return HeartbeatSender(Kafka("127.0.0.1:1"), "wiki", "producer", "t", lambda: now[0], broker)
 
 
 def test_the_lowest_partition_carries_what_is_told() -> None:

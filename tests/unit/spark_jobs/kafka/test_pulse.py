@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from spark_jobs.common.kafka.heartbeat import PATIENCE_SECONDS, Heartbeat, Pulse
+from spark_jobs.common.kafka.heartbeat import PATIENCE_SECONDS, HeartbeatSender, HeartbeatThread
 
 
-class Heart(Heartbeat):
+class Heart(HeartbeatSender):
     def __init__(self) -> None:
         self.beats: list[tuple[dict[int, int], str, str]] = []
         self.beaten = threading.Event()
@@ -28,7 +28,7 @@ class Clock:
 
 def test_it_beats_what_was_said_last() -> None:
     heart = Heart()
-    made = Pulse(heart)
+    made = HeartbeatThread(heart)
     assert not made.tick(), "nothing was said yet"
     made.say("idle", "waiting", {})
     made.tick()
@@ -44,7 +44,7 @@ def test_it_beats_what_was_said_last() -> None:
 
 def test_who_says_nothing_for_too_long_is_silent() -> None:
     heart, clock = Heart(), Clock()
-    made = Pulse(heart, clock=clock)
+    made = HeartbeatThread(heart, clock=clock)
     made.say("idle", "here", {})
     assert made.tick()
     clock.now += PATIENCE_SECONDS
@@ -58,7 +58,7 @@ def test_who_says_nothing_for_too_long_is_silent() -> None:
 
 def test_long_work_that_gets_on_is_alive() -> None:
     heart, clock, marks = Heart(), Clock(), [1]
-    made = Pulse(heart, lambda: list(marks), clock)
+    made = HeartbeatThread(heart, lambda: list(marks), clock)
     made.say("working", "counting", {})
     for step in range(5):
         clock.now += PATIENCE_SECONDS + 1
@@ -70,7 +70,7 @@ def test_long_work_that_gets_on_is_alive() -> None:
 
 def test_it_beats_by_itself_until_it_is_stopped() -> None:
     heart = Heart()
-    made = Pulse(heart, seconds=0.001)
+    made = HeartbeatThread(heart, seconds=0.001)
     made.say("idle", "here", {})
     made.start()
     for _ in range(3):

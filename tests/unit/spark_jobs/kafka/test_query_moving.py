@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from spark_jobs.common.kafka.heartbeat import PATIENCE_SECONDS, Movement, Waiting
+from spark_jobs.common.kafka.heartbeat import PATIENCE_SECONDS, CountingEvent, Watchdog
 
 
 class Clock:
@@ -17,7 +17,7 @@ class Clock:
 
 def test_a_query_hangs_that_is_long_in_one_batch_without_a_sign() -> None:
     clock = Clock()
-    movement = Movement(clock)
+    movement = Watchdog(clock)
     assert not movement.hangs("a", False, 1)
     clock.now += PATIENCE_SECONDS
     assert not movement.hangs("a", False, 1)
@@ -31,7 +31,7 @@ def test_a_query_hangs_that_is_long_in_one_batch_without_a_sign() -> None:
 
 def test_a_query_that_rests_does_not_hang() -> None:
     clock = Clock()
-    movement = Movement(clock)
+    movement = Watchdog(clock)
     for _ in range(10):
         assert not movement.hangs("a", True, 1)
         clock.now += PATIENCE_SECONDS
@@ -40,7 +40,7 @@ def test_a_query_that_rests_does_not_hang() -> None:
 
 def test_waiting_is_counted_and_ends_with_the_others_event() -> None:
     stop = threading.Event()
-    waiting = Waiting(stop)
+    waiting = CountingEvent(stop)
     assert not waiting.wait(0.001)
     assert waiting.waits == 1
     assert not waiting.is_set()

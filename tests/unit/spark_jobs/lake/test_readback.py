@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from sluice.model.spec.platform import S3
-from spark_jobs.common.lake.read_offsets import ReadBack
+from spark_jobs.common.lake.read_offsets import OffsetReader
 
 ROWS = 9_000
 
@@ -49,9 +49,9 @@ class Bucket:
         }
 
 
-def reading(bucket: Bucket, tail: int | None = None) -> ReadBack:
+def reading(bucket: Bucket, tail: int | None = None) -> OffsetReader:
     client: Any = bucket
-    return ReadBack(S3("key", "secret"), tail, client)
+    return OffsetReader(S3("key", "secret"), tail, client)
 
 
 @pytest.mark.parametrize(

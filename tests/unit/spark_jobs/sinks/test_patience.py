@@ -11,9 +11,9 @@ from spark_jobs.common.sinks.base import (
     FIRST_SECONDS,
     MOST_SECONDS,
     STOP_SECONDS,
-    Passing,
     Patience,
-    Unwritten,
+    SinkWriteFailed,
+    TransientError,
 )
 from tests.support.raising import raising
 
@@ -64,7 +64,7 @@ class Work:
 
 
 def away(count: int) -> list[Exception]:
-    return [Passing(REFUSED, "does not answer")] * count
+    return [TransientError(REFUSED, "does not answer")] * count
 
 
 def test_it_is_tried_until_it_is_done_and_each_wait_is_longer_up_to_a_bound(stop: Stop) -> None:
@@ -79,7 +79,7 @@ def test_it_is_tried_until_it_is_done_and_each_wait_is_longer_up_to_a_bound(stop
 
 
 def test_after_its_seconds_it_gives_up_and_says_what_is_wrong_and_the_mend(stop: Stop) -> None:
-    with raising(Unwritten, SINK, REFUSED, "30 s", MEND):
+    with raising(SinkWriteFailed, SINK, REFUSED, "30 s", MEND):
         patience(stop, 30).until_done(Work(*away(1000)))
     assert stop.now == pytest.approx(1030), "the last try is at the end, not before and not long after"
     assert sum(stop.waits) == pytest.approx(30)
@@ -87,7 +87,7 @@ def test_after_its_seconds_it_gives_up_and_says_what_is_wrong_and_the_mend(stop:
 
 def test_without_seconds_the_first_failure_is_the_end(stop: Stop) -> None:
     work = Work(*away(1))
-    with raising(Unwritten, SINK, "0 s", MEND):
+    with raising(SinkWriteFailed, SINK, "0 s", MEND):
         patience(stop, 0).until_done(work)
     assert (work.tries, stop.waits) == (1, [])
 
@@ -107,7 +107,7 @@ def test_the_time_runs_from_the_first_failure_and_not_from_the_beginning(stop: S
 
 def test_another_work_begins_anew(stop: Stop) -> None:
     waiting = patience(stop, 30)
-    with pytest.raises(Unwritten):
+    with pytest.raises(SinkWriteFailed):
         waiting.until_done(Work(*away(1000)))
     stop.waits.clear()
     assert waiting.until_done(Work(*away(3))) == "done"
@@ -115,7 +115,7 @@ def test_another_work_begins_anew(stop: Stop) -> None:
 
 
 def test_what_does_not_pass_is_not_tried_again(stop: Stop) -> None:
-    for error in (Unwritten("refuses the login"), ZeroDivisionError()):
+    for error in (SinkWriteFailed("refuses the login"), ZeroDivisionError()):
         work = Work(error)
         with pytest.raises(type(error)):
             patience(stop).until_done(work)
@@ -125,7 +125,7 @@ def test_what_does_not_pass_is_not_tried_again(stop: Stop) -> None:
 
 def test_a_stop_ends_the_waiting_between_tries(stop: Stop) -> None:
     stop.stops_at = 1003.0
-    with raising(Unwritten, SINK, REFUSED, "stop", MEND):
+    with raising(SinkWriteFailed, SINK, REFUSED, "stop", MEND):
         patience(stop, 1000).until_done(Work(*away(1000)))
     assert stop.now < 1003 + MOST_SECONDS
 
@@ -146,7 +146,7 @@ def test_work_that_waits_by_itself_is_not_made_to_wait_and_has_the_same_time(sto
     waiting = patience(stop)
     standing(waiting, stop, 30, 29)
     standing(waiting, stop, 59)
-    with raising(Unwritten, SINK, STANDS, "60 s", MEND):
+    with raising(SinkWriteFailed, SINK, STANDS, "60 s", MEND):
         standing(waiting, stop, 59, 1)
     assert stop.waits == []
 
@@ -154,7 +154,7 @@ def test_work_that_waits_by_itself_is_not_made_to_wait_and_has_the_same_time(sto
 def test_a_stop_ends_what_has_not_moved_for_a_while_and_nothing_before(stop: Stop) -> None:
     stop.stops_at = 0.0
     standing(patience(stop), stop, STOP_SECONDS - 0.1)
-    with raising(Unwritten, SINK, STANDS, "stop", MEND):
+    with raising(SinkWriteFailed, SINK, STANDS, "stop", MEND):
         standing(patience(stop), stop, STOP_SECONDS - 0.1, 0.2)
 
 
@@ -164,7 +164,7 @@ def test_one_line_as_long_as_the_same_is_wrong_and_one_when_it_is_over(
     waiting = patience(stop)
     waiting.until_done(Work())
     assert levels() == [], "nothing was wrong"
-    waiting.until_done(Work(*away(4), Passing("d has no room left", "has no room left"), *away(1)))
+    waiting.until_done(Work(*away(4), TransientError("d has no room left", "has no room left"), *away(1)))
     assert levels(SINK) == ["WARNING", "WARNING", "WARNING", "INFO"]
     assert levels(SINK, REFUSED) == ["WARNING"] * 2
     assert levels(SINK, REFUSED, "60 s") == levels(SINK, "d has no room left") == ["WARNING"]
@@ -175,6 +175,6 @@ def test_what_was_behind_it_is_kept(stop: Stop) -> None:
     cause = OSError("refused")
     failure = away(1)[0]
     failure.__cause__ = cause
-    with pytest.raises(Unwritten) as ended:
+    with pytest.raises(SinkWriteFailed) as ended:
         patience(stop, 0).until_done(Work(failure))
     assert ended.value.__cause__ is cause

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.common.spark.offset_log import planned_ends
+from spark_jobs.common.spark.offset_log import planned_end_offsets
 from tests.support.raising import raising
 
 METADATA = '{"batchWatermarkMs":0}'
@@ -27,7 +27,7 @@ class Plans:
 
 def test_the_ends_of_every_partition() -> None:
     plans: Any = Plans("v1", METADATA, '{"trips":{"0":5,"12":9000000000}}')
-    assert planned_ends(plans, 7, "trips") == {0: 5, 12: 9_000_000_000}
+    assert planned_end_offsets(plans, 7, "trips") == {0: 5, 12: 9_000_000_000}
 
 
 @pytest.mark.parametrize(
@@ -45,4 +45,4 @@ def test_the_ends_of_every_partition() -> None:
 def test_a_plan_of_another_form_is_refused(lines: list[str], data: tuple[str, ...]) -> None:
     plans: Any = Plans(*lines)
     with raising(ValueError, "w3/offsets/7", *data):
-        planned_ends(plans, 7, "trips")
+        planned_end_offsets(plans, 7, "trips")
