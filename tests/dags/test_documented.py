@@ -1,4 +1,4 @@
-"""README and docs/operating.md have every form and step of the DAGs."""
+"""docs/dags.md and docs/operating.md have every form and step of the DAGs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sluice.model.spec import stream
-from tests.unit.docs.test_docs import OPERATING, README, names, section, slugs, table
+from tests.unit.docs.test_docs import DAGS, OPERATING, names, section, slugs, table
 
 
 def dag_of(bag: Any, dag_id: str) -> tuple[dict[str, object], list[str]]:
@@ -27,7 +27,7 @@ def written(value: object) -> str:
 )
 def test_the_form_and_the_steps_of_a_dag(bag: Any, head: str, dag_id: str) -> None:
     params, steps = dag_of(bag, dag_id)
-    text = section(README.read_text(), head)
+    text = section(DAGS.read_text(), head)
     said = {names(row[0])[0]: row[1].strip("`") for row in table(text, "param", "default")}
     assert said == {name: written(value) for name, value in params.items()}
     listed = [name for row in table(text, "step") for name in names(row[0])]
@@ -39,7 +39,7 @@ WIKI = ("wiki_changes_load", "wiki_changes_stream", "wiki_changes_compact")
 
 def test_the_forms_and_the_steps_of_the_wikipedia_stream(bag: Any) -> None:
     """Its steps are those of the taxi's DAG of the same kind, and those that are named."""
-    text = section(README.read_text(), "The Wikipedia stream")
+    text = section(DAGS.read_text(), "The Wikipedia stream")
     rows = {names(row[0])[0]: row[1] for row in table(text, "DAG", "steps")}
     assert list(rows) == list(WIKI)
     for dag_id, cell in rows.items():
@@ -58,7 +58,7 @@ def test_the_forms_and_the_steps_of_the_wikipedia_stream(bag: Any) -> None:
 
 def test_the_forms_and_the_steps_of_the_isp_stream(bag: Any) -> None:
     """Its steps are those of the taxi's DAG of the same kind, and those that are named."""
-    rows = table(section(README.read_text(), "The ISP stream"), "DAG", "steps")
+    rows = table(section(DAGS.read_text(), "The ISP stream"), "DAG", "steps")
     assert [names(row[0])[0] for row in rows] == ["isp_hits_load", "isp_hits_stream"]
     for dag, cell in ((names(row[0])[0], row[1]) for row in rows):
         of_taxi = dag_of(bag, dag.replace("isp_hits", "nyc_taxi"))[1]

@@ -35,12 +35,12 @@ from spark_jobs.common.feed import sender
 
 REPO = Path(__file__).resolve().parents[3]
 README = REPO / "README.md"
-ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING = (
+ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING, DAGS = (
     REPO / "docs" / f"{name}.md"
-    for name in ("architecture", "operating", "adding-a-stream", "your-own-systems", "testing")
+    for name in ("architecture", "operating", "adding-a-stream", "your-own-systems", "testing", "dags")
 )
 BENCH = REPO / "bench" / "README.md"
-PAGES = [README, ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING, BENCH]
+PAGES = [README, ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING, DAGS, BENCH]
 EXAMPLE = REPO / "docs" / "platform.example.toml"
 VERB = re.compile(r"\bmake (?!it (?:writable|one of))([a-z][a-z-]*)")
 VARIABLE = re.compile(r"(?<![A-Z_])SLUICE_[A-Z_]*[A-Z]")
@@ -129,7 +129,7 @@ def test_how_to_choose_the_feed() -> None:
     assert names(row[1])[:2] == [replay.PUBLIC, replay.REPLAY]
     assert "`public` (default)" in row[1]
     assert replay.chosen(None, None) == replay.PUBLIC
-    text = section(README.read_text(), "The Wikipedia stream")
+    text = section(DAGS.read_text(), "The Wikipedia stream")
     assert {f"SLUICE_FEED={feed} make up" for feed in (replay.PUBLIC, replay.REPLAY)} <= set(spans(text))
     assert "`user_agent`" in text
 
@@ -459,7 +459,7 @@ def constant(file: str, name: str) -> Any:
 
 def test_the_columns_of_the_tables() -> None:
     text = ARCHITECTURE.read_text()
-    for name, head in (("COORDINATES", ("column", "type")), ("QUARANTINE", ("column", "meaning"))):
+    for name, head in (("OFFSET_COLUMNS", ("column", "type")), ("QUARANTINE", ("column", "meaning"))):
         columns = [column.split()[0] for column in constant("spark_jobs/common/lake/tables.py", name)]
         rows = table(text, *head)
         assert [column for row in rows for column in names(row[0])] == columns
