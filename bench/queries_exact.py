@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.supervision import cpu_seconds, cpu_seconds_since
-from local.drills.consumer_faults import service_family, signal_all
+from local.drills.consumer_faults import family, service_family, signal_all
 from local.drills.stream import Site
 from local.setup.bootstrap import java_home
 from local.stack.stack import Stack, wait_until
@@ -55,12 +55,17 @@ class Course(Site):
 
     def kill(self, name: str) -> bool:
         """-9, to the process and all below it; whether it had not ended already. The runtime restarts it."""
-        program = self.program(name)
-        pid = self.status(program).pid
+        pid = self.pid(name)
         if pid:
-            signal_all(service_family(self, program), signal.SIGKILL)
-        wait_until(f"the start of {name}", lambda: self.status(program).pid not in (None, pid), 90, 0.2)
+            signal_all(family(pid), signal.SIGKILL)
+        wait_until(f"the start of {name}", lambda: self.pid(name) not in (None, pid), 90, 0.2)
         return bool(pid)
+
+    def pid(self, name: str) -> int | None:
+        """A component's own process, or a service's; a service has no parent process that reports."""
+        if name in self.spec.parts:
+            return self.status(self.program(name)).pid
+        return int(self.process(name)["pid"]) or None
 
     def counted(self) -> int:
         """How many offsets of the topic every query has counted; 0 where that cannot be seen just now."""

@@ -24,7 +24,7 @@ PATHS = (
 )
 # What must not tell even whether it is there, or has no answer of its own.
 OTHERS = (
-    "/sluice/results/unknown",
+    "/sluice/results/unknown.editors",
     "/sluice/queries/unknown",
     "/sluice/api/queries/unknown",
     f"/sluice/api/results/{STREAM}.{QUERY}?window=nonsense",

@@ -129,7 +129,7 @@ def test_a_topic_made_anew_is_noticed_though_it_has_grown_past_the_table(rig: Ri
     rig.send({partition: rig.trips(1) * count for partition, count in grown.items()})
     wait_until("the consumer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
     run = supervise(rig)
-    assert (run.state, run.tasks["alarm"]) == ("failed", "failed"), run.tasks
+    assert (run.state, run.tasks["consumer"]) == ("failed", "failed"), run.tasks
     assert run.verdict == "recreated"
     assert "its id is" in run.log()
     assert (rig.process()["statename"], rig.token()) == ("EXITED", token), "it was restarted"

@@ -179,7 +179,7 @@ def _create(engine: sa.Engine, statement: sa.Executable) -> None:
     except DBAPIError as error:
         # PostgreSQL's "if not exists" looks, and then makes: of two at once one finds the other's entry in
         # the system's tables.
-        if getattr(error.orig, "pgcode", None) not in ("23505", "42P07"):
+        if getattr(error.orig, "pgcode", None) not in ("23505", "42P07", "42710"):
             raise
 
 
