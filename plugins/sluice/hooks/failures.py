@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sluice.runtime.base import Runtime
 
 # "LookupError: …", "sluice.model.spec.config.ConfigError: …", "org.apache.kafka.…TimeoutException: …",
-# "spark_jobs.common.producer.objects.DamagedObject: …": a dotted path with a class name at its end, or a
+# "spark_jobs.common.producer.objects.CorruptObject: …": a dotted path with a class name at its end, or a
 # bare …Error.
 _REASON = re.compile(r"(?:[A-Za-z_$][\w$]*\.)+[A-Z]\w*: .+|\b[A-Z]\w*(?:Error|Exception): .+")
 
@@ -37,7 +37,7 @@ def final_failures() -> Iterator[None]:
 
 # What jobs say of a source that no further attempt can read, and of a compaction that would change rows
 # (spark_jobs.common).
-_HOPELESS = ("DamagedObject: ", "WrongHeader: ", "ConfigError: ", "OtherRows: ")
+_HOPELESS = ("CorruptObject: ", "InvalidHeader: ", "ConfigError: ", "RowsDiffer: ")
 
 
 def is_permanent(reason: str) -> bool:

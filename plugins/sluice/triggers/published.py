@@ -20,7 +20,8 @@ def beyond_reach(expected: OffsetRanges, starts: dict[int, int]) -> OffsetRanges
 
 
 class PublishedTrigger(WaitTrigger):
-    """Fires when ``main`` covers ``expected`` (a RangeSet's JSON), when it never will, or at ``deadline``.
+    """Fires when ``main`` covers ``expected`` (OffsetRanges as JSON), when it never will, or at
+    ``deadline``.
 
     ``part`` is whose work is waited for: ``consumer``, or ``queries``, which then have counted it all.
     PostgreSQL is asked every ``poll_interval`` seconds and S3 only when the table moved.

@@ -83,7 +83,8 @@ class StreamWriter(WriterLease):
         self.checkpoint = self.checkpoints.of(0)
 
     def acquire(self) -> dict[int, int]:
-        """Become the owner, also once more after Moved. Returns partition -> the offset to go on from.
+        """Become the owner, also once more after ConcurrentCommit. Returns partition -> the offset to go on
+        from.
 
         Raises LookupError when the topic no longer holds what comes next (retention deleted it), or when it
         is another than the table's (it was made anew).
@@ -173,9 +174,9 @@ class StreamWriter(WriterLease):
     def batch(self, records: DataFrame, batch_id: int) -> None:
         """Write, audit and publish one micro-batch (the function for ``foreachBatch``).
 
-        Raises Fenced when a later owner has taken over, Unproved when the batch's audit is not exact,
-        Moved when maintenance moved ``main``, LookupError when the topic is another one now, Damaged when
-        Spark lost the batch's plan. Either way ``main`` is where it was.
+        Raises Fenced when a later owner has taken over, VerificationFailed when the batch's audit is not
+        exact, ConcurrentCommit when maintenance moved ``main``, LookupError when the topic is another one
+        now, CheckpointCorrupted when Spark lost the batch's plan. Either way ``main`` is where it was.
         """
         began = time.time()
         planned = planned_end_offsets(self.checkpoint, batch_id, self.spec.topic.name)

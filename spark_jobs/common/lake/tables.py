@@ -102,8 +102,8 @@ def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
     """Make the stream's table and its quarantine where they are missing; add columns that ``record`` gained.
 
     A column that the schema no longer names stays in the table, and is null in new rows. Raises
-    SchemaConflict for a changed type, naming the column, both types and the mend, and for other partitions
-    than ``partition_by``; ConfigError where the record has no such column.
+    IncompatibleSchema for a changed type, naming the column, both types and the mend, and for other
+    partitions than ``partition_by``; ConfigError where the record has no such column.
     """
     namespace = spec.table.rsplit(".", 1)[0]
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{namespace}")

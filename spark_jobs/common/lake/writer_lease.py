@@ -99,7 +99,7 @@ class WriterLease:
         raise Fenced(f"{self.name}: {TRIES} take-overs were refused; another owner is starting")
 
     def _publish(self) -> None:
-        """Move ``main`` to the branch. Raises Fenced, or Moved where maintenance moved it.
+        """Move ``main`` to the branch. Raises Fenced, or ConcurrentCommit where maintenance moved it.
 
         The catalog also refuses what raced with a commit to another branch (somebody takes over, and has not
         yet): that is tried again.
@@ -171,7 +171,8 @@ def own(owner: LeaseHolder[Position], work: Callable[[Position], None]) -> None:
     """Take over and ``work`` from there until that ends well; where maintenance moved ``main``, take over
     again.
 
-    Raises what ``work`` raises, and Moved after MOST_MOVES take-overs in a row that published nothing.
+    Raises what ``work`` raises, and ConcurrentCommit after MOST_MOVES take-overs in a row that published
+    nothing.
     """
     moves = 0
     while True:

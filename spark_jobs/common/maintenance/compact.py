@@ -60,7 +60,7 @@ def compact(
     """Rewrite the files of the dates before that, as far as there are fewer of them then. Returns whether
     ``main`` has other files now; False: there was nothing to do.
 
-    Raises RowsDiffer when the rewritten files do not hold the same rows, each once, and Outdated when
+    Raises RowsDiffer when the rewritten files do not hold the same rows, each once, and CommitConflict when
     ``main`` was changed such that they do not fit any more; either way nothing of it is visible. ConfigError
     for a stream that is not partitioned by a date first; LookupError where it has no table yet.
     ``rehearsed``: by what it is rewritten.

@@ -48,7 +48,7 @@ def parse(lines: DataFrame, header: str, schema: AvroSchema, declared: Csv, wher
 
     The columns of ``header`` are found in the schema without regard to case. A column that only the schema
     has is null; one that only the header has goes, if it has a value, into the map of extra columns. Raises
-    WrongHeader, naming ``where`` (the first of the objects), for a header that lacks a column which may not
+    InvalidHeader, naming ``where`` (the first of the objects), for a header that lacks a column which may not
     be null, or has an extra one without a map for it.
     """
     names, record = column_names(header, where), schema.struct(lines.sparkSession)

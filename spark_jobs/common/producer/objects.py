@@ -102,7 +102,7 @@ def read_lines(spark: SparkSession, sources: Iterable[SourceObject]) -> DataFram
 
     ``line`` is the 1-based line that an editor shows, ``row`` the 0-based number among the data lines.
     Bytes that are no UTF-8 come as backslash escapes and are marked ``undecodable``. A job over an object
-    whose data end too early or are damaged fails with DamagedObject naming it; a connection that breaks off
+    whose data end too early or are damaged fails with CorruptObject naming it; a connection that breaks off
     is botocore's own error, and worth another attempt.
     """
     wanted = [(json.dumps(asdict(source)),) for source in sources]

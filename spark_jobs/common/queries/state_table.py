@@ -54,8 +54,8 @@ class QueryStateWriter(WriterLease):
         self._one_at_a_time = threading.Lock()
 
     def acquire(self) -> Mapping[str, State]:
-        """Become the owner, also once more after Moved. Returns where each query stands, with the holders of
-        before. Raises ConfigError for a query that was declared otherwise when it was counted."""
+        """Become the owner, also once more after ConcurrentCommit. Returns where each query stands, with the
+        holders of before. Raises ConfigError for a query that was declared otherwise when it was counted."""
 
         def read() -> None:
             summaries = (summary for _, summary in self.table.ancestors(MAIN))
@@ -75,8 +75,8 @@ class QueryStateWriter(WriterLease):
     def publish(self, query: str, state: State, late: DataFrame | None) -> None:
         """Say that all sinks of ``query`` are at ``state``, and which rows of its newest batch were ``late``.
 
-        Raises Fenced when a later owner has taken over, Moved when maintenance moved ``main``; then it is
-        not said.
+        Raises Fenced when a later owner has taken over, ConcurrentCommit when maintenance moved ``main``;
+        then it is not said.
         """
         with self._one_at_a_time:
             said = {**self.states, query: replace(state, holders=[self.token])}

@@ -95,7 +95,7 @@ class Patience:
         self._said: str | None = None
 
     def until_done(self, work: Callable[[], Done]) -> Done:
-        """What ``work`` returns, which raises Passing as long as it may be tried again.
+        """What ``work`` returns, which raises TransientError as long as it may be tried again.
 
         Raises SinkWriteFailed when the time is over (0 seconds: at the first failure) or ``stop`` is set, and
         what else ``work`` raises. A line is logged when it begins to fail, when something else is wrong, and

@@ -59,8 +59,8 @@ class FilesSink:
         self._whole = -1
 
     def enter(self, token: int) -> int | None:
-        """See base.Sink; what it returns may be there in part only. Raises Fenced, and Unwritten where S3
-        does not answer or refuses."""
+        """See base.Sink; what it returns may be there in part only. Raises Fenced, and SinkWriteFailed where
+        S3 does not answer or refuses."""
         try:
             self._refuse_later(token)
             self._places.put(_OWNERS, token, {"token": token})

@@ -55,7 +55,7 @@ class IcebergSink(WriterLease):
     def enter(self, token: int) -> int | None:
         """Put this epoch on ``main``. Returns the batch that the table holds, None before the first.
 
-        Raises Fenced if a higher epoch is there, Unwritten if the table holds another query's results.
+        Raises Fenced if a higher epoch is there, SinkWriteFailed if the table holds another query's results.
         """
         self._claim(self._read, lambda kind: self._summary(kind, self._batch), token)
         return self._batch
@@ -63,7 +63,7 @@ class IcebergSink(WriterLease):
     def write(self, batch: int, rows: DataFrame) -> bool:
         """Merge the results of a batch, all of them or nothing; False if the table holds it already.
 
-        Raises Fenced if a later writer has entered, Moved if maintenance moved ``main``.
+        Raises Fenced if a later writer has entered, ConcurrentCommit if maintenance moved ``main``.
         """
         if self._batch is not None and batch <= self._batch:
             self.raise_if_fenced()

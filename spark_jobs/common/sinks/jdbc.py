@@ -148,7 +148,7 @@ class JdbcSink:
     def enter(self, token: int) -> int | None:
         """Become the writer with this token. The last batch that the database holds; None: none yet.
 
-        Raises Fenced where a higher token is there, Unwritten where the table is not as it must be, or
+        Raises Fenced where a higher token is there, SinkWriteFailed where the table is not as it must be, or
         the database stays away for longer than the patience, or until ``stop``.
         """
 
@@ -163,7 +163,7 @@ class JdbcSink:
 
         ``rows``: the query's keys and measures, one row per key; the caller has persisted them, and they are
         read once per try, a partition at a time. Raises Fenced where a later owner has entered,
-        and Unwritten as :meth:`enter`.
+        and SinkWriteFailed as :meth:`enter`.
         """
         # So that they are: what would be computed in the transaction would hold the fence's row as long.
         rows.count()
@@ -244,8 +244,8 @@ class JdbcSink:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Turns the database's errors into Passing and Unwritten. Only their words are kept: what SQLAlchemy
-        says of them holds the statement."""
+        """Turns the database's errors into TransientError and SinkWriteFailed. Only their words are kept:
+        what SQLAlchemy says of them holds the statement."""
         try:
             yield
         except DBAPIError as error:

@@ -54,7 +54,7 @@ class KafkaSink:
         )
 
     def enter(self, token: int) -> int | None:
-        """See base.Sink. Raises Fenced, LookupError where the topic is missing, Unwritten where Kafka
+        """See base.Sink. Raises Fenced, LookupError where the topic is missing, SinkWriteFailed where Kafka
         does not answer for ``patience`` seconds or refuses."""
         return self._transactions.enter(token)
 

@@ -130,7 +130,7 @@ class FolderWriter:
     To be given to ``mapInArrow``, over rows that are together with all of their folder, and sorted by it;
     gives one row (COUNTS_SCHEMA): files, rows, and the sum of the rows' hashes modulo 2^64. What is there
     already is counted, too, and is not written again; its metadata tell whether it holds the same rows:
-    raises OtherRows where it does not. Raises botocore's errors where S3 does not take a file.
+    raises RowsDiffer where it does not. Raises botocore's errors where S3 does not take a file.
     """
 
     s3: S3

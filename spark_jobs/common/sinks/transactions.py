@@ -113,8 +113,8 @@ class Transactions:
         """Become the writer with this token; the last batch that the topic holds whole (None: none).
 
         Ends a transaction that an earlier owner left open. Raises Fenced where a higher token is there,
-        LookupError where the topic is missing or does not say which batch it holds, Unwritten when Kafka
-        does not answer for too long or refuses.
+        LookupError where the topic is missing or does not say which batch it holds, SinkWriteFailed when
+        Kafka does not answer for too long or refuses.
         """
         self.token = token
         self._give_up()
@@ -232,8 +232,8 @@ class Transactions:
             self._undelivered = self._undelivered or error
 
     def _await(self, is_done: Callable[[], bool]) -> None:
-        """Let Kafka deliver until it ``is_done``. Raises what was not delivered, Unwritten where nothing is
-        for too long."""
+        """Let Kafka deliver until it ``is_done``. Raises what was not delivered, SinkWriteFailed where
+        nothing is for too long."""
         producer = self._producer
         assert producer is not None
         seen, moved = self._delivered, time.monotonic()

@@ -34,7 +34,7 @@ def log_to_stderr() -> None:
 def run_process(what: str, work: Callable[[threading.Event], None]) -> int:
     """Run a process's ``work`` until it ends, or until SIGTERM or SIGINT ask it to; returns the exit code.
 
-    ``work`` returns soon after the event is set. 0: it returned. 76: it raised Superseded. 78: it raised
+    ``work`` returns soon after the event is set. 0: it returned. 76: it raised Fenced. 78: it raised
     ConfigError or Unrecoverable. 1: it raised anything else. The log's last line says what.
     """
     log_to_stderr()

@@ -11,7 +11,7 @@ from sluice.model.spec.config import ConfigError
 
 REASONS = {
     "python": (["Traceback", "  File x", "LookupError: no topic", "bye"], "LookupError: no topic"),
-    "dotted": (["spark_jobs.common.producer.objects.DamagedObject: s3://b/k: broke off"], None),
+    "dotted": (["spark_jobs.common.producer.objects.CorruptObject: s3://b/k: broke off"], None),
     "java": (["Caused by: org.apache.kafka.common.errors.TimeoutException: late"], None),
     "no exception": (["one", "two", ""], "two"),
     "nothing": ([], "it wrote nothing"),
@@ -25,9 +25,9 @@ def test_last_reason(case: tuple[list[str], str | None]) -> None:
 
 
 def test_only_a_source_that_stays_unreadable_is_hopeless() -> None:
-    assert is_permanent("spark_jobs.common.producer.objects.DamagedObject: s3://b/k: broke off")
-    assert is_permanent("spark_jobs.common.producer.csv.WrongHeader: s3://b/k: the header lacks column 'x'")
-    assert is_permanent("spark_jobs.common.maintenance.row_diff.OtherRows: 3 rows of 2026-11-19 differ")
+    assert is_permanent("spark_jobs.common.producer.objects.CorruptObject: s3://b/k: broke off")
+    assert is_permanent("spark_jobs.common.producer.csv.InvalidHeader: s3://b/k: the header lacks column 'x'")
+    assert is_permanent("spark_jobs.common.maintenance.row_diff.RowsDiffer: 3 rows of 2026-11-19 differ")
     assert not is_permanent("botocore.exceptions.IncompleteReadError: 3 read, but total bytes expected is 9")
 
 

@@ -736,7 +736,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "dead: stream-x is EXITED, exit status 1; 800 records wait; it was restarted 3 times",
         True,
     ),
-    # Superseded.
+    # Fenced.
     "superseded: status 76, and nothing waits": (
         [dead(0, old(token=8), topic=100, status=76)],
         NO_FACTS,

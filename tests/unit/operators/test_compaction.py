@@ -113,10 +113,9 @@ def test_the_job_is_told_the_stream_and_the_date(world: World) -> None:
 
 
 def test_a_retry_on_another_day_means_the_same_and_checks_from_where_the_first_began(world: World) -> None:
-    world.failure = "spark_jobs.common.lake.writer_lease.Unproved: raw.wiki_changes: not exact: 1 gaps"
-    with raising(
-        AirflowException, "'wiki_changes'", "Unproved: raw.wiki_changes: not exact: 1 gaps"
-    ) as caught:
+    failed = "VerificationFailed: raw.wiki_changes: not exact: 1 gaps"
+    world.failure = f"spark_jobs.common.consumer.writer.{failed}"
+    with raising(AirflowException, "'wiki_changes'", failed) as caught:
         world.compact()
     assert not isinstance(caught.value, AirflowFailException)
     world.failure = None
