@@ -59,7 +59,7 @@ def program(context: Context) -> Program:
 
 
 def status(context: Context) -> dict[str, Any]:
-    """What it says of itself (local.replay.state). Raises httpx.HTTPError when it does not answer."""
+    """What it says of itself (local.replay.schedule). Raises httpx.HTTPError when it does not answer."""
     answer = httpx.get(f"{url(context)}/status", timeout=3, trust_env=False)
     answer.raise_for_status()
     return dict(answer.json())

@@ -147,6 +147,10 @@ class Lifecycle:
             # What hangs does not end by itself; waiting for it would only cost time.
             grace = 0 if judged.verdict is Health.STALLED else self.spec.supervision.stop_seconds
             self.runtime.stop(self.part.program, grace, process.identity)
+        held = None if order.asked else self.history.held()
+        if held:
+            # A stop takes up to a minute, in which a person may have decided otherwise.
+            return _nothing(f"{process.sentence()}: held by {held.get('who')} since {held['at']}")
         started = self.runtime.start(self.part.program)
         how = "started anew" if started else "started anew by somebody else at the same moment"
         return ActionResult(True, f"{process.sentence()}: {how}", now.timestamp())
@@ -156,8 +160,11 @@ class Lifecycle:
         if process.identity != identity and not order.asked:
             return f"{process.sentence()}: it was started anew after it was judged, so it is left alone"
         if order.asked:
-            # A second click: the first one's restart is what it asked for.
-            recent = process.is_alive and (process.since or 0) >= order.at.timestamp()
+            # A second click: the first one's restart is what it asked for. The runtime's own restart is not.
+            asked_at = order.at.timestamp()
+            recent = (
+                process.is_alive and (process.since or 0) >= asked_at and not process.restarts_since(asked_at)
+            )
             return f"{process.sentence()}: it was started after that was asked for" if recent else None
         held = self.history.held()
         return f"{process.sentence()}: held by {held.get('who')} since {held['at']}" if held else None

@@ -52,10 +52,10 @@ class DecisionRequest:
             self.component = str(conf["component"])
             self.at = datetime.fromtimestamp(conf["requested_at"], UTC)
             self.report = HealthReport.from_json(conf["report"])
-        except KeyError as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise Missing(
-                f"the run's conf has no {error}: supervision triggers this DAG; to restart or stop a "
-                "component, trigger the stream's DAG with an action"
+                f"the run's conf is no request for a decision ({str(error).splitlines()[0]}): supervision "
+                "triggers this DAG; to restart or stop a component, trigger the stream's DAG with an action"
             ) from error
 
 

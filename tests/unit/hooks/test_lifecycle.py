@@ -122,6 +122,22 @@ def test_a_hold_stops_the_platform_and_not_a_person(kept: Kept) -> None:
     assert kept.held() is None
 
 
+def test_a_hold_that_comes_while_the_process_is_stopped_stands(kept: Kept) -> None:
+    runtime = Rival(S.RUNNING)
+    runtime.meanwhile = lambda: kept.record("hold", PERSON.document(), datetime.now(UTC))
+    act = Lifecycle(SPEC, runtime, kept).restart(PLATFORM, diagnosis(Health.STALLED))
+    assert (act.done, [did[0] for did in runtime.did]) == (False, ["stop"])
+    assert "held by ada" in act.sentence
+
+
+def test_a_restart_by_the_runtime_is_not_what_a_person_asked_for(kept: Kept) -> None:
+    made, runtime = lifecycle(kept, S.RUNNING)
+    runtime.now = replace(runtime.now, restarts=(1000.0,))
+    clicked = replace(PERSON, at=datetime.fromtimestamp(999, UTC))
+    assert made.restart(clicked, diagnosis(Health.FLAPPING)).done
+    assert events(kept, "restart")[0]["asked"] is True
+
+
 def test_a_second_click_finds_what_the_first_asked_for(kept: Kept) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
     clicked = replace(PERSON, at=datetime.fromtimestamp(999, UTC))

@@ -77,11 +77,14 @@ def late(table: Table, standing: QueryPositions, name: str) -> pa.Table:
 
 def touched(table: Table, snapshot_id: int, query: Query, expected: OffsetRanges) -> tuple[int, int] | None:
     """The first and the last beginning (seconds since 1970) of the windows that rows of ``expected`` are in;
-    None where there are none, or the query has no windows."""
+    None if there are none, or the query has no windows.
+
+    Also of rows that the query's ``where`` leaves out: a sink that holds them all the same is to be found.
+    """
     if query.window is None:
         return None
     moment = f"epoch_us({quoted(query.at)})"
-    rows = _rows(table, snapshot_id, _matching(files.overlapping(expected), query), (query.at,))
+    rows = _rows(table, snapshot_id, files.overlapping(expected), (query.at,))
     with open_sql() as sql:
         ((first, last),) = sql.rows(f"select min({moment}), max({moment}) from source", source=rows)
     if first is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import tomllib
@@ -19,8 +20,11 @@ from sluice.model.spec.generator import Generator
 from sluice.model.spec.query import Query
 from sluice.model.spec.schema import Partition, parse_ddl
 
+log = logging.getLogger(__name__)
+
 # plugins/sluice/model/spec/stream.py -> the repository, and in an image the same layout.
 STREAMS = Path(__file__).resolve().parents[4] / "spark_jobs"
+_FOLDER = re.compile(r"[a-z][a-z0-9_]*")
 # The component that every stream has.
 CONSUMER = "consumer"
 # Further folders with streams in them, separated as in PATH.
@@ -345,6 +349,10 @@ def folders(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
         if not root.is_dir():
             raise ConfigError(f"{VARIABLE}: {root} is no folder; fix the path, or set the variable empty")
         for path in (file.parent for file in root.glob("*/stream.toml")):
+            if not _FOLDER.fullmatch(path.name):
+                # A copy ("rides (2)") or an editor's own folder: no stream can have such a name.
+                log.warning("%s is no stream: its folder's name must match %s", path, _FOLDER.pattern)
+                continue
             if path.name in found:
                 raise ConfigError(f"stream {path.name!r} is in {found[path.name]} and in {path}; rename one")
             found[path.name] = path
@@ -367,7 +375,11 @@ def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
     path = known[name] / "stream.toml"
     file = environ.get(overrides.VARIABLE, "")
     overriding = overrides.read(file, sorted(known)).get(name) if file else None
-    spec = parse(path.read_text(), str(path.relative_to(known[name].parents[1])), overriding, file)
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    spec = parse(text, str(path.relative_to(known[name].parents[1])), overriding, file)
     if spec.name != name:
         raise ConfigError(f"{path}: name is {spec.name!r}; it must be the folder's, {name!r}")
     return spec

@@ -28,8 +28,9 @@ class ProduceFeedOperator(StartingOperator):
 
     The start offsets are planned once, by the first attempt, and the end offsets recorded once, by the first
     that ends well: both in the ledger. All that arrived between them is verified, whoever sent it. One run at
-    a time waits (the DAG's ``max_active_tis_per_dag``), so no event is in two runs' offsets. Fails if the
-    producer is suspended or down for too long, and if no event arrived.
+    a time waits (the DAG's ``max_active_tis_per_dag``), so two runs share offsets only if another run passes
+    between two attempts of one. Fails if the producer is suspended or down for too long, and if no event
+    arrived.
     """
 
     does = "ensures that the producer runs; waits until N events arrived or M minutes passed"

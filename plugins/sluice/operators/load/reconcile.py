@@ -184,6 +184,16 @@ class ReconcileSinksOperator(StreamOperator):
         readings = self.readings
         if state.source is None:
             raise AirflowFailException(f"query {name} of {self.stream} has counted nothing yet")
+        uncounted = {
+            partition: ranges.pairs()[-1][1]
+            for partition, ranges in expected.partitions.items()
+            if ranges.pairs()[-1][1] > int(state.ends.get(str(partition), 0))
+        }
+        if uncounted:
+            raise AirflowFailException(
+                f"query {name} of {self.stream} has counted up to {state.ends}, and the load ends at "
+                f"{uncounted}: clear counted"
+            )
         windows = readings.touched(query, state.source, expected)
         readers = [(sink, reader) for sink in query.sinks if (reader := readings.sink(name, sink, windows))]
         held: dict[str, Results] = {}

@@ -144,6 +144,10 @@ def test_only_the_windows_of_the_load_are_counted(lake: Lake) -> None:
     assert query_results.within(others, WINDOWS, windows) == counted
     assert query_results.within(others, USERS, None) == others
     assert query_results.touched(table, snapshot, WINDOWS, OffsetRanges.of({0: [(7, 9)]})) is None
+    nobody = replace(WINDOWS, where={"zipcode": ["none"]})
+    assert query_results.touched(table, snapshot, nobody, OffsetRanges.of({0: [(2, 3)]})) == windows, (
+        "a sink that ignores the query's where is compared too"
+    )
     assert query_results.touched(table, snapshot, USERS, OffsetRanges.of({0: [(2, 3)]})) is None
 
 

@@ -37,6 +37,7 @@ class QueryReconciliation:
         self.ledger.put(run_key("r", "plan"), {"sources": [{"source_id": "s"}]})
         self.ledger.put(produced_key("s"), {"ranges": {"0": [0, 9]}})
         self.batch = 5
+        self.counted_up_to = 9
         # The batches that a kind of sink says first, before it says the queries'.
         self.at: dict[str, list[int]] = {}
         self.topic = dict(COUNTS)
@@ -50,7 +51,10 @@ class QueryReconciliation:
         return self.tables[-1]
 
     def standing(self) -> QueryPositions:
-        states = {name: State(rule(q), batch=self.batch, source=77) for name, q in SPEC.queries.items()}
+        states = {
+            name: State(rule(query), batch=self.batch, source=77, ends={"0": self.counted_up_to})
+            for name, query in SPEC.queries.items()
+        }
         return QueryPositions(1, 0.0, 1, states, frozenset(states))
 
     def late(self, standing: QueryPositions, name: str) -> pa.Table:
@@ -156,3 +160,9 @@ def test_a_sink_that_always_goes_on_is_not_taken_for_checked(checked: QueryRecon
     with raising(Unreachable, "zipcodes", TRIES):
         checked.run()
     assert len(checked.at["kafka"]) == 100 - TRIES
+
+
+def test_a_load_that_the_query_has_not_counted_yet_is_no_pass(checked: QueryReconciliation) -> None:
+    checked.counted_up_to = 8
+    with raising(AirflowFailException, "zipcodes", "{0: 9}"):
+        checked.run()
