@@ -249,7 +249,7 @@ def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: Place) ->
 
 DIES = """
 import sys, threading, time
-from sluice.model import platform
+from sluice.model.spec import platform
 from spark_jobs.common.sinks.kafka import version_of
 from spark_jobs.common.sinks.transactions import Transactions
 topic, when = sys.argv[1:]
