@@ -45,9 +45,10 @@ class Program:
 # Python, since a JVM that gets the signal too would die under the query that is being ended.
 STREAM_OPTIONS = {
     # The parent process restarts the component. A parent process that was killed is restarted itself: its
-    # component was killed with it. These are its own ends: stopped, failed, fenced, configuration.
+    # component was killed with it. These are its own ends: stopped, failed,
+    # fenced, configuration, and no program to run (after which Airflow counts the starts).
     "autorestart": "unexpected",
-    "exitcodes": "0,1,2,76,78",
+    "exitcodes": "0,1,2,76,78,126,127",
     # What the component writes is on stdout, the parent process's reports on stderr. That log is not rotated
     # (it grows by 1 KB per restart): supervisord rotates after a write, and the newest report would be gone.
     "redirect_stderr": "false",

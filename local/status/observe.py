@@ -91,7 +91,7 @@ class Supervised:
 
 
 @dataclass(frozen=True)
-class QueryHistory:
+class ComponentHistory:
     """What the history says: the restarts of a day, each with whether a person asked for it, and the newest
     event."""
 
@@ -110,7 +110,7 @@ class Seen:
     sample: Sample | Unavailable
     health: dict[str, Any] | Unavailable | None
     batches: Sequence[BatchInfo] | Unavailable
-    past: QueryHistory | Unavailable
+    past: ComponentHistory | Unavailable
     supervised: Supervised | Unavailable
 
 
@@ -158,10 +158,10 @@ def _batches(stack: Stack, spec: StreamSpec) -> list[BatchInfo]:
     return recent_batches(lake.table(spec.table), BATCHES)
 
 
-def past(history: History, now: datetime) -> QueryHistory:
+def past(history: History, now: datetime) -> ComponentHistory:
     """The last day's restarts, and the newest event of any kind."""
     newest = [event for event in (history.latest(kind) for kind in KINDS) if event is not None]
-    return QueryHistory(
+    return ComponentHistory(
         restarts=[bool(event.get("asked")) for event in history.since("restart", now - DAY)],
         newest=max(newest, key=lambda event: str(event["at"]), default=None),
     )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from local.base import UsageError
-from local.status.observe import QueryHistory, Seen, Supervised, Unavailable, past, rate, run_concurrently
+from local.status.observe import ComponentHistory, Seen, Supervised, Unavailable, past, rate, run_concurrently
 from local.status.rows import StreamRow, ago, component_row, in_words
 from sluice.clients.lake.catalog import BatchInfo
 from sluice.clients.ledger import History
@@ -44,7 +44,7 @@ WELL = Seen(
     sample=Sample(NOW, process(), begins={0: 0}, ends={0: 1205}, published=position(end=5)),
     health=recorded("healthy"),
     batches=[batch(NOW - 30, 100), batch(NOW - 40, 100)],
-    past=QueryHistory(
+    past=ComponentHistory(
         [False, True, False], {"kind": "restart", "who": "ada", "at": "1970-01-01T02:45:40+00:00"}
     ),
     supervised=Supervised(paused=False, last_end=NOW - 100),
