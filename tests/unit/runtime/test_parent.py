@@ -146,6 +146,8 @@ def test_a_killed_component_is_restarted_and_its_signal_reported(start: Callable
     run = start(SLEEPS)
     os.kill(run.starts(1)["pid"], signal.SIGKILL)
     assert run.starts(1)["last_exit"]["code"] == -signal.SIGKILL
+    # Before that it has no parent-death signal yet: killing the parent process would leave it running.
+    until(lambda: run.line() == "ready")
 
 
 def test_no_component_outlives_a_killed_parent_process(start: Callable[..., Run]) -> None:
