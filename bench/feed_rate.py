@@ -25,7 +25,7 @@ from typing import Any
 import httpx
 
 from bench.supervision import cpu_seconds, cpu_seconds_since
-from local.drills.stream import Site
+from local.drills.stream import StreamUnderTest
 from local.services import replay
 from local.stack.stack import Stack, wait_until
 from sluice.model.spec import stream
@@ -39,7 +39,7 @@ class Course:
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.site = Site(stack, stream.load("wiki_changes"))
+        self.site = StreamUnderTest(stack, stream.load("wiki_changes"))
 
     def start(self) -> None:
         """A first load makes the topic and the tables; then supervision starts the rest."""
@@ -55,8 +55,8 @@ class Course:
         wait_until("the producer's first records", lambda: self.look()["behind"] < 1000, 120)
 
     def _all_run(self) -> bool:
-        parts = self.site.spec.parts.values()
-        return all(self.site.process(part.program)["statename"] == "RUNNING" for part in parts)
+        components = self.site.spec.components.values()
+        return all(self.site.process(component.program)["statename"] == "RUNNING" for component in components)
 
     def look(self) -> dict[str, Any]:
         """Seconds since 1970, and how far each has got."""
@@ -90,7 +90,7 @@ def measure(rate: int, minutes: float) -> dict[str, Any]:
         spent = cpu_seconds_since(before, stack)
         return report(looks, spent)
     finally:
-        stack.wipe()
+        stack.destroy()
         shutil.rmtree(home, ignore_errors=True)
 
 

@@ -30,14 +30,14 @@ def own(name: str) -> None:
     table.append(
         rows.empty_table(),
         snapshot_properties={
-            "sluice.kind": "takeover",
+            "sluice.kind": "epoch-start",
             "sluice.stream": name,
             "sluice.topic": spec.topic.name,
-            "sluice.topic_id": Topic(platform.kafka, spec.topic.name).id(),
-            "sluice.token": str(int(said.get("sluice.token", 0)) + 1),
-            "sluice.ranges": "{}",
-            "sluice.claims": "{}",
-            "sluice.starts": json.dumps(ends),
-            "sluice.ends": json.dumps(ends),
+            "sluice.topic-id": Topic(platform.kafka, spec.topic.name).id(),
+            "sluice.epoch": str(int(said.get("sluice.epoch", 0)) + 1),
+            "sluice.offset-ranges": "{}",
+            "sluice.loaded-rows": "{}",
+            "sluice.start-offsets": json.dumps(ends),
+            "sluice.end-offsets": json.dumps(ends),
         },
     )

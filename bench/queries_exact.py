@@ -27,7 +27,7 @@ from typing import Any
 
 from bench.supervision import cpu_seconds, cpu_seconds_since
 from local.drills.consumer_faults import family, service_family, signal_all
-from local.drills.stream import Site
+from local.drills.stream import StreamUnderTest
 from local.setup.bootstrap import java_home
 from local.stack.stack import Stack, wait_until
 from sluice.clients.errors import ClientError
@@ -40,7 +40,7 @@ KILLED = (("consumer",), ("queries",), ("postgres",), ("kafka",))
 BACK_SECONDS = 240.0
 
 
-class Course(Site):
+class Course(StreamUnderTest):
     """The ISP stream on a stack; ``spec`` is its declaration as the stack runs it."""
 
     def begin(self) -> None:
@@ -51,7 +51,7 @@ class Course(Site):
 
     def program(self, name: str) -> str:
         """supervisord's, of a part of the stream or of a service."""
-        return self.spec.parts[name].program if name in self.spec.parts else name
+        return self.spec.components[name].program if name in self.spec.components else name
 
     def kill(self, name: str) -> bool:
         """-9, to the process and all below it; whether it had not ended already. The runtime restarts it."""
@@ -63,7 +63,7 @@ class Course(Site):
 
     def pid(self, name: str) -> int | None:
         """A component's own process, or a service's; a service has no parent process that reports."""
-        if name in self.spec.parts:
+        if name in self.spec.components:
             return self.status(self.program(name)).pid
         return int(self.process(name)["pid"]) or None
 
@@ -128,8 +128,8 @@ class Course(Site):
 class Heap:
     """The most megabytes that a program's Java heap held, looked at every few seconds with jstat."""
 
-    def __init__(self, course: Course, part: str) -> None:
-        self._course, self._part = course, part
+    def __init__(self, course: Course, component: str) -> None:
+        self._course, self._part = course, component
         self.most = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -174,7 +174,7 @@ def measure(hits: int, rate: int, hours: int, seconds: float) -> dict[str, Any]:
         spent = cpu_seconds_since(before, stack)
         tasks = {task["task_id"]: task["state"] for task in stack.airflow().tasks(LOAD, run)}
         print(tasks)
-        checked = stack.airflow().xcom(LOAD, run, "check_sinks") if state == "success" else None
+        checked = stack.airflow().xcom(LOAD, run, "reconcile_sinks") if state == "success" else None
         took = time.monotonic() - began
         return {
             "state": state,
@@ -188,7 +188,7 @@ def measure(hits: int, rate: int, hours: int, seconds: float) -> dict[str, Any]:
             "cores_busy": round(sum(spent.values()) / took, 2),
         }
     finally:
-        stack.wipe()
+        stack.destroy()
         shutil.rmtree(home, ignore_errors=True)
 
 

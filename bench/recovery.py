@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from local.drills.consumer_faults import service_family, signal_all
-from local.drills.stream import Site
+from local.drills.stream import StreamUnderTest
 from local.drills.traffic import PER_SECOND, TrafficGenerator
 from local.stack.stack import Stack, wait_until
 from sluice.clients.kafka_admin import KafkaAdmin
@@ -42,13 +42,13 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[max(math.ceil(percent / 100 * len(ordered)), 1) - 1]
 
 
-def cpu_seconds(site: Site) -> float:
+def cpu_seconds(site: StreamUnderTest) -> float:
     """Processor time of the component since its start: what a start costs does not depend on other load."""
     times = [process.cpu_times() for process in service_family(site, site.spec.program)]
     return round(sum(spent.user + spent.system for spent in times), 1)
 
 
-def memory_megabytes(site: Site) -> dict[str, float]:
+def memory_megabytes(site: StreamUnderTest) -> dict[str, float]:
     """Resident memory of the parent process, and of the component below it."""
     parent = psutil.Process(int(site.process()["pid"]))
     component = service_family(site, site.spec.program)
@@ -62,7 +62,7 @@ class Recovery:
     """The taxi stream of a stack, published and killed."""
 
     def __init__(self, stack: Stack) -> None:
-        self.site = Site(stack, stream.load("nyc_taxi"))
+        self.site = StreamUnderTest(stack, stream.load("nyc_taxi"))
         self.load = TrafficGenerator(self.site)
 
     def begin(self) -> float:
@@ -71,14 +71,14 @@ class Recovery:
         self.load.start()
         started = time.time()
         self.site.stack.supervisor().startProcess(self.site.spec.program)
-        wait_until("the first writer", lambda: self.site.token() > 0, LIMIT_SECONDS)
+        wait_until("the first writer", lambda: self.site.epoch() > 0, LIMIT_SECONDS)
         wait_until("the first rows", lambda: self._rows_of(1) is not None, LIMIT_SECONDS)
         return time.time() - started
 
     def kill(self) -> float:
         """Seconds from the kill until a later writer's rows are on main."""
         self._wait_until_it_worked()
-        token = self.site.token()
+        epoch = self.site.epoch()
         family = service_family(self.site, self.site.spec.program)
         killed = time.time()
         signal_all(family, signal.SIGKILL)
@@ -88,11 +88,11 @@ class Recovery:
             # The pointer costs no S3 call, so this does not compete with the consumer.
             if now != location:
                 location, at = now, time.time()
-                if self._rows_of(token + 1) is not None:
+                if self._rows_of(epoch + 1) is not None:
                     return at - killed
             time.sleep(POLL_SECONDS)
         raise TimeoutError(
-            f"no rows on main {LIMIT_SECONDS:.0f} s after the kill: {self.site.status().sentence()}"
+            f"no rows on main {LIMIT_SECONDS:.0f} s after the kill: {self.site.status().message()}"
         )
 
     def _wait_until_it_worked(self) -> None:
@@ -100,9 +100,9 @@ class Recovery:
         since = self.site.status().since or 0.0
         time.sleep(max(since + WORKED_SECONDS + 1 - time.time(), 0.0))
 
-    def _rows_of(self, token: int) -> float | None:
-        """When the first batch of a writer from ``token`` on was made."""
-        steps = (step for step in self.site.steps() if step.kind == "batch" and step.token >= token)
+    def _rows_of(self, epoch: int) -> float | None:
+        """When the first batch of a writer from ``epoch`` on was made."""
+        steps = (step for step in self.site.steps() if step.kind == "batch" and step.epoch >= epoch)
         return next((step.at for step in steps), None)
 
 
@@ -138,7 +138,7 @@ def measure(kills: int) -> dict[str, Any]:
         log = stack.home.logs / "stream-nyc_taxi.log"
         if log.exists():
             print(log.read_text(errors="replace")[-4000:], file=sys.stderr)
-        stack.wipe()
+        stack.destroy()
         shutil.rmtree(home, ignore_errors=True)
 
 

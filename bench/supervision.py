@@ -110,7 +110,7 @@ def measure(names: list[str], intervals: int) -> dict[str, Any]:
         supervised = _spend(stack, intervals)
         runs = _runs(api, names, since)
     finally:
-        stack.wipe()
+        stack.destroy()
     return _report(len(names), intervals, paused, supervised, runs)
 
 

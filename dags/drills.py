@@ -60,7 +60,7 @@ for name, what in DRILLS.items() if HOME_VARIABLE in os.environ else ():
             "execution_timeout": timedelta(hours=1),
         },
         params={
-            "at_once": Param(
+            "trigger_immediately": Param(
                 False,
                 type="boolean",
                 title="At once",
@@ -68,4 +68,4 @@ for name, what in DRILLS.items() if HOME_VARIABLE in os.environ else ():
             )
         },
     ) as dag:
-        DrillOperator(task_id="drill", drill=name, at_once="{{ params.at_once }}")
+        DrillOperator(task_id="drill", drill=name, trigger_immediately="{{ params.at_once }}")

@@ -13,7 +13,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import Source, StreamSpec
 from sluice.operators import docs, forms
 from sluice.operators.load.audit import AuditOperator
-from sluice.operators.load.ensure import EnsurePartOperator, EnsureStreamOperator
+from sluice.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
 from sluice.operators.load.produce import ProduceOperator
 from sluice.operators.load.produce_feed import ProduceFeedOperator
 from sluice.operators.load.provision import ProvisionSinksOperator, ProvisionTopicOperator
@@ -59,24 +59,24 @@ def load_dag(spec: StreamSpec) -> DAG:
         steps: list[Any] = [ProvisionTopicOperator(task_id="provision_topic", stream=name)]
         if spec.queries:
             steps += [ProvisionSinksOperator(task_id="provision_sinks", stream=name)]
-        steps += [EnsureStreamOperator(task_id="ensure_stream", stream=name)]
+        steps += [EnsureConsumerOperator(task_id="ensure_consumer", stream=name)]
         if spec.queries:
-            steps += [EnsurePartOperator(task_id="ensure_queries", stream=name, part="queries")]
+            steps += [EnsureComponentOperator(task_id="ensure_queries", stream=name, component="queries")]
         steps += [
             # One at a time, deferred ones too: a second run finds in the ledger what the first has sent, and
             # that of a feed begins where the first has ended.
             produce(task_id="produce", stream=name, max_active_tis_per_dag=1, execution_timeout=send_timeout),
-            PublishedSensor(task_id="landed", stream=name),
+            PublishedSensor(task_id="wait_for_publish", stream=name),
             ValidateOperator(task_id="validate", stream=name, execution_timeout=hour),
         ]
         if spec.queries:
             steps += [
-                PublishedSensor(task_id="counted", stream=name, part="queries"),
-                ReconcileSinksOperator(task_id="check_sinks", stream=name, execution_timeout=hour),
+                PublishedSensor(task_id="wait_for_queries", stream=name, component="queries"),
+                ReconcileSinksOperator(task_id="reconcile_sinks", stream=name, execution_timeout=hour),
             ]
         steps += [
             AuditOperator(task_id="audit", stream=name, execution_timeout=timedelta(minutes=30)),
-            EmitAssetEventOperator(task_id="announce", stream=name, asset=asset),
+            EmitAssetEventOperator(task_id="emit_asset_event", stream=name, asset=asset),
         ]
         chain(*steps)
     dag.doc_md = docs.load(spec, steps)
@@ -105,7 +105,7 @@ def compact_dag(spec: StreamSpec) -> DAG:
     ) as dag:
         steps = [
             CompactOperator(task_id="compact", stream=spec.name),
-            CheckCompactionOperator(task_id="check", stream=spec.name),
+            CheckCompactionOperator(task_id="verify_compaction", stream=spec.name),
         ]
         chain(*steps)
     dag.doc_md = docs.compact(spec, steps)
@@ -122,7 +122,7 @@ for name in stream.names():
         continue
     load_dag(spec)
     interval = timedelta(seconds=spec.supervision.interval_seconds)
-    supervision_dag(name, spec.label, tuple(spec.parts), schedule=interval)
+    supervision_dag(name, spec.label, tuple(spec.components), schedule=interval)
     decision_dag(name, spec.label)
     if spec.partition_by and not spec.partitions[0].width:
         compact_dag(spec)

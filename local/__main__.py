@@ -12,7 +12,7 @@ import sys
 from local.base import REPO, UsageError, end_with
 
 # Asking a running stack or stopping it must work at once, and also when an artifact is damaged.
-WITHOUT_SETUP = ("down", "status", "logs", "sql", "wipe", "help")
+WITHOUT_SETUP = ("down", "status", "logs", "sql", "destroy", "help")
 
 
 def main(arguments: list[str]) -> int:

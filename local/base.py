@@ -78,7 +78,7 @@ VERBS = {
     "test": "`make check`, then the tests on real services: under 30 minutes; ARGS as above",
     "test-all": "`make test` with every drill and what is too slow for every change",
     "lint": "the checks of `make check` without the tests",
-    "wipe": "stop the stack and remove its data (asks; YES=1 does not)",
+    "destroy": "stop the stack and remove its data (asks; YES=1 does not)",
     "lock": "recompile the pinned requirements and the jars' hashes",
 }
 

@@ -49,8 +49,8 @@ def _main(arguments: list[str]) -> int:
         return status.main(stack)
     if options.verb == "logs":
         return _logs(stack, os.environ.get("SERVICE", ""))
-    if options.verb == "wipe":
-        return _wipe(stack)
+    if options.verb == "destroy":
+        return _destroy(stack)
     if options.verb == "demo":
         from local.demo import run
 
@@ -59,10 +59,10 @@ def _main(arguments: list[str]) -> int:
     if options.verb == "drill":
         from local.drills import command
 
-        at_once = os.environ.get("AT_ONCE") == "1"
+        trigger_immediately = os.environ.get("AT_ONCE") == "1"
         if options.in_place is not None:
-            return command.main(options.in_place, at_once, stack)
-        return command.main(os.environ.get("DRILL", ""), at_once)
+            return command.main(options.in_place, trigger_immediately, stack)
+        return command.main(os.environ.get("DRILL", ""), trigger_immediately)
     if options.verb == "sql":
         from local import sql
 
@@ -82,14 +82,14 @@ def _logs(stack: Stack, service: str) -> int:
     return subprocess.run(["tail", "-n", "50", "-F", *logs]).returncode
 
 
-def _wipe(stack: Stack) -> int:
+def _destroy(stack: Stack) -> int:
     if os.environ.get("YES") != "1":
         if not sys.stdin.isatty():
-            raise UsageError("wipe removes all data of the stack; without a terminal say so with YES=1")
+            raise UsageError("destroy removes all data of the stack; without a terminal say so with YES=1")
         answer = input(f"Remove the stack in {stack.home.root} with all its data? [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):
             return 1
-    stack.wipe()
+    stack.destroy()
     return 0
 
 

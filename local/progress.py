@@ -50,7 +50,7 @@ class _Mark(ProgressColumn):
         return end.get(task.fields["state"]) or self._spinner.render(task)
 
 
-class Board:
+class ProgressDisplay:
     """Shows steps. Use as a context manager; `step` may be called from several threads at once."""
 
     def __init__(self, console: Console | None = None) -> None:
@@ -73,7 +73,7 @@ class Board:
         self._stop = threading.Event()
         self._beat = threading.Thread(target=self._heartbeat, daemon=True)
 
-    def __enter__(self) -> Board:
+    def __enter__(self) -> ProgressDisplay:
         self._progress.start()
         if self._progress.disable:
             self._beat.start()

@@ -13,7 +13,7 @@ from rich.console import Console
 from local.base import REPO
 from local.demo import checks
 from local.demo.checks import DemoResult
-from local.progress import Board
+from local.progress import ProgressDisplay
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack
 from sluice.model.spec import stream
@@ -35,7 +35,7 @@ class Demo(ABC):
         """Where the figures are written."""
         return REPO / "build" / f"demo-{self.spec.name}.json"
 
-    def prepare(self, stack: Stack, board: Board) -> None:  # noqa: B027  not every demo has to
+    def prepare(self, stack: Stack, board: ProgressDisplay) -> None:  # noqa: B027  not every demo has to
         """Before Airflow is told anything. Raises UsageError when it cannot."""
 
     def ready(self, api: Airflow) -> None:

@@ -21,7 +21,7 @@ from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, in
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
-from local.stack import lake as evidence
+from local.stack import lake as details
 from local.stack.airflow_api import Airflow
 from local.stack.lake import OFFSETS, Offsets
 from local.stack.stack import Stack
@@ -70,7 +70,7 @@ class Replayed:
         """Lets the events come; gives the number of the first of them."""
         return replay.burst(self._stack.context, BURST, BURST_RATE)
 
-    def topic(self) -> evidence.Offsets:
+    def topic(self) -> details.Offsets:
         """From where to where the topic goes now."""
         return topic_offsets(self._stack.platform("reader").kafka, self._spec.topic.name)
 
@@ -125,7 +125,7 @@ class FeedDemo(Demo):
             AGAIN_SECONDS,
             lambda found: not found.missing and not found.gaps,
         )
-        lake, _ = evidence.tables(stack, self.spec)
+        lake, _ = details.tables(stack, self.spec)
         table_rows, files = _totals(lake.current_snapshot())
         took["in the lake"] = time.monotonic() - began
         began = time.monotonic()
@@ -165,7 +165,7 @@ class FeedDemo(Demo):
         return {feed.event_id(n) for n in range(self._first, self._first + EVENTS)}
 
     def _found(self, stack: Stack, span: Span, wanted: set[str]) -> Found:
-        lake, quarantine = evidence.tables(stack, self.spec)
+        lake, quarantine = details.tables(stack, self.spec)
         since = self._began - ON_ITS_WAY_SECONDS
         return read(lake, quarantine, span, self.event_id, since, wanted)
 
@@ -268,7 +268,7 @@ class Span:
 
     @property
     def records(self) -> int:
-        return evidence.total(self.offsets.values())
+        return details.total(self.offsets.values())
 
 
 @dataclass(frozen=True)
@@ -294,8 +294,8 @@ def gather(
 ) -> Found:
     """Out of rows with OFFSETS, those of the table with the event's id in column `event_id`."""
     name = quoted(event_id)
-    with evidence.held(rows, aside) as sql:
-        exact = evidence.compare(sql, {}, span.offsets)
+    with details.held(rows, aside) as sql:
+        exact = details.compare(sql, {}, span.offsets)
         ((inside, ids),) = sql.rows(f"select count(*), count(distinct {name}) from lake {_INSIDE}")
         ((put_aside,),) = sql.rows(f"select count(distinct (part, _kafka_offset)) from quarantine {_INSIDE}")
         ((again,),) = sql.rows(f"select count(*) - count(distinct {name}) from lake")
@@ -311,8 +311,8 @@ def read(
     is not read."""
     came = files.at_least("_kafka_timestamp", datetime.fromtimestamp(since, UTC).isoformat())
     return gather(
-        evidence.scan(table, (*OFFSETS, event_id), came),
-        evidence.scan(quarantine, OFFSETS, came),
+        details.scan(table, (*OFFSETS, event_id), came),
+        details.scan(quarantine, OFFSETS, came),
         span,
         event_id,
         wanted,

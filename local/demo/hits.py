@@ -14,9 +14,9 @@ from rich.table import Table
 from local.base import UsageError
 from local.demo.base import Demo
 from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, in_lake_or_quarantine
-from local.progress import Board
+from local.progress import ProgressDisplay
 from local.services import airflow as service
-from local.stack import lake as evidence
+from local.stack import lake as details
 from local.stack.stack import Stack
 from sluice.clients import database as databases
 from sluice.clients import kafka_reader
@@ -61,13 +61,13 @@ class HitsDemo(Demo):
         self._begin = datetime.now(UTC)
         self._results: list[Counts] = []
 
-    def prepare(self, stack: Stack, board: Board) -> None:
+    def prepare(self, stack: Stack, board: ProgressDisplay) -> None:
         # Hits of the same time again would all be too late, and show nothing.
         self._begin = max(datetime.now(UTC), self._newest(stack)).replace(microsecond=0)
 
     def params(self) -> dict[str, Any]:
         begin = f"{self._begin:%Y-%m-%dT%H:%M:%SZ}"
-        return {"rows": HITS, "begin": begin, "hours": HOURS, "zipcodes": ZIPCODES}
+        return {"rows": HITS, "start_time": begin, "duration_hours": HOURS, "zipcodes": ZIPCODES}
 
     def _newest(self, stack: Stack) -> datetime:
         """The newest hit in the lake; long ago where there is none."""
@@ -80,19 +80,19 @@ class HitsDemo(Demo):
             return newest
         finally:
             reader.close()
-        for batch in evidence.scan(lake, ("hittime",)):
+        for batch in details.scan(lake, ("hittime",)):
             newest = max(newest, pc.max(batch.column("hittime")).as_py() or newest)
         return newest
 
     def collect(self, stack: Stack, console: Console, took: dict[str, float]) -> DemoResult:
-        lake, quarantine = evidence.tables(stack, self.spec)
+        lake, quarantine = details.tables(stack, self.spec)
         topic = topic_offsets(stack.platform("reader").kafka, self.spec.topic.name)
-        offsets = (evidence.scan(table, evidence.OFFSETS) for table in (lake, quarantine))
-        with evidence.held(*offsets) as sql:
-            exact = evidence.compare(sql, evidence.stream_starts(lake), topic)
+        offsets = (details.scan(table, details.OFFSETS) for table in (lake, quarantine))
+        with details.held(*offsets) as sql:
+            exact = details.compare(sql, details.stream_starts(lake), topic)
             ((lake_rows, held),) = sql.rows("select (select count(*) from lake), (select count(*) from held)")
         self._results = self._counts(stack)
-        records = evidence.total(topic.values())
+        records = details.total(topic.values())
         return result(records, lake_rows, held - lake_rows, exact, self._results, self._page(stack))
 
     def _page(self, stack: Stack) -> str:
@@ -109,8 +109,8 @@ class HitsDemo(Demo):
                 raise UsageError(f"the queries of {STREAM} have counted nothing")
             found = []
             for name, query in self.spec.queries.items():
-                source = standing.states[name].source
-                if not query.measures:
+                source = standing.states[name].source_snapshot_id
+                if not query.aggregates:
                     continue
                 if source is None:
                     raise UsageError(f"query {name} of {STREAM} has counted nothing")
@@ -139,7 +139,7 @@ class HitsDemo(Demo):
             where = connections.load(sink.connection, folder)
             return query_results.texts(databases.counts(where, sink.table, query), query)
         found = kafka_reader.read(stack.platform("airflow").kafka, sink.topic, query.keys)
-        return {key: tuple(said.measures[name] for name in query.measures) for key, said in found.items()}
+        return {key: tuple(said.aggregates[name] for name in query.aggregates) for key, said in found.items()}
 
     def show(self, stack: Stack, console: Console) -> None:
         console.print("Counted, side by side:", highlight=False)
@@ -161,14 +161,14 @@ class HitsDemo(Demo):
 
 def _sum(results: query_results.Results) -> int:
     """Of the first measure."""
-    return sum(measures[0] for measures in results.values())
+    return sum(aggregates[0] for aggregates in results.values())
 
 
 def result(
     records: int,
     lake_rows: int,
     quarantined: int,
-    exact: evidence.Exactness,
+    exact: details.Exactness,
     counts: Sequence[Counts],
     page: str,
 ) -> DemoResult:

@@ -21,7 +21,7 @@ from local.demo.checks import DemoResult
 from local.demo.feed import FeedDemo
 from local.demo.hits import HitsDemo
 from local.demo.taxi import TaxiDemo
-from local.progress import Board, screen
+from local.progress import ProgressDisplay, screen
 from local.runtime.home import write_private
 from local.services import airflow as service
 from local.stack.airflow_api import Airflow
@@ -40,7 +40,7 @@ def main(stack: Stack, demo: Demo) -> int:
     console = screen()
     began = time.monotonic()
     took: dict[str, float] = {}
-    with Board() as board:
+    with ProgressDisplay() as board:
         stack.up(board)
         took["up"] = time.monotonic() - began
         demo.prepare(stack, board)

@@ -14,8 +14,8 @@ from rich.console import Console
 from local.base import REPO, UsageError
 from local.demo.base import Demo
 from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates
-from local.progress import Board
-from local.stack import lake as evidence
+from local.progress import ProgressDisplay
+from local.stack import lake as details
 from local.stack.lake import OFFSETS, Offsets, compare, held, scan, stream_starts
 from local.stack.stack import Stack
 from sluice.io.kafka import topic_offsets
@@ -34,17 +34,17 @@ class TaxiDemo(Demo):
     def __init__(self) -> None:
         super().__init__(STREAM)
 
-    def prepare(self, stack: Stack, board: Board) -> None:
+    def prepare(self, stack: Stack, board: ProgressDisplay) -> None:
         with board.step("the sample, 29,999 taxi rides"):
             put_sample(stack)
 
     def collect(self, stack: Stack, console: Console, took: dict[str, float]) -> DemoResult:
         source = stack.platform("airflow").source.bucket
-        lake, quarantine = evidence.tables(stack, self.spec)
+        lake, quarantine = details.tables(stack, self.spec)
         topic = topic_offsets(stack.platform("reader").kafka, self.spec.topic.name)
         return result(
             source_rows(stack, source, KEY),
-            evidence.total(topic.values()),
+            details.total(topic.values()),
             content(lake, quarantine, sample_id(stack, source, KEY), topic),
         )
 

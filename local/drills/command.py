@@ -16,8 +16,8 @@ from local.drills import consumer_faults, result, service_faults
 from local.drills.drill import Drill
 from local.drills.restore import heal
 from local.drills.runner import run_all
-from local.drills.stream import Site
-from local.progress import Board, screen
+from local.drills.stream import StreamUnderTest
+from local.progress import ProgressDisplay, screen
 from local.runtime.home import locked
 from local.stack.stack import Stack
 from sluice.model.spec import stream
@@ -29,21 +29,23 @@ DISK_BYTES = 2 * 1024**3
 DRILLS: dict[str, Drill] = {drill.name: drill for drill in (*consumer_faults.DRILLS, *service_faults.DRILLS)}
 
 
-def main(names: str, at_once: bool, in_place: Stack | None = None) -> int:
+def main(names: str, trigger_immediately: bool, in_place: Stack | None = None) -> int:
     """Run drills and show the table, or, in place, their records as JSON lines; 0 when all have passed.
 
-    `in_place`: on this stack, which must run; else on one of its own. `at_once`: supervision is triggered and
-    not waited for. Raises UsageError for an unknown name, and when the stack does not start.
+    `in_place`: on this stack, which must run; else on one of its own. `trigger_immediately`: supervision is
+    triggered and not waited for. Raises UsageError for an unknown name, and when the stack does not start.
     """
     drills = chosen(names)
     # Ends as Ctrl-C does: what was broken is mended, and the disk unmounted.
     signal.signal(signal.SIGTERM, _interrupt)
     with (
-        Board() as board,
+        ProgressDisplay() as board,
         own_stack(board) if in_place is None else _running(in_place, board) as stack,
     ):
-        site = Site(stack, stream.load(STREAM))
-        found = run_all(drills, site, board, at_once, lambda one: result.store([one], list(DRILLS)))
+        site = StreamUnderTest(stack, stream.load(STREAM))
+        found = run_all(
+            drills, site, board, trigger_immediately, lambda one: result.store([one], list(DRILLS))
+        )
     if in_place is None:
         screen().print(result.table(found))
         print(f"Rows: {result.RESULT.relative_to(REPO)}")
@@ -69,7 +71,7 @@ def chosen(text: str) -> list[Drill]:
 
 
 @contextmanager
-def _running(stack: Stack, board: Board) -> Iterator[Stack]:
+def _running(stack: Stack, board: ProgressDisplay) -> Iterator[Stack]:
     """The stack as it runs, for one drill command at a time; repaired first, if an earlier one was killed.
 
     Raises UsageError when it does not run, or another drill is at work on it.
@@ -78,12 +80,12 @@ def _running(stack: Stack, board: Board) -> Iterator[Stack]:
         raise UsageError(f"the stack in {stack.home.root} does not run: make up")
     busy = f"another drill is at work on {stack.home.root}: wait for it"
     with locked(stack.home.root / "drill.lock", busy):
-        heal(Site(stack, stream.load(STREAM)), board.say)
+        heal(StreamUnderTest(stack, stream.load(STREAM)), board.say)
         yield stack
 
 
 @contextmanager
-def own_stack(board: Board, home: Path = HOME) -> Iterator[Stack]:
+def own_stack(board: ProgressDisplay, home: Path = HOME) -> Iterator[Stack]:
     """A fresh stack on free ports, started; afterwards stopped and its disk unmounted.
 
     Its folder stays, with the logs, until the next one. Raises UsageError when it does not start.
@@ -102,12 +104,12 @@ def own_stack(board: Board, home: Path = HOME) -> Iterator[Stack]:
         _unmount(disk)
 
 
-def _clear(stack: Stack, disk: Path, board: Board) -> None:
+def _clear(stack: Stack, disk: Path, board: ProgressDisplay) -> None:
     """What an earlier, perhaps interrupted, one has left."""
     if stack.exists:
         stack.down(board)
     _unmount(disk)
-    stack.wipe(board)
+    stack.destroy(board)
 
 
 def _mount(disk: Path) -> bool:

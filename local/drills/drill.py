@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from local.drills.stream import Site
+from local.drills.stream import StreamUnderTest
 from local.drills.traffic import TrafficGenerator
 from local.stack.health import UNREACHABLE_ERRORS
 from sluice.model.health.consumer import NO_ACTION, RESTARTABLE, Health
@@ -29,10 +29,10 @@ class DrillContext:
     by then. `kept`: what breaking leaves for mending and for the end. `sleep`: between two looks.
     """
 
-    site: Site
-    trickle: TrafficGenerator
+    site: StreamUnderTest
+    traffic: TrafficGenerator
     say: Callable[[str], None]
-    at_once: bool = False
+    trigger_immediately: bool = False
     broken: float = 0.0
     total: int = 0
     kept: dict[str, Any] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class DrillContext:
         trouble = ""
         while True:
             try:
-                self.nudge()
+                self.trigger_check()
                 found = look()
                 trouble = ""
             except UNREACHABLE_ERRORS as error:
@@ -60,9 +60,9 @@ class DrillContext:
                 raise Failed(f"{what}: not within {limit:.0f} s{f' ({trouble})' if trouble else ''}")
             self.sleep(POLL_SECONDS)
 
-    def nudge(self) -> None:
-        """With `at_once`, lets supervision look now instead of at its next interval."""
-        if not self.at_once or not self.broken:
+    def trigger_check(self) -> None:
+        """With `trigger_immediately`, lets supervision look now instead of at its next interval."""
+        if not self.trigger_immediately or not self.broken:
             return
         if any(run["state"] in ("queued", "running") for run in self.site.supervision_runs(5)):
             return
@@ -70,17 +70,17 @@ class DrillContext:
 
     def feed(self) -> None:
         """A batch that is to come."""
-        self.trickle.more(100)
+        self.traffic.more(100)
 
 
 Notice = Callable[[DrillContext], "tuple[float, str] | None"]
 
 
-def nothing(scene: DrillContext) -> None:
+def nothing(context: DrillContext) -> None:
     """No step here."""
 
 
-def always(scene: DrillContext) -> str:
+def always(context: DrillContext) -> str:
     """It can be done everywhere."""
     return ""
 
@@ -89,22 +89,22 @@ def always(scene: DrillContext) -> str:
 class Drill:
     """One way to break the stack.
 
-    `break_` breaks it, and calls `scene.mark()` right before. `noticed_by`: who may notice; the earliest
-    counts. `mend`, at least `mend_after` seconds after the break and not before it was noticed: what a person
-    or time would mend (a broker that comes back); a drill without it is mended by the platform alone.
-    `afterwards`, once it has recovered: what remains to be shown. `needs` says why it cannot be done here,
-    or "". `notice_seconds`, `recover_seconds`: deadlines besides two intervals each.
+    `break_` breaks it, and calls `scene.mark()` right before. `detected_by`: who may notice; the earliest
+    counts. `repair`, at least `repair_after` seconds after the break and not before it was noticed: what a
+    person or time would mend (a broker that comes back); a drill without it is mended by the platform alone.
+    `afterwards`, once it has recovered: what remains to be shown. `needs` says why it cannot be done here, or
+    "". `detect_seconds`, `recover_seconds`: deadlines besides two intervals each.
     """
 
     name: str
     what: str
     break_: Callable[[DrillContext], None]
-    noticed_by: Sequence[Notice]
-    mend: Callable[[DrillContext], None] = nothing
-    mend_after: float = 0.0
+    detected_by: Sequence[Notice]
+    repair: Callable[[DrillContext], None] = nothing
+    repair_after: float = 0.0
     afterwards: Callable[[DrillContext], None] = nothing
     needs: Callable[[DrillContext], str] = always
-    notice_seconds: float = 120.0
+    detect_seconds: float = 120.0
     recover_seconds: float = 180.0
 
 
@@ -115,59 +115,59 @@ def moment(text: str) -> float:
 
 def is_calm(event: dict[str, Any]) -> bool:
     """Whether a verdict event says that nothing is to be done."""
-    return Health(event["verdict"]) in NO_ACTION
+    return Health(event["health"]) in NO_ACTION
 
 
-def events(scene: DrillContext, kind: str) -> list[dict[str, Any]]:
+def events(context: DrillContext, kind: str) -> list[dict[str, Any]]:
     """What supervision wrote into the stream's history since the break, oldest first."""
-    if not scene.broken:
+    if not context.broken:
         return []
-    return scene.site.history.since(kind, datetime.fromtimestamp(scene.broken).astimezone())
+    return context.site.history.since(kind, datetime.fromtimestamp(context.broken).astimezone())
 
 
-def by_verdict(scene: DrillContext) -> tuple[float, str] | None:
+def detected_by_health(context: DrillContext) -> tuple[float, str] | None:
     """Supervision: the first verdict that is not calm."""
-    return _first(scene, lambda verdict: verdict not in NO_ACTION)
+    return _first(context, lambda health: health not in NO_ACTION)
 
 
-def by_verdict_to_restart(scene: DrillContext) -> tuple[float, str] | None:
+def detected_by_restartable_health(context: DrillContext) -> tuple[float, str] | None:
     """Supervision: the first verdict that a restart follows, where another one is no news."""
-    return _first(scene, lambda verdict: verdict in RESTARTABLE)
+    return _first(context, lambda health: health in RESTARTABLE)
 
 
-def _first(scene: DrillContext, fits: Callable[[Health], bool]) -> tuple[float, str] | None:
-    for event in events(scene, "verdict"):
-        if fits(Health(event["verdict"])):
-            return moment(event["at"]), f"verdict {event['verdict']}"
+def _first(context: DrillContext, fits: Callable[[Health], bool]) -> tuple[float, str] | None:
+    for event in events(context, "health"):
+        if fits(Health(event["health"])):
+            return moment(event["at"]), f"health {event['health']}"
     return None
 
 
-def by_runtime(scene: DrillContext) -> tuple[float, str] | None:
+def detected_by_runtime(context: DrillContext) -> tuple[float, str] | None:
     """The runtime has restarted the consumer that ended since the break."""
-    status = scene.site.status()
-    restarts = status.restarts_since(scene.broken)
+    status = context.site.status()
+    restarts = status.restarts_since(context.broken)
     return (restarts[0], f"the runtime ({status.last_exit})") if restarts else None
 
 
-def by_red_run(scene: DrillContext) -> tuple[float, str] | None:
+def detected_by_failed_run(context: DrillContext) -> tuple[float, str] | None:
     """Whoever looks at Airflow: a run of the supervising DAG that failed. Where the bucket does not answer,
     no verdict can be written down."""
     failed = [
         moment(run["end_date"])
-        for run in scene.site.supervision_runs()
-        if run["state"] == "failed" and run["end_date"] and moment(run["end_date"]) > scene.broken
+        for run in context.site.supervision_runs()
+        if run["state"] == "failed" and run["end_date"] and moment(run["end_date"]) > context.broken
     ]
-    return (min(failed), f"a red run of {scene.site.supervision}") if failed else None
+    return (min(failed), f"a red run of {context.site.supervision}") if failed else None
 
 
 def by_supervisord(program: str) -> Notice:
     """supervisord has started the program again; `scene.kept["pids"]` holds the process ids of before."""
 
-    def look(scene: DrillContext) -> tuple[float, str] | None:
-        info = scene.site.process(program)
-        if not info["pid"] or info["pid"] == scene.kept["pids"][program]:
+    def look(context: DrillContext) -> tuple[float, str] | None:
+        info = context.site.process(program)
+        if not info["pid"] or info["pid"] == context.kept["pids"][program]:
             return None
         # In whole seconds, so it may seem to be earlier than the break.
-        return max(float(info["start"]), scene.broken), "supervisord"
+        return max(float(info["start"]), context.broken), "supervisord"
 
     return look

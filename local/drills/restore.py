@@ -9,7 +9,7 @@ import psutil
 
 from local.drills.consumer_faults import strangers, wake_all
 from local.drills.service_faults import FILLER
-from local.drills.stream import Site
+from local.drills.stream import StreamUnderTest
 from local.runtime.processes import describe, stack_processes
 from local.stack import health
 
@@ -17,7 +17,7 @@ _ORPHANS = ("airflow worker", "airflow scheduler", "airflow triggerer")
 SERVICES_SECONDS = 180.0
 
 
-def heal(site: Site, say: Callable[[str], None]) -> None:
+def heal(site: StreamUnderTest, say: Callable[[str], None]) -> None:
     """Repeatable, and nothing to do on a stack that is whole. What cannot be mended is said.
 
     Ends consumers from elsewhere, wakes what is suspended, takes the disk's filler away, writes the platform
@@ -50,7 +50,7 @@ def heal(site: Site, say: Callable[[str], None]) -> None:
     wait_for_services(site)
 
 
-def wait_for_services(site: Site, seconds: float = SERVICES_SECONDS) -> None:
+def wait_for_services(site: StreamUnderTest, seconds: float = SERVICES_SECONDS) -> None:
     """Until every service answers that it is well. Raises TimeoutError naming those that are not."""
     deadline = time.monotonic() + seconds
     while True:
@@ -63,7 +63,7 @@ def wait_for_services(site: Site, seconds: float = SERVICES_SECONDS) -> None:
         time.sleep(1)
 
 
-def _end_orphans(site: Site) -> list[str]:
+def _end_orphans(site: StreamUnderTest) -> list[str]:
     """A killed scheduler's workers wait for work that never comes, and hold 200 MB each. One that still has a
     task, which is a child of its own, is left alone."""
     ended = []

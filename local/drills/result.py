@@ -31,7 +31,7 @@ class DrillRecord:
     drill: str
     at: str
     interval_seconds: int
-    at_once: bool
+    trigger_immediately: bool
     injected_at: float | None = None
     detected_at: float | None = None
     detected_by: str = ""
@@ -69,8 +69,8 @@ class DrillRecord:
             found.append(f"the verdict was not calm again: {', '.join(self.verdicts) or 'none'}")
         if self.offsets is None or self.records is None:
             return [*found, "it was not come to the proof"]
-        if not self.offsets.is_exact:
-            found.append(self.offsets.sentence())
+        if not self.offsets.is_ok:
+            found.append(self.offsets.message())
         lost, doubled = self.records
         if lost or doubled:
             found.append(f"of {self.sent} records that Kafka took {lost} are lost, {doubled} are there again")
@@ -96,9 +96,9 @@ class DrillRecord:
         return {
             "drill": self.drill,
             "passed": self.passed,
-            "why_not": self.failures,
-            "seconds_to_notice": seconds(self.injected_at, self.detected_at),
-            "noticed_by": self.detected_by,
+            "failure": self.failures,
+            "seconds_to_detect": seconds(self.injected_at, self.detected_at),
+            "detected_by": self.detected_by,
             "seconds_to_recover": seconds(self.injected_at, self.recovered_at),
             "seconds_to_recover_from_decision": seconds(self.decided_at, self.recovered_at),
             "lost": lost,
@@ -108,7 +108,7 @@ class DrillRecord:
             "sent": self.sent,
             "at": self.at,
             "interval_seconds": self.interval_seconds,
-            "at_once": self.at_once,
+            "trigger_immediately": self.trigger_immediately,
         }
 
 
@@ -138,7 +138,7 @@ def table(records: Iterable[DrillRecord]) -> Table:
         shown.add_row(
             record.drill,
             "yes" if record.passed else "NO",
-            _text(row["seconds_to_notice"], " s"),
+            _text(row["seconds_to_detect"], " s"),
             record.detected_by,
             _text(row["seconds_to_recover"], " s"),
             _text(row["seconds_to_recover_from_decision"], " s"),

@@ -12,9 +12,9 @@ from local.base import REPO, UsageError
 from local.drills.drill import Drill, DrillContext, Failed, events, is_calm, moment
 from local.drills.restore import heal
 from local.drills.result import DrillRecord
-from local.drills.stream import Site, moved_on
+from local.drills.stream import StreamUnderTest, moved_on
 from local.drills.traffic import TrafficGenerator, lost_and_doubled, published
-from local.progress import Board
+from local.progress import ProgressDisplay
 from local.stack import lake
 from local.stack.health import UNREACHABLE_ERRORS
 from sluice.clients.errors import Missing
@@ -26,12 +26,15 @@ LOAD_SECONDS = 420.0
 ROWS = 200
 
 
-def run(drill: Drill, site: Site, board: Board, at_once: bool, load: bool = True) -> DrillRecord:
+def run(
+    drill: Drill, site: StreamUnderTest, board: ProgressDisplay, trigger_immediately: bool, load: bool = True
+) -> DrillRecord:
     """One drill from a healthy stream to its verification; always gives a record, and repairs the stack.
 
-    `at_once`: supervision is triggered instead of waited for. `load`: end with a load (tests end once).
+    `trigger_immediately`: supervision is triggered instead of waited for. `load`: end with a load (tests end
+    once).
     """
-    drilling = DrillRun(drill, site, board, at_once, load)
+    drilling = DrillRun(drill, site, board, trigger_immediately, load)
     with board.step(drill.name) as step:
         drilling.line = step.line
         drilling.go()
@@ -43,13 +46,22 @@ def run(drill: Drill, site: Site, board: Board, at_once: bool, load: bool = True
 class DrillRun:
     """A drill that runs; `record` is what is known of it so far."""
 
-    def __init__(self, drill: Drill, site: Site, board: Board, at_once: bool, load: bool) -> None:
+    def __init__(
+        self,
+        drill: Drill,
+        site: StreamUnderTest,
+        board: ProgressDisplay,
+        trigger_immediately: bool,
+        load: bool,
+    ) -> None:
         self.drill, self.site, self.board, self.load = drill, site, board, load
         self.interval = site.spec.supervision.interval_seconds
         self.line: Callable[[str], None] = lambda text: None
-        self.scene = DrillContext(site, TrafficGenerator(site), self._say, at_once)
+        self.context = DrillContext(site, TrafficGenerator(site), self._say, trigger_immediately)
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self.record = DrillRecord(drill.name, now, self.interval, at_once, load="" if load else "success")
+        self.record = DrillRecord(
+            drill.name, now, self.interval, trigger_immediately, load="" if load else "success"
+        )
 
     def _say(self, text: str) -> None:
         self.board.say(f"  {self.drill.name}: {text}")
@@ -69,18 +81,18 @@ class DrillRun:
             self.record.failure = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
     def _run(self) -> None:
-        cannot = self.drill.needs(self.scene)
+        cannot = self.drill.needs(self.context)
         if cannot:
             raise Failed(cannot)
         self._calm()
         self._say(self.drill.what)
-        self.drill.break_(self.scene)
-        if not self.scene.broken:
+        self.drill.break_(self.context)
+        if not self.context.broken:
             raise Failed("the drill did not say when it broke what it breaks")
-        self.record.injected_at = self.scene.broken
+        self.record.injected_at = self.context.broken
         self._notice_and_mend()
         self._recover()
-        self.drill.afterwards(self.scene)
+        self.drill.afterwards(self.context)
         self._become_calm()
         self._prove()
 
@@ -95,9 +107,9 @@ class DrillRun:
             site.airflow.unpause(dag)
         self._first_load()
         self._with_a_clean_slate()
-        self.scene.trickle.start()
+        self.context.traffic.start()
         began = time.time()
-        self.scene.await_(
+        self.context.await_(
             "a calm stream, before anything is broken",
             lambda: self._is_calm(began),
             self._limit(CALM_SECONDS),
@@ -117,16 +129,16 @@ class DrillRun:
         """Restarts by earlier drills would count against this one, and make it ask a person."""
         history, now = self.site.history, datetime.now(UTC)
         facts = history.facts(now, self.site.spec.supervision)
-        if facts.held is not None:
-            raise Failed(f"the stream is held {facts.held}: release it first, with action start")
+        if facts.suspended is not None:
+            raise Failed(f"the stream is held {facts.suspended}: release it first, with action start")
         if facts.restarts:
             why = f"drill {self.drill.name}: restarts by earlier drills do not count"
-            history.record("release", {"who": "drill", "why": why}, now)
+            history.record("resume", {"who": "drill", "reason": why}, now)
 
     def _is_calm(self, began: float) -> bool:
         if self.site.process()["statename"] != "RUNNING":
             return False
-        newest = self.site.history.latest("verdict")
+        newest = self.site.history.latest("health")
         if newest is not None and not is_calm(newest):
             return False
         return any(step.kind == "batch" for step in self.site.steps(since=began))
@@ -138,53 +150,53 @@ class DrillRun:
         return 2 * self.interval + besides
 
     def _notice_and_mend(self) -> None:
-        limit = self._limit(self.drill.notice_seconds)
+        limit = self._limit(self.drill.detect_seconds)
         self.line("waiting until it is noticed")
-        at, who = self.scene.await_("noticed by anybody", self._noticed, limit)
+        at, who = self.context.await_("noticed by anybody", self._noticed, limit)
         # Where nobody noticed, or somebody interrupts, healing mends it, and does not wait.
-        repaired_at = self._mend()
+        repaired_at = self._repair()
         self.record.detected_at, self.record.detected_by, self.record.repaired_at = at, who, repaired_at
-        self._say(f"noticed after {at - self.scene.broken:.1f} s by {who}")
+        self._say(f"noticed after {at - self.context.broken:.1f} s by {who}")
 
     def _noticed(self) -> tuple[float, str] | None:
         found = []
-        for look in self.drill.noticed_by:
+        for look in self.drill.detected_by:
             # One way to notice may be broken, too: the others are asked all the same.
             with suppress(*UNREACHABLE_ERRORS):
-                seen = look(self.scene)
+                seen = look(self.context)
                 if seen is not None:
                     found.append(seen)
         return min(found, default=None)
 
-    def _mend(self) -> float | None:
+    def _repair(self) -> float | None:
         """What the drill itself mends; gives when, None where it mends nothing."""
-        if self.drill.mend.__name__ == "nothing":
+        if self.drill.repair.__name__ == "nothing":
             return None
-        while time.time() < self.scene.broken + self.drill.mend_after:
-            self.line(f"mending in {self.scene.broken + self.drill.mend_after - time.time():.0f} s")
+        while time.time() < self.context.broken + self.drill.repair_after:
+            self.line(f"mending in {self.context.broken + self.drill.repair_after - time.time():.0f} s")
             with suppress(*UNREACHABLE_ERRORS):
-                self.scene.nudge()
+                self.context.trigger_check()
             time.sleep(1)
-        self.drill.mend(self.scene)
+        self.drill.repair(self.context)
         return time.time()
 
     def _recover(self) -> None:
         self.line("waiting until it has recovered")
         after = max(self.record.detected_at or 0.0, self.record.repaired_at or 0.0)
-        at = self.scene.await_(
+        at = self.context.await_(
             "published again",
-            lambda: moved_on(self.site.steps(self.scene.broken), after, self.scene.total),
+            lambda: moved_on(self.site.steps(self.context.broken), after, self.context.total),
             self._limit(self.drill.recover_seconds),
         )
         self.record.recovered_at = at
-        self._say(f"published again {at - self.scene.broken:.1f} s after the break")
+        self._say(f"published again {at - self.context.broken:.1f} s after the break")
 
     def _become_calm(self) -> None:
         """The newest verdict since the break is calm; where there is none, nobody had a worry."""
         self.line("waiting for a calm verdict")
 
         def calm() -> float | None:
-            verdicts = events(self.scene, "verdict")
+            verdicts = events(self.context, "health")
             if not verdicts:
                 return time.time()
             newest = verdicts[-1]
@@ -192,28 +204,28 @@ class DrillRun:
 
         with suppress(Failed):
             # Not calm is a complaint of its own, with the verdicts in it.
-            self.record.healthy_at = self.scene.await_("calm", calm, self._limit(CALM_SECONDS))
+            self.record.healthy_at = self.context.await_("calm", calm, self._limit(CALM_SECONDS))
 
     # The proof.
 
     def _prove(self) -> None:
-        trickle = self.scene.trickle
+        traffic = self.context.traffic
         self.line("the proof: stopping the trickle")
         record = self.record
-        record.unsent = trickle.stop()
-        taken, span = trickle.taken, trickle.span
+        record.unsent = traffic.stop()
+        taken, span = traffic.taken, traffic.span
         record.sent = len(taken)
-        if trickle.refusals:
-            self._say(f"Kafka did not take {len(trickle.refusals)} records: {trickle.refusals[0]}")
+        if traffic.refusals:
+            self._say(f"Kafka did not take {len(traffic.refusals)} records: {traffic.refusals[0]}")
         self.line("the proof: everything published")
         wanted = {p: after for p, (first, after) in self.site.bounds().items() if after > first}
-        self.scene.await_(
+        self.context.await_(
             f"everything up to {wanted} published", lambda: self.site.ends() == wanted, self._limit(180.0)
         )
         self.line("the proof: every offset and every record")
         record.offsets = lake.exactness(self.site.stack, self.site.spec)
         record.records = lost_and_doubled(taken, published(self.site, span))
-        self._say(f"{record.offsets.sentence()}; {len(taken)} records of its own")
+        self._say(f"{record.offsets.message()}; {len(taken)} records of its own")
         if self.load:
             self.line("a load of a small object")
             record.load = self._load()
@@ -235,30 +247,34 @@ class DrillRun:
 
     def _end(self) -> None:
         self.line("cleaning up")
-        self.scene.trickle.stop(seconds=1.0)
-        proxy = self.scene.kept.pop("proxy", None)
+        self.context.traffic.stop(seconds=1.0)
+        proxy = self.context.kept.pop("proxy", None)
         try:
             heal(self.site, self._say)
         finally:
             if proxy is not None:
                 proxy.__exit__()
-        acts = events(self.scene, "restart")
+        acts = events(self.context, "restart")
         # The history learns of the runtime's restarts at the next check; its status knows them all.
         restarts = [moment(event["at"]) for event in acts if event.get("who") != RUNTIME]
-        if self.scene.broken:
-            restarts += self.site.status().restarts_since(self.scene.broken)
+        if self.context.broken:
+            restarts += self.site.status().restarts_since(self.context.broken)
         self.record.decided_at = min(restarts, default=None)
         self.record.restarts = len(restarts)
-        self.record.verdicts = [str(event["verdict"]) for event in events(self.scene, "verdict")]
+        self.record.verdicts = [str(event["health"]) for event in events(self.context, "health")]
 
 
 def run_all(
-    drills: Sequence[Drill], site: Site, board: Board, at_once: bool, keep: Callable[[DrillRecord], None]
+    drills: Sequence[Drill],
+    site: StreamUnderTest,
+    board: ProgressDisplay,
+    trigger_immediately: bool,
+    keep: Callable[[DrillRecord], None],
 ) -> list[DrillRecord]:
     """All of them, also after one has not passed; `keep` gets each record as soon as there is one."""
     records = []
     for drill in drills:
-        record = run(drill, site, board, at_once)
+        record = run(drill, site, board, trigger_immediately)
         keep(record)
         records.append(record)
     return records

@@ -35,11 +35,11 @@ class Step:
 
     at: float
     kind: str
-    token: int
+    epoch: int
     total: int
 
 
-class Site:
+class StreamUnderTest:
     """One stream of a stack. Not to be shared between threads, but for `producer`."""
 
     def __init__(self, stack: Stack, spec: StreamSpec) -> None:
@@ -89,13 +89,13 @@ class Site:
             if snapshot.timestamp_ms / 1000 <= since:
                 break
             facts = sluice_properties(snapshot)
-            if "ends" in facts:
+            if "end-offsets" in facts:
                 found.append(
                     Step(
                         snapshot.timestamp_ms / 1000,
                         facts["kind"],
-                        int(facts["token"]),
-                        sum(_offsets(facts["ends"]).values()),
+                        int(facts["epoch"]),
+                        sum(_offsets(facts["end-offsets"]).values()),
                     )
                 )
         return found[::-1]
@@ -105,15 +105,15 @@ class Site:
         found = self.lake.published(self.spec.table)
         return {} if found is None else {p: end for p, end in found.ends.items() if end > found.starts[p]}
 
-    def token(self) -> int:
+    def epoch(self) -> int:
         """The newest owner's number, of main and of the branches; 0 before the first."""
         try:
             metadata = self.table().metadata
         except Missing:
             return 0
-        tokens = [int(sluice_properties(s).get("token", 0)) for s in metadata.snapshots]
+        epochs = [int(sluice_properties(s).get("epoch", 0)) for s in metadata.snapshots]
         branches = [int(name[1:]) for name in metadata.refs if name[0] == "w" and name[1:].isdecimal()]
-        return max([0, *tokens, *branches])
+        return max([0, *epochs, *branches])
 
     def unpublished(self) -> list[str]:
         """The branches whose head is not on main."""
@@ -123,7 +123,7 @@ class Site:
 
     def holds_an_unpublished_batch(self) -> bool:
         """Whether the newest owner has appended what it has not published."""
-        return f"w{self.token()}" in self.unpublished()
+        return f"w{self.epoch()}" in self.unpublished()
 
     def wait_for_everything(self, seconds: float = LAND_SECONDS) -> None:
         """Until all that is on the topic is published or in quarantine. Raises TimeoutError."""
@@ -192,10 +192,10 @@ class Site:
 
     def start_stream(self) -> None:
         """Through supervisord, past Airflow; waits until it owns the stream."""
-        before = self.token()
+        before = self.epoch()
         if self.process()["statename"] not in GOING:
             self.stack.supervisor().startProcess(self.spec.program)
-        wait_until("the stream's take-over", lambda: self.token() > before, LAND_SECONDS)
+        wait_until("the stream's take-over", lambda: self.epoch() > before, LAND_SECONDS)
 
     # What supervision says.
 

@@ -14,20 +14,20 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 
-from local.drills.stream import Site
-from local.stack import lake as evidence
+from local.drills.stream import StreamUnderTest
+from local.stack import lake as details
 
 PER_SECOND = 10
 # The field that carries a record's number: a time in microseconds, which no taxi ride will have.
 FIELD = "tpep_pickup_datetime"
 # As long as a drill may take: what Kafka cannot take now waits, and is not given up.
-PATIENCE_SECONDS = 1800
+STALL_TIMEOUT_SECONDS = 1800
 
 
 class Trips:
     """Avro bodies of good trips, made with another Avro library than the jobs use."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: StreamUnderTest) -> None:
         declared: dict[str, Any] = json.loads(site.spec.schema_file.read_text())
         self._schema = fastavro.parse_schema(declared)
         self._trip = {f["name"]: 1 for f in declared["fields"] if not isinstance(f["type"], list)}
@@ -46,11 +46,11 @@ class TrafficGenerator:
     The producer is idempotent: a broker that dies does not make it send anything twice.
     """
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: StreamUnderTest) -> None:
         self._site = site
         self._trips = Trips(site)
         self._producer = site.producer(
-            **{"enable.idempotence": "true", "message.timeout.ms": str(PATIENCE_SECONDS * 1000)}
+            **{"enable.idempotence": "true", "message.timeout.ms": str(STALL_TIMEOUT_SECONDS * 1000)}
         )
         # Unlike those of every other trickle, and of every ride: the numbers go on from now, 200 years later.
         self._first = time.time_ns() // 1000 + 200 * 365 * 86400 * 1_000_000
@@ -120,9 +120,9 @@ class TrafficGenerator:
         )
 
 
-def published(site: Site, span: tuple[int, int]) -> Counter[int]:
+def published(site: StreamUnderTest, span: tuple[int, int]) -> Counter[int]:
     """Number → how often it is on main, for the numbers in the span."""
-    lake, _ = evidence.tables(site.stack, site.spec)
+    lake, _ = details.tables(site.stack, site.spec)
     first, after = (datetime.fromtimestamp(number / 1e6, UTC) for number in span)
     words = [moment.strftime("%Y-%m-%dT%H:%M:%S") for moment in (first, after)]
     rows = lake.scan(

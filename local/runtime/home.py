@@ -96,7 +96,8 @@ class StackDir:
         Raises UsageError when another holds it: waiting would hide what the other one is doing.
         """
         with locked(
-            self.root / "lock", f"another `make up`, `down` or `wipe` is at work on {self.root}: wait for it"
+            self.root / "lock",
+            f"another `make up`, `down` or `destroy` is at work on {self.root}: wait for it",
         ):
             yield
 

@@ -83,13 +83,13 @@ def programs(context: Context) -> list[Program]:
     """One program per part of a stream. Their priority lets Airflow stop first, what they need last."""
     return [
         Program(
-            part.program,
-            restarted(context.python, context.python, *part.arguments),
+            component.program,
+            restarted(context.python, context.python, *component.arguments),
             context.job_environment(),
             priority=50,
             directory=REPO,
             options=STREAM_OPTIONS,
         )
         for spec in specs()
-        for part in spec.parts.values()
+        for component in spec.components.values()
     ]

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from local import shell
 from local.base import cache, end_with
-from local.progress import Board
+from local.progress import ProgressDisplay
 from local.setup import bootstrap, build, lock
 from local.setup.cache import Artifact, environment, jars, locked, minio, sweep
 
 
 def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    with Board() as board:
+    with ProgressDisplay() as board:
         home = bootstrap.java_home(install=True)
         if arguments[:1] == ["lock"]:
             with locked(cache(), board.say):
@@ -50,7 +50,7 @@ def _work() -> Path:
     return work
 
 
-def _ensure_all(java_home: Path, board: Board) -> None:
+def _ensure_all(java_home: Path, board: ProgressDisplay) -> None:
     """MinIO compiles while the rest downloads; the jars come after PySpark, since Ivy lies inside it."""
 
     def python_then_jars() -> None:
@@ -68,7 +68,7 @@ def _ensure_all(java_home: Path, board: Board) -> None:
             raise
 
 
-def _ensure_environment(board: Board) -> None:
+def _ensure_environment(board: ProgressDisplay) -> None:
     artifact = environment()
     if artifact.damage() is None:
         return
@@ -78,7 +78,7 @@ def _ensure_environment(board: Board) -> None:
         )
 
 
-def _ensure_jars(name: str, java_home: Path, board: Board) -> None:
+def _ensure_jars(name: str, java_home: Path, board: ProgressDisplay) -> None:
     artifact = jars(name)
     if artifact.damage() is None:
         return
@@ -86,7 +86,7 @@ def _ensure_jars(name: str, java_home: Path, board: Board) -> None:
         artifact.ensure(lambda folder: build.make_jar_set(folder, name, java_home, _work(), step), board.say)
 
 
-def _ensure_minio(board: Board) -> None:
+def _ensure_minio(board: ProgressDisplay) -> None:
     artifact = minio()
     if artifact.damage() is None:
         return

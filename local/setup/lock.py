@@ -8,7 +8,7 @@ from pathlib import Path
 
 from local import shell
 from local.base import REPO
-from local.progress import Board
+from local.progress import ProgressDisplay
 from local.setup import build
 from local.setup.cache import HERE, JAR_HASHES, discard, sha256
 
@@ -19,7 +19,7 @@ _OPTIONS = (
 )
 
 
-def recompile(work: Path, board: Board) -> None:
+def recompile(work: Path, board: ProgressDisplay) -> None:
     """requirements.txt, local/bootstrap.txt and local/go.txt from their .in files."""
     uv = Path(sys.executable).with_name("uv")
     env = {**os.environ, "UV_CACHE_DIR": str(work / "uv")}
@@ -49,7 +49,7 @@ def without_entry(text: str, package: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-def rehash_jars(java_home: Path, work: Path, board: Board) -> None:
+def rehash_jars(java_home: Path, work: Path, board: ProgressDisplay) -> None:
     """Resolves both jar sets anew and writes their SHA-256 down."""
     lines = ["# SHA-256 of every jar, as resolved by `make lock`; the set-up takes no other."]
     for jar_set in ("spark", "kafka"):

@@ -26,11 +26,11 @@ class Airflow:
         self.url = url
         self._login = {"username": user, "password": password}
         self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
-        self._token = ""
+        self._epoch = ""
 
     def request(self, method: str, path: str, **options: Any) -> Any:
         """One call below /api/v2; gives the decoded JSON (None for an empty answer). Logs in as needed."""
-        if not self._token:
+        if not self._epoch:
             self._sign_in()
         answer = self._call(method, path, options)
         if answer.status_code == 401:
@@ -41,14 +41,14 @@ class Airflow:
         return answer.json() if answer.content else None
 
     def _call(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
+        headers = {"Authorization": f"Bearer {self._epoch}", "Accept": "application/json"}
         return self._client.request(method, f"/api/v2{path}", headers=headers, **options)
 
     def _sign_in(self) -> None:
         answer = self._client.post("/auth/token", json=self._login)
         if answer.is_error:
             raise AirflowError("POST", "/auth/token", answer.status_code, answer.text)
-        self._token = answer.json()["access_token"]
+        self._epoch = answer.json()["access_token"]
 
     def wait_for_dag(self, dag: str, seconds: float = 90) -> None:
         """Waits until the dag-processor has seen a DAG. Raises UsageError with the import errors

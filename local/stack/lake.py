@@ -59,10 +59,10 @@ def stream_starts(table: Table) -> dict[int, int]:
     snapshot = table.current_snapshot()
     while snapshot is not None:
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
-        if "sluice.starts" in summary:
+        if "sluice.start-offsets" in summary:
             return {
                 int(partition): int(start)
-                for partition, start in json.loads(summary["sluice.starts"]).items()
+                for partition, start in json.loads(summary["sluice.start-offsets"]).items()
             }
         parent = snapshot.parent_snapshot_id
         snapshot = table.snapshot_by_id(parent) if parent is not None else None
@@ -74,23 +74,23 @@ class Exactness:
     """How the lake compares with the topic: exact is none of each.
 
     `gaps`: offsets from the stream's start to the topic's end that nothing holds; `duplicates`: offsets that
-    are held more than once, each as often as it is too many; `strays`: offsets that are held and not on the
-    topic.
+    are held more than once, each as often as it is too many; `unexpected`: offsets that are held and not on
+    the topic.
     """
 
     gaps: int
     duplicates: int
-    strays: int
+    unexpected: int
     records: int
 
     @property
-    def is_exact(self) -> bool:
-        return (self.gaps, self.duplicates, self.strays) == (0, 0, 0)
+    def is_ok(self) -> bool:
+        return (self.gaps, self.duplicates, self.unexpected) == (0, 0, 0)
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return (
             f"of {self.records} offsets {self.gaps} are missing, {self.duplicates} are there more than once, "
-            f"{self.strays} are there and not on the topic"
+            f"{self.unexpected} are there and not on the topic"
         )
 
 

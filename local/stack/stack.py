@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyiceberg.catalog import Catalog, load_catalog
 
 from local.base import REPO, UsageError, default_home
-from local.progress import Board, Step
+from local.progress import ProgressDisplay, Step
 from local.runtime import ports, processes, roles
 from local.runtime.context import Context
 from local.runtime.home import ROLES, StackDir
@@ -150,7 +150,7 @@ class Stack:
 
     # Its life.
 
-    def up(self, board: Board | None = None) -> None:
+    def up(self, board: ProgressDisplay | None = None) -> None:
         """Starts what does not run, and waits until all of it is healthy; fast when it already is.
 
         Raises UsageError when a port is taken, or a service does not become healthy: with the end of its log.
@@ -160,7 +160,7 @@ class Stack:
             with self.home.locked():
                 self._up(shown)
 
-    def _up(self, board: Board) -> None:
+    def _up(self, board: ProgressDisplay) -> None:
         pid = self.daemon.pid() if self.exists else None
         if pid is None:
             left = processes.end_all(self.home.id)
@@ -204,9 +204,11 @@ class Stack:
     def _runs(self, name: str) -> bool:
         return self.daemon.states()[name]["statename"] in ("STARTING", "RUNNING")
 
-    def renew_producers(self, board: Board) -> None:
+    def renew_producers(self, board: ProgressDisplay) -> None:
         """A producer reads its platform file once: one that runs would go on with another feed."""
-        found = [spec.parts["producer"].program for spec in streams.specs() if "producer" in spec.parts]
+        found = [
+            spec.components["producer"].program for spec in streams.specs() if "producer" in spec.components
+        ]
         for name in (name for name in found if self._runs(name)):
             self.daemon.restart(name)
             board.say(f"{name} was started anew: its platform file is another one")
@@ -219,7 +221,7 @@ class Stack:
         made.append(replay.program(self.context))
         return [*made, *streams.programs(self.context), *airflow.programs(self.context)]
 
-    def _start_all(self, board: Board) -> None:
+    def _start_all(self, board: ProgressDisplay) -> None:
         def database_and_airflow() -> None:
             self._start("postgres", board, lambda step: postgres.provision(self.context))
             with board.step("Airflow's database") as step:
@@ -249,7 +251,7 @@ class Stack:
             for future in [pool.submit(job) for job in jobs]:
                 future.result()
 
-    def _start(self, name: str, board: Board, then: Callable[[Step], None] | None = None) -> None:
+    def _start(self, name: str, board: ProgressDisplay, then: Callable[[Step], None] | None = None) -> None:
         with board.step(name) as step:
             self.daemon.ensure_started(name)
             health.wait(name, self.context, self.daemon, step, DEADLINES[name])
@@ -257,7 +259,7 @@ class Stack:
                 step.line("users and rights")
                 then(step)
 
-    def down(self, board: Board | None = None) -> None:
+    def down(self, board: ProgressDisplay | None = None) -> None:
         """Stops everything: gracefully, then hard. Afterwards no process of the stack is left."""
         if not self.exists:
             return
@@ -273,7 +275,7 @@ class Stack:
             if left:
                 shown.say(f"ended by force: {', '.join(left)}")
 
-    def wipe(self, board: Board | None = None) -> None:
+    def destroy(self, board: ProgressDisplay | None = None) -> None:
         """Stops the stack and removes its home with all its data, for good."""
         self.down(board)
         postgres.remove(self.home)
@@ -346,12 +348,12 @@ def _absolute(path: str | Path | None) -> str | None:
 
 
 @contextmanager
-def _shown(board: Board | None) -> Iterator[Board]:
+def _shown(board: ProgressDisplay | None) -> Iterator[ProgressDisplay]:
     """The caller's display, or one of our own."""
     if board is not None:
         yield board
         return
-    with Board() as own:
+    with ProgressDisplay() as own:
         yield own
 
 

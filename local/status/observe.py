@@ -69,16 +69,16 @@ BATCHES = 20
 DAY = timedelta(hours=24)
 NEWEST: dict[str, Any] = {"order_by": "-end_date", "limit": 1, "state": ["success", "failed"]}
 KINDS = (
-    "verdict",
+    "health",
     "restart",
     "start",
     "stop",
-    "hold",
-    "release",
-    "question",
-    "answer",
+    "suspend",
+    "resume",
+    "decision_requested",
+    "decision",
     "recovered",
-    "missed",
+    "deadline_missed",
 )
 
 
@@ -114,26 +114,26 @@ class Seen:
     supervised: Supervised | Unavailable
 
 
-def questions(stack: Stack, spec: StreamSpec, part: Component) -> dict[str, Callable[[], Any]]:
+def questions(stack: Stack, spec: StreamSpec, component: Component) -> dict[str, Callable[[], Any]]:
     """What is asked about a component. One DAG supervises all components of a stream."""
     return {
-        f"{part.program} sample": lambda: _sample(stack, spec, part),
-        f"{part.program} health": lambda: _history(stack, spec, part).latest("verdict"),
-        f"{part.program} batches": lambda: _batches(stack, spec) if part.name == CONSUMER else [],
-        f"{part.program} past": lambda: past(_history(stack, spec, part), datetime.now(UTC)),
+        f"{component.program} sample": lambda: _sample(stack, spec, component),
+        f"{component.program} health": lambda: _history(stack, spec, component).latest("health"),
+        f"{component.program} batches": lambda: _batches(stack, spec) if component.name == CONSUMER else [],
+        f"{component.program} past": lambda: past(_history(stack, spec, component), datetime.now(UTC)),
         f"{spec.name} supervised": lambda: supervised(stack.airflow(), f"{spec.name}_stream"),
     }
 
 
-def seen(answers: Mapping[str, Any], spec: StreamSpec, part: Component) -> Seen:
+def seen(answers: Mapping[str, Any], spec: StreamSpec, component: Component) -> Seen:
     """Out of the answers."""
     return Seen(
-        **{name: answers[f"{part.program} {name}"] for name in ("sample", "health", "batches", "past")},
+        **{name: answers[f"{component.program} {name}"] for name in ("sample", "health", "batches", "past")},
         supervised=answers[f"{spec.name} supervised"],
     )
 
 
-def _sample(stack: Stack, spec: StreamSpec, part: Component) -> Sample:
+def _sample(stack: Stack, spec: StreamSpec, component: Component) -> Sample:
     platform = stack.platform("airflow")
     if platform.supervisor is None:
         raise UsageError("the platform file of role 'airflow' has no [supervisor]: make up writes it")
@@ -142,13 +142,13 @@ def _sample(stack: Stack, spec: StreamSpec, part: Component) -> Sample:
         lambda: Lake.open(platform),
         SupervisorRuntime(platform.supervisor, timeout=REQUEST_SECONDS),
         spec,
-        part.name,
+        component.name,
     ).look(time.time())
 
 
-def _history(stack: Stack, spec: StreamSpec, part: Component) -> History:
+def _history(stack: Stack, spec: StreamSpec, component: Component) -> History:
     platform = stack.platform("airflow")
-    return History(connect(platform.s3), platform.lake.ledger, history_name(spec.name, part.name))
+    return History(connect(platform.s3), platform.lake.ledger, history_name(spec.name, component.name))
 
 
 def _batches(stack: Stack, spec: StreamSpec) -> list[BatchInfo]:
@@ -162,7 +162,7 @@ def past(history: History, now: datetime) -> ComponentHistory:
     """The last day's restarts, and the newest event of any kind."""
     newest = [event for event in (history.latest(kind) for kind in KINDS) if event is not None]
     return ComponentHistory(
-        restarts=[bool(event.get("asked")) for event in history.since("restart", now - DAY)],
+        restarts=[bool(event.get("requested")) for event in history.since("restart", now - DAY)],
         newest=max(newest, key=lambda event: str(event["at"]), default=None),
     )
 
@@ -202,10 +202,10 @@ DEADLINE_SECONDS = 30.0
 
 def look(stack: Stack, specs: Sequence[StreamSpec]) -> dict[str, Seen]:
     """Program → what is known of that component. Takes DEADLINE_SECONDS at most."""
-    components = [(spec, part) for spec in specs for part in spec.parts.values()]
+    components = [(spec, component) for spec in specs for component in spec.components.values()]
     asked: dict[str, Any] = {}
-    for spec, part in components:
-        asked |= questions(stack, spec, part)
+    for spec, component in components:
+        asked |= questions(stack, spec, component)
     stack.context  # noqa: B018  made once, here: the questions are asked in threads
     answers = run_concurrently(asked, DEADLINE_SECONDS)
-    return {part.program: seen(answers, spec, part) for spec, part in components}
+    return {component.program: seen(answers, spec, component) for spec, component in components}

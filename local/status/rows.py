@@ -24,29 +24,29 @@ class Cell:
 
 @dataclass(frozen=True)
 class StreamRow:
-    """The line of a component, in the order of the columns; `sentence` is shown below the table."""
+    """The line of a component, in the order of the columns; `message` is shown below the table."""
 
     stream: str
-    part: str
+    component: str
     state: Cell
-    verdict: Cell
+    health: Cell
     lag: Cell
     rate: Cell
     last_batch: Cell
     restarts: Cell
     supervised: Cell
     last_event: Cell
-    sentence: str
+    message: str
     colour: str
 
     @property
     def name(self) -> str:
-        return self.stream if self.part == CONSUMER else f"{self.stream} {self.part}"
+        return self.stream if self.component == CONSUMER else f"{self.stream} {self.component}"
 
     @property
     def cells(self) -> list[Cell]:
         return [
-            *(self.state, self.verdict, self.lag, self.rate, self.last_batch, self.restarts),
+            *(self.state, self.health, self.lag, self.rate, self.last_batch, self.restarts),
             *(self.supervised, self.last_event),
         ]
 
@@ -59,24 +59,24 @@ class StreamRow:
 
 
 HEADERS = (
-    *("stream", "state", "verdict", "lag", "rows/s", "last batch", "restarts 24 h", "supervised"),
+    *("stream", "state", "health", "lag", "rows/s", "last batch", "restarts 24 h", "supervised"),
     "last event",
 )
 _NOTHING = Cell("–", None)
 
 
-def component_row(spec: StreamSpec, part: Component, state: str, seen: Seen, now: float) -> StreamRow:
+def component_row(spec: StreamSpec, component: Component, state: str, seen: Seen, now: float) -> StreamRow:
     """`state`: supervisord's, shown if the runtime does not answer. `now`: seconds since 1970."""
     sample = seen.sample
     if isinstance(sample, Sample) and sample.process is not None:
         state = sample.process.state.value.upper()
     wanted = not is_off(state, seen)
-    is_consumer = part.name == CONSUMER
+    is_consumer = component.name == CONSUMER
     return StreamRow(
         stream=spec.name,
-        part=part.name,
+        component=component.name,
         state=Cell(state, None),
-        verdict=_cell(seen.health, lambda found: _health(found, part.name, now))
+        health=_cell(seen.health, lambda found: _health(found, component.name, now))
         if wanted
         else Cell("off", None),
         lag=_cell(sample, _lag) if is_consumer else _NOTHING,
@@ -89,20 +89,22 @@ def component_row(spec: StreamSpec, part: Component, state: str, seen: Seen, now
         restarts=_cell(seen.past, lambda past: _restarts(past.restarts)),
         supervised=_cell(seen.supervised, lambda supervised: _supervised(spec, supervised, now)),
         last_event=_cell(seen.past, lambda past: Cell(in_words(past.newest, now), None)),
-        sentence=_sentence(wanted, seen),
-        colour=colour(seen.health, part.name) if wanted else "dim",
+        message=_message(wanted, seen),
+        colour=colour(seen.health, component.name) if wanted else "dim",
     )
 
 
-def _sentence(wanted: bool, seen: Seen) -> str:
+def _message(wanted: bool, seen: Seen) -> str:
     """The recorded message of a component that is wanted and not healthy, and why something is unknown."""
     said = []
-    if wanted and isinstance(seen.health, dict) and seen.health["verdict"] not in WELL:
-        said.append(str(seen.health["sentence"]))
+    if wanted and isinstance(seen.health, dict) and seen.health["health"] not in WELL:
+        said.append(str(seen.health["message"]))
     if isinstance(seen.sample, Sample):
-        said += [f"{system}: {reason}" for system, reason in sorted(seen.sample.trouble.items())]
+        said += [f"{system}: {reason}" for system, reason in sorted(seen.sample.errors.items())]
     every = (seen.sample, seen.health, seen.batches, seen.past, seen.supervised)
-    return "; ".join(dict.fromkeys([*said, *(str(part) for part in every if isinstance(part, Unavailable))]))
+    return "; ".join(
+        dict.fromkeys([*said, *(str(component) for component in every if isinstance(component, Unavailable))])
+    )
 
 
 def is_off(state: str, seen: Seen) -> bool:
@@ -111,15 +113,15 @@ def is_off(state: str, seen: Seen) -> bool:
     return paused and state not in ("RUNNING", "STARTING")
 
 
-def _cell(part: Any, make: Callable[[Any], Cell]) -> Cell:
-    return Cell("unknown", False) if isinstance(part, Unavailable) else make(part)
+def _cell(component: Any, make: Callable[[Any], Cell]) -> Cell:
+    return Cell("unknown", False) if isinstance(component, Unavailable) else make(component)
 
 
 def _health(found: dict[str, Any] | None, component: str, now: float) -> Cell:
     if found is None:
         return Cell("unknown", False)
     since = ago(now, datetime.fromisoformat(str(found["at"])).timestamp())
-    return Cell(f"{found['verdict']}, {since}", found["verdict"] in no_action(component))
+    return Cell(f"{found['health']}, {since}", found["health"] in no_action(component))
 
 
 def _batch(found: Sequence[BatchInfo], now: float) -> Cell:
@@ -127,25 +129,25 @@ def _batch(found: Sequence[BatchInfo], now: float) -> Cell:
 
 
 def _beat(found: Sample, now: float) -> Cell:
-    if found.trouble:
+    if found.errors:
         return Cell("unknown", False)
     return Cell(f"beat {ago(now, found.heartbeat.at)}" if found.heartbeat else "no beat", None)
 
 
 def _lag(found: Sample) -> Cell:
-    return Cell("unknown", False) if found.trouble else Cell(f"{sum(found.unread().values()):,}", None)
+    return Cell("unknown", False) if found.errors else Cell(f"{sum(found.unread().values()):,}", None)
 
 
 def colour(found: dict[str, Any] | Unavailable | None, component: str) -> str:
     """By the set of the recorded verdict: healthy, suspended, restarted, decided by a person, or alerting."""
-    verdict = found["verdict"] if isinstance(found, dict) else None
-    if verdict in WELL:
+    health = found["health"] if isinstance(found, dict) else None
+    if health in WELL:
         return "green"
-    if verdict in no_action(component):
+    if health in no_action(component):
         return "cyan"
-    if verdict in RESTARTABLE:
+    if health in RESTARTABLE:
         return "yellow"
-    return "magenta" if verdict in NEEDS_DECISION else "red"
+    return "magenta" if health in NEEDS_DECISION else "red"
 
 
 def _restarts(asked: list[bool]) -> Cell:
@@ -162,14 +164,14 @@ def _supervised(spec: StreamSpec, found: Supervised, now: float) -> Cell:
 
 
 def in_words(event: dict[str, Any] | None, now: float) -> str:
-    """`verdict dead, 40 s ago`, `restart by schedule, 3 min ago`, `answer Restart it by ada, 2 h ago`."""
+    """`verdict down, 40 s ago`, `restart by schedule, 3 min ago`, `answer Restart it by ada, 2 h ago`."""
     if event is None:
         return "none"
     kind = str(event["kind"])
     words = [kind]
-    if kind == "verdict":
-        words.append(str(event["verdict"]))
-    if kind == "answer":
+    if kind == "health":
+        words.append(str(event["health"]))
+    if kind == "decision":
         words.append(str(event["choice"]))
     if kind == "recovered":
         words.append(f"in {event['seconds']:.0f} s")

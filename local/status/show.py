@@ -40,9 +40,9 @@ def main(stack: Stack, services_only: bool = False) -> int:
     seen = look(stack, specs)
     now = time.time()
     rows = [
-        component_row(spec, part, states[part.program], seen[part.program], now)
+        component_row(spec, component, states[component.program], seen[component.program], now)
         for spec in specs
-        for part in spec.parts.values()
+        for component in spec.components.values()
     ]
     services = [row for row in services if not row.is_stream]
     fine = all(row.fine is not False for row in services) and (services_only or all(row.fine for row in rows))
@@ -80,11 +80,11 @@ def _streams(console: Console, rows: list[StreamRow]) -> None:
     for row in rows:
         cells = [Text(row.name)]
         for cell in row.cells:
-            style = row.colour if cell is row.verdict else {True: "green", False: "red", None: ""}[cell.fine]
+            style = row.colour if cell is row.health else {True: "green", False: "red", None: ""}[cell.fine]
             cells.append(Text(cell.text, style))
         table.add_row(*cells)
     console.print(table)
     for row in rows:
-        if row.sentence:
-            text = Text(f"{row.name}: {row.sentence}", row.colour)
+        if row.message:
+            text = Text(f"{row.name}: {row.message}", row.colour)
             console.print(text, soft_wrap=True, highlight=False)

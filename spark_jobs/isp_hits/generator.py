@@ -120,7 +120,7 @@ def rhythm(parameters: Generated) -> Rhythm:
             low, high = (middle, high) if turned < wanted else (low, middle)
         return (low + high) / 2
 
-    return Rhythm(evenly(hour), evenly(hour + parameters["hours"]), stretch)
+    return Rhythm(evenly(hour), evenly(hour + parameters["duration_hours"]), stretch)
 
 
 def _spoilt(kind: Column, json: Column) -> Column:
@@ -177,7 +177,7 @@ class _Choices:
         even = found.first + (key + 0.5) / self.parameters.rows * (found.last - found.first)
         hour = even + found.stretch * F.sin((even - QUIET_HOUR) * (2 * math.pi / 24))
         late = self.chance("late", key) < self.parameters["late_percent"] / 100
-        minutes = self.parameters["late_minutes"] * (0.5 + self.chance("minutes", key) / 2)
+        minutes = self.parameters["max_late_minutes"] * (0.5 + self.chance("minutes", key) / 2)
         milliseconds = F.floor(hour * 3_600_000 - F.when(late, minutes * 60_000).otherwise(0.0))
         return F.timestamp_millis(F.lit(int(midnight.timestamp() * 1_000)) + milliseconds)
 

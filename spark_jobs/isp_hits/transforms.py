@@ -67,8 +67,8 @@ def hits(rows: DataFrame, schema: StructType) -> DataFrame:
     timed = computed(
         found, time=F.when(_hit("hittime").rlike(_DATE_TIME), _hit("hittime").try_cast("timestamp"))
     )
-    judged = computed(timed, reason=_reason(text))
-    return judged.select(*rows.columns, "reason", _record(schema).alias("record"))
+    assessed = computed(timed, reason=_reason(text))
+    return assessed.select(*rows.columns, "reason", _record(schema).alias("record"))
 
 
 def _hit(name: str) -> Column:

@@ -9,7 +9,7 @@ from spark_jobs.common.feed.event import Event
 
 # Of the ids of what has none of its own. Never change it: what is sent again would not be known.
 _NAMESPACE = UUID("0d3e6f0a-4f6b-5b0e-9a55-6c3f3a3b8f2d")
-_MOST_ID = 255
+_MAX_ID = 255
 OVERLAP_MS = 5_000
 
 
@@ -73,7 +73,7 @@ def _own_id(data: str, position: str) -> str:
 
 def _text(value: object) -> str | None:
     """A text that may stand in a record's key or header, or None."""
-    if not isinstance(value, str) or not 0 < len(value) <= _MOST_ID:
+    if not isinstance(value, str) or not 0 < len(value) <= _MAX_ID:
         return None
     try:
         value.encode()

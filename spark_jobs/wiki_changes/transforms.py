@@ -36,7 +36,7 @@ from spark_jobs.common.spark.session import computed
 OLDEST = 978_307_200
 DAY = 86_400
 # It becomes a folder's name, server_name=…, for which MinIO has 255 bytes, as file systems have.
-MOST_SERVER_NAME = 240
+MAX_SERVER_NAME = 240
 
 
 @dataclass(frozen=True)
@@ -118,8 +118,8 @@ def changes(rows: DataFrame, schema: StructType) -> DataFrame:
     again = F.array(_parsed(text, lambda kind: VariantType()))
     named = F.transform(again, lambda parsed: _wrong(parsed, text))[0]
     wrong = F.when(doubtful | F.col("json.corrupt").isNotNull(), named)
-    judged = computed(read, reason=_reason(text, wrong))
-    return judged.select("*", _record(schema).alias("record")).drop("json")
+    assessed = computed(read, reason=_reason(text, wrong))
+    return assessed.select("*", _record(schema).alias("record")).drop("json")
 
 
 def _parsed(text: Column, kind: Callable[[Kind], DataType]) -> Column:
@@ -184,7 +184,7 @@ def _reason(text: Column, wrong: Column) -> Column:
         F.when(~_in_range(seconds), F.lit("timestamp is more than a day after the record came to Kafka")),
         F.when(dt.isNotNull() & _time(dt).isNull(), F.lit("meta.dt is not a time")),
         F.when(_absent(server), F.lit("no server_name")),
-        F.when(F.length(F.url_encode(server)) > MOST_SERVER_NAME, F.lit("server_name is too long")),
+        F.when(F.length(F.url_encode(server)) > MAX_SERVER_NAME, F.lit("server_name is too long")),
     )
 
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.lake.results_table import Results
-from sluice.ui.app import REFRESH_SECONDS, may_look
+from sluice.ui.app import REFRESH_SECONDS, may_read
 from tests.support import browser as browsers
 from tests.support import pages
 from tests.support.browser import OpenPage, Scheme, Watch
@@ -102,7 +102,7 @@ def test_verdicts_and_who_looks(page: Page, made: Made) -> None:
     assert texts(page, "#parts .pill") == ["healthy", "healthy", "idle"]
     expect(page.locator("#supervision")).to_have_text(re.compile(r"wiki_changes_stream\) looked .* s ago\.$"))
 
-    producer = pages.verdict("cut off", "the feed has not answered for 80 s", time.time() - 5)
+    producer = pages.health("source unavailable", "the feed has not answered for 80 s", time.time() - 5)
     made.events.verdicts[f"{STREAM}.producer"] = producer
     refresh(page, made)
     expect(page.locator("#verdict")).to_have_text("producer: cut off")
@@ -305,7 +305,7 @@ def test_a_login_that_ended(page: Page, made: Made) -> None:
     def refuse() -> None:
         raise HTTPException(401, "Token Expired")
 
-    made.app.dependency_overrides[may_look] = refuse
+    made.app.dependency_overrides[may_read] = refuse
     refresh(page, made)
     expect(page.get_by_role("alert")).to_contain_text("your login has ended")
 

@@ -62,7 +62,7 @@ def figures(found: Locator) -> dict[str, list[str]]:
 
 def test_every_query_with_its_pictures_figures_and_words(page: Page) -> None:
     names = page.locator(".card h2").all_text_contents()
-    assert names == [STREAM, "windows", "rests", "dead", HOSTILE[0], "new"]
+    assert names == [STREAM, "windows", "rests", "down", HOSTILE[0], "new"]
     assert page.locator(".card .pill").all_text_contents() == [
         *("running", "running", "idle", "silent", "failed", "running")
     ]
@@ -97,11 +97,11 @@ def test_every_query_with_its_pictures_figures_and_words(page: Page) -> None:
             "rests",
             r"^Nothing new to read; its newest batch ended 5\d min.* ago\. Last sign of life .* ago\.$",
         ),
-        ("dead", r"^No sign for 2\d min .*: its process is down or stuck, or cannot write"),
+        ("down", r"^No sign for 2\d min .*: its process is down or stuck, or cannot write"),
         ("new", r"^It started \d+ .*ago, and has not ended a batch yet\.$"),
     ):
         expect(card(page, name).locator(".life")).to_have_text(re.compile(words))
-    expect(card(page, "dead").locator(".pill")).to_have_attribute("data-tone", "bad")
+    expect(card(page, "down").locator(".pill")).to_have_attribute("data-tone", "bad")
 
     # Said for who does not see it, and shown under the pointer.
     picture = card(page, "windows").locator("[data-chart=state] .chart")

@@ -117,12 +117,12 @@ def test_each_stream_is_supervised_as_often_as_it_says(bag: Any) -> None:
 def test_every_component_is_supervised_by_one_task_of_its_name(bag: Any) -> None:
     for dag in streams(bag):
         spec = stream.load(dag.dag_id.removesuffix("_stream"))
-        sinks = {SINKS} if "queries" in spec.parts else set()
-        assert {task.task_id for task in dag.tasks} == {*spec.parts, *sinks}
-        assert dag.params.get_param("component").schema["enum"] == ["all", *spec.parts]
-        for component in spec.parts:
+        sinks = {SINKS} if "queries" in spec.components else set()
+        assert {task.task_id for task in dag.tasks} == {*spec.components, *sinks}
+        assert dag.params.get_param("component").schema["enum"] == ["all", *spec.components]
+        for component in spec.components:
             task = dag.get_task(component)
-            assert (task.part, task.stream) == (component, spec.name)
+            assert (task.component, task.stream) == (component, spec.name)
             # The queries are supervised whatever the state of their sinks.
             before = sinks if component == "queries" else set()
             assert task.upstream_task_ids | task.downstream_task_ids == before
@@ -144,8 +144,11 @@ def test_a_load_of_a_stream_with_queries_makes_their_sinks_and_checks_them(bag: 
         if stream.load(name).queries:
             seen += 1
             assert steps["provision_topic"] == {SINKS}
-            assert steps["ensure_stream"] == {"ensure_queries"}
-            assert (steps["validate"], steps["counted"]) == ({"counted"}, {"check_sinks"})
+            assert steps["ensure_consumer"] == {"ensure_queries"}
+            assert (steps["validate"], steps["wait_for_queries"]) == (
+                {"wait_for_queries"},
+                {"reconcile_sinks"},
+            )
         else:
             assert SINKS not in steps
     assert seen
@@ -205,12 +208,12 @@ def test_the_form_explains_itself_and_refuses(bag: Any) -> None:
         ("minutes", 0),
         ("minutes", 721),
         ("max_quarantined_percent", -1),
-        ("landed_timeout_minutes", 0),
+        ("publish_timeout_minutes", 0),
     ]:
         with pytest.raises(ParamValidationError):
             params.get_param(name).resolve(wrong)
     assert [params.get_param(name).resolve() for name in ("events", "minutes")] == [10_000, 5]
-    before = bag.dags["wiki_changes_compact"].params.get_param("before")
+    before = bag.dags["wiki_changes_compact"].params.get_param("compact_before")
     assert (before.resolve(), before.resolve("2026-11-20")) == (None, "2026-11-20")
     for wrong in ("yesterday", "2026-13-01", 20261120):
         with pytest.raises(ParamValidationError):
@@ -219,8 +222,8 @@ def test_the_form_explains_itself_and_refuses(bag: Any) -> None:
     for name, wrong in [
         ("max_quarantined_percent", 101),
         ("max_quarantined_percent", "much"),
-        ("landed_timeout_minutes", 0),
-        ("landed_timeout_minutes", 1.5),
+        ("publish_timeout_minutes", 0),
+        ("publish_timeout_minutes", 1.5),
         ("source_prefix", ""),
         ("source_prefix", "/absolute"),
         ("objects", ["a.parquet"]),
@@ -231,11 +234,11 @@ def test_the_form_explains_itself_and_refuses(bag: Any) -> None:
     assert params.get_param("objects").resolve(["a/b.csv.gz"]) == ["a/b.csv.gz"]
     for dag in streams(bag):
         action = dag.params.get_param("action")
-        assert (action.resolve(), action.schema["enum"]) == ("supervise", [action.value for action in Action])
+        assert (action.resolve(), action.schema["enum"]) == ("check", [action.value for action in Action])
         for wrong in ("", "Restart", "kill"):
             with pytest.raises(ParamValidationError):
                 action.resolve(wrong)
-        assert dag.params.get_param("why").resolve() is None
+        assert dag.params.get_param("reason").resolve() is None
 
 
 def test_no_task_renders_a_secret(bag: Any) -> None:

@@ -41,7 +41,7 @@ def test_a_csv_stream_is_a_folder_with_two_files(bag_with: Bag, bag: Any, tmp_pa
     assert [task.task_id for task in load.tasks] == [task.task_id for task in taxi.tasks]
     assert load.params.dump() == {**taxi.params.dump(), "source_prefix": "rides/"}
     assert "`raw.rides`" in load.doc_md
-    assert [asset.uri for asset in load.get_task("announce").outlets] == ["sluice://lake/raw/rides"]
+    assert [asset.uri for asset in load.get_task("emit_asset_event").outlets] == ["sluice://lake/raw/rides"]
     spec = stream.load("rides")
     assert spec.folder == root / "rides"
     assert spec.schema_file.is_file()

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from local.drills.stream import Site
+from local.drills.stream import StreamUnderTest
 from local.stack.stack import Stack
 from sluice.model.spec import stream
 from tests.support import class_archive, stacks
 
 
 @pytest.fixture(scope="package")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamUnderTest]:
     stack = Stack(
         tmp_path_factory.mktemp("drill-stack"), free_ports=True, java_options=class_archive.java_options()
     )
     with stacks.running(stack):
-        yield Site(stack, stream.load("nyc_taxi"))
+        yield StreamUnderTest(stack, stream.load("nyc_taxi"))

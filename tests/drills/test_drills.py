@@ -11,8 +11,8 @@ import pytest
 from local.drills.command import DRILLS
 from local.drills.result import DrillRecord
 from local.drills.runner import run
-from local.drills.stream import Site
-from local.progress import Board
+from local.drills.stream import StreamUnderTest
+from local.progress import ProgressDisplay
 
 pytestmark = pytest.mark.exhaustive
 
@@ -28,16 +28,16 @@ NOTICED_BY = {
 }
 
 
-def played(name: str, site: Site) -> DrillRecord:
-    with Board() as board:
-        record = run(DRILLS[name], site, board, at_once=True, load=False)
+def played(name: str, site: StreamUnderTest) -> DrillRecord:
+    with ProgressDisplay() as board:
+        record = run(DRILLS[name], site, board, trigger_immediately=True, load=False)
     # pytest shows it where the test fails.
     print((site.stack.home.logs / f"{site.spec.program}.log").read_text(errors="replace")[-6000:])
     return record
 
 
 @pytest.mark.parametrize("name", [name for name in DRILLS if name not in (NEEDS_A_DISK, PLAYED_ALWAYS)])
-def test_a_drill(name: str, site: Site) -> None:
+def test_a_drill(name: str, site: StreamUnderTest) -> None:
     record = played(name, site)
     assert record.passed, record.failures
     assert record.records == (0, 0)
@@ -49,17 +49,17 @@ def test_a_drill(name: str, site: Site) -> None:
         assert record.restarts >= 1
 
 
-def test_a_drill_that_cannot_be_made_here_is_not_passed_and_says_why(site: Site) -> None:
+def test_a_drill_that_cannot_be_made_here_is_not_passed_and_says_why(site: StreamUnderTest) -> None:
     record = played(NEEDS_A_DISK, site)
     assert not record.passed
     assert "file system" in record.failures
 
 
-def test_a_drill_as_a_dag_run_of_the_airflow_that_it_may_break(site: Site) -> None:
+def test_a_drill_as_a_dag_run_of_the_airflow_that_it_may_break(site: StreamUnderTest) -> None:
     dag = "drill_poison_record"
     site.airflow.wait_for_dag(dag)
     site.airflow.unpause(dag)
-    run = site.airflow.trigger(dag, {"at_once": True})
+    run = site.airflow.trigger(dag, {"trigger_immediately": True})
     state = site.airflow.wait(dag, run, DAG_SECONDS)
     log = "\n".join(site.airflow.log(dag, run, "drill"))
     assert state == "success", log[-3000:]

@@ -36,7 +36,7 @@ def catch_between_append_and_publish(rig: Rig) -> list[psutil.Process]:
 def second_consumer(rig: Rig) -> Iterator[subprocess.Popen[bytes]]:
     """A consumer of the stream that supervisord does not know; ends well when it is told to."""
     process = subprocess.Popen(
-        [sys.executable, *SPEC.part("consumer").arguments], env=rig.stack.environment()
+        [sys.executable, *SPEC.component("consumer").arguments], env=rig.stack.environment()
     )
     try:
         yield process

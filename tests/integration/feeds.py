@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from local.drills.stream import GOING, Site
+from local.drills.stream import GOING, StreamUnderTest
 
 
 @contextmanager
-def running(site: Site, dags: Sequence[str]) -> Iterator[None]:
+def running(site: StreamUnderTest, dags: Sequence[str]) -> Iterator[None]:
     """The DAGs unpaused; afterwards paused, and no component running: the ends of their logs are printed."""
     for dag in dags:
         site.airflow.wait_for_dag(dag)
@@ -17,17 +17,17 @@ def running(site: Site, dags: Sequence[str]) -> Iterator[None]:
     try:
         yield
     finally:
-        for part in site.spec.parts.values():
-            log = site.stack.home.logs / f"{part.program}.log"
+        for component in site.spec.components.values():
+            log = site.stack.home.logs / f"{component.program}.log"
             if log.exists():
-                print(f"{part.name}:\n{log.read_text(errors='replace')[-3000:]}")
-            if site.process(part.program)["statename"] in GOING:
-                site.stack.supervisor().stopProcess(part.program)
+                print(f"{component.name}:\n{log.read_text(errors='replace')[-3000:]}")
+            if site.process(component.program)["statename"] in GOING:
+                site.stack.supervisor().stopProcess(component.program)
         for dag in dags:
             site.airflow.pause(dag)
 
 
-def assert_success(site: Site, dag: str, run_id: str, state: str) -> None:
+def assert_success(site: StreamUnderTest, dag: str, run_id: str, state: str) -> None:
     """The run ended well; prints what failed."""
     tasks = {task["task_id"]: task for task in site.airflow.tasks(dag, run_id)}
     for name, task in tasks.items():

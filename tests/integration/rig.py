@@ -13,7 +13,7 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from local.drills.stream import GOING, LAND_SECONDS, Site
+from local.drills.stream import GOING, LAND_SECONDS, StreamUnderTest
 from local.drills.traffic import Trips
 from local.stack import lake
 from local.stack.stack import Stack, wait_until
@@ -47,7 +47,7 @@ class Run:
         return [source["source_id"] for source in self.xcom("produce")["sources"]]
 
 
-class Rig(Site):
+class Rig(StreamUnderTest):
     def __init__(self, stack: Stack) -> None:
         super().__init__(stack, SPEC)
 
@@ -173,7 +173,7 @@ class Rig(Site):
     def assert_exact(self) -> None:
         """Every offset of the topic exactly once, in the table or else in the quarantine; no row twice."""
         found = lake.exactness(self.stack, SPEC)
-        assert found.is_exact, found.sentence()
+        assert found.is_ok, found.message()
         rows = self.named().scan(selected_fields=("_source_id", "_source_row")).to_arrow().to_pylist()
         sources = Counter((r["_source_id"], r["_source_row"]) for r in rows if r["_source_id"])
         assert [row for row, times in sources.items() if times > 1] == []
@@ -183,7 +183,7 @@ class Rig(Site):
     def ensure_stream(self) -> None:
         """So that a test can run alone, whatever came before: the stream runs, on a topic as declared."""
         KafkaAdmin(self.stack.platform("airflow").kafka).provision(SPEC.topic)
-        if not self.token() or self.process()["statename"] not in GOING:
+        if not self.epoch() or self.process()["statename"] not in GOING:
             self.start_stream()
             # Its first batch publishes what came meanwhile; before the first of all there is no position.
             self.send({0: self.trips(1)})

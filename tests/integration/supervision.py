@@ -21,7 +21,7 @@ from tests.integration.rig import SPEC, Rig
 RUN_SECONDS = 300
 DECISION = decision_dag_id(SPEC.name)
 UNDER_WAY = ("queued", "running")
-KINDS = ("restart", "start", "stop", "hold", "release", "recovered", "question")
+KINDS = ("restart", "start", "stop", "suspend", "resume", "recovered", "decision_requested")
 
 
 @dataclass
@@ -41,15 +41,15 @@ class Supervised:
         return {event["kind"] for event in events if self.run_id in event["run"]}
 
     @property
-    def verdict(self) -> str:
+    def health(self) -> str:
         kept = self.rig.airflow.xcom(self.rig.supervision, self.run_id, CONSUMER)
-        return Observation.from_json(kept).diagnosis.verdict.value
+        return Observation.from_json(kept).report.health.value
 
     def log(self, task: str = CONSUMER) -> str:
         return "\n".join(self.rig.airflow.log(self.rig.supervision, self.run_id, task))
 
 
-def begin_afresh(rig: Rig) -> None:
+def open_transaction(rig: Rig) -> None:
     """No run is under way, nobody holds the stream, and no earlier restart counts."""
     for dag, runs in ((rig.supervision, rig.supervision_runs()), (DECISION, decisions(rig))):
         for run in runs:
@@ -57,8 +57,8 @@ def begin_afresh(rig: Rig) -> None:
                 path = f"/dags/{dag}/dagRuns/{quote(run['dag_run_id'], safe='')}"
                 rig.airflow.request("PATCH", path, json={"state": "failed"})
     facts = rig.history.facts(datetime.now(UTC), SPEC.supervision)
-    if facts.held or facts.restarts:
-        rig.history.record("release", {"who": "tests", "why": "another test begins"}, datetime.now(UTC))
+    if facts.suspended or facts.restarts:
+        rig.history.record("resume", {"who": "tests", "reason": "another test begins"}, datetime.now(UTC))
 
 
 def trigger(rig: Rig, **conf: Any) -> str:

@@ -5,29 +5,29 @@ from __future__ import annotations
 from local.drills.command import DRILLS
 from local.drills.drill import is_calm
 from local.drills.runner import run
-from local.progress import Board
+from local.progress import ProgressDisplay
 from tests.integration.rig import Rig
-from tests.integration.supervision import begin_afresh, supervise
+from tests.integration.supervision import open_transaction, supervise
 
 
 def test_a_consumer_killed_between_append_and_publish_is_restarted_by_the_runtime_and_nothing_is_lost(
     rig: Rig,
 ) -> None:
-    begin_afresh(rig)
+    open_transaction(rig)
     rig.ensure_stream()
     rig.wait_for_everything()
-    newest = rig.history.latest("verdict")
+    newest = rig.history.latest("health")
     if newest is None or not is_calm(newest):
         # No schedule says meanwhile that it is well again, and a drill waits for that.
         supervise(rig)
-    token = rig.token()
-    with Board() as board:
-        record = run(DRILLS["consumer_killed"], rig, board, at_once=True, load=False)
+    epoch = rig.epoch()
+    with ProgressDisplay() as board:
+        record = run(DRILLS["consumer_killed"], rig, board, trigger_immediately=True, load=False)
     assert record.passed, record.failures
     assert (record.records, record.restarts) == ((0, 0), 1)
     assert record.detected_by.startswith("the runtime (signal 9")
     assert record.sent > 0
     assert None not in (record.detected_at, record.recovered_at)
-    assert rig.token() == token + 1
-    assert f"w{token}" in rig.unpublished(), "the killed batch stays where it is"
+    assert rig.epoch() == epoch + 1
+    assert f"w{epoch}" in rig.unpublished(), "the killed batch stays where it is"
     rig.assert_exact()

@@ -20,7 +20,7 @@ from tests.integration.faults import (
     wait_for_produce,
 )
 from tests.integration.rig import DAG, LAND_SECONDS, SPEC, Rig
-from tests.integration.supervision import begin_afresh, supervise
+from tests.integration.supervision import open_transaction, supervise
 
 # So many that a producer is still sending when its first rows are seen.
 TIMES = 2
@@ -28,7 +28,7 @@ TIMES = 2
 
 @pytest.fixture(autouse=True)
 def _the_stream_runs(rig: Rig) -> None:
-    begin_afresh(rig)
+    open_transaction(rig)
     rig.ensure_stream()
 
 
@@ -69,15 +69,15 @@ def test_of_three_producers_one_is_killed_half_way_and_one_comes_back_from_the_d
 
 def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: Rig) -> None:
     stale = catch_between_append_and_publish(rig)
-    token = rig.token()
+    epoch = rig.epoch()
     with second_consumer(rig):
         rig.wait_for_everything()
-        assert rig.token() == token + 1
+        assert rig.epoch() == epoch + 1
         before = rig.coordinates()
         signal_all(stale, signal.SIGCONT)
         wait_until("the stale writer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
         assert rig.process()["exitstatus"] == EXIT_FENCED
-        both = (f"owner {token} ", f"owner {token + 1} ")
+        both = (f"owner {epoch} ", f"owner {epoch + 1} ")
         said = rig.stream_log().splitlines()
         assert [line for line in said if all(name in line for name in both)], "it names who has taken over"
         assert sorted(rig.coordinates()) == sorted(before)
@@ -94,12 +94,12 @@ def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: 
 
 def test_maintenance_that_moves_main_makes_the_owner_begin_anew_from_there(rig: Rig) -> None:
     rig.wait_for_everything()
-    token, pid = rig.token(), rig.status().pid
+    epoch, pid = rig.epoch(), rig.status().pid
     table = rig.stack.catalog("consumer").load_table(SPEC.table)
     table.append(table.schema().as_arrow().empty_table())
     rig.send({partition: rig.trips(10) for partition in range(SPEC.topic.partitions)})
     rig.wait_for_everything()
-    assert rig.token() > token
+    assert rig.epoch() > epoch
     assert rig.status().pid == pid, "it takes over again by itself"
     rig.assert_exact()
 
@@ -122,7 +122,7 @@ def test_a_power_cut(rig: Rig) -> None:
 @pytest.mark.usefixtures("_reset_after")
 def test_a_topic_made_anew_is_noticed_though_it_has_grown_past_the_table(rig: Rig) -> None:
     rig.wait_for_everything()
-    before, token = sorted(rig.coordinates()), rig.token()
+    before, epoch = sorted(rig.coordinates()), rig.epoch()
     grown = {partition: end + 10 for partition, end in rig.ends().items()}
     rig.delete_topic()
     rig.create_topic(SPEC.topic.partitions)
@@ -130,10 +130,10 @@ def test_a_topic_made_anew_is_noticed_though_it_has_grown_past_the_table(rig: Ri
     wait_until("the consumer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
     run = supervise(rig)
     assert (run.state, run.tasks["consumer"]) == ("failed", "failed"), run.tasks
-    assert run.verdict == "recreated"
+    assert run.health == "topic recreated"
     assert "its id is" in run.log()
-    assert (rig.process()["statename"], rig.token()) == ("EXITED", token), "it was restarted"
+    assert (rig.process()["statename"], rig.epoch()) == ("EXITED", epoch), "it was restarted"
     rig.stack.supervisor().startProcess(SPEC.program)
     wait_until("its second end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
     assert "the topic was made anew" in rig.stream_log()
-    assert (sorted(rig.coordinates()), rig.token()) == (before, token)
+    assert (sorted(rig.coordinates()), rig.epoch()) == (before, epoch)

@@ -9,7 +9,15 @@ import pytest
 from local.stack.airflow_api import AirflowError
 from tests.integration.rig import DAG, SPEC, Rig, Run
 
-STEPS = ["provision_topic", "ensure_stream", "produce", "landed", "validate", "audit", "announce"]
+STEPS = [
+    "provision_topic",
+    "ensure_consumer",
+    "produce",
+    "wait_for_publish",
+    "validate",
+    "audit",
+    "emit_asset_event",
+]
 FEWER_PARTITIONS = 4
 # Rows of the second object that cannot be what their header says.
 SHORT, MISDATED = 10, 20
@@ -54,7 +62,7 @@ def test_a_mixed_load_on_a_topic_that_had_fewer_partitions(rig: Rig) -> None:
 def assert_proved(rig: Rig, run: Run, **numbers: int) -> None:
     """By the load's proof, its audit, and the event of its asset."""
     proof = run.xcom("validate")
-    assert proof["status"] == "exact"
+    assert proof["status"] == "passed"
     assert {name: proof[name] for name in numbers} == numbers
     audit = run.xcom("audit")
     assert audit["counts"]
@@ -63,7 +71,7 @@ def assert_proved(rig: Rig, run: Run, **numbers: int) -> None:
         "GET", "/assets/events", params={"source_dag_id": DAG, "order_by": "-timestamp"}
     )
     (extra,) = [e["extra"] for e in events["asset_events"] if e["source_run_id"] == run.run_id]
-    assert "exact" in str(extra)
+    assert "passed" in str(extra)
 
 
 def assert_set_aside(rig: Rig, source: str, key: str) -> None:
@@ -123,7 +131,7 @@ def test_an_object_that_is_cut_off_is_red_and_named_and_publishes_nothing(rig: R
         {"source_prefix": "/absolute"},
         {"objects": ["picture.png"]},
         {"max_quarantined_percent": 101},
-        {"landed_timeout_minutes": 0},
+        {"publish_timeout_minutes": 0},
     ],
 )
 def test_a_bad_value_is_refused_before_anything_runs(conf: dict[str, object], rig: Rig) -> None:

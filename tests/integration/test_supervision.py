@@ -19,11 +19,11 @@ from tests.integration.supervision import (
     DECISION,
     RUN_SECONDS,
     Supervised,
-    begin_afresh,
     end,
     finish,
     is_patient_for_long,
     open_question,
+    open_transaction,
     question,
     settles_nothing,
     supervise,
@@ -37,10 +37,10 @@ MORE_RUNS = 4
 
 @pytest.fixture(autouse=True)
 def _supervised(rig: Rig) -> Iterator[None]:
-    begin_afresh(rig)
+    open_transaction(rig)
     rig.ensure_stream()
     yield
-    begin_afresh(rig)
+    open_transaction(rig)
 
 
 def test_a_stream_that_is_well_is_left_alone_and_its_lag_is_kafkas_to_show(rig: Rig) -> None:
@@ -48,7 +48,7 @@ def test_a_stream_that_is_well_is_left_alone_and_its_lag_is_kafkas_to_show(rig: 
     rig.wait_for_everything()
     pid = rig.status().pid
     run = supervise(rig)
-    assert (run.state, run.verdict in ("idle", "healthy")) == ("success", True), run.log()
+    assert (run.state, run.health in ("idle", "healthy")) == ("success", True), run.log()
     assert (run.tasks, run.did) == ({"consumer": "success"}, set())
     (task,) = rig.airflow.tasks(rig.supervision, run.run_id)
     assert task["pid"] is None, "a worker was needed"
@@ -62,7 +62,7 @@ def test_a_stream_that_is_well_is_left_alone_and_its_lag_is_kafkas_to_show(rig: 
 
 def test_a_hung_stream_is_noticed_though_the_triggerer_is_killed_meanwhile(rig: Rig) -> None:
     rig.wait_for_everything()
-    token = rig.token()
+    epoch = rig.epoch()
     hung = service_family(rig, SPEC.program)
     signal_all(hung, signal.SIGSTOP)
     rig.send({partition: rig.trips(5) for partition in range(SPEC.topic.partitions)})
@@ -76,36 +76,36 @@ def test_a_hung_stream_is_noticed_though_the_triggerer_is_killed_meanwhile(rig: 
     run = finish(rig, run_id)
     for _ in range(MORE_RUNS):
         # Where batches took long, it is patient for longer than one run, and the next one goes on from there.
-        if run.verdict != "stalled" and is_patient_for_long(rig):
+        if run.health != "stalled" and is_patient_for_long(rig):
             run = supervise(rig)
     assert rig.process("airflow-triggerer")["pid"] != triggerer
-    assert (run.state, run.verdict) == ("success", "stalled"), run.log()
+    assert (run.state, run.health) == ("success", "stalled"), run.log()
     assert run.did == {"restart", "recovered"}
     assert not [process for process in hung if process.is_running()], "the hung family is still there"
     rig.wait_for_everything()
-    assert rig.token() == token + 1
+    assert rig.epoch() == epoch + 1
     rig.assert_exact()
 
 
 def test_a_stream_on_hold_stays_down_until_it_is_released(rig: Rig) -> None:
-    run = supervise(rig, action="stop", why="the broker moves house")
-    assert (run.state, "hold" in run.did) == ("success", True)
+    run = supervise(rig, action="stop", reason="the broker moves house")
+    assert (run.state, "suspend" in run.did) == ("success", True)
     assert rig.process()["statename"] in ("EXITED", "STOPPED")
 
     scheduled = trigger(rig)
     load = rig.load(objects=[rig.put("on-hold.csv", rig.slice(0, 50))])
     run = finish(rig, scheduled)
-    assert (run.verdict, run.did) == ("held", set())
-    assert (load.state, load.tasks["ensure_stream"]) == ("failed", "failed")
-    said = load.log("ensure_stream")
+    assert (run.health, run.did) == ("suspended", set())
+    assert (load.state, load.tasks["ensure_consumer"]) == ("failed", "failed")
+    said = load.log("ensure_consumer")
     assert all(words in said for words in ("operator", "the broker moves house", "action start")), said
-    assert rig.attempts(load.run_id, "ensure_stream") == 1, "another attempt cannot help"
+    assert rig.attempts(load.run_id, "ensure_consumer") == 1, "another attempt cannot help"
     assert rig.process()["statename"] in ("EXITED", "STOPPED")
 
     run = supervise(rig, action="start")
-    assert (run.state, run.did) == ("success", {"release", "start", "recovered"})
+    assert (run.state, run.did) == ("success", {"resume", "start", "recovered"})
     assert rig.process()["statename"] == "RUNNING"
-    assert rig.history.held() is None
+    assert rig.history.suspended() is None
     rig.wait_for_everything()
     rig.assert_exact()
 
@@ -113,15 +113,15 @@ def test_a_stream_on_hold_stays_down_until_it_is_released(rig: Rig) -> None:
 def test_what_ended_is_started_once_and_what_keeps_ending_is_asked_about_in_a_run_of_its_own(
     rig: Rig,
 ) -> None:
-    token = started_once_for_two_runs(rig)
-    assert SPEC.supervision.most_restarts == 1, "the next end is one too many"
+    epoch = started_once_for_two_runs(rig)
+    assert SPEC.supervision.max_restarts == 1, "the next end is one too many"
 
     end(rig)
     assert ask(rig).state == "success"
     run_id = open_question(rig)
     asked = rig.airflow.request("GET", question(rig, run_id))
-    assert f"restarted {SPEC.supervision.most_restarts} times" in asked["subject"]
-    assert "dead" in asked["body"]
+    assert f"restarted {SPEC.supervision.max_restarts} times" in asked["subject"]
+    assert "down" in asked["body"]
     # The stream is checked meanwhile, and nobody is asked a second time.
     assert ask(rig).did == set()
     assert open_question(rig) == run_id
@@ -130,26 +130,26 @@ def test_what_ended_is_started_once_and_what_keeps_ending_is_asked_about_in_a_ru
         "PATCH", question(rig, run_id), json={"chosen_options": ["Restart it"], "params_input": {}}
     )
     assert rig.airflow.wait(DECISION, run_id, RUN_SECONDS) == "success"
-    answer = rig.history.latest("answer")
+    answer = rig.history.latest("decision")
     assert answer is not None
     assert (answer["choice"], answer["who"], answer["run"]) == ("Restart it", "operator", run_id)
     facts = rig.history.facts(datetime.now(UTC), SPEC.supervision)
     assert facts.restarts == [], "restarts before the answer count no more"
-    assert rig.token() == token + 1
+    assert rig.epoch() == epoch + 1
     rig.send({0: rig.trips(5)})
     rig.wait_for_everything()
     rig.assert_exact()
 
 
 def test_a_request_is_obeyed_while_a_question_is_open_and_ends_it(rig: Rig) -> None:
-    rig.history.record("restart", {"who": "tests", "asked": False}, datetime.now(UTC))
+    rig.history.record("restart", {"who": "tests", "requested": False}, datetime.now(UTC))
     end(rig)
     ask(rig)
     run_id = open_question(rig)
-    run = supervise(rig, action="restart", component="consumer", why="somebody acts")
+    run = supervise(rig, action="restart", component="consumer", reason="somebody acts")
     assert (run.state, run.did) == ("success", {"restart", "recovered"})
     assert rig.airflow.wait(DECISION, run_id, RUN_SECONDS) == "success"
-    answer = rig.history.latest("answer")
+    answer = rig.history.latest("decision")
     assert answer is not None
     assert (answer["choice"], answer["who"], answer["run"]) == ("Look again", "nobody", run_id)
 
@@ -157,28 +157,28 @@ def test_a_request_is_obeyed_while_a_question_is_open_and_ends_it(rig: Rig) -> N
 def ask(rig: Rig) -> Supervised:
     """A check that finds the consumer flapping."""
     run = supervise(rig)
-    assert run.verdict == "flapping", run.log()
+    assert run.health == "flapping", run.log()
     return run
 
 
 def started_once_for_two_runs(rig: Rig) -> int:
     """The second run finds another start of the process than the one that had ended. Gives the new owner."""
     end(rig)
-    token = rig.token()
+    epoch = rig.epoch()
     first = trigger(rig)
-    second = trigger(rig, action="restart", why="a second click")
+    second = trigger(rig, action="restart", reason="a second click")
     runs = [finish(rig, first), finish(rig, second)]
     assert {run.state for run in runs} == {"success"}, [run.tasks for run in runs]
-    assert runs[0].verdict == "dead"
+    assert runs[0].health == "down"
     rig.wait_for_everything()
-    assert rig.token() == token + 1
+    assert rig.epoch() == epoch + 1
     assert [run.did for run in runs] == [{"restart", "recovered"}, set()]
-    return rig.token()
+    return rig.epoch()
 
 
 def test_supervisord_starts_a_stream_once_however_many_ask(rig: Rig) -> None:
     rig.stop_stream()
-    token = rig.token()
+    epoch = rig.epoch()
 
     def start(_: int) -> int:
         """0 where it was started, else the code of the refusal."""
@@ -191,4 +191,4 @@ def test_supervisord_starts_a_stream_once_however_many_ask(rig: Rig) -> None:
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(start, range(4)))
     assert sorted(answers) == [0, *[Faults.ALREADY_STARTED] * 3]
-    wait_until("one take-over", lambda: rig.token() == token + 1, RUN_SECONDS)
+    wait_until("one take-over", lambda: rig.epoch() == epoch + 1, RUN_SECONDS)

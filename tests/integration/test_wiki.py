@@ -15,11 +15,11 @@ from playwright.sync_api import expect
 from pyiceberg.table import DataScan
 
 from local.drills.consumer_faults import service_family, signal_all
-from local.drills.stream import LAND_SECONDS, Site
+from local.drills.stream import LAND_SECONDS, StreamUnderTest
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
-from local.stack import lake as evidence
+from local.stack import lake as details
 from local.stack.stack import Stack, wait_until
 from sluice.clients.lake.results_table import ResultsReader
 from sluice.model.verification.ranges import OffsetRanges
@@ -45,7 +45,7 @@ OLD_EVENTS, OLD_SERVERS = 12, 4
 Counts = dict[tuple[float, str, bool], int]
 
 
-class Wiki(Site):
+class Wiki(StreamUnderTest):
     """The stream on the stack of the integration tests, fed by its replay server."""
 
     def run(self, dag: str, **conf: Any) -> str:
@@ -54,23 +54,23 @@ class Wiki(Site):
         feeds.assert_success(self, dag, run_id, self.airflow.wait(dag, run_id, RUN_SECONDS))
         return run_id
 
-    def part(self, name: str) -> dict[str, Any]:
+    def component(self, name: str) -> dict[str, Any]:
         """What supervisord knows of a part's process."""
-        return self.process(SPEC.part(name).program)
+        return self.process(SPEC.component(name).program)
 
     def states(self) -> dict[str, str]:
-        return {name: self.part(name)["statename"] for name in SPEC.parts}
+        return {name: self.component(name)["statename"] for name in SPEC.components}
 
     def kill(self, name: str) -> None:
         """A component, and what it started; returns when the runtime has restarted it."""
-        program = SPEC.part(name).program
+        program = SPEC.component(name).program
         pid = self.status(program).pid
         signal_all(service_family(self, program), signal.SIGKILL)
         wait_until(f"the restart of the {name}", lambda: self.status(program).pid not in (None, pid), 30, 0.1)
 
     def stop(self, name: str) -> None:
         """Returns when it has ended."""
-        self.stack.supervisor().stopProcess(SPEC.part(name).program)
+        self.stack.supervisor().stopProcess(SPEC.component(name).program)
 
     @property
     def replayed(self) -> dict[str, Any]:
@@ -107,8 +107,8 @@ class Wiki(Site):
     def assert_exact(self, rows: list[dict[str, Any]]) -> tuple[int, int]:
         """Every offset of the topic once, every event once in ``rows``, and of the replayed ones all from the
         first to the last, whose numbers it gives."""
-        found = evidence.exactness(self.stack, SPEC)
-        assert found.is_exact, found.sentence()
+        found = details.exactness(self.stack, SPEC)
+        assert found.is_ok, found.message()
         ids = Counter(row["event_id"] for row in rows)
         assert [event for event, times in ids.items() if times > 1] == []
         replayed = self.replayed
@@ -152,7 +152,7 @@ def covers(reached: Mapping[int, int], wanted: Mapping[int, int]) -> bool:
 def count(rows: list[dict[str, Any]]) -> Counts:
     """Edits, as the query must have them, late ones with them."""
     assert EDITORS.window is not None
-    width = EDITORS.window.minutes * 60
+    width = EDITORS.window.size_minutes * 60
     found: Counter[tuple[float, str, bool]] = Counter()
     for row in rows:
         if row["type"] in ("edit", "new"):
@@ -197,13 +197,13 @@ def test_an_order_stops_every_part_until_another_starts_it(wiki: Wiki) -> None:
     with step("supervision starts what is down"):
         check_supervision_starts_what_is_down(wiki)
     with step("an order stops all parts"):
-        wiki.run(STREAM, action="stop", why="a test")
+        wiki.run(STREAM, action="stop", reason="a test")
         assert "RUNNING" not in wiki.states().values()
     with step("supervision leaves them stopped"):
         wiki.run(STREAM)
         assert "RUNNING" not in wiki.states().values()
     with step("another order starts them"):
-        wiki.run(STREAM, action="start", why="a test")
+        wiki.run(STREAM, action="start", reason="a test")
         assert set(wiki.states().values()) == {"RUNNING"}
 
 
@@ -213,10 +213,10 @@ def check_a_bounded_load(wiki: Wiki) -> int:
     wait_until("a producer at work", lambda: wiki.replayed["open"] > 0, RUN_SECONDS)
     replay.burst(wiki.stack.context, EVENTS, 1000)
     check_load(wiki, run_id, EVENTS)
-    ((sink, checked),) = wiki.airflow.xcom(LOAD, run_id, "check_sinks")["editors"]["sinks"].items()
+    ((sink, checked),) = wiki.airflow.xcom(LOAD, run_id, "reconcile_sinks")["editors"]["sinks"].items()
     assert sink == f"iceberg {EDITORS.results_table}"
     assert checked["lake"] == checked["sink"] > 0
-    assert wiki.airflow.xcom(LOAD, run_id, "announce")["asset"] == "wiki_changes"
+    assert wiki.airflow.xcom(LOAD, run_id, "emit_asset_event")["asset"] == "wiki_changes"
     assert wiki.states()["producer"] == "RUNNING", "it goes on when the load is over"
     wiki.stop("producer")
     wiki.wait_for_everything()
@@ -245,7 +245,7 @@ def check_load(wiki: Wiki, run_id: str, events: int) -> OffsetRanges:
     feeds.assert_success(wiki, LOAD, run_id, wiki.airflow.wait(LOAD, run_id, RUN_SECONDS))
     made, proof = (wiki.airflow.xcom(LOAD, run_id, task) for task in ("produce", "validate"))
     assert made["records"] >= events
-    assert (proof["status"], proof["published"] + proof["quarantined"]) == ("exact", made["records"])
+    assert (proof["status"], proof["published"] + proof["quarantined"]) == ("passed", made["records"])
     return OffsetRanges.of({int(partition): ranges for partition, ranges in made["ranges"].items()})
 
 
@@ -324,5 +324,5 @@ def check_compaction(wiki: Wiki, day: str) -> None:
     assert (checked["files_before"], checked["files_after"]) == (files, OLD_SERVERS)
     assert wiki.files(day) == OLD_SERVERS
     assert sorted(wiki.rows(day), key=str) == sorted(before, key=str)
-    found = evidence.exactness(wiki.stack, SPEC)
-    assert found.is_exact, found.sentence()
+    found = details.exactness(wiki.stack, SPEC)
+    assert found.is_ok, found.message()

@@ -110,7 +110,7 @@ def owners(
     tmp_path: Path,
     configure: Callable[[dict[str, str]], None],
 ) -> Iterator[Callable[..., Counting]]:
-    """Starts owners of a stream that keeps state, with the tokens 1, 2, …"""
+    """Starts owners of a stream that keeps state, with the epochs 1, 2, …"""
     configure(
         {
             # So that versions are put together and tidied up in a short test too.
@@ -121,8 +121,8 @@ def owners(
     )
     started: list[Counting] = []
 
-    def start(root: str = str(tmp_path), token: int = 0, protected: bool = True) -> Counting:
-        started.append(Counting(spark, root, services.postgres(), token or len(started) + 1, protected))
+    def start(root: str = str(tmp_path), epoch: int = 0, protected: bool = True) -> Counting:
+        started.append(Counting(spark, root, services.postgres(), epoch or len(started) + 1, protected))
         return started[-1]
 
     yield start

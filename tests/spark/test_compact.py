@@ -32,7 +32,7 @@ from sluice.model.spec.stream import ENTRY_POINT
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
-from spark_jobs.common.lake.writer_lease import own
+from spark_jobs.common.lake.writer_lease import run_with_lease
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_rewrite import CommitConflict, RewriteResult, StagedRewrite
@@ -241,12 +241,12 @@ def days(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Da
 
 def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(days: Days) -> None:
     """Rows of the closed date come while its files are rewritten, and go in beside them."""
-    owner, stop, takeovers = days.owner(), threading.Event(), list[dict[int, int]]()
+    owner, stop, epoch_starts = days.owner(), threading.Event(), list[dict[int, int]]()
     before: Counter[Partition] = Counter()
     after: Counter[Partition] = Counter()
 
     def consume(positions: dict[int, int]) -> None:
-        takeovers.append(positions)
+        epoch_starts.append(positions)
         days.consume(owner, positions).until(stop)
 
     def late() -> None:
@@ -256,7 +256,7 @@ def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(days: 
         after.update(counts(days.spark, days.table))
 
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(own, owner, consume)
+        running = pool.submit(run_with_lease, owner, consume)
         try:
             for number in range(3):
                 days.send_days("2026-03-01 a", "2026-03-02 b")
@@ -270,7 +270,7 @@ def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(days: 
             days.send_days("2026-03-01 late", "2026-03-02 b")
             days.await_each(10)
             days.assert_exact(10)
-            assert takeovers == [{0: 0, 1: 0}, {0: 8, 1: 8}]
+            assert epoch_starts == [{0: 0, 1: 0}, {0: 8, 1: 8}]
             assert compact(days.spark, days.spec, SECOND)
         finally:
             stop.set()
@@ -280,7 +280,7 @@ def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(days: 
     lake = Lake.open(days.platform)
     rewrites = compaction.since(lake.table(days.spec.table), None)
     assert [(rewrite.problems(), rewrite.added.records) for rewrite in rewrites] == [([], 6), ([], 12)]
-    assert [s["token"] for s in days.summaries() if s["kind"] == "takeover"] == ["2", "1"]
+    assert [s["epoch"] for s in days.summaries() if s["kind"] == "epoch-start"] == ["2", "1"]
 
 
 @pytest.mark.parametrize(
@@ -314,7 +314,7 @@ def test_what_the_proof_sees(spark: SparkSession) -> None:
 
     def against(*after: tuple[int, int, str | None, str | None]) -> str:
         before = spark.createDataFrame([(0, 0, "x", None), (0, 1, None, None), (1, 0, "y", "z")], columns)
-        return compare(before, spark.createDataFrame(list(after), columns)).sentence()
+        return compare(before, spark.createDataFrame(list(after), columns)).message()
 
     x, empty, y = (0, 0, "x", None), (0, 1, None, None), (1, 0, "y", "z")
     wrong = "1 coordinates are not there once with the same values: partition"

@@ -52,8 +52,8 @@ def assert_exactly_once(replay: FaultyReplay, records: list[Record], events: ran
     """Every event is in the topic once, as it was sent; those of one wiki in one partition and in order."""
     found = numbers(replay, records, events)
     assert sorted(found) == [n for n in events if replay.anomaly(n) != "canary"]
-    seqs = [record.seq for record in records]
-    assert len(set(seqs)) == len(seqs)
+    sequences = [record.sequence for record in records]
+    assert len(set(sequences)) == len(sequences)
     newest: dict[bytes, tuple[int, int]] = {}
     for n, record in zip(found, records, strict=True):
         assert record.value == replay.payload(n).encode()
@@ -76,7 +76,7 @@ def test_kills_at_random_moments(feed: Feed, services: Services, rounds: int) ->
 
         replay.set_faults(cut_every=1_000, cut="half", anomaly_every=97)
         feeding = feed(replay.url)
-        for moment in ("whenever", "sending", "kafka stands") * rounds:
+        for moment in ("whenever", "backpressured", "kafka stands") * rounds:
             producer, sent = feeding.start(), replay.status()["frames"]
             if moment == "whenever":
                 time.sleep(draw.uniform(0.3, 2.5))
@@ -122,10 +122,10 @@ def test_whatever_a_connection_does_and_whatever_comes(feed: Feed) -> None:
 class Read:
     """What a client reads, in a thread of its own."""
 
-    def __init__(self, url: str, read_seconds: float) -> None:
+    def __init__(self, url: str, read_timeout_seconds: float) -> None:
         self.stop = threading.Event()
         self.activity = Activity()
-        self.client = Client(url, "Sluice/test", read_seconds, rewind, self.activity, self.stop)
+        self.client = Client(url, "Sluice/test", read_timeout_seconds, rewind, self.activity, self.stop)
         self.frames: list[Frame] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
@@ -144,7 +144,7 @@ class Read:
 @pytest.mark.parametrize("fault", [{"silence_seconds": 1000.0}, {"cut": "hang", "cut_every": 100}])
 def test_a_silent_connection_is_given_up_and_one_that_lives_is_not(fault: dict[str, object]) -> None:
     with FaultyReplay(rate=200, retry_ms=50, keep_alive_seconds=0.2, from_start=True) as replay:
-        read = Read(replay.url, read_seconds=0.5)
+        read = Read(replay.url, read_timeout_seconds=0.5)
         wait_for("events", lambda: len(read.frames) > 10)
         replay.set_faults(**fault)
         wait_for("another connection", lambda: len(replay.asked) >= 2)
@@ -164,7 +164,7 @@ def test_a_silent_connection_is_given_up_and_one_that_lives_is_not(fault: dict[s
 
 def test_who_waits_for_a_silent_feed_is_woken_by_a_stop() -> None:
     with FaultyReplay(rate=0, total=3) as replay:
-        read = Read(replay.url, read_seconds=600)
+        read = Read(replay.url, read_timeout_seconds=600)
         wait_for("the events", lambda: len(read.frames) == 3)
         read.end()
 
@@ -220,7 +220,7 @@ def test_it_beats_while_its_source_is_away(feed: Feed) -> None:
 
         def beat_in(state: str, detail: str = "") -> Callable[[], bool]:
             def look() -> bool:
-                found = feeding.beat()
+                found = feeding.heartbeat()
                 return found is not None and found[0]["state"] == state and detail in found[0]["detail"]
 
             return look
@@ -229,9 +229,9 @@ def test_it_beats_while_its_source_is_away(feed: Feed) -> None:
     gone = time.time()
     # At first it says how the connection ended.
     wait_for("connecting", beat_in("connecting", "refused"))
-    first = feeding.beat()
-    wait_for("another beat", lambda: feeding.beat() != first)
-    second = feeding.beat()
+    first = feeding.heartbeat()
+    wait_for("another beat", lambda: feeding.heartbeat() != first)
+    second = feeding.heartbeat()
     assert first is not None
     assert second is not None
     (earlier, _), (later, ends) = first, second
@@ -254,7 +254,7 @@ def test_it_waits_while_kafka_stands_still_and_while_it_is_down(
 ) -> None:
     total = 20_000
     with FaultyReplay(rate=0, total=total, retry_ms=100) as replay:
-        feeding = feed(replay.url, most_in_flight=500)
+        feeding = feed(replay.url, max_in_flight=500)
         producer = feeding.start()
         wait_for("records", feeding.count, pause=0.02)
         services.signal("kafka", signal.SIGSTOP)
@@ -294,7 +294,7 @@ def test_what_is_too_long_for_the_topic_is_cut_and_says_so(feed: Feed, services:
     # The topic of the test has the broker's limit, as a topic without a config of its own.
     topic = services.stack.platform("producer").kafka, SPEC.topic.__class__(TOPIC, PARTITIONS)
     sender = Sender(*topic, window, Headers("f", 1, window), dict.fromkeys(range(PARTITIONS), 0))
-    texts = ["x" * (2 << 20), "x" * sender.most_bytes, "short"]
+    texts = ["x" * (2 << 20), "x" * sender.max_bytes, "short"]
     for text in texts:
         sender.send(Event(text[:1] + str(len(text)), key="k"), text, None, lambda: None)
     deadline = time.monotonic() + 30
@@ -302,8 +302,8 @@ def test_what_is_too_long_for_the_topic_is_cut_and_says_so(feed: Feed, services:
         sender.poll(0.1)
     assert len(window) == 0
     records = feeding.records()
-    assert [record.value for record in records] == [text.encode()[: sender.most_bytes] for text in texts]
-    assert [record.headers.get("event-bytes") for record in records] == [b"2097152", None, None]
+    assert [record.value for record in records] == [text.encode()[: sender.max_bytes] for text in texts]
+    assert [record.headers.get("original-size") for record in records] == [b"2097152", None, None]
     assert sum(sender.ends.values()) == 3
 
 

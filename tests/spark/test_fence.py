@@ -51,7 +51,7 @@ def insert(connection: sa.Connection, owner: str, batch: int) -> None:
 
 def write(fence: Fence, owner: str, batch: int) -> bool:
     """Whether it was written; False where it was there."""
-    with fence.guarded(batch) as connection:
+    with fence.transaction(batch) as connection:
         if connection is None:
             return False
         insert(connection, owner, batch)
@@ -60,21 +60,21 @@ def write(fence: Fence, owner: str, batch: int) -> bool:
 
 def test_an_owner_goes_on_behind_the_batch_that_is_there(connect: Connect) -> None:
     first = Fence(connect(), STREAM)
-    assert first.enter(3) is None
+    assert first.open(3) is None
     assert [write(first, "a", batch) for batch in (0, 1)] == [True, True]
     second = Fence(connect(), STREAM)
-    assert second.enter(5) == 1
+    assert second.open(5) == 1
     assert [write(second, "b", batch) for batch in (1, 2)] == [False, True]
     assert written(connect) == [("a", 0), ("a", 1), ("b", 2)]
     other = Fence(connect(), "another stream")
-    assert other.enter(1) is None
+    assert other.open(1) is None
 
 
 def test_a_replayed_batch_changes_nothing(connect: Connect) -> None:
     fence = Fence(connect(), STREAM)
-    fence.enter(1)
+    fence.open(1)
     assert [write(fence, "a", 0) for _ in range(3)] == [True, False, False]
-    assert Fence(connect(), STREAM).enter(1) == 0, "the same owner, once more"
+    assert Fence(connect(), STREAM).open(1) == 0, "the same owner, once more"
     assert written(connect) == [("a", 0)]
 
 
@@ -82,10 +82,10 @@ def test_a_batch_that_fails_half_way_is_not_there_and_can_be_written_again(
     connect: Connect,
 ) -> None:
     fence = Fence(connect(), STREAM)
-    fence.enter(1)
+    fence.open(1)
 
     def half() -> None:
-        with fence.guarded(0) as connection:
+        with fence.transaction(0) as connection:
             assert connection is not None
             insert(connection, "half", 0)
             raise ZeroDivisionError
@@ -98,12 +98,12 @@ def test_a_batch_that_fails_half_way_is_not_there_and_can_be_written_again(
 
 def test_an_earlier_owner_writes_nothing_and_does_not_come_back(connect: Connect) -> None:
     zombie = Fence(connect(), STREAM)
-    zombie.enter(1)
-    Fence(connect(), STREAM).enter(2)
+    zombie.open(1)
+    Fence(connect(), STREAM).open(2)
     with raising(Fenced, STREAM, "owner 1", "owner 2"):
         write(zombie, "zombie", 0)
     with pytest.raises(Fenced):
-        zombie.enter(1)
+        zombie.open(1)
     assert written(connect) == []
 
 
@@ -114,7 +114,7 @@ def test_two_owners_race_and_none_writes_after_its_successor(server: Server, con
 
         def first(engine: sa.Engine, race: int, reached: threading.Event, ended: threading.Event) -> None:
             fence = Fence(engine, STREAM)
-            fence.enter(1)
+            fence.open(1)
             try:
                 for batch in count():
                     write(fence, "1", batch)
@@ -127,7 +127,7 @@ def test_two_owners_race_and_none_writes_after_its_successor(server: Server, con
         thread.start()
         assert reached.wait(30)
         fence = Fence(connect(), STREAM)
-        last = fence.enter(2)
+        last = fence.open(2)
         assert last is not None
         for batch in range(last + 1, last + 11):
             assert write(fence, "2", batch)
@@ -143,19 +143,19 @@ def test_two_who_enter_at_once_where_there_is_no_table_yet(server: Server, conne
         start = threading.Barrier(4)
         ends: list[int] = []
 
-        def enter(token: int, fence: Fence, start: threading.Barrier, ends: list[int]) -> None:
+        def enter(epoch: int, fence: Fence, start: threading.Barrier, ends: list[int]) -> None:
             start.wait()
             try:
-                fence.enter(token)
+                fence.open(epoch)
             except Fenced:
-                ends.append(-token)
+                ends.append(-epoch)
             else:
-                ends.append(token)
+                ends.append(epoch)
 
         fences = [Fence(connect(), STREAM) for _ in range(4)]
         threads = [
-            threading.Thread(target=enter, args=(token, fence, start, ends))
-            for token, fence in enumerate(fences, start=1)
+            threading.Thread(target=enter, args=(epoch, fence, start, ends))
+            for epoch, fence in enumerate(fences, start=1)
         ]
         for thread in threads:
             thread.start()
@@ -171,19 +171,19 @@ def test_a_zombie_that_sleeps_in_its_transaction_is_ended_and_its_successor_goes
     connect: Connect,
 ) -> None:
     zombie = Fence(connect(), STREAM, Limits(idle=1))
-    zombie.enter(1)
+    zombie.open(1)
     write(zombie, "zombie", 0)
     entered: list[int | None] = []
 
     def acquire() -> None:
         fence = Fence(connect(), STREAM)
-        entered.append(fence.enter(2))
+        entered.append(fence.open(2))
         write(fence, "successor", 1)
 
     successor = threading.Thread(target=acquire)
 
     def sleep_in_it() -> None:
-        with zombie.guarded(1) as connection:
+        with zombie.transaction(1) as connection:
             assert connection is not None
             insert(connection, "zombie", 1)
             successor.start()
@@ -212,10 +212,10 @@ def test_a_zombie_that_wakes_up_before_it_is_ended_is_whole_and_its_successor_co
     connect: Connect,
 ) -> None:
     zombie = Fence(connect(), STREAM)
-    zombie.enter(1)
+    zombie.open(1)
     entered: list[int | None] = []
-    successor = threading.Thread(target=lambda: entered.append(Fence(connect(), STREAM).enter(2)))
-    with zombie.guarded(0) as connection:
+    successor = threading.Thread(target=lambda: entered.append(Fence(connect(), STREAM).open(2)))
+    with zombie.transaction(0) as connection:
         assert connection is not None
         insert(connection, "zombie", 0)
         successor.start()
@@ -231,14 +231,14 @@ def test_a_zombie_that_wakes_up_before_it_is_ended_is_whole_and_its_successor_co
 
 def test_an_engine_that_commits_by_itself_is_refused(server: Server) -> None:
     with raising(ValueError, "AUTOCOMMIT"):
-        Fence(server.engine(), STREAM).enter(1)
+        Fence(server.engine(), STREAM).open(1)
 
 
 def test_who_has_not_entered_does_not_write(server: Server, connect: Connect) -> None:
     fence = Fence(connect(), STREAM)
     with pytest.raises(LookupError):
         write(fence, "a", 0)
-    fence.enter(4)
+    fence.open(4)
     run(server, "delete from sluice_fence")
     with raising(LookupError, STREAM):
         write(fence, "a", 0)
@@ -249,12 +249,12 @@ def test_a_database_that_was_put_back_is_not_written_into_as_if_nothing_were_los
     server: Server, connect: Connect
 ) -> None:
     fence = Fence(connect(), STREAM)
-    fence.enter(1)
+    fence.open(1)
     assert [write(fence, "a", batch) for batch in (0, 1, 2)] == [True, True, True]
     run(server, "update sluice_fence set batch = 1")
     with raising(LookupError, "batch 1", "owner 1", "at 2"):
         write(fence, "a", 3)
-    assert fence.enter(1) == 1
+    assert fence.open(1) == 1
     assert write(fence, "a", 2)
 
 

@@ -65,7 +65,7 @@ class Death(Exception):
     """The sink's process dies."""
 
 
-class Place:
+class StreamPosition:
     """A prefix of a test's own, written as the consumer and read as a reader."""
 
     def __init__(self, spark: SparkSession, services: Services) -> None:
@@ -74,15 +74,15 @@ class Place:
         self._reads = services.stack.platform("reader").s3
         self.prefix = f"files/hits_{next(_numbers)}/"
         self.query = Query(
-            sinks=[query.Sink("files", prefix=self.prefix)], by=["zipcode", "day"], mode="append"
+            sinks=[query.Sink("files", prefix=self.prefix)], group_by=["zipcode", "day"], mode="append"
         )
 
-    def sink(self, token: int | None = None, tasks_s3: S3 | None = None) -> Interrupted:
+    def sink(self, epoch: int | None = None, tasks_s3: S3 | None = None) -> Interrupted:
         declared = self.query.sinks[0]
         given = "isp", "hits", self.query, declared, self.writes, "s3://warehouse/lake"
         made = Interrupted(*given, tasks_s3=tasks_s3)
-        if token:
-            made.enter(token)
+        if epoch:
+            made.open(epoch)
         return made
 
     def hits(self, *zipcodes: str | None, batch: int = 0, days: int = 1) -> DataFrame:
@@ -134,11 +134,11 @@ def ids(*frames: DataFrame) -> Counter[str]:
 
 
 @pytest.fixture
-def place(spark: SparkSession, services: Services) -> Place:
-    return Place(spark, services)
+def place(spark: SparkSession, services: Services) -> StreamPosition:
+    return StreamPosition(spark, services)
 
 
-def test_a_reader_of_folders_finds_exactly_the_rows(place: Place) -> None:
+def test_a_reader_of_folders_finds_exactly_the_rows(place: StreamPosition) -> None:
     odd = ["10115", "a b", "a/b=c%", "żółć", "50%:50"]
     rows = place.hits(*odd, None, days=2)
     assert place.sink(1).write(0, rows)
@@ -153,16 +153,16 @@ def test_a_reader_of_folders_finds_exactly_the_rows(place: Place) -> None:
     assert "zipcode=a%2Fb%3Dc%25/day=2026-01-31/b000000000000.parquet" in keys
 
 
-def test_a_batch_that_is_there_is_not_written_again(place: Place) -> None:
+def test_a_batch_that_is_there_is_not_written_again(place: StreamPosition) -> None:
     first = place.sink()
-    assert first.enter(1) is None
+    assert first.open(1) is None
     # Over the number of digits, so that they are not listed as texts are.
     batches = {number: place.hits("10115", "20095", batch=number) for number in (9, 10, 11)}
     assert [first.write(number, rows) for number, rows in batches.items()] == [True] * 3
     before = place.objects()
     assert not first.write(11, batches[11])
     second = place.sink()
-    assert (second.enter(2), second.enter(2)) == (11, 11)
+    assert (second.open(2), second.open(2)) == (11, 11)
     assert not second.write(11, batches[11])
     assert second.write(12, place.hits(batch=12)), "a batch without rows is a batch"
     assert place.objects() == before
@@ -170,7 +170,7 @@ def test_a_batch_that_is_there_is_not_written_again(place: Place) -> None:
     said = place.client.get_object(
         Bucket="warehouse", Key=f"{place.prefix}_sluice/whole/{10**15 - 1 - 11:015d}.json"
     )["Body"].read()
-    assert b'"batch": 11, "token": 1, "files": 2, "rows": 6' in said
+    assert b'"batch": 11, "epoch": 1, "files": 2, "rows": 6' in said
 
 
 def half(sink: Interrupted, number: int, rows: DataFrame) -> None:
@@ -184,20 +184,20 @@ def half(sink: Interrupted, number: int, rows: DataFrame) -> None:
         sink.write(number, rows)
 
 
-def test_a_batch_that_was_begun_is_told_and_completed(place: Place) -> None:
+def test_a_batch_that_was_begun_is_told_and_completed(place: StreamPosition) -> None:
     rows = place.hits("10115", "20095", "50667")
     dead = place.sink(1)
     # Only some of its rows: those whose tasks were done.
     half(dead, 0, rows.where("zipcode < '3'"))
     before = place.objects()
     successor = place.sink()
-    assert successor.enter(2) == 0, "begun, though not whole"
+    assert successor.open(2) == 0, "begun, though not whole"
     assert successor.write(0, rows.orderBy(F.desc("hit_id")))
     assert place.ids() == ids(rows)
     assert before.items() < place.objects().items()
 
 
-def test_other_rows_under_the_same_number_are_noticed(place: Place) -> None:
+def test_other_rows_under_the_same_number_are_noticed(place: StreamPosition) -> None:
     dead = place.sink(1)
     half(dead, 0, place.hits("10115"))
     successor = place.sink(2)
@@ -206,32 +206,32 @@ def test_other_rows_under_the_same_number_are_noticed(place: Place) -> None:
     assert place.ids() == ids(place.hits("10115"))
 
 
-def test_a_batch_that_somebody_completed_with_fewer_folders_is_noticed(place: Place) -> None:
+def test_a_batch_that_somebody_completed_with_fewer_folders_is_noticed(place: StreamPosition) -> None:
     one, other = place.sink(1), place.sink(1)
     assert one.write(0, place.hits("10115"))
     with raising(SinkWriteFailed, "owner 1", "batch 0", "'files': 1, 'rows': 3", "'files': 2, 'rows': 6"):
         other.write(0, place.hits("10115", "20095"))
 
 
-def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: Place) -> None:
+def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: StreamPosition) -> None:
     zombie = place.sink(1)
     place.sink(2)
     with raising(Fenced, "isp hits", place.prefix, "owner 1", "owner 2"):
         zombie.write(0, place.hits("10115"))
     with pytest.raises(Fenced):
-        zombie.enter(1)
+        zombie.open(1)
     assert place.objects() == {}
-    assert place.sink().enter(3) is None, "nor did it say that it would"
+    assert place.sink().open(3) is None, "nor did it say that it would"
 
 
-def test_who_saw_no_later_owner_and_entered_behind_one_gives_up(place: Place) -> None:
+def test_who_saw_no_later_owner_and_entered_behind_one_gives_up(place: StreamPosition) -> None:
     zombie = place.sink()
     zombie.then["owners"] = lambda: place.sink(2)
     with raising(Fenced, "owner 1", "owner 2"):
-        zombie.enter(1)
+        zombie.open(1)
 
 
-def test_a_zombie_that_sleeps_before_it_says_that_it_begins_writes_no_file(place: Place) -> None:
+def test_a_zombie_that_sleeps_before_it_says_that_it_begins_writes_no_file(place: StreamPosition) -> None:
     zombie = place.sink(1)
     zombie.then["begun"] = lambda: place.sink(2)
     with pytest.raises(Fenced):
@@ -239,14 +239,14 @@ def test_a_zombie_that_sleeps_before_it_says_that_it_begins_writes_no_file(place
     assert place.objects() == {}
 
 
-def test_a_zombie_that_sleeps_in_its_batch_writes_what_its_successor_writes(place: Place) -> None:
+def test_a_zombie_that_sleeps_in_its_batch_writes_what_its_successor_writes(place: StreamPosition) -> None:
     rows = place.hits("10115", "20095")
     zombie = place.sink(1)
     entered = list[int | None]()
 
     def acquire() -> None:
         successor = place.sink()
-        entered.append(successor.enter(2))
+        entered.append(successor.open(2))
         assert successor.write(0, rows)
 
     zombie.then["files"] = acquire
@@ -257,7 +257,7 @@ def test_a_zombie_that_sleeps_in_its_batch_writes_what_its_successor_writes(plac
 
 
 def test_s3_that_refuses_or_is_away_is_said_with_the_mend_and_no_secret(
-    place: Place, services: Services
+    place: StreamPosition, services: Services
 ) -> None:
     good = place.writes
     place.writes = services.stack.platform("reader").s3

@@ -145,8 +145,8 @@ def parameters(**values: Any) -> Generated:
 VALUES: dict[str, Any] = {
     "rows": 20_000,
     "seed": 7,
-    "begin": "2026-11-20T06:00:00Z",
-    "hours": 24,
+    "start_time": "2026-11-20T06:00:00Z",
+    "duration_hours": 24,
     "zipcodes": 500,
     "late_percent": 4.0,
     "duplicate_percent": 3.0,
@@ -238,11 +238,11 @@ def test_hits_follow_the_day_in_order_but_for_late_ones(
         hours[time.hour] += 1
         behind = seen - time
         # A repeat comes up to a thousand rows after its first coming: in the night that is more than an hour.
-        if behind >= timedelta(minutes=SOME["late_minutes"] / 2):
+        if behind >= timedelta(minutes=SOME["max_late_minutes"] / 2):
             late += 1
-            assert behind < timedelta(minutes=SOME["late_minutes"] + 90)
+            assert behind < timedelta(minutes=SOME["max_late_minutes"] + 90)
         seen = max(seen, time)
-    assert begin - timedelta(minutes=SOME["late_minutes"]) <= min(h["hittime"] for _, h in good(made))
+    assert begin - timedelta(minutes=SOME["max_late_minutes"]) <= min(h["hittime"] for _, h in good(made))
     assert seen < begin + timedelta(hours=24)
     assert 0.03 < late / SOME.rows < 0.07
     assert hours[20] > 2.5 * hours[8]

@@ -22,7 +22,7 @@ from sluice.clients.ledger import Ledger
 from sluice.hooks import load_plan as plans
 from sluice.model.spec import generator
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.generator import Generated, seqs
+from sluice.model.spec.generator import Generated, sequences
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import ENTRY_POINT
@@ -39,7 +39,7 @@ assert DECLARED.generator is not None
 GENERATOR = DECLARED.generator
 RATE, ROWS = 2_000, 8_000
 MOMENT = datetime.now(UTC) - timedelta(hours=30)
-PARAMS = {"rows": ROWS, "seed": 7, "hours": 24, "per_second": RATE, "malformed_percent": 1}
+PARAMS = {"rows": ROWS, "seed": 7, "duration_hours": 24, "rows_per_second": RATE, "malformed_percent": 1}
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +109,13 @@ def published(sent: Sent, stream: Hits) -> StreamWriter:
 def put(stream: Hits, parameters: Generated, rows: range) -> None:
     """Rows of the source, as its producer sends them."""
     producer = Producer({**stream.services.kafka, "log_level": 0})
-    lanes = DECLARED.topic.partitions
+    partition_count = DECLARED.topic.partitions
     frame = hits(stream.spark.range(rows.start, rows.stop, rows.step).toDF("row"), parameters)
     for row, value in frame.orderBy("row").collect():
-        key = f"{parameters.source_id}:{row}:{row // lanes}"
-        producer.produce(DECLARED.topic.name, value and bytes(value), key=key, partition=row % lanes)
+        key = f"{parameters.source_id}:{row}:{row // partition_count}"
+        producer.produce(
+            DECLARED.topic.name, value and bytes(value), key=key, partition=row % partition_count
+        )
     assert producer.flush(30) == 0
 
 
@@ -130,9 +132,10 @@ def test_an_attempt_that_ended_on_its_way_is_resumed_and_every_row_is_sent_once_
     found = {bytes(r["key"]).decode(): (r["partition"], r["value"]) for r in records.collect()}
     assert stream.records() == ROWS
     expected = hits(stream.spark.range(ROWS).toDF("row"), parameters).collect()
-    lanes = DECLARED.topic.partitions
+    partition_count = DECLARED.topic.partitions
     assert found == {
-        f"{parameters.source_id}:{row}:{row // lanes}": (row % lanes, value) for row, value in expected
+        f"{parameters.source_id}:{row}:{row // partition_count}": (row % partition_count, value)
+        for row, value in expected
     }
 
 
@@ -163,7 +166,9 @@ def test_batches_make_a_file_per_day_and_first_digit_and_are_readable_at_once(
     for snapshot in lake.snapshots(MAIN):
         assert len(lake.added_files(snapshot.id)) <= 10 * days
     # One run a lane, though malformed rows lie between the good ones.
-    assert published.state.claims[sent.parameters.source_id] == seqs(0, ROWS, DECLARED.topic.partitions)
+    assert published.state.loaded_rows[sent.parameters.source_id] == sequences(
+        0, ROWS, DECLARED.topic.partitions
+    )
 
 
 def test_files_are_sorted_so_that_a_zipcode_is_found_without_reading_them(

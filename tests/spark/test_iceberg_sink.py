@@ -72,7 +72,7 @@ class Editors:
     def batches(self) -> list[str]:
         """Batch numbers on ``main``, oldest first."""
         ancestors = IcebergTable(self.spark, self.table).ancestors(MAIN)
-        return [s["sluice.batch"] for _, s in ancestors if s.get("sluice.kind") == "batch"][::-1]
+        return [s["sluice.batch-id"] for _, s in ancestors if s.get("sluice.kind") == "batch"][::-1]
 
     def files(self) -> set[str]:
         return {row[0] for row in self.spark.table(f"{CATALOG}.{self.table}").select("_file").collect()}
@@ -110,17 +110,17 @@ def editors(spark: SparkSession, services: Services) -> Editors:
 
 def test_a_batch_repeated_after_a_kill_is_there_once(editors: Editors) -> None:
     first = editors.writer()
-    assert first.enter(1) is None
+    assert first.open(1) is None
     assert first.write(0, editors.results(("Ann", False, FIRST, 2)))
     killed = editors.writer(KilledBeforePublishing)
-    assert killed.enter(2) == 0
+    assert killed.open(2) == 0
     again = editors.results(("Ann", False, FIRST, 3), ("Bob", True, FIRST, 1))
     with pytest.raises(KeyboardInterrupt):
         killed.write(1, again)
     assert editors.rows() == {("Ann", False, FIRST, 2)}, "nothing is published"
     successor = editors.writer()
-    assert successor.enter(3) == 0
-    assert successor.enter(3) == 0, "entering twice is the same as once"
+    assert successor.open(3) == 0
+    assert successor.open(3) == 0, "entering twice is the same as once"
     assert successor.write(1, again)
     assert not successor.write(1, again)
     assert editors.rows() == {("Ann", False, FIRST, 3), ("Bob", True, FIRST, 1)}
@@ -130,12 +130,12 @@ def test_a_batch_repeated_after_a_kill_is_there_once(editors: Editors) -> None:
 def test_an_earlier_writer_is_refused_whenever_it_wakes_up(editors: Editors) -> None:
     zombie = editors.writer(SuspendedBeforePublishing)
     assert isinstance(zombie, SuspendedBeforePublishing)
-    zombie.enter(1)
+    zombie.open(1)
     zombie.write(0, editors.results(("Ann", False, FIRST, 2)))
     successor = editors.writer()
 
     def acquire() -> None:
-        assert successor.enter(2) == 0
+        assert successor.open(2) == 0
         successor.write(1, editors.results(("Ann", False, FIRST, 3)))
 
     zombie.meanwhile = acquire
@@ -143,7 +143,7 @@ def test_an_earlier_writer_is_refused_whenever_it_wakes_up(editors: Editors) -> 
     with raising(Fenced, "owner 1", "owner 2"):
         zombie.write(1, stale)
     zombie.meanwhile = lambda: None
-    for late in (lambda: zombie.write(2, stale), lambda: editors.writer().enter(1)):
+    for late in (lambda: zombie.write(2, stale), lambda: editors.writer().open(1)):
         with raising(Fenced, "owner 1", "owner 2"):
             late()
     assert editors.rows() == {("Ann", False, FIRST, 3)}
@@ -152,7 +152,7 @@ def test_an_earlier_writer_is_refused_whenever_it_wakes_up(editors: Editors) -> 
 
 def test_later_rows_correct_a_window_and_leave_the_others_alone(editors: Editors) -> None:
     writer = editors.writer()
-    writer.enter(1)
+    writer.open(1)
     writer.write(
         0, editors.results(("Ann", False, FIRST, 2), (None, None, FIRST, 1), ("Bob", True, SECOND, 5))
     )
@@ -172,9 +172,9 @@ def test_later_rows_correct_a_window_and_leave_the_others_alone(editors: Editors
 
 
 def test_a_table_of_something_else_is_refused(editors: Editors) -> None:
-    editors.writer().enter(1)
+    editors.writer().open(1)
     with raising(SinkWriteFailed, editors.table, "query editors"):
-        editors.writer(query_name="others").enter(2)
+        editors.writer(query_name="others").open(2)
     with raising(SinkWriteFailed, editors.table, "new table"):
         other = {**TYPES, "edits": "string"}
         IcebergSink(editors.spark, "wiki_changes", "editors", editors.query, editors.query.sinks[0], other)
@@ -204,7 +204,7 @@ def test_a_rebuild_and_the_recount_come_to_the_same(queried: Queried) -> None:
     for folder in queried.checkpoints.iterdir():
         shutil.rmtree(folder)
     queried.catch_up(queried.own())
-    base = queried.states()["windows"].base
+    base = queried.states()["windows"].batch_offset
     assert base > 0
     assert not queried.late("windows", base)
     found = assert_as_in_the_lake(queried)
@@ -226,7 +226,7 @@ def test_a_query_goes_on_behind_a_compaction(queried: Queried) -> None:
     queried.put([("1", 100_300, "a", "x")])
     queried.catch_up(running)
     assert sum(assert_as_in_the_lake(queried).values()) == 6
-    assert queried.states()["windows"].base == 0
+    assert queried.states()["windows"].batch_offset == 0
 
 
 def assert_as_in_the_lake(queried: Queried) -> dict[str, int]:

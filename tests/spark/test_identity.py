@@ -18,9 +18,9 @@ def test_lanes_and_places_follow_from_the_rows_alone(spark: SparkSession) -> Non
     for shuffled in (rows, rows[::-1]):
         frame = spark.createDataFrame(shuffled, "source_id string, row bigint, lanes int").repartition(3)
         placed = identity.with_partition_and_sequence(frame).select(
-            "row", "lane", "seq", identity.key().alias("key")
+            "row", "target_partition", "sequence", identity.key().alias("key")
         )
-        found = {r.row: (r.lane, r.seq, bytes(r.key).decode()) for r in placed.collect()}
+        found = {r.row: (r.target_partition, r.sequence, bytes(r.key).decode()) for r in placed.collect()}
         assert found[0] == (0, 0, f"{A}:0:0")
         assert found[1] == (1, 0, f"{A}:1:0")
         assert found[7] == (1, 1, f"{A}:7:1")  # row 4, of the same lane, was refused
@@ -35,8 +35,8 @@ def records(spark: SparkSession, keys: list[bytes | None], partition: int = 0, f
     return identity.with_identity(frame)
 
 
-def keys(source: str, seqs: range | list[int]) -> list[bytes | None]:
-    return [f"{source}:{seq * 10}:{seq}".encode() for seq in seqs]
+def keys(source: str, sequences: range | list[int]) -> list[bytes | None]:
+    return [f"{source}:{sequence * 10}:{sequence}".encode() for sequence in sequences]
 
 
 def test_foreign_keys_are_no_identity(spark: SparkSession) -> None:

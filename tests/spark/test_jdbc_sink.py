@@ -124,7 +124,7 @@ def test_counts_are_put_in_place_of_older_ones_and_a_replayed_batch_changes_noth
     server: Server, opened: Open, frame: Frame
 ) -> None:
     sink = opened()
-    assert sink.enter(1) is None
+    assert sink.open(1) is None
     assert sink.write(0, frame({"10001": 1, "10002": 5}))
     assert sink.write(1, frame({"10001": 3, "ACME": 1, "Acme": 2, "Acme ": 3, "ß%s'\\": 4}))
     expected = {
@@ -139,11 +139,11 @@ def test_counts_are_put_in_place_of_older_ones_and_a_replayed_batch_changes_noth
     assert not sink.write(1, frame({"10001": 99}))
     assert not sink.write(0, frame({"10002": 99}))
     assert there(server) == expected
-    assert opened().enter(1) == 1
+    assert opened().open(1) == 1
     assert databases.last_batch(server.database, "isp", "windows") == 1
     assert databases.last_batch(server.database, "isp", "other") is None
     assert sink.write(2, frame({})), "a batch without rows counts as well"
-    assert sink.enter(2) == 2
+    assert sink.open(2) == 2
 
 
 def test_all_types_of_keys_come_back_as_they_were(spark: SparkSession, server: Server) -> None:
@@ -159,7 +159,7 @@ def test_all_types_of_keys_come_back_as_they_were(spark: SparkSession, server: S
         "timestamp'2024-02-29 23:59:59.999999' at, timestamp_ntz'2024-02-29 23:59:59.999999' local, 3l users"
     )
     sink = JdbcSink("isp", "types", query, SINK, types, server.database, threading.Event())
-    sink.enter(1)
+    sink.open(1)
     assert sink.write(4, rows)
     sink.close()
     (row,) = databases.counts(server.database, TABLE, query).to_pylist()
@@ -168,13 +168,13 @@ def test_all_types_of_keys_come_back_as_they_were(spark: SparkSession, server: S
 
 def test_an_owner_that_was_superseded_writes_nothing(server: Server, opened: Open, frame: Frame) -> None:
     zombie, successor = opened(), opened()
-    zombie.enter(1)
+    zombie.open(1)
     assert zombie.write(0, frame({"1": 1}))
-    assert successor.enter(2) == 0
+    assert successor.open(2) == 0
     with raising(Fenced, "isp/windows", "owner 1", "owner 2"):
         zombie.write(1, frame({"1": 66}))
     with pytest.raises(Fenced):
-        zombie.enter(1)
+        zombie.open(1)
     assert successor.write(1, frame({"1": 2}))
     assert there(server) == {"1": (2, 1)}
 
@@ -184,7 +184,7 @@ def test_a_database_that_is_killed_between_batches_and_within_one_loses_and_doub
     server: Server, opened: Open, frame: Frame, caplog: pytest.LogCaptureFixture
 ) -> None:
     sink = opened(patience=30.0, chunk_rows=10)
-    sink.enter(1)
+    sink.open(1)
     assert sink.write(0, frame({f"{n:02}": 1 for n in range(40)}))
     rows = frame({f"{n:02}": 2 for n in range(40)})
     with caplog.at_level(logging.WARNING, "spark_jobs.common.sinks.base"):
@@ -206,7 +206,7 @@ def test_a_commit_whose_answer_was_lost_counts_once(
     server: Server, opened: Open, frame: Frame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sink = opened()
-    sink.enter(1)
+    sink.open(1)
     commit = sink.engine.dialect.do_commit
     lost: list[Any] = []
 
@@ -236,26 +236,26 @@ def test_a_closed_port_is_waited_for_no_longer_than_patience_and_stop_ends_the_w
     closed = replace(server.database, port=1)
     with raising(SinkWriteFailed, "jdbc hits", "counts at 127.0.0.1:1"):
         began = time.monotonic()
-        opened(closed, patience=0.3).enter(1)
+        opened(closed, patience=0.3).open(1)
     assert time.monotonic() - began < 10
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
     with raising(SinkWriteFailed, "asked to stop"):
-        opened(closed, patience=1000.0, stop=stop).enter(1)
+        opened(closed, patience=1000.0, stop=stop).open(1)
 
 
 def test_a_table_that_is_missing_or_dropped_is_said_at_once(
     server: Server, opened: Open, frame: Frame
 ) -> None:
     sink = opened(stop=Never())
-    sink.enter(1)
+    sink.open(1)
     assert sink.write(0, frame({"1": 1}))
     run(server, f"drop table {TABLE}")
     missing = ("jdbc hits", "table hits", f"counts at 127.0.0.1:{server.database.port}", "provision_sinks")
     with raising(SinkWriteFailed, *missing):
         sink.write(1, frame({"1": 2}))
     with raising(SinkWriteFailed, *missing):
-        opened(stop=Never()).enter(2)
+        opened(stop=Never()).open(2)
     databases.provision(server.database, TABLE, QUERY, TYPES)
     assert sink.write(1, frame({"1": 2})), "nothing of it was there"
     run(server, "drop table sluice_fence")
@@ -270,10 +270,10 @@ def test_a_table_without_its_key_or_a_column_is_refused(server: Server, opened: 
     if server.database.kind == "postgresql":
         run(server, f"grant all on {TABLE} to counts")
     with raising(SinkWriteFailed, "table hits", "key ()", "zipcode", "provision_sinks"):
-        sink.enter(1)
+        sink.open(1)
     run(server, f"alter table {TABLE} drop column hits")
     with raising(SinkWriteFailed, "table hits", "lacks hits"):
-        sink.enter(1)
+        sink.open(1)
 
 
 def test_what_no_waiting_mends_is_said_at_once_and_without_the_password(
@@ -285,13 +285,13 @@ def test_what_no_waiting_mends_is_said_at_once_and_without_the_password(
 
     def refused(sink: JdbcSink, *data: str) -> None:
         with raising(SinkWriteFailed, *data) as caught:
-            sink.enter(1)
+            sink.open(1)
         said.extend([str(caught.value), repr(caught.value.__cause__), repr(sink), repr(sink.engine)])
 
     refused(opened(wrong, stop=Never()), "login", "sluice_counts")
     refused(opened(replace(right, database="nowhere"), stop=Never()), "nowhere")
     sink = opened(stop=Never())
-    sink.enter(1)
+    sink.open(1)
     # MariaDB looks at a session's rights on a database when it begins.
     sink.close()
     who = "counts" if right.kind == "postgresql" else "counts@'127.0.0.1'"
@@ -329,7 +329,7 @@ class Telling(threading.Event):
 def test_a_lock_that_another_session_holds_is_waited_for(server: Server, opened: Open, frame: Frame) -> None:
     stop = Telling()
     sink = opened(stop=stop, limits=Limits(lock=1))
-    sink.enter(1)
+    sink.open(1)
     assert sink.write(0, frame({"1": 1}))
     engine = sa.create_engine(**server.database.sqlalchemy())
     with engine.connect() as other, ThreadPoolExecutor(1) as pool:
@@ -348,7 +348,7 @@ def test_a_full_disk_is_waited_for_and_nothing_of_the_batch_is_there_before(
 ) -> None:
     sink = opened(patience=0.3)
     with disk(server) as free:
-        sink.enter(1)
+        sink.open(1)
         rows = spark.range(30_000).selectExpr(
             "rpad(cast(id as string), 200, 'x') zipcode", "timestamp_seconds(0) window_start", "id hits"
         )
@@ -420,7 +420,7 @@ def test_values_that_do_not_fit_are_refused_and_not_cut_off(
     spark: SparkSession, server: Server, opened: Open, frame: Frame
 ) -> None:
     sink = opened(stop=Never())
-    sink.enter(1)
+    sink.open(1)
     with raising(SinkWriteFailed, "jdbc hits", "value"):
         sink.write(0, frame({"x" * 256: 1}))
     nothing = spark.sql("select string(null) zipcode, timestamp_seconds(0) window_start, 1l hits")
@@ -454,7 +454,7 @@ def test_many_rows_take_few_statements_and_bounded_memory(
     )
     sink = opened(kind=Chunked)
     assert isinstance(sink, Chunked)
-    sink.enter(1)
+    sink.open(1)
     sent: list[bool] = []
     sa.event.listen(sink.engine, "before_cursor_execute", lambda *given: sent.append(given[5]))
     before = inserts(server)
@@ -481,7 +481,7 @@ def inserts(server: Server) -> int:
 
 def test_one_connection_at_most(server: Server, opened: Open, frame: Frame) -> None:
     sink = opened()
-    sink.enter(1)
+    sink.open(1)
     sink.write(0, frame({"1": 1}))
     pool = sink.engine.pool
     assert isinstance(pool, sa.QueuePool)
@@ -517,7 +517,7 @@ def test_provisioning_is_repeatable_and_refuses_what_differs(server: Server) -> 
     moment = "timestamptz" if database.kind == "postgresql" else "datetime(6)"
     exact = "" if database.kind == "postgresql" else " character set utf8mb4 collate utf8mb4_nopad_bin"
 
-    def anew(zipcode: str, rest: str, hits: str = "bigint") -> None:
+    def rebuild(zipcode: str, rest: str, hits: str = "bigint") -> None:
         run(
             server,
             f"drop table {TABLE}",
@@ -545,10 +545,10 @@ def test_provisioning_is_repeatable_and_refuses_what_differs(server: Server) -> 
         ]
     for made, words in differences:
         if "Aria" in made[1]:
-            anew(made[0], key)
+            rebuild(made[0], key)
             run(server, f"alter table {TABLE} engine=Aria")
         else:
-            anew(*made)
+            rebuild(*made)
         with raising(Refused, *words):
             databases.provision(database, TABLE, QUERY, TYPES)
     with raising(Refused, "zipcode", "double"):

@@ -78,7 +78,7 @@ class Hooked(Transactions):
         self._producer.flush(10)
 
 
-class Place:
+class StreamPosition:
     """A topic of a test's own, and who writes and reads there: as the roles that do so in the stack."""
 
     def __init__(self, services: Services) -> None:
@@ -93,20 +93,20 @@ class Place:
         topic = Topic(self.topic, PARTITIONS, 1, COMPACTED | (config or {}))
         KafkaAdmin(self.reads).provision(topic)
 
-    def writer(self, token: int | None = None, patience: float = 30, **options: Any) -> Hooked:
-        """Entered where it has a ``token``."""
+    def writer(self, epoch: int | None = None, patience: float = 30, **options: Any) -> Hooked:
+        """Entered where it has a ``epoch``."""
         given = self.writes, STREAM, QUERY, self.topic, PARTITIONS, self.stop, version_of, patience
         made = Hooked(*given, **options)
         self._opened.append(made)
-        if token:
-            made.enter(token)
+        if epoch:
+            made.open(epoch)
         return made
 
     def results(self, seconds: float = 20) -> dict[str, Result]:
         return kafka_reader.read(self.reads, self.topic, ["zipcode"], seconds)
 
     def counts(self) -> dict[str, int]:
-        return {key: found.measures["hits"] for key, found in self.results().items()}
+        return {key: found.aggregates["hits"] for key, found in self.results().items()}
 
     def last(self) -> int | None:
         return kafka_reader.last_batch(self.reads, STREAM, QUERY, self.topic)
@@ -155,8 +155,8 @@ def granted(services: Services) -> Services:
 
 
 @pytest.fixture
-def place(granted: Services) -> Iterator[Place]:
-    made = Place(granted)
+def place(granted: Services) -> Iterator[StreamPosition]:
+    made = StreamPosition(granted)
     made.provision()
     yield made
     made.close()
@@ -177,13 +177,13 @@ def many(number: int, size: int = 5000) -> dict[str, int]:
     return {f"{zipcode:05d}": number * 10 + zipcode for zipcode in range(size)}
 
 
-def test_a_batch_that_is_there_is_not_written_again(place: Place) -> None:
+def test_a_batch_that_is_there_is_not_written_again(place: StreamPosition) -> None:
     first = place.writer(3)
     assert (place.last(), place.counts()) == (None, {})
     assert [first.write(0, batch(0, {"a": 1, "bb": 2})), first.write(1, batch(1, {"a": 5}))] == [True, True]
     assert not first.write(1, batch(1, {"a": 999}))
     second = place.writer()
-    assert (second.enter(7), second.enter(7)) == (1, 1)
+    assert (second.open(7), second.open(7)) == (1, 1)
     assert not second.write(1, batch(1, {"a": 999}))
     assert second.write(2, batch(2, {})), "a batch without rows is a batch"
     assert place.counts() == {"a": 5, "bb": 2}
@@ -191,28 +191,28 @@ def test_a_batch_that_is_there_is_not_written_again(place: Place) -> None:
     assert (place.last(), len(place.records())) == (2, 3)
 
 
-def test_an_earlier_owner_writes_nothing_and_does_not_come_back(place: Place) -> None:
+def test_an_earlier_owner_writes_nothing_and_does_not_come_back(place: StreamPosition) -> None:
     zombie, successor = place.writer(1), place.writer(2)
     with raising(Fenced, place.topic, "owner 1", "owner 2"):
         zombie.write(0, batch(0, {"a": 666}))
     with pytest.raises(Fenced):
-        zombie.enter(1)
+        zombie.open(1)
     # Kafka was not asked for the id by the zombie's second coming: its successor is not even disturbed.
     assert successor.write(0, batch(0, {"a": 1}))
     assert successor.asked.count("init_transactions") == 1
     assert place.counts() == {"a": 1}
 
 
-def test_who_saw_no_later_owner_and_asked_for_the_id_behind_one_gives_up(place: Place) -> None:
+def test_who_saw_no_later_owner_and_asked_for_the_id_behind_one_gives_up(place: StreamPosition) -> None:
     zombie, successor = place.writer(), place.writer()
-    zombie.after["mark"] = lambda: successor.enter(2)
+    zombie.after["mark"] = lambda: successor.open(2)
     with raising(Fenced, "owner 1", "owner 2"):
-        zombie.enter(1)
+        zombie.open(1)
     assert successor.write(0, batch(0, {"a": 1})), "though the zombie put it out"
     assert place.counts() == {"a": 1}
 
 
-def test_an_owner_whom_an_earlier_one_put_out_comes_back(place: Place) -> None:
+def test_an_owner_whom_an_earlier_one_put_out_comes_back(place: StreamPosition) -> None:
     """Two start at once: the earlier one asks Kafka for the id last, having seen no later token."""
     owner = place.writer(2)
     late = Producer(
@@ -227,7 +227,7 @@ def test_an_owner_whom_an_earlier_one_put_out_comes_back(place: Place) -> None:
     assert (place.counts(), place.last()) == ({"a": 1}, 0)
 
 
-def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: Place) -> None:
+def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: StreamPosition) -> None:
     zombie = place.writer(1)
     zombie.write(0, batch(0, many(0)))
     seen: list[Any] = []
@@ -237,7 +237,7 @@ def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: Place) ->
         zombie.flush()
         # It sleeps here, and somebody takes over.
         successor = place.writer()
-        seen.append(successor.enter(2))
+        seen.append(successor.open(2))
         seen.append(successor.write(1, batch(1, many(2))))
         yield from batch(1, {"bb": 666})()
 
@@ -257,7 +257,7 @@ topic, when = sys.argv[1:]
 class Dying(Transactions):
     def _ask(self, question):
         # After the mark was sent along, before the commit.
-        if when == "uncommitted" and self.token and getattr(question, "__name__", "") == "commit_transaction":
+        if when == "uncommitted" and self.epoch and getattr(question, "__name__", "") == "commit_transaction":
             if entered:
                 print("there", flush=True)
                 time.sleep(60)
@@ -267,7 +267,7 @@ entered = []
 writer = Dying(
     platform.load("consumer").kafka, "hits", "zipcodes", topic, 2, threading.Event(), version_of
 )
-writer.enter(1)
+writer.open(1)
 entered.append(True)
 
 def records():
@@ -283,7 +283,7 @@ writer.write(0, records)
 
 
 @pytest.mark.parametrize("when", [pytest.param("half", marks=pytest.mark.exhaustive), "uncommitted"])
-def test_a_process_is_killed_within_a_transaction(place: Place, when: str) -> None:
+def test_a_process_is_killed_within_a_transaction(place: StreamPosition, when: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", DIES, place.topic, when],
         stdout=subprocess.PIPE,
@@ -304,13 +304,13 @@ def test_a_process_is_killed_within_a_transaction(place: Place, when: str) -> No
         with raising(Unreachable, "transaction"):
             place.results(seconds=1)
     successor = place.writer()
-    assert successor.enter(2) is None
+    assert successor.open(2) is None
     assert place.counts() == {}
     successor.write(0, batch(0, many(0)))
     assert (place.counts(), place.last()) == (many(0), 0)
 
 
-def test_the_broker_dies_in_a_batch_and_comes_back(place: Place) -> None:
+def test_the_broker_dies_in_a_batch_and_comes_back(place: StreamPosition) -> None:
     writer = place.writer(1, patience=60)
     writer.write(0, batch(0, many(0)))
     crashes = [0.0]
@@ -325,11 +325,11 @@ def test_the_broker_dies_in_a_batch_and_comes_back(place: Place) -> None:
     assert (place.counts(), place.last()) == (many(1), 1)
 
 
-def test_a_commit_whose_answer_is_lost_is_found_to_be_there(place: Place) -> None:
+def test_a_commit_whose_answer_is_lost_is_found_to_be_there(place: StreamPosition) -> None:
     writer = place.writer(1)
 
     def lose() -> None:
-        raise KafkaException(KafkaError(KafkaError._FATAL, "lost"))
+        raise KafkaException(KafkaError(KafkaError._FATAL, "data lost"))
 
     writer.after["commit_transaction"] = lose
     assert writer.write(0, batch(0, {"a": 1}))
@@ -338,50 +338,50 @@ def test_a_commit_whose_answer_is_lost_is_found_to_be_there(place: Place) -> Non
 
 
 def test_who_waits_for_kafka_gives_up_after_its_patience_or_when_asked_to_stop(
-    place: Place, caplog: pytest.LogCaptureFixture
+    place: StreamPosition, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     place.writes = Kafka("127.0.0.1:1", password="hidden-secret")
     with raising(SinkWriteFailed, "hits zipcodes", place.topic, "127.0.0.1:1") as gave_up:
-        place.writer(patience=0.5, ask_seconds=0.3).enter(1)
+        place.writer(patience=0.5, ask_seconds=0.3).open(1)
     threading.Timer(0.5, place.stop.set).start()
     with raising(SinkWriteFailed, "asked to stop"):
-        place.writer(patience=1000, ask_seconds=0.3).enter(1)
+        place.writer(patience=1000, ask_seconds=0.3).open(1)
     assert len(caplog.messages) == 2, "one line a streak"
     assert "hidden-secret" not in caplog.text + str(gave_up.value)
 
 
-def test_a_refused_login_is_told_and_no_password(place: Place) -> None:
+def test_a_refused_login_is_told_and_no_password(place: StreamPosition) -> None:
     good = place.writes
     place.writes = Kafka(
         good.bootstrap_servers, good.security_protocol, good.sasl_mechanism, good.username, "wrong-password"
     )
     with raising(SinkWriteFailed, place.topic) as refused:
-        place.writer(patience=0).enter(1)
+        place.writer(patience=0).open(1)
     assert "authentication" in str(refused.value).lower()
     assert "wrong-password" not in str(refused.value)
 
 
-def test_what_the_role_may_not_write_is_refused_at_once(place: Place) -> None:
+def test_what_the_role_may_not_write_is_refused_at_once(place: StreamPosition) -> None:
     place.writes = place.services.stack.platform("reader").kafka
     with raising(SinkWriteFailed, place.topic, "rights"):
-        place.writer().enter(1)
+        place.writer().open(1)
 
 
 def test_a_missing_topic_names_the_step_that_makes_it_and_is_not_made(granted: Services) -> None:
-    nowhere = Place(granted)
+    nowhere = StreamPosition(granted)
     with raising(LookupError, nowhere.topic, "not exist", "provision_sinks"):
-        nowhere.writer().enter(1)
+        nowhere.writer().open(1)
     with raising(Missing, nowhere.topic, "provision_sinks"):
         nowhere.results()
     admin = AdminClient({**granted.kafka, "log_level": 0})
     assert nowhere.topic not in admin.list_topics(timeout=10).topics
     KafkaAdmin(nowhere.reads).provision(Topic(nowhere.topic, PARTITIONS - 1, 1, COMPACTED))
     with raising(LookupError, nowhere.topic, "1 partitions", "2 are declared", "provision_sinks"):
-        nowhere.writer().enter(1)
+        nowhere.writer().open(1)
 
 
-def test_an_offset_that_expired_is_read_from_the_records(place: Place) -> None:
+def test_an_offset_that_expired_is_read_from_the_records(place: StreamPosition) -> None:
     writer = place.writer(1)
     for number in range(3):
         writer.write(number, batch(number, {"a": number, "bb": number}))
@@ -393,7 +393,7 @@ def test_an_offset_that_expired_is_read_from_the_records(place: Place) -> None:
     admin = AdminClient({**place.services.kafka, "log_level": 0})
     admin.delete_consumer_groups([group])[group].result(20)
     assert place.last() is None
-    assert place.writer().enter(2) == 2
+    assert place.writer().open(2) == 2
     assert place.last() == 2, "and it is marked again"
 
 
@@ -405,7 +405,7 @@ def failing(number: int) -> Callable[[], Iterator[Record]]:
     return records
 
 
-def test_rows_that_fail_half_way_leave_nothing(place: Place) -> None:
+def test_rows_that_fail_half_way_leave_nothing(place: StreamPosition) -> None:
     writer = place.writer(1)
     with pytest.raises(ZeroDivisionError):
         writer.write(0, failing(0))
@@ -415,7 +415,7 @@ def test_rows_that_fail_half_way_leave_nothing(place: Place) -> None:
 
 
 def test_duplicates_disorder_and_compaction_change_no_count(granted: Services) -> None:
-    place = Place(granted)
+    place = StreamPosition(granted)
     place.provision({"segment.ms": "100", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "100"})
     admin = AdminClient({**granted.kafka, "log_level": 0})
     hurry = ConfigEntry("log.cleaner.backoff.ms", "200", incremental_operation=AlterConfigOpType.SET)
@@ -442,7 +442,7 @@ def test_duplicates_disorder_and_compaction_change_no_count(granted: Services) -
     place.close()
 
 
-def test_what_is_no_result_is_named_by_its_place(place: Place) -> None:
+def test_what_is_no_result_is_named_by_its_place(place: StreamPosition) -> None:
     """What else is none: tests/unit/clients/test_counts_topic.py."""
     producer = Producer({**place.services.kafka, "log_level": 0})
     producer.produce(place.topic, b'{"zipcode":"a","hits":1,"version":0}', b"a", 1)
@@ -452,7 +452,7 @@ def test_what_is_no_result_is_named_by_its_place(place: Place) -> None:
         place.results()
 
 
-def sink(place: Place, declared: Query, name: str) -> KafkaSink:
+def sink(place: StreamPosition, declared: Query, name: str) -> KafkaSink:
     return KafkaSink(STREAM, name, declared, declared.sinks[0], place.writes, place.stop, patience=30)
 
 
@@ -476,21 +476,21 @@ def test_update_and_complete_give_a_reader_the_same_counts(
     keys = [*(("10115", start) for start in starts), ("a|b\\c", starts[2]), ("żółć", starts[0])]
     totals = dict.fromkeys([*keys, (None, starts[1])], 0)
     versions = dict.fromkeys(totals, 0)
-    complete, update = Place(granted), Place(granted)
+    complete, update = StreamPosition(granted), StreamPosition(granted)
     sinks = []
     for made, mode in ((complete, "complete"), (update, "update")):
         made.provision()
         declared = Query(
             sinks=[query.Sink("kafka", topic=made.topic, partitions=PARTITIONS)],
-            by=["zipcode", "day"],
-            at="hittime",
+            group_by=["zipcode", "day"],
+            event_time="hittime",
             window=Window(60, 60),
-            measures={"hits": "count"},
+            aggregates={"hits": "count"},
             mode=mode,
         )
         sinks.append(sink(made, declared, mode))
         assert sinks[-1].name == f"kafka {made.topic}"
-        sinks[-1].enter(1)
+        sinks[-1].open(1)
     for number in range(3):
         changed = list(totals)[number::2]
         for key in changed:
@@ -504,7 +504,7 @@ def test_update_and_complete_give_a_reader_the_same_counts(
     expected = {key_text([zipcode, day, start]): hits for (zipcode, start), hits in totals.items()}
     for made in (complete, update):
         found = kafka_reader.read(made.reads, made.topic, ["zipcode", "day", "window_start"])
-        assert {key: result.measures["hits"] for key, result in found.items()} == expected
+        assert {key: result.aggregates["hits"] for key, result in found.items()} == expected
         assert {key: result.version for key, result in found.items()} == {
             key_text([zipcode, day, start]): version if made is update else 2
             for (zipcode, start), version in versions.items()

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sluice.model.spec import query
-from spark_jobs.common.kafka.keys import key_text, part_text
+from spark_jobs.common.kafka.keys import key_part, key_text
 
 COLUMNS = pa.schema(
     [
@@ -96,11 +96,11 @@ def test_spark_and_python_make_the_same_text(
     rows = values()
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, COLUMNS))
     configure({"spark.sql.session.timeZone": zone})
-    orders = [COLUMNS.names, COLUMNS.names[::-1], ["word"], ["word", "at"]]
-    texts = [key_text(frame.schema, names) for names in orders]
+    requests = [COLUMNS.names, COLUMNS.names[::-1], ["word"], ["word", "at"]]
+    texts = [key_text(frame.schema, names) for names in requests]
     found = frame.select(F.to_json(F.array(*texts)).alias("texts")).toArrow()["texts"].to_pylist()
     for row, made in zip(rows, found, strict=True):
-        assert json.loads(made) == [query.key_text([row[name] for name in names]) for names in orders]
+        assert json.loads(made) == [query.key_text([row[name] for name in names]) for names in requests]
 
 
 def test_different_keys_have_different_texts(spark: SparkSession) -> None:
@@ -114,7 +114,7 @@ def test_different_keys_have_different_texts(spark: SparkSession) -> None:
 
 def test_one_part_is_not_escaped_and_null_stays_null(spark: SparkSession) -> None:
     frame = spark.createDataFrame(pa.table({"word": ["a|b\\", None]}))
-    part = part_text(frame.schema, "word").alias("part")
+    part = key_part(frame.schema, "word").alias("part")
     assert frame.select(part).toArrow()["part"].to_pylist() == ["a|b\\", None]
 
 

@@ -30,7 +30,7 @@ def test_the_console_prints_each_batch_with_its_name_in_the_order_of_keys(spark:
     out = io.StringIO()
     sink = ConsoleSink("isp", "zipcodes", COUNTS, CONSOLE, out)
     assert sink.name == "console"
-    assert sink.enter(7) is None, "it holds nothing"
+    assert sink.open(7) is None, "it holds nothing"
     assert sink.write(3, frame(spark, {"20095": 2, "10115": 41, "a rather long zipcode, not cut off": 1}))
     lines = out.getvalue().splitlines()
     assert lines[0] == "isp zipcodes, batch 3:"
@@ -42,7 +42,7 @@ def test_the_console_prints_each_batch_with_its_name_in_the_order_of_keys(spark:
     ]
     assert sink.write(3, frame(spark, {"10115": 41})), "it knows no batch"
     assert out.getvalue().count("batch 3:") == 2
-    assert sink.enter(1) is None, "and fences nobody"
+    assert sink.open(1) is None, "and fences nobody"
     sink.close()
     sink.close()
 
@@ -65,7 +65,7 @@ def test_the_console_prints_where_output_goes_now(
 
 def test_memory_holds_the_newest_result_of_each_key(spark: SparkSession) -> None:
     sink = MemorySink("isp", "zipcodes", COUNTS, MEMORY)
-    assert (sink.name, sink.view, sink.enter(7)) == ("memory", "global_temp.isp_zipcodes", None)
+    assert (sink.name, sink.view, sink.open(7)) == ("memory", "global_temp.isp_zipcodes", None)
 
     def seen() -> dict[str, tuple[int, int]]:
         rows = spark.table("global_temp.isp_zipcodes").collect()

@@ -50,8 +50,8 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
     # As an earlier attempt left it: of lane 3 all three rows, of lane 5 the first, and of no other.
     sent = {f"{source}:3:0": 3, f"{source}:13:1": 3, f"{source}:23:2": 3, f"{source}:5:0": 5}
     producer = Producer({**services.kafka, "log_level": 0})
-    for key, lane in sent.items():
-        producer.produce(TAXI.topic.name, b"sent before", key=key, partition=lane)
+    for key, target_partition in sent.items():
+        producer.produce(TAXI.topic.name, b"sent before", key=key, partition=target_partition)
     assert producer.flush(30) == 0
 
     context = services.stack.context
@@ -82,7 +82,7 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
         f"{source}:{row}:{row // 10 - (row == BAD + 10)}": row % 10 for row in range(ROWS) if row != BAD
     }
     assert len(records) == ROWS - 1
-    assert found == {key: (lane, key in sent) for key, lane in expected.items()}
+    assert found == {key: (target_partition, key in sent) for key, target_partition in expected.items()}
     for key, value in catalog_options(services.stack.platform("consumer")).items():
         spark.conf.set(key, value)
     aside = spark.table(f"{CATALOG}.{TAXI.quarantine_table}").where(f"_source_id = '{source}'")

@@ -61,15 +61,15 @@ def test_snapshots_say_whose_topic_which_batch_and_when_and_the_group_follows(st
     stream.send(2)
     running.query.processAllAvailable()
     # What is sent meanwhile may come in more batches than one.
-    *later, first, takeover, genesis = stream.summaries()
+    *later, first, epoch_start, init_snapshot = stream.summaries()
     batches = [first, *reversed(later)]
-    assert [s["kind"] for s in (genesis, takeover)] == ["genesis", "takeover"]
+    assert [s["kind"] for s in (init_snapshot, epoch_start)] == ["init", "epoch-start"]
     assert {s["kind"] for s in batches} == {"batch"}
     assert len(batches) >= 2
     topic_id = offsets.Topic(stream.platform.kafka, stream.spec.topic.name).id()
-    assert {s["topic_id"] for s in (genesis, takeover, *batches)} == {topic_id}
-    assert [s.get("batch") for s in (takeover, *batches)] == [None, *map(str, range(len(batches)))]
-    assert "began" not in takeover
+    assert {s["topic_id"] for s in (init_snapshot, epoch_start, *batches)} == {topic_id}
+    assert [s.get("batch") for s in (epoch_start, *batches)] == [None, *map(str, range(len(batches)))]
+    assert "began" not in epoch_start
     assert began * 1000 - 1 <= int(first["began"]) <= int(batches[-1]["began"]) <= time.time() * 1000
     assert stream.group() == {0: 5, 1: 5}
     stream.assert_exact(5)
@@ -95,12 +95,12 @@ def test_a_topic_that_is_made_anew_under_a_batch_publishes_nothing_of_it(stream:
 def test_a_table_from_before_there_were_ids_accepts_the_topic_and_keeps_its_id(stream: Stream) -> None:
     owner = stream.owner()
     ends = '{"0": 0, "1": 0}'
-    said = {"kind": "takeover", "token": "7", "starts": ends, "ends": ends, "claims": "{}"}
+    said = {"kind": "epoch-start", "epoch": "7", "starts": ends, "ends": ends, "claims": "{}"}
     owner.table.commit_empty(MAIN, {f"sluice.{key}": value for key, value in said.items()})
     stream.send(2)
     stream.run(owner)
     stream.assert_exact(2)
-    assert [(s["token"], "topic_id" in s) for s in stream.summaries()] == [("8", True)] * 2 + [("7", False)]
+    assert [(s["epoch"], "topic_id" in s) for s in stream.summaries()] == [("8", True)] * 2 + [("7", False)]
     stream.make_the_topic_anew()
     with pytest.raises(LookupError, match="made anew"):
         stream.owner().acquire()
@@ -143,7 +143,7 @@ def test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again(str
     running.query.processAllAvailable()
     assert races == ["w1"]
     stream.assert_exact(3)
-    assert [s["kind"] for s in stream.summaries()] == ["batch", "takeover", "genesis"]
+    assert [s["kind"] for s in stream.summaries()] == ["batch", "epoch-start", "init"]
 
 
 def test_a_zombie_neither_publishes_nor_moves_the_group(stream: Stream) -> None:

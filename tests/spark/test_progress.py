@@ -162,8 +162,8 @@ def test_a_killed_driver_loses_the_progress_of_its_last_seconds_and_no_more(
     behind = [batch.behind for batch in batches if batch.behind]
     assert max(partition.most for partition in behind) >= 10
     assert behind[-1].least == 0
-    assert {"addBatch", "walCommit", "queryPlanning", "latestOffset"} <= set(last.parts)
-    assert 0 < sum(last.parts.values()) <= last.seconds + 0.1
+    assert {"addBatch", "walCommit", "queryPlanning", "latestOffset"} <= set(last.phases)
+    assert 0 < sum(last.phases.values()) <= last.seconds + 0.1
     assert any(batch.input_rate and batch.processed_rate for batch in batches)
 
 

@@ -17,7 +17,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, Window
 from spark_jobs.common.queries.preview import MemorySink, show
-from spark_jobs.common.queries.run import refuse_for_a_person
+from spark_jobs.common.queries.run import check_no_debug_sinks
 from spark_jobs.common.spark.process import Fenced
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.queried import Hit, Queried, wait
@@ -116,7 +116,7 @@ def test_sinks_hold_what_the_lake_holds_whoever_fails_when(make: Make, moments: 
     assert queried.late("windows")
     assert queried.late("audience")
     for name, sinks in queried.sinks.items():
-        assert queried.states()[name].base == 0, "never counted anew"
+        assert queried.states()[name].batch_offset == 0, "never counted anew"
         for sink in sinks:
             assert sink.results == queried.counted(name), sink.name
             assert sink.batches == sorted(set(sink.batches))
@@ -162,7 +162,7 @@ def test_what_no_checkpoint_holds_is_counted_anew(make: Make) -> None:
     before = dict(sink.versions)
     running = queried.own()
     queried.catch_up(running)
-    base = queried.states()["windows"].base
+    base = queried.states()["windows"].batch_offset
     assert base > max(before.values())
     assert not queried.late("windows", base)
     assert sink.results == other.results == queried.counted("windows", base)
@@ -180,7 +180,9 @@ def test_a_sink_that_lost_what_it_had_is_filled_again(make: Make) -> None:
     sink.forget()
     running = queried.own()
     queried.catch_up(running)
-    assert sink.results == other.results == queried.counted("windows", queried.states()["windows"].base)
+    assert (
+        sink.results == other.results == queried.counted("windows", queried.states()["windows"].batch_offset)
+    )
 
 
 def test_rows_go_on_behind_an_owners_end_each_once(make: Make) -> None:
@@ -191,7 +193,7 @@ def test_rows_go_on_behind_an_owners_end_each_once(make: Make) -> None:
         queried.put([(f"0000{number}", 100_000, "a", "x")])
         queried.catch_up(running)
         queried.stop()
-    assert queried.states()["rows"].base == 0
+    assert queried.states()["rows"].batch_offset == 0
     assert len(sink.results) == len(set(sink.batches)) == 3
 
 
@@ -219,7 +221,7 @@ def test_a_zombie_writes_nothing_and_says_so(make: Make) -> None:
     # Or that its checkpoint is gone, which its successor removed: the process asks then who owns the queries.
     assert wait(zombie)
     with raising(Fenced, "owner 1", "owner 2"):
-        queried.owners[0].excuse(RuntimeError("what it met first"))
+        queried.owners[0].raise_fenced_from(RuntimeError("what it met first"))
     queried.catch_up(running)
     for sink in queried.sinks["windows"]:
         assert sink.results == queried.counted("windows")
@@ -245,8 +247,8 @@ def test_a_person_may_look_at_a_query_and_leaves_nothing_behind(
 def test_a_supervised_stream_refuses_what_nobody_would_see() -> None:
     spec = replace(stream.load("isp_hits"), queries=ALL)
     with raising(ConfigError, "query windows", "console", "--look windows"):
-        refuse_for_a_person(spec)
-    refuse_for_a_person(stream.load("isp_hits"))
+        check_no_debug_sinks(spec)
+    check_no_debug_sinks(stream.load("isp_hits"))
 
 
 def test_a_query_that_is_declared_otherwise_is_refused(make: Make) -> None:

@@ -76,10 +76,10 @@ def test_a_copy_that_was_not_finished_is_not_taken_for_one(
     shutil.copytree(folder / "w1", folder / "w2")
     shutil.rmtree(folder / "w2" / "state" / "0" / "0" / "_metadata")
     (folder / "w9").mkdir()
-    third = owners(token=3)
+    third = owners(epoch=3)
     third.run(1)
     assert (third.ran, published(services.postgres())) == ([2], exact(3))
-    assert json.loads((folder / "w3" / "sluice-fork.json").read_text())["from"] == 1
+    assert json.loads((folder / "w3" / "sluice-copy.json").read_text())["from"] == 1
     left = sorted(path.name for path in folder.iterdir())
     assert left == ["w1", "w3", "w9"], "kept: what was copied, and what is a later owner's"
 
@@ -89,8 +89,8 @@ def test_the_plan_of_a_batch_that_one_of_several_sinks_has_comes_along(
 ) -> None:
     owners().run(2)
     first = tmp_path / "counting" / "w1"
-    forked = Checkpoints(spark, str(tmp_path), "counting").fork(2, [1], 1, begun=2)
-    assert forked.plan(2) == (first / "offsets" / "2").read_text().splitlines()
+    restored = Checkpoints(spark, str(tmp_path), "counting").restore(2, [1], 1, begun=2)
+    assert restored.plan(2) == (first / "offsets" / "2").read_text().splitlines()
     commits = {path.name for path in (tmp_path / "counting" / "w2" / "commits").glob("[0-9]*")}
     assert commits == {"0", "1"}
 

@@ -22,7 +22,7 @@ from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, AddedFile, IcebergTable
 from spark_jobs.common.lake.read_offsets import OffsetReader
 from spark_jobs.common.lake.tables import IncompatibleSchema
-from spark_jobs.wiki_changes.transforms import MOST_SERVER_NAME, changes
+from spark_jobs.wiki_changes.transforms import MAX_SERVER_NAME, changes
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 from tests.support.wiki import DECLARED, Wiki, events
@@ -189,7 +189,7 @@ ODD = [
     "a?b#c",
     "a\u0000b",
     "a\\b",
-    "x" * MOST_SERVER_NAME,
+    "x" * MAX_SERVER_NAME,
 ]
 
 
@@ -206,7 +206,7 @@ def test_odd_names_of_servers_are_partitions_like_others(wiki: Wiki) -> None:
 
 
 def test_a_name_too_long_for_a_folder_is_quarantined_and_stops_nothing(wiki: Wiki) -> None:
-    names = ["y" * (MOST_SERVER_NAME + 1), "z" * 5000, "", "ok.wikipedia.org"]
+    names = ["y" * (MAX_SERVER_NAME + 1), "z" * 5000, "", "ok.wikipedia.org"]
     wiki.put([body for name in names for body in events(1, server_name=name, wiki="odd")])
     wiki.run(wiki.owner())
     wiki.assert_all_of_it(len(names))

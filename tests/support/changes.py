@@ -93,8 +93,8 @@ class Changes:
         ranges = {str(p): [begins[p], end] for p, end in self.ends.items() if end > begins[p]}
         said = {
             "sluice.kind": "batch",
-            "sluice.ranges": json.dumps(ranges),
-            "sluice.ends": json.dumps({str(p): end for p, end in self.ends.items()}),
+            "sluice.offset-ranges": json.dumps(ranges),
+            "sluice.end-offsets": json.dumps({str(p): end for p, end in self.ends.items()}),
         }
         frame = self.spark.createDataFrame(rows, COLUMNS).coalesce(1)
         self.append(frame, said)

@@ -34,20 +34,20 @@ class Counting:
     ``protected``: it looks whether Spark has written what it says, as ``StreamWriter`` does.
     """
 
-    def __init__(self, spark: SparkSession, root: str, connection: Any, token: int, protected: bool = True):
-        self.token, self.protected = token, protected
+    def __init__(self, spark: SparkSession, root: str, connection: Any, epoch: int, protected: bool = True):
+        self.epoch, self.protected = epoch, protected
         with connection, connection.cursor() as cursor:
             cursor.execute(TABLE)
         engine = sa.create_engine(
             "postgresql+psycopg2://", creator=lambda: connection, poolclass=sa.StaticPool
         )
         self.fence = Fence(engine, "counting")
-        published = self.fence.enter(token)
+        published = self.fence.open(epoch)
         folders = Checkpoints(spark, root, "counting")
         self.checkpoint: Checkpoint = (
-            folders.fresh(token)
+            folders.create(epoch)
             if published is None
-            else folders.fork(token, list(range(token - 1, 0, -1)), published)
+            else folders.restore(epoch, list(range(epoch - 1, 0, -1)), published)
         )
         self.ran: list[int] = []
         self.refused: list[int] = []
@@ -88,7 +88,7 @@ class Counting:
         if self.protected:
             self.checkpoint.verify(batch)
         try:
-            with self.fence.guarded(batch) as writer:
+            with self.fence.transaction(batch) as writer:
                 if writer is not None:
                     upsert = (
                         "insert into counts values (:key, :n) on conflict (key) do update set n = excluded.n"

@@ -24,7 +24,7 @@ from local.base import REPO
 from sluice.model.spec import overrides, stream
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
-from spark_jobs.common.feed.producer import TAIL_FACTOR, Production
+from spark_jobs.common.feed.producer import TAIL_FACTOR, FeedProducer
 from spark_jobs.common.feed.resume import Records, read_tail
 from spark_jobs.common.feed.sender import feed_name
 from spark_jobs.wiki_changes.events import read, rewind
@@ -53,8 +53,8 @@ class Record:
         return self.headers["event-id"].decode()
 
     @property
-    def seq(self) -> int:
-        return int(self.headers["feed-seq"])
+    def sequence(self) -> int:
+        return int(self.headers["feed-sequence"])
 
 
 class StreamingQueryRun:
@@ -115,9 +115,9 @@ class Thread:
 
     def _produce(self, lock: Lock) -> None:
         with Records(self._platform.kafka, TOPIC) as records:
-            tail = read_tail(records, feed_name(self._url), TAIL_FACTOR * FEED.most_in_flight)
+            tail = read_tail(records, feed_name(self._url), TAIL_FACTOR * FEED.max_in_flight)
         source, kafka = Source(read, rewind), self._platform.kafka
-        made = Production(SPEC, FEED, self._url, kafka, source, tail, lock, beat_seconds=HEARTBEAT_INTERVAL)
+        made = FeedProducer(SPEC, FEED, self._url, kafka, source, tail, lock, beat_seconds=HEARTBEAT_INTERVAL)
         made.until(self._stop)
 
     def ends(self, seconds: float = 20) -> BaseException | None:
@@ -161,7 +161,7 @@ class Feeding:
         self._threads: list[Thread] = []
 
     def start(self) -> StreamingQueryRun:
-        command = [sys.executable, *SPEC.part("producer").arguments]
+        command = [sys.executable, *SPEC.component("producer").arguments]
         running = StreamingQueryRun(command, self._environment, self._folder, len(self._started))
         self._started.append(running)
         return running
@@ -187,7 +187,7 @@ class Feeding:
     def admin(self) -> AdminClient:
         return AdminClient({**self.services.kafka, "log_level": 0})
 
-    def beat(self) -> tuple[dict[str, Any], dict[int, int]] | None:
+    def heartbeat(self) -> tuple[dict[str, Any], dict[int, int]] | None:
         """The producer's newest heartbeat, and the offsets with it."""
         # As a consumer of the group that never joins it: librdkafka's AdminClient crashes on this question
         # while a broker looks for the group's coordinator.

@@ -51,21 +51,21 @@ def empty(folder: Path) -> Lake:
 
 def summary(
     kind: str,
-    token: int,
+    epoch: int,
     ends: dict[int, int],
     starts: dict[int, int] | None = None,
     ranges: dict[int, tuple[int, int]] | None = None,
-    **more: str,
+    more: dict[str, str] | None = None,
 ) -> dict[str, str]:
     """As a consumer writes it; ``more``: other entries, without their prefix."""
     starts = starts or dict.fromkeys(ends, 0)
     return {
-        **{f"sluice.{key}": value for key, value in more.items()},
-        "sluice.ranges": json.dumps({str(p): list(pair) for p, pair in (ranges or {}).items()}),
+        **{f"sluice.{key}": value for key, value in (more or {}).items()},
+        "sluice.offset-ranges": json.dumps({str(p): list(pair) for p, pair in (ranges or {}).items()}),
         "sluice.kind": kind,
-        "sluice.token": str(token),
-        "sluice.ends": json.dumps({str(p): o for p, o in ends.items()}),
-        "sluice.starts": json.dumps({str(p): o for p, o in starts.items()}),
+        "sluice.epoch": str(epoch),
+        "sluice.end-offsets": json.dumps({str(p): o for p, o in ends.items()}),
+        "sluice.start-offsets": json.dumps({str(p): o for p, o in starts.items()}),
     }
 
 

@@ -67,7 +67,7 @@ class MariaDB:
         """The system's tables, and users with passwords from the first moment on."""
         (self.folder / "data").mkdir(mode=0o700)
         self._own(self.folder / "data")
-        system = [(SYSTEM / f"mysql_{part}.sql").read_text() for part in SYSTEM_PARTS]
+        system = [(SYSTEM / f"mysql_{component}.sql").read_text() for component in SYSTEM_PARTS]
         ours = (
             f"delete from mysql.global_priv;\nflush privileges;\ncreate database {NAME};\n"
             f"create user root@'{HOST}' identified by '{self._root_password}';\n"

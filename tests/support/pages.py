@@ -31,7 +31,7 @@ from sluice.model.queries.progress import (
 from sluice.model.spec import stream as streams
 from sluice.model.spec.ledger import Document
 from sluice.model.spec.stream import StreamSpec
-from sluice.ui.app import create, may_look
+from sluice.ui.app import create, may_read
 from sluice.ui.data import Sources, sources
 from sluice.ui.health import Supervised, supervised
 
@@ -49,11 +49,11 @@ budget = {s3_calls_per_batch = 1, versions_per_batch = 1}
 feed = {url = "http://127.0.0.1:1/", user_agent = "a test", event_id = "event_id", event = "events:read"}
 
 [queries.editors]
-by = ["user", "bot"]
-at = "change_timestamp"
-window = {minutes = 10, every_minutes = 10}
+group_by = ["user", "bot"]
+event_time = "change_timestamp"
+window = {size_minutes = 10, slide_minutes = 10}
 watermark_minutes = 10
-measures = {edits = "count"}
+aggregates = {edits = "count"}
 page = "Wikipedia: top editors"
 sinks = [{kind = "iceberg", table = "reports.editors"}]
 """
@@ -136,7 +136,7 @@ class FakeEvents:
 
     def of(self, history: str) -> Callable[[str], Document | None]:
         def latest(kind: str) -> Document | None:
-            assert kind == "verdict"
+            assert kind == "health"
             if self.error:
                 raise self.error
             return self.verdicts.get(history)
@@ -167,7 +167,7 @@ def make_batches(
                 totals=totals,
                 input_rate=rows / every,
                 processed_rate=rows / seconds,
-                parts={
+                phases={
                     "addBatch": seconds - 0.4,
                     "queryPlanning": 0.08,
                     "walCommit": 0.09,
@@ -197,13 +197,13 @@ def make_past(now: float) -> ProgressSnapshot:
         late=lambda n, at: n % 5,
     )
     rests = make_batches("rests", now - 3000, hours=1)
-    dead = make_batches("dead", now - 1500, hours=1)
+    dead = make_batches("down", now - 1500, hours=1)
     failed = make_batches(HOSTILE[0], now - 600, hours=0.5)
     queries = (
         past(STREAM, consumer),
         past("windows", windows),
         past("rests", rests, ActivityEvent("rests", "1", now - 42, Kind.IDLE)),
-        past("dead", dead),
+        past("down", dead),
         past(HOSTILE[0], failed, ActivityEvent(HOSTILE[0], "1", now - 600, Kind.ENDED, HOSTILE[1])),
         past("new", [], ActivityEvent("new", "1", now - 8, Kind.STARTED)),
     )
@@ -228,12 +228,12 @@ class FakeProgress:
         return self.past
 
 
-def verdict(word: str, sentence: str, at: float) -> Document:
+def health(word: str, message: str, at: float) -> Document:
     return {
-        "verdict": word,
-        "sentence": sentence,
+        "health": word,
+        "message": message,
         "at": datetime.fromtimestamp(at, UTC).isoformat(),
-        "kind": "verdict",
+        "kind": "health",
     }
 
 
@@ -259,14 +259,14 @@ def make_app(results: Results | None = None) -> Made:
     made_up = FakeResults(results)
     events = FakeEvents(
         {
-            STREAM: verdict("healthy", "120 records wait, 52/s arrive and 54/s are published", now - 4000),
-            f"{STREAM}.producer": verdict("healthy", "streaming; its last sign is 2 s old", now - 4100),
-            f"{STREAM}.queries": verdict("idle", "nothing new to count; its last sign is 3 s old", now - 90),
+            STREAM: health("healthy", "120 records wait, 52/s arrive and 54/s are published", now - 4000),
+            f"{STREAM}.producer": health("healthy", "streaming; its last sign is 2 s old", now - 4100),
+            f"{STREAM}.queries": health("idle", "nothing new to count; its last sign is 3 s old", now - 90),
         }
     )
     looks: dict[str, Any] = {"dag": f"{STREAM}_stream", "paused": False, "at": now - 41, "passed": True}
     app = create([spec()])
-    app.dependency_overrides[may_look] = lambda: None
+    app.dependency_overrides[may_read] = lambda: None
     app.dependency_overrides[supervised] = lambda: Supervised(**looks)
     made = Made(app, made_up, events, looks)
     made.forget()

@@ -45,26 +45,26 @@ class KeptSink:
     def __init__(self, path: Path, query: Query, name: str = "kept") -> None:
         self.name, self._path, self._query = name, path, query
         self.fail: Callable[[str, int], None] = lambda moment, batch: None
-        self._token = 0
+        self._epoch = 0
 
-    def enter(self, token: int) -> int | None:
+    def open(self, epoch: int) -> int | None:
         kept = self._kept()
-        if kept["token"] > token:
-            raise Fenced(f"{self.name}: owner {token} may not write: owner {kept['token']} has taken over")
-        self._token = token
-        self._put(kept | {"token": token})
+        if kept["epoch"] > epoch:
+            raise Fenced(f"{self.name}: owner {epoch} may not write: owner {kept['epoch']} has taken over")
+        self._epoch = epoch
+        self._put(kept | {"epoch": epoch})
         return kept["batch"]
 
     def write(self, batch: int, rows: DataFrame) -> bool:
         self.fail("before", batch)
         kept = self._kept()
-        if kept["token"] > self._token:
-            raise Fenced(f"{self.name}: owner {self._token} may not write")
+        if kept["epoch"] > self._epoch:
+            raise Fenced(f"{self.name}: owner {self._epoch} may not write")
         if kept["batch"] is not None and kept["batch"] >= batch:
             return False
         for row in rows.collect():
             key = "|".join(str(row[column]) for column in self._query.keys)
-            kept["results"][key] = [batch, *(row[measure] for measure in self._query.measures)]
+            kept["results"][key] = [batch, *(row[measure] for measure in self._query.aggregates)]
         self._put(kept | {"batch": batch, "batches": [*kept["batches"], batch]})
         self.fail("after", batch)
         return True
@@ -90,7 +90,7 @@ class KeptSink:
         return list(self._kept()["batches"])
 
     def _kept(self) -> dict[str, Any]:
-        empty: dict[str, Any] = {"token": 0, "batch": None, "batches": [], "results": {}}
+        empty: dict[str, Any] = {"epoch": 0, "batch": None, "batches": [], "results": {}}
         return json.loads(self._path.read_text()) if self._path.exists() else empty
 
     def _put(self, kept: dict[str, Any]) -> None:
@@ -204,12 +204,12 @@ class Queried:
                 if start is not None and late[row["_kafka_offset"], start]:
                     continue
                 begun = [datetime.utcfromtimestamp(start)] if start is not None else []  # noqa: DTZ004
-                key = (*(row[column] for column in query.by), *begun)
+                key = (*(row[column] for column in query.group_by), *begun)
                 groups.setdefault(key, []).append(row)
         return {
             "|".join(map(str, key)): [
                 len({row[query.distinct[m]] for row in rows}) if m in query.distinct else len(rows)
-                for m in query.measures
+                for m in query.aggregates
             ]
             for key, rows in groups.items()
         }
@@ -221,12 +221,12 @@ class Queried:
             standing = lake_queries.standing(lake.table(self.spec.queries_table), self.spec.queries)
             assert standing is not None
             late = lake_queries.late(lake.table(self.spec.queries_table), standing, name)
-            table, source = lake.table(self.spec.table), standing.states[name].source
+            table, source = lake.table(self.spec.table), standing.states[name].source_snapshot_id
             assert source is not None
             found = lake_queries.recount(table, source, self.spec.queries[name], late, None)
         finally:
             lake.close()
-        return {key.replace("T", " ").replace("Z", ""): list(measures) for key, measures in found.items()}
+        return {key.replace("T", " ").replace("Z", ""): list(aggregates) for key, aggregates in found.items()}
 
 
 def wait(running: Sequence[StreamingQueryRun], seconds: float = 60) -> Exception:

@@ -27,7 +27,7 @@ def running(stack: Stack) -> Iterator[Stack]:
         stack.down()
         assert processes.stack_processes(stack.home.id) == [], "make down has left processes"
     finally:
-        stack.wipe()
+        stack.destroy()
 
 
 def begin_run() -> None:

@@ -23,12 +23,12 @@ T0 = datetime(2026, 1, 1, tzinfo=UTC)
 
 class FakeRuntime(Runtime):
     """One program; each start moves ``since`` a second on. ``did``: what was asked, in order, with ``seen``'s
-    answer at that moment; ``trouble`` is raised by the next request."""
+    answer at that moment; ``errors`` is raised by the next request."""
 
     def __init__(self, state: ProcessState = ProcessState.RUNNING, since: float = 1000.0) -> None:
         self.now = ProcessStatus(SPEC.program, state, 1, since, 0)
         self.did: list[Any] = []
-        self.trouble: ClientError | None = None
+        self.errors: ClientError | None = None
         self.lines = ["Traceback", "LookupError: topic 't' has no partition"]
         self.seen: Any = lambda: None
 
@@ -59,8 +59,8 @@ class FakeRuntime(Runtime):
 
     def _check(self, program: str) -> None:
         assert program == SPEC.program
-        if self.trouble is not None:
-            raise self.trouble
+        if self.errors is not None:
+            raise self.errors
 
 
 def history() -> History:
@@ -74,8 +74,8 @@ def events(kept: History, *kinds: str) -> list[dict[str, Any]]:
     return sorted(found, key=lambda event: str(event["at"]))
 
 
-def position(token: int = 3, end: int = 10, **more: Any) -> Position:
-    return Position(token=token, at=1000.0, owned_at=1000.0, starts={0: 0}, ends={0: end}, **more)
+def position(epoch: int = 3, end: int = 10, **more: Any) -> Position:
+    return Position(epoch=epoch, at=1000.0, acquired_at=1000.0, starts={0: 0}, ends={0: end}, **more)
 
 
 def sample(
@@ -94,14 +94,14 @@ def sample(
         "ends": {0: end},
         "expiring": None,
         "published": position() if published is None else published,
-        "trouble": {},
+        "errors": {},
     }
     return Sample(**(values | more))
 
 
-def diagnosis(verdict: Health = Health.DEAD, **more: Any) -> HealthReport:
-    values: dict[str, Any] = {"sentence": "so it is", "identity": "1000", "token": 3, "lag": 5}
-    return HealthReport(verdict, **(values | more))
+def report(health: Health = Health.DOWN, **more: Any) -> HealthReport:
+    values: dict[str, Any] = {"message": "so it is", "identity": "1000", "epoch": 3, "lag": 5}
+    return HealthReport(health, **(values | more))
 
 
 class Ti:
@@ -144,5 +144,5 @@ def context(
         "task_instance": ti,
         "run_id": run,
         "dag_run": SimpleNamespace(run_id=run, run_after=at, triggering_user_name=user, conf=conf),
-        "params": {"action": "supervise", "component": "all", "why": None, **params},
+        "params": {"action": "check", "component": "all", "reason": None, **params},
     }

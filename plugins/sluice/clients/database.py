@@ -16,7 +16,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
-from sluice.model.queries.database_errors import PASSING, DatabaseError, diagnose, says
+from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, says
 from sluice.model.queries.state import FENCE_TABLE, fence_ddl, fence_key
 from sluice.model.spec.connection import Database
 from sluice.model.spec.query import VERSION, Query
@@ -99,7 +99,7 @@ def counts(database: Database, table: str, query: Query) -> pa.Table:
     """
     with _asking(database) as engine, engine.connect() as connection:
         there = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table)}
-        names = [*query.keys, *query.measures, VERSION]
+        names = [*query.keys, *query.aggregates, VERSION]
         lacking = [name for name in names if name not in there]
         if lacking:
             raise Refused(
@@ -159,7 +159,7 @@ def _asking(database: Database) -> Iterator[sa.Engine]:
 def translated(database: Database, error: BaseException) -> ClientError:
     trouble = diagnose(database.kind, error)
     what = f"{database.where} {trouble} ({says(error)})"
-    if trouble in PASSING:
+    if trouble in TRANSIENT:
         return Unreachable(what)
     if trouble in (DatabaseError.NO_TABLE, DatabaseError.NO_DATABASE):
         return Missing(what)
@@ -220,7 +220,7 @@ def _wanted(table: str, query: Query, types: Mapping[str, str]) -> dict[str, str
                 f"type {', '.join(_FAMILIES)}"
             )
         wanted[name] = _FAMILIES[types[name]]
-    return wanted | dict.fromkeys([*query.measures, VERSION], "bigint")
+    return wanted | dict.fromkeys([*query.aggregates, VERSION], "bigint")
 
 
 def _differences(engine: sa.Engine, table: str, query: Query, types: Mapping[str, str]) -> list[str]:

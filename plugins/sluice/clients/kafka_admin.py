@@ -55,7 +55,7 @@ class TopicDiff:
     def is_empty(self) -> bool:
         return not (self.created or self.partitions or self.config)
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         """One line for the log."""
         if self.is_empty:
             return f"topic {self.topic!r} is as declared"
@@ -130,7 +130,7 @@ class KafkaAdmin:
         before = self.shape(topic.name)
         created = before is None and self._create(topic)
         has = before or self._await(topic.name, 1)
-        refuse_shrinking(topic, has)
+        check_not_shrinking(topic, has)
         grown = has.partitions < topic.partitions
         if grown:
             self._grow(topic)
@@ -193,13 +193,13 @@ class KafkaAdmin:
         deletes = "delete" in (config.get("cleanup.policy") or "delete").split(",")
         return age if deletes and age >= 0 else None
 
-    def beat(self, stream: str, part: str, topic: str) -> Heartbeat | None:
+    def heartbeat(self, stream: str, component: str, topic: str) -> Heartbeat | None:
         """The newest heartbeat of a stream's part, from the offsets of its group; None before the first.
 
         Raises Missing where there is no such topic, and Unreachable where something else than a heartbeat
         stands there: somebody set the group's offsets by hand, say; the part's next beat mends that.
         """
-        group = f"sluice-{stream}-{part}"
+        group = f"sluice-{stream}-{component}"
         what = f"heartbeat of group {group!r}"
         shape = self.shape(topic)
         if shape is None:
@@ -342,7 +342,7 @@ class KafkaAdmin:
             raise Unreachable(f"{what}: no answer from {self.servers} in {self.timeout:g} s") from error
 
 
-def refuse_shrinking(topic: Topic, has: TopicDescription) -> None:
+def check_not_shrinking(topic: Topic, has: TopicDescription) -> None:
     """Raise Refused where the declaration cannot be reached without moving or losing records."""
     if has.partitions > topic.partitions:
         raise Refused(

@@ -95,7 +95,7 @@ READ_SECONDS = 120.0
 class Result:
     """The newest result of one key: its measures, and the batch that gave them."""
 
-    measures: dict[str, int]
+    aggregates: dict[str, int]
     version: int
 
 
@@ -167,7 +167,7 @@ def _result(key: str, value: dict[str, Any], keys: Sequence[str], own: set[str])
     said = key_text([value[column] for column in keys])
     if said != key:
         raise ValueError(f"its key is {key!r}, and its value says {said!r}")
-    measures = {name: count for name, count in value.items() if name not in own}
-    if not measures or not all(type(number) is int for number in (version, *measures.values())):
+    aggregates = {name: count for name, count in value.items() if name not in own}
+    if not aggregates or not all(type(number) is int for number in (version, *aggregates.values())):
         raise ValueError(f"measures and version must be whole numbers: {value!r}")
-    return Result(measures, version)
+    return Result(aggregates, version)

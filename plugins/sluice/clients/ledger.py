@@ -7,7 +7,7 @@ document. Keys are in :mod:`sluice.model.spec.ledger`.
 
 What happened to a stream, kept in the ledger: one small object per event, written once, ordered by time.
 
-Kinds: ``verdict``, ``restart``, ``start``, ``stop``, ``hold``, ``release``, ``question``, ``answer``,
+Kinds: ``health``, ``restart``, ``start``, ``stop``, ``suspend``, ``resume``, ``question``, ``answer``,
 ``recovered``, ``missed``. The moment is in the key, so looking for the newest needs no GET but its own.
 """
 
@@ -140,14 +140,14 @@ class History:
                 return self.ledger.get(newest[0])
         return None
 
-    def held(self) -> Document | None:
-        """The hold that is in force: the newest ``hold`` if no ``release`` came after it."""
+    def suspended(self) -> Document | None:
+        """The hold that is in force: the newest ``suspend`` if no ``resume`` came after it."""
         # All of them, in one LIST: there are few in a stream's life, and mostly none.
-        hold, release = _newest(self._keys("hold", None)), _newest(self._keys("release", None))
+        suspend, resume = _newest(self._keys("suspend", None)), _newest(self._keys("resume", None))
         # At the same moment the hold wins: not restarting is the safer mistake.
-        if hold is None or (release is not None and release[1] > hold[1]):
+        if suspend is None or (resume is not None and resume[1] > suspend[1]):
             return None
-        return self.ledger.get(hold[0])
+        return self.ledger.get(suspend[0])
 
     def facts(self, now: datetime, policy: Supervision) -> RestartHistory:
         """What the rules need: the restarts of the policy's window, and the hold in words.
@@ -156,13 +156,13 @@ class History:
         has seen them. Two runs that restarted the same instance restarted it once.
         """
         begin = now - timedelta(seconds=policy.restart_window_seconds)
-        held = self.held()
+        suspended = self.suspended()
         events = [(datetime.fromisoformat(event["at"]), event) for event in self.since("restart", begin)]
         counted = max(
             [
                 begin,
-                *(at for at, event in events if event.get("asked")),
-                *self._keys("release", begin).values(),
+                *(at for at, event in events if event.get("requested")),
+                *self._keys("resume", begin).values(),
             ]
         )
         return RestartHistory(
@@ -170,10 +170,10 @@ class History:
                 {
                     event.get("identity", event["at"]): at.timestamp()
                     for at, event in events
-                    if at >= counted and not event.get("asked")
+                    if at >= counted and not event.get("requested")
                 }.values()
             ),
-            held=hold_sentence(held) if held else None,
+            suspended=suspend_message(suspended) if suspended else None,
             counted_from=counted.timestamp(),
             runtime_restart_at=max(
                 [begin.timestamp(), *(at.timestamp() for at, event in events if event.get("who") == RUNTIME)]
@@ -183,12 +183,12 @@ class History:
     def requested_since(self, at: datetime) -> str | None:
         """Kind and moment of the newest act on request after ``at``; None if there was none."""
         acts = [
-            (when, kind) for kind in ("hold", "release", "start") for when in self._keys(kind, at).values()
+            (when, kind) for kind in ("suspend", "resume", "start") for when in self._keys(kind, at).values()
         ]
         acts += [
             (datetime.fromisoformat(event["at"]), "restart")
             for event in self.since("restart", at)
-            if event.get("asked")
+            if event.get("requested")
         ]
         when, kind = max(acts, default=(at, ""))
         return f"{kind} at {when.isoformat(timespec='seconds')}" if kind else None
@@ -209,9 +209,10 @@ class History:
         return {key: at for key, at in moments.items() if at is not None}
 
 
-def hold_sentence(hold: Document) -> str:
+def suspend_message(suspend: Document) -> str:
     """``by <who> since <at>: <why>`` of a hold."""
-    return f"by {hold.get('who', 'somebody')} since {hold['at']}: {hold.get('why') or 'no reason given'}"
+    reason = suspend.get("reason") or "no reason given"
+    return f"by {suspend.get('who', 'an unknown user')} since {suspend['at']}: {reason}"
 
 
 def _newest(keys: dict[str, datetime]) -> tuple[str, datetime] | None:

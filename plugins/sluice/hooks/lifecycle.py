@@ -25,27 +25,27 @@ PLATFORM = "schedule"
 
 @dataclass(frozen=True)
 class Request:
-    """Who wants it, why, since when, and in which run. ``asked``: by a person, so it counts as no restart of
-    the platform's own."""
+    """Who wants it, why, since when, and in which run. ``requested``: by a person, so it counts as no restart
+    of the platform's own."""
 
     who: str
-    why: str
+    reason: str
     run: str
-    asked: bool
+    requested: bool
     at: datetime
 
     def document(self) -> Document:
-        return {"who": self.who, "why": self.why, "run": self.run, "asked": self.asked}
+        return {"who": self.who, "reason": self.reason, "run": self.run, "requested": self.requested}
 
 
-def request_from(context: Context, why: str, asked: bool) -> Request:
+def request_from(context: Context, reason: str, requested: bool) -> Request:
     """The order that a run stands for: of whoever triggered it, or of the schedule."""
     run = context["dag_run"]
     return Request(
         who=run.triggering_user_name or PLATFORM,
-        why=why,
+        reason=reason,
         run=run.run_id,
-        asked=asked,
+        requested=requested,
         at=run.run_after,
     )
 
@@ -53,10 +53,10 @@ def request_from(context: Context, why: str, asked: bool) -> Request:
 @dataclass(frozen=True)
 class ActionResult:
     """What came of an order. ``done``: whether a process was started by it, ``at`` that moment (seconds since
-    1970); ``sentence``: one line that says what was done, or why nothing was."""
+    1970); ``message``: one line that says what was done, or why nothing was."""
 
     done: bool
-    sentence: str
+    message: str
     at: float
 
     def to_json(self) -> dict[str, Any]:
@@ -70,48 +70,50 @@ class Lifecycle:
     stream does not have.
     """
 
-    def __init__(self, spec: StreamSpec, runtime: Runtime, history: History, part: str = "consumer") -> None:
+    def __init__(
+        self, spec: StreamSpec, runtime: Runtime, history: History, component: str = "consumer"
+    ) -> None:
         self.spec = spec
-        self.part = spec.part(part)
+        self.component = spec.component(component)
         self.runtime = runtime
         self.history = history
 
-    def restart(self, order: Request, judged: HealthReport, kind: str = "restart") -> ActionResult:
-        """Stop what is left of the instance that was ``judged``, and start the component again.
+    def restart(self, request: Request, assessed: HealthReport, kind: str = "restart") -> ActionResult:
+        """Stop what is left of the instance that was ``assessed``, and start the component again.
 
         Nothing is done if another instance is there than the judged one, or a hold forbids it; a person's
         order releases the hold. Of two runs that restart the same instance at once, the second finds it
         stopped or replaced: the runtime stops only the instance that it is told, starts a process once,
         and the history counts an instance's restart once. ``kind``: of the event.
         """
-        if order.asked:
-            self.release(order)
+        if request.requested:
+            self.resume(request)
         process = self._status()
-        refusal = self._refusal(order, process, judged.identity or process.identity)
-        return _nothing(refusal) if refusal else self._replace(kind, order, judged, process)
+        refusal = self._refusal(request, process, assessed.identity or process.identity)
+        return _nothing(refusal) if refusal else self._replace(kind, request, assessed, process)
 
-    def start(self, order: Request, judged: HealthReport) -> ActionResult:
+    def start(self, request: Request, assessed: HealthReport) -> ActionResult:
         """Release the hold, and start the stream unless its process is there."""
         process = self._status()
         if process.is_alive:
-            released = self.release(order)
-            return _nothing(f"{process.sentence()}{', and its hold is released' if released else ''}")
-        return self.restart(order, judged, kind="start")
+            released = self.resume(request)
+            return _nothing(f"{process.message()}{', and resumed' if released else ''}")
+        return self.restart(request, assessed, kind="start")
 
-    def hold(self, order: Request) -> ActionResult:
+    def suspend(self, request: Request) -> ActionResult:
         """Keep the stream stopped until it is released; end its process, gracefully first."""
-        held = self.history.held()
-        if held is None or held.get("run") != order.run:
-            self.history.record("hold", order.document(), datetime.now(UTC))
+        suspended = self.history.suspended()
+        if suspended is None or suspended.get("run") != request.run:
+            self.history.record("suspend", request.document(), datetime.now(UTC))
         process = self._status()
         if process.state in ENDED:
-            return _nothing(f"{process.sentence()}, and held from now on")
+            return _nothing(f"{process.message()}, and held from now on")
         began = datetime.now(UTC)
-        ended = self.runtime.stop(self.part.program, self.spec.supervision.stop_seconds)
+        ended = self.runtime.stop(self.component.program, self.spec.supervision.shutdown_grace_seconds)
         now = datetime.now(UTC)
         self.history.record(
             "stop",
-            order.document()
+            request.document()
             | {
                 "identity": process.identity,
                 "exit_status": ended.exit_status,
@@ -119,59 +121,63 @@ class Lifecycle:
             },
             now,
         )
-        return _nothing(f"{ended.sentence()}, and held from now on")
+        return _nothing(f"{ended.message()}, and held from now on")
 
-    def release(self, order: Request) -> bool:
+    def resume(self, request: Request) -> bool:
         """End the hold. False where there was none."""
-        if self.history.held() is None:
+        if self.history.suspended() is None:
             return False
-        self.history.record("release", order.document(), datetime.now(UTC))
+        self.history.record("resume", request.document(), datetime.now(UTC))
         return True
 
     def _replace(
-        self, kind: str, order: Request, judged: HealthReport, process: ProcessStatus
+        self, kind: str, request: Request, assessed: HealthReport, process: ProcessStatus
     ) -> ActionResult:
         now = datetime.now(UTC)
         self.history.record(
             kind,
-            order.document()
+            request.document()
             | {
-                "verdict": judged.verdict.value,
-                "sentence": judged.sentence,
+                "health": assessed.health.value,
+                "message": assessed.message,
                 "identity": process.identity,
-                "token": judged.token,
+                "epoch": assessed.epoch,
             },
             now,
         )
         if process.state not in ENDED:
             # What hangs does not end by itself; waiting for it would only cost time.
-            grace = 0 if judged.verdict is Health.STALLED else self.spec.supervision.stop_seconds
-            self.runtime.stop(self.part.program, grace, process.identity)
-        held = None if order.asked else self.history.held()
-        if held:
+            grace = 0 if assessed.health is Health.STALLED else self.spec.supervision.shutdown_grace_seconds
+            self.runtime.stop(self.component.program, grace, process.identity)
+        suspended = None if request.requested else self.history.suspended()
+        if suspended:
             # A stop takes up to a minute, in which a person may have decided otherwise.
-            return _nothing(f"{process.sentence()}: held by {held.get('who')} since {held['at']}")
-        started = self.runtime.start(self.part.program)
+            return _nothing(f"{process.message()}: held by {suspended.get('who')} since {suspended['at']}")
+        started = self.runtime.start(self.component.program)
         how = "started anew" if started else "started anew by somebody else at the same moment"
-        return ActionResult(True, f"{process.sentence()}: {how}", now.timestamp())
+        return ActionResult(True, f"{process.message()}: {how}", now.timestamp())
 
-    def _refusal(self, order: Request, process: ProcessStatus, identity: str) -> str | None:
+    def _refusal(self, request: Request, process: ProcessStatus, identity: str) -> str | None:
         """Why the process is to be left alone, or None."""
-        if process.identity != identity and not order.asked:
-            return f"{process.sentence()}: it was started anew after it was judged, so it is left alone"
-        if order.asked:
+        if process.identity != identity and not request.requested:
+            return f"{process.message()}: it was started anew after it was judged, so it is left alone"
+        if request.requested:
             # A second click: the first one's restart is what it asked for. The runtime's own restart is not.
-            asked_at = order.at.timestamp()
+            asked_at = request.at.timestamp()
             recent = (
                 process.is_alive and (process.since or 0) >= asked_at and not process.restarts_since(asked_at)
             )
-            return f"{process.sentence()}: it was started after that was asked for" if recent else None
-        held = self.history.held()
-        return f"{process.sentence()}: held by {held.get('who')} since {held['at']}" if held else None
+            return f"{process.message()}: it was started after that was asked for" if recent else None
+        suspended = self.history.suspended()
+        return (
+            f"{process.message()}: held by {suspended.get('who')} since {suspended['at']}"
+            if suspended
+            else None
+        )
 
     def _status(self) -> ProcessStatus:
-        return self.runtime.status(self.part.program)
+        return self.runtime.status(self.component.program)
 
 
-def _nothing(sentence: str) -> ActionResult:
-    return ActionResult(False, sentence, datetime.now(UTC).timestamp())
+def _nothing(message: str) -> ActionResult:
+    return ActionResult(False, message, datetime.now(UTC).timestamp())

@@ -95,7 +95,7 @@ def pin_generated(
     names = generator.schemas
     given = {name: value for name, value in params.items() if name in names and value not in (None, "")}
     usual = {
-        "begin": generated.truncate_to_hour(moment),
+        "start_time": generated.truncate_to_hour(moment),
         "seed": int(hashlib.sha256(run_id.encode()).hexdigest()[:8], 16),
     }
     parameters = generated.parse(generator, {**usual, **given}, f"params of run {run_id!r}")
@@ -178,7 +178,7 @@ def _begin(ledger: Ledger, source: Document, *, topic: str, ends: Mapping[int, i
         {
             **source,
             "topic": topic,
-            "lanes": len(ends),
+            "partition_count": len(ends),
             "begin": {str(partition): offset for partition, offset in sorted(ends.items())},
             "run_id": run_id,
             "at": now(),
@@ -192,7 +192,7 @@ def _begin(ledger: Ledger, source: Document, *, topic: str, ends: Mapping[int, i
     return begin
 
 
-def settle(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
+def complete_source(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
     """Record that every row of ``source`` was sent, and lies before ``ends``. Returns what is recorded.
 
     Raises Refused where the topic ends before the source's begin: it was made anew in between.
@@ -212,10 +212,10 @@ def settle(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: st
     )
 
 
-def settle_feed(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
-    """As :func:`settle`; a partition that was added since the plan counts from its first offset."""
+def complete_feed(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
+    """As :func:`complete_source`; a partition that was added since the plan counts from its first offset."""
     begin = {str(partition): 0 for partition in sorted(ends)} | source["begin"]
-    return settle(ledger, {**source, "begin": begin}, ends, run_id)
+    return complete_source(ledger, {**source, "begin": begin}, ends, run_id)
 
 
 def is_feed(source: Document) -> bool:

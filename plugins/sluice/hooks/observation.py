@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Observation(JsonRecord):
     """``samples``: oldest first; the last is the one that was judged."""
 
-    diagnosis: HealthReport
+    report: HealthReport
     samples: Sequence[Sample]
 
     @classmethod
@@ -33,26 +33,26 @@ class Observation(JsonRecord):
 def record(history: History, observation: Observation, facts: RestartHistory) -> str | None:
     """Record the verdict if it is another than the history's newest, and what the runtime restarted since the
     last check. Returns the newest verdict before, None before any."""
-    diagnosis, process = observation.diagnosis, observation.samples[-1].process
+    report, process = observation.report, observation.samples[-1].process
     if process is not None:
         for at in new_restarts(process, facts):
             why = str(process.last_exit or "")
-            document = {"who": RUNTIME, "why": why, "asked": False, "identity": f"{RUNTIME} {at}"}
+            document = {"who": RUNTIME, "reason": why, "requested": False, "identity": f"{RUNTIME} {at}"}
             history.record("restart", document, datetime.fromtimestamp(at, UTC))
-    latest = history.latest("verdict")
-    before = latest["verdict"] if latest else None
-    if before != diagnosis.verdict.value:
+    latest = history.latest("health")
+    before = latest["health"] if latest else None
+    if before != report.health.value:
         change = {
-            "verdict": diagnosis.verdict.value,
-            "sentence": diagnosis.sentence,
+            "health": report.health.value,
+            "message": report.message,
             "before": before,
-            "evidence": diagnosis.evidence,
+            "details": report.details,
         }
-        history.record("verdict", change, datetime.now(UTC))
+        history.record("health", change, datetime.now(UTC))
     return before
 
 
-def thin(samples: Sequence[Sample], seconds: float, most: int) -> list[Sample]:
+def downsample(samples: Sequence[Sample], seconds: float, most: int) -> list[Sample]:
     """At most ``most`` of the samples, evenly over the ``seconds`` before the last one, which is kept.
 
     For the next run, which judges over the looks of earlier ones: it needs how far back they reach, not how

@@ -47,33 +47,35 @@ class StreamOperator(StreamMixin, BaseOperator):
 
 
 class ComponentOperator(StreamOperator):
-    """One step over ``part`` of the stream."""
+    """One step over ``component`` of the stream."""
 
-    def __init__(self, *, part: str, **kwargs: Any) -> None:
+    def __init__(self, *, component: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.part = part
+        self.component = component
 
     @cached_property
     def program(self) -> str:
         """supervisord's. Raises ConfigError for a part that the stream does not have."""
-        return self.spec.part(self.part).program
+        return self.spec.component(self.component).program
 
     @cached_property
     def history(self) -> History:
         """The part's own."""
-        return self.platform_hook.history(history_name(self.stream, self.spec.part(self.part).name))
+        return self.platform_hook.history(history_name(self.stream, self.spec.component(self.component).name))
 
 
 class StartingOperator(ComponentOperator):
-    """A step about ``part`` of the stream. Its start is an event of the part's history."""
+    """A step about ``component`` of the stream. Its start is an event of the part's history."""
 
     def check_not_suspended(self) -> None:
         """Raises AirflowFailException where somebody holds it: another try would find the same."""
-        held = self.history.held()
-        if held is not None:
+        suspended = self.history.suspended()
+        if suspended is not None:
             raise AirflowFailException(
-                f"the {self.part} of {self.stream} is on hold by {held.get('who')} since {held['at']}: "
-                f"{held.get('why') or 'no reason given'}; release it: trigger {self.stream}_stream with "
+                f"the {self.component} of {self.stream} is suspended by {suspended.get('who')} since "
+                f"{suspended['at']}: "
+                f"{suspended.get('reason') or 'no reason given'}; resume it: trigger "
+                f"{self.stream}_stream with "
                 "action start"
             )
 
@@ -82,7 +84,7 @@ class StartingOperator(ComponentOperator):
         :meth:`check_not_suspended`."""
         self.check_not_suspended()
         process = self.platform_hook.runtime.status(self.program)
-        self.log.info("%s", process.sentence())
+        self.log.info("%s", process.message())
         return process.state in ENDED and self.start(context, process)
 
     def start(self, context: Context, process: ProcessStatus) -> bool:
@@ -92,6 +94,6 @@ class StartingOperator(ComponentOperator):
             return False
         self.log.info("started %s", self.program)
         who = f"load {context['run_id']}"
-        document = {"who": who, "why": process.sentence(), "run": context["run_id"], "asked": True}
+        document = {"who": who, "reason": process.message(), "run": context["run_id"], "requested": True}
         self.history.record("start", document, datetime.now(UTC))
         return True

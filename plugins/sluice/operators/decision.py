@@ -38,7 +38,7 @@ MAX_LINES = 20
 WIDTH = 110
 CHOICES = f"""\
 - **{Answer.RESTART}**: restart it, and count its restarts from there.
-- **{Answer.HOLD}**: keep it stopped until `{{stream}}_stream` is triggered with action start or restart.
+- **{Answer.SUSPEND}**: keep it stopped until `{{stream}}_stream` is triggered with action start or restart.
 - **{Answer.LOOK}**: do nothing now; supervision goes on. So it is without an answer within an hour.
 """
 
@@ -82,16 +82,16 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
     def execute(self, context: Context) -> None:
         with final_failures():
             request = DecisionRequest(context)
-            part = self.spec.part(request.component)
-            history = self.platform_hook.history(history_name(self.stream, part.name))
+            component = self.spec.component(request.component)
+            history = self.platform_hook.history(history_name(self.stream, component.name))
             window = timedelta(seconds=self.spec.supervision.restart_window_seconds)
             restarts = history.since("restart", request.at - window)
             counted = len(history.facts(request.at, self.spec.supervision).restarts)
         self.subject = (
-            f"The {part.name} of {self.stream} was restarted {counted} times and does not keep going: "
+            f"The {component.name} of {self.stream} was restarted {counted} times and does not keep going: "
             "restart it again?"
         )
-        self.body = body(self.spec, request.report, restarts, self._tail(part.program))
+        self.body = body(self.spec, request.report, restarts, self._tail(component.program))
         upsert_hitl_detail(
             ti_id=context["task_instance"].id,
             options=self.options,
@@ -105,7 +105,7 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
         self.defer(
             trigger=DecisionTrigger(
                 stream=self.stream,
-                component=part.name,
+                component=component.name,
                 role=self.role,
                 requested_at=request.at.timestamp(),
                 deadline=(request.at + PATIENCE).timestamp(),
@@ -138,33 +138,33 @@ class ApplyDecisionOperator(ActingOperator):
     """
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(part="", **kwargs)
+        super().__init__(component="", **kwargs)
 
     def work(self, context: Context) -> None:
         request = DecisionRequest(context)
-        self.part = request.component
+        self.component = request.component
         answer = context["ti"].xcom_pull(task_ids=REQUEST)
         if answer is None:
             raise Missing(f"the run has no answer; clear its {REQUEST} task")
         choice, who, at = Answer(answer["choice"]), answer["who"], datetime.fromisoformat(answer["at"])
         stale = answer["reason"] or settled(self.history, request.at) or ""
         document = {"choice": choice.value, "who": who, "run": context["run_id"], "stale": stale}
-        self.history.record("answer", document, at)
+        self.history.record("decision", document, at)
         if choice is Answer.LOOK or stale:
             self.log.info("%s chose %r; %s", who, choice.value, stale or "the next check goes on")
             return
-        why = f"answered {choice.value!r}: {request.report.sentence}"
-        order = replace(request_from(context, why, asked=True), who=who, at=at)
-        if choice is Answer.HOLD:
-            self.log.info("%s", self.lifecycle.hold(order).sentence)
+        why = f"answered {choice.value!r}: {request.report.message}"
+        order = replace(request_from(context, why, requested=True), who=who, at=at)
+        if choice is Answer.SUSPEND:
+            self.log.info("%s", self.lifecycle.suspend(order).message)
             return
-        before = self.platform_hook.observer(self.spec, self.part).look(time.time())
+        before = self.platform_hook.observer(self.spec, self.component).look(time.time())
         # Whatever instance is there: the runtime may have restarted it since the decision was requested.
         act = self.lifecycle.restart(order, replace(request.report, identity=None))
         self.verify(act, before)
 
     def verified(self, context: Context, event: dict[str, Any], act: dict[str, Any]) -> None:
-        self.part = DecisionRequest(context).component
+        self.component = DecisionRequest(context).component
         super().verified(context, event, act)
 
 
@@ -175,14 +175,14 @@ def body(spec: StreamSpec, report: HealthReport, restarts: Sequence[Document], t
     nothing within a line can end one, and nothing in it is markup, a link or an image.
     """
     facts = [
-        ["verdict", report.verdict.value],
+        ["health", report.health.value],
         ["records that wait", "unknown" if report.lag is None else f"{report.lag:,}"],
         ["records/s published", _rate(report.rate)],
         ["records/s arriving", _rate(report.arrivals)],
-        ["owner", "none" if report.token is None else f"token {report.token}"],
+        ["owner", "none" if report.epoch is None else f"epoch {report.epoch}"],
     ]
     rows = [
-        [event["at"][:19], _line(event.get("who", "")), _line(event.get("why", ""))] for event in restarts
+        [event["at"][:19], _line(event.get("who", "")), _line(event.get("reason", ""))] for event in restarts
     ]
     minutes = spec.supervision.restart_window_seconds // 60
     return "\n\n".join(
@@ -190,12 +190,12 @@ def body(spec: StreamSpec, report: HealthReport, restarts: Sequence[Document], t
             "What was observed:",
             verbatim(
                 [
-                    *textwrap.wrap(_line(report.sentence), WIDTH),
+                    *textwrap.wrap(_line(report.message), WIDTH),
                     *table(["what", "value"], facts).split("\n"),
                 ]
             ),
             f"Its restarts of the last {minutes} minutes:",
-            verbatim(table(["when", "by", "why"], rows).split("\n")[1:]),
+            verbatim(table(["when", "by", "reason"], rows).split("\n")[1:]),
             "The end of its log:",
             verbatim(list(tail[-MAX_LINES:]) or ["it wrote nothing"]),
             CHOICES.format(stream=spec.name),
@@ -220,9 +220,9 @@ def _rate(value: float | None) -> str:
 def decide(stream: str) -> ApplyDecisionOperator:
     """The tasks of the DAG in which a person decides about a component of ``stream``."""
     common: dict[str, Any] = {"stream": stream, "retries": 0}
-    asked = RequestDecisionOperator(task_id=REQUEST, **common)
+    requested = RequestDecisionOperator(task_id=REQUEST, **common)
     applied = ApplyDecisionOperator(
         task_id="apply_decision", execution_timeout=timedelta(minutes=5), **common
     )
-    asked >> applied
+    requested >> applied
     return applied

@@ -25,14 +25,14 @@ class DrillOperator(BaseOperator):
     the next one on the stack repairs that first.
     """
 
-    template_fields: Sequence[str] = ("at_once",)
+    template_fields: Sequence[str] = ("trigger_immediately",)
     # Runs the command line of the stack.
     python = sys.executable
 
-    def __init__(self, *, drill: str, at_once: str = "", **kwargs: Any) -> None:
+    def __init__(self, *, drill: str, trigger_immediately: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.drill = drill
-        self.at_once = at_once
+        self.trigger_immediately = trigger_immediately
         self._process: SubprocessHook | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class DrillOperator(BaseOperator):
         self._process = SubprocessHook()
         done = self._process.run_command(
             [self.python, "-m", "local.cli", "drill", "--in-place", self.drill],
-            env={**os.environ, "AT_ONCE": "1" if self.at_once in ("True", "true", "1") else ""},
+            env={**os.environ, "AT_ONCE": "1" if self.trigger_immediately in ("True", "true", "1") else ""},
         )
         if done.exit_code != 0:
             raise AirflowFailException(f"drill {self.drill}: {done.output or f'exit {done.exit_code}'}")

@@ -27,7 +27,7 @@ def load(spec: StreamSpec) -> dict[str, Param]:
             title="Quarantine limit (%)",
             description="The load fails if more than this share of its records is in quarantine",
         ),
-        "landed_timeout_minutes": Param(
+        "publish_timeout_minutes": Param(
             30,
             type="integer",
             minimum=1,
@@ -80,7 +80,7 @@ def _feed() -> dict[str, Param]:
 
 def compact() -> dict[str, Param]:
     return {
-        "before": Param(
+        "compact_before": Param(
             None,
             type=["string", "null"],
             format="date",

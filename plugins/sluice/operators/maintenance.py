@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 
 class CompactOperator(SparkJobOperator):
-    """Rewrite the files of the dates before the param ``before``, by default before the day before the run.
+    """Rewrite the files of the dates before the param ``compact_before``, by default before the day before
+    the run.
 
     The first attempt pins, in the ledger, the date and the snapshot of ``main`` from before; later attempts
     and the check behind it use the same. The job publishes nothing that it cannot prove.
     """
 
-    does = "rewrites the files of the dates before `before`"
+    does = "rewrites the files of the dates before `compact_before`"
     fails_if = "the same rows cannot be shown"
 
     def __init__(self, **kwargs: Any) -> None:
@@ -51,7 +52,7 @@ class CompactOperator(SparkJobOperator):
         pinned = self.ledger.get(key)
         if pinned is not None:
             return pinned
-        before = closed_before(context["params"].get("before"), context["dag_run"].run_after)
+        before = closed_before(context["params"].get("compact_before"), context["dag_run"].run_after)
         head = self.platform_hook.lake.table(self.spec.table).current_snapshot()
         return self.ledger.put(
             key,
@@ -74,9 +75,9 @@ def closed_before(given: str | None, at: datetime) -> date:
     try:
         before = date.fromisoformat(given)
     except ValueError as error:
-        raise Refused(f"before = {given!r} is no date; write it as 2026-11-20") from error
+        raise Refused(f"compact_before = {given!r} is no date; write it as 2026-11-20") from error
     if before > today:
-        raise Refused(f"before = {given} is later than {today}: the stream still writes to that date")
+        raise Refused(f"compact_before = {given} is later than {today}: the stream still writes to that date")
     return before
 
 

@@ -13,7 +13,7 @@ from sluice.model.health.status import ALL, Action
 from sluice.operators.decision import decide
 from sluice.operators.load.provision import ProvisionSinksOperator
 from sluice.operators.supervise import decision_dag_id, supervise
-from sluice.triggers.health import LOOK_SECONDS
+from sluice.triggers.health import CHECK_SECONDS
 
 INTERVAL = timedelta(minutes=2)
 SINKS = "provision_sinks"
@@ -64,9 +64,9 @@ def supervision_dag(
     components: Sequence[str],
     *,
     schedule: timedelta | None = INTERVAL,
-    look_seconds: float = LOOK_SECONDS,
+    check_seconds: float = CHECK_SECONDS,
 ) -> DAG:
-    """``<stream>_stream``, with one task per component, which is observed every ``look_seconds``."""
+    """``<stream>_stream``, with one task per component, which is observed every ``check_seconds``."""
     rows = [COMPONENT_ROW.format(component=component) for component in components]
     if QUERIES in components:
         rows.insert(0, SINKS_ROW)
@@ -91,11 +91,11 @@ def supervision_dag(
         default_args={"owner": "sluice", "retries": 0, "execution_timeout": timedelta(minutes=5)},
         params={
             "action": Param(
-                Action.SUPERVISE.value,
+                Action.CHECK.value,
                 type="string",
                 enum=[action.value for action in Action],
                 title="Action",
-                description="supervise: check, and do what is needed. stop: stop, and keep it stopped. "
+                description="check: check its health and act on it. stop: stop, and keep it stopped. "
                 "start: end that, and start what is down. restart: end that, and restart",
             ),
             "component": Param(
@@ -105,7 +105,7 @@ def supervision_dag(
                 title="Component",
                 description="Which component the action is for; the others are supervised as always",
             ),
-            "why": Param(
+            "reason": Param(
                 None,
                 type=["string", "null"],
                 maxLength=500,
@@ -117,7 +117,7 @@ def supervision_dag(
         for component in components:
             # The queries are supervised whatever the state of their sinks.
             rule = "all_done" if component == QUERIES else "all_success"
-            task = supervise(stream, component, look_seconds=look_seconds, trigger_rule=rule)
+            task = supervise(stream, component, check_seconds=check_seconds, trigger_rule=rule)
             if component == QUERIES:
                 ProvisionSinksOperator(task_id=SINKS, stream=stream) >> task
     return dag

@@ -15,7 +15,7 @@ from sluice.hooks.observation import Observation
 from sluice.model.health.consumer import NEEDS_DECISION, RESTARTABLE, HealthReport, no_action
 from sluice.model.health.status import Action, action_for
 from sluice.operators.base import ComponentOperator
-from sluice.triggers.health import LOOK_SECONDS, HealthTrigger, Outcome, RecoveryTrigger
+from sluice.triggers.health import CHECK_SECONDS, HealthTrigger, Outcome, RecoveryTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -42,18 +42,18 @@ class ActingOperator(ComponentOperator):
 
     @property
     def lifecycle(self) -> Lifecycle:
-        return Lifecycle(self.spec, self.platform_hook.runtime, self.history, self.part)
+        return Lifecycle(self.spec, self.platform_hook.runtime, self.history, self.component)
 
     def verify(self, act: ActionResult, before: Sample) -> None:
         """Log what was done; if a process was started, defer until it works again."""
-        self.log.info("%s", act.sentence)
+        self.log.info("%s", act.message)
         if not act.done:
             return
-        patience = max(RECOVERY_SECONDS, self.spec.supervision.start_seconds)
+        patience = max(RECOVERY_SECONDS, self.spec.supervision.startup_timeout_seconds)
         self.defer(
             trigger=RecoveryTrigger(
                 stream=self.stream,
-                component=self.part,
+                component=self.component,
                 role=self.role,
                 before=before.to_json(),
                 deadline=time.time() + patience,
@@ -90,10 +90,10 @@ class SuperviseOperator(ActingOperator):
 
     start_from_trigger = True
 
-    def __init__(self, *, component: str, look_seconds: float = LOOK_SECONDS, **kwargs: Any) -> None:
-        super().__init__(part=component, **kwargs)
+    def __init__(self, *, component: str, check_seconds: float = CHECK_SECONDS, **kwargs: Any) -> None:
+        super().__init__(component=component, **kwargs)
         path, values = HealthTrigger(
-            stream=self.stream, component=component, role=self.role, look_seconds=look_seconds
+            stream=self.stream, component=component, role=self.role, check_seconds=check_seconds
         ).serialize()
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls=path, next_method="act", trigger_kwargs=values, timeout=CHECK_TIMEOUT
@@ -112,45 +112,45 @@ class SuperviseOperator(ActingOperator):
             self._act(context, observation)
 
     def _act(self, context: Context, observation: Observation) -> None:
-        judged, action = observation.diagnosis, action_for(context["params"], self.part)
+        assessed, action = observation.report, action_for(context["params"], self.component)
         # A restart may be requested while the lake does not answer: then an earlier sample has to do.
         newest = observation.samples[-1]
         before = next((s for s in reversed(observation.samples) if s.published), newest)
-        if action is Action.SUPERVISE:
-            if judged.verdict in RESTARTABLE:
-                order = request_from(context, judged.sentence, asked=False)
-                self.verify(self.lifecycle.restart(order, judged), before)
-            elif judged.verdict in NEEDS_DECISION:
-                self._request_decision(context, judged)
-            elif judged.verdict not in no_action(self.part):
+        if action is Action.CHECK:
+            if assessed.health in RESTARTABLE:
+                request = request_from(context, assessed.message, requested=False)
+                self.verify(self.lifecycle.restart(request, assessed), before)
+            elif assessed.health in NEEDS_DECISION:
+                self._request_decision(context, assessed)
+            elif assessed.health not in no_action(self.component):
                 raise AirflowFailException(
-                    f"the {self.part} of {self.stream} is {judged.verdict.value}: {judged.sentence}"
+                    f"the {self.component} of {self.stream} is {assessed.health.value}: {assessed.message}"
                 )
             return
-        order = request_from(context, context["params"].get("why") or "", asked=True)
-        self.verify(self._carry_out(action, order, judged), before)
+        request = request_from(context, context["params"].get("reason") or "", requested=True)
+        self.verify(self._carry_out(action, request, assessed), before)
 
-    def _carry_out(self, action: Action, order: Request, judged: HealthReport) -> ActionResult:
+    def _carry_out(self, action: Action, request: Request, assessed: HealthReport) -> ActionResult:
         if action is Action.STOP:
-            return self.lifecycle.hold(order)
+            return self.lifecycle.suspend(request)
         if action is Action.START:
-            return self.lifecycle.start(order, judged)
-        return self.lifecycle.restart(order, judged)
+            return self.lifecycle.start(request, assessed)
+        return self.lifecycle.restart(request, assessed)
 
-    def _request_decision(self, context: Context, judged: HealthReport) -> None:
+    def _request_decision(self, context: Context, assessed: HealthReport) -> None:
         """Trigger a run that asks a person, unless one is open."""
-        dag_id, newest = decision_dag_id(self.stream), self.history.latest("question")
+        dag_id, newest = decision_dag_id(self.stream), self.history.latest("decision_requested")
         if newest and self._is_open(context, dag_id, newest["run"]):
             self.log.info("a decision is requested since %s: %s %s", newest["at"], dag_id, newest["run"])
             return
-        run_id = f"{self.part}__{context['run_id']}__{context['ti'].try_number}"
+        run_id = f"{self.component}__{context['run_id']}__{context['ti'].try_number}"
         now = datetime.now(UTC)
-        asked = {"run": run_id, "verdict": judged.verdict.value, "sentence": judged.sentence}
-        self.history.record("question", asked, now)
+        requested = {"run": run_id, "health": assessed.health.value, "message": assessed.message}
+        self.history.record("decision_requested", requested, now)
         raise DagRunTriggerException(
             trigger_dag_id=dag_id,
             dag_run_id=run_id,
-            conf={"component": self.part, "requested_at": now.timestamp(), "report": judged.to_json()},
+            conf={"component": self.component, "requested_at": now.timestamp(), "report": assessed.to_json()},
             logical_date=None,
             run_after=None,
             reset_dag_run=False,
@@ -173,22 +173,22 @@ class SuperviseOperator(ActingOperator):
 
 def describe(observation: Observation) -> list[str]:
     """The verdict and two tables for the log: the partitions of the newest sample, and the evidence."""
-    diagnosis, sample = observation.diagnosis, observation.samples[-1]
+    report, sample = observation.report, observation.samples[-1]
     ends, begins = sample.ends or {}, sample.begins or {}
     published = sample.published.ends if sample.published else {}
     rows = [
         [p, begins.get(p, "-"), published.get(p, "-"), end, sample.unread().get(p, 0)]
         for p, end in sorted(ends.items())
     ]
-    evidence = [
+    details = [
         [key, _shown(key, value)]
-        for key, value in diagnosis.evidence.items()
+        for key, value in report.details.items()
         if value is not None and not isinstance(value, dict)
     ]
     return [
-        f"{diagnosis.verdict.value}: {diagnosis.sentence}",
+        f"{report.health.value}: {report.message}",
         *([table(["partition", "begin", "published", "end", "lag"], rows)] if rows else []),
-        table(["evidence", "value"], evidence),
+        table(["details", "value"], details),
     ]
 
 
@@ -204,14 +204,14 @@ def _moment(at: float) -> str:
 
 
 def supervise(
-    stream: str, component: str, *, look_seconds: float = LOOK_SECONDS, **kwargs: Any
+    stream: str, component: str, *, check_seconds: float = CHECK_SECONDS, **kwargs: Any
 ) -> SuperviseOperator:
     """The task that supervises ``component``, in the DAG that is being made; named like the component."""
     return SuperviseOperator(
         task_id=component,
         stream=stream,
         component=component,
-        look_seconds=look_seconds,
+        check_seconds=check_seconds,
         # Of a run that is not retried: the next one checks again.
         retries=0,
         execution_timeout=timedelta(minutes=5),

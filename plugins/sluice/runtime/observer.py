@@ -21,15 +21,15 @@ from sluice.runtime.base import Runtime
 T = TypeVar("T")
 
 
-def ask(system: str, trouble: dict[str, str], question: Callable[[], T]) -> T | None:
-    """The answer; None where there is none (``trouble`` says why then), or where the system did not answer an
+def ask(system: str, errors: dict[str, str], question: Callable[[], T]) -> T | None:
+    """The answer; None where there is none (``errors`` says why then), or where the system did not answer an
     earlier question."""
-    if system in trouble:
+    if system in errors:
         return None
     try:
         return question()
     except ClientError as error:
-        trouble[system] = str(error)
+        errors[system] = str(error)
         return None
 
 
@@ -48,34 +48,34 @@ class Observer:
         self.lake = lake
         self.runtime = runtime
         self.spec = spec
-        self.component = spec.part(component)
+        self.component = spec.component(component)
 
     def look(self, now: float) -> Sample:
         """How the component is. ``now``: seconds since 1970, which the sample carries.
 
         Takes as long as the clients' deadlines if systems do not answer. What did not answer is in the
-        sample's ``trouble``, so no ClientError is raised; a wrong declaration's ConfigError is.
+        sample's ``errors``, so no ClientError is raised; a wrong declaration's ConfigError is.
         """
         return self._consumer(now) if self.component.name == CONSUMER else self._with_heartbeat(now)
 
     def _with_heartbeat(self, now: float) -> Sample:
-        trouble: dict[str, str] = {}
+        errors: dict[str, str] = {}
         name, topic = self.component.name, self.spec.topic.name
-        process = ask(PROCESS, trouble, lambda: self.runtime.status(self.component.program))
-        heartbeat = ask(KAFKA, trouble, lambda: self.kafka.beat(self.spec.name, name, topic))
-        return Sample(at=now, process=process, trouble=trouble, heartbeat=heartbeat)
+        process = ask(PROCESS, errors, lambda: self.runtime.status(self.component.program))
+        heartbeat = ask(KAFKA, errors, lambda: self.kafka.heartbeat(self.spec.name, name, topic))
+        return Sample(at=now, process=process, errors=errors, heartbeat=heartbeat)
 
     def _consumer(self, now: float) -> Sample:
-        trouble: dict[str, str] = {}
+        errors: dict[str, str] = {}
         topic = self.spec.topic.name
-        process = ask(PROCESS, trouble, lambda: self.runtime.status(self.component.program))
+        process = ask(PROCESS, errors, lambda: self.runtime.status(self.component.program))
         # The topic's begins before the table and its ends after it: a stream that publishes meanwhile is then
         # never seen behind a begin or beyond an end that it was not behind or beyond.
-        identity = ask(KAFKA, trouble, lambda: self.kafka.identify(topic))
+        identity = ask(KAFKA, errors, lambda: self.kafka.identify(topic))
         count = identity.partitions if identity else 0
-        begins = ask(KAFKA, trouble, lambda: self.kafka.begins(topic, count))
-        published = ask(LAKE, trouble, lambda: self.lake().position(self.spec.table))
-        ends = ask(KAFKA, trouble, lambda: self.kafka.ends(topic, count))
+        begins = ask(KAFKA, errors, lambda: self.kafka.begins(topic, count))
+        published = ask(LAKE, errors, lambda: self.lake().position(self.spec.table))
+        ends = ask(KAFKA, errors, lambda: self.kafka.ends(topic, count))
         sample = Sample(
             at=now,
             process=process,
@@ -84,11 +84,11 @@ class Observer:
             ends=ends,
             expiring=None,
             published=published,
-            trouble=trouble,
+            errors=errors,
         )
-        if trouble or not sample.unread():
+        if errors or not sample.unread():
             return sample
-        return ask(KAFKA, trouble, lambda: self._with_expiry(sample)) or sample
+        return ask(KAFKA, errors, lambda: self._with_expiry(sample)) or sample
 
     def _with_expiry(self, sample: Sample) -> Sample:
         """The sample with what retention will delete of its unread records within the time that is a risk.
@@ -99,7 +99,7 @@ class Observer:
         retention = self.kafka.retention_ms(self.spec.topic.name)
         if retention is None or sample.ends is None:
             return sample
-        within = min(float(self.spec.supervision.risk_seconds), retention / 2000)
+        within = min(float(self.spec.supervision.retention_margin_seconds), retention / 2000)
         expiring = self._kept(sample, retention, within)
         if not _reaches(expiring, sample):
             return replace(sample, expiring=expiring)

@@ -88,9 +88,7 @@ class SupervisorRuntime(Runtime):
         status = self.status(program)
         if status.state is ProcessState.STOPPING:
             # supervisord says yes to this, and starts nothing.
-            raise Unreachable(
-                f"{status.sentence()} and cannot be started before it has ended; start it again"
-            )
+            raise Unreachable(f"{status.message()} and cannot be started before it has ended; start it again")
         return True
 
     def stop(self, program: str, grace: float, instance: str | None = None) -> ProcessStatus:
@@ -108,7 +106,7 @@ class SupervisorRuntime(Runtime):
             status = self._wait(program, HARD_SECONDS, ENDED, instance)
         if status.state not in ENDED and instance in (None, status.identity):
             raise Unreachable(
-                f"{status.sentence()}, {self._clock() - began:.0f} s after it was told to stop; "
+                f"{status.message()}, {self._clock() - began:.0f} s after it was told to stop; "
                 f"look at the process, and at supervisord's log"
             )
         return status

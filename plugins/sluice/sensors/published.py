@@ -22,12 +22,12 @@ DEFAULT_TIMEOUT_MINUTES = 30
 
 
 class PublishedSensor(StreamMixin, BaseSensorOperator):
-    """Wait, without a worker's slot, until ``main`` covers the load's range set; for the ``part`` queries,
-    until every query of the stream that measures something has counted it.
+    """Wait, without a worker's slot, until ``main`` covers the load's range set; for the ``component``
+    queries, until every query of the stream that measures something has counted it.
 
     Red at once, without retries and with the last lines of its stderr, when the part is down for longer
     than ``grace`` seconds (by default two and a half intervals of its supervision, which starts it again) or
-    keeps being restarted; red after ``landed_timeout_minutes`` (of the form)
+    keeps being restarted; red after ``publish_timeout_minutes`` (of the form)
     naming what lacks or what could not be observed.
     """
 
@@ -41,11 +41,11 @@ class PublishedSensor(StreamMixin, BaseSensorOperator):
         role: str = "airflow",
         poll_interval: float = 2.0,
         grace: float | None = None,
-        part: str = "consumer",
+        component: str = "consumer",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.part = part
+        self.component = component
         self.stream = stream
         self.role = role
         self.poll_interval = poll_interval
@@ -55,7 +55,7 @@ class PublishedSensor(StreamMixin, BaseSensorOperator):
         with final_failures():
             _, documents = plans.produced(self.ledger, context["run_id"])
         expected = plans.offsets_of_all(documents)
-        minutes = context["params"].get("landed_timeout_minutes", DEFAULT_TIMEOUT_MINUTES)
+        minutes = context["params"].get("publish_timeout_minutes", DEFAULT_TIMEOUT_MINUTES)
         patience = timedelta(minutes=float(minutes))
         self.log.info("waiting for %d records, %g minutes at most: %s", expected.count, minutes, expected)
         self.defer(
@@ -66,7 +66,7 @@ class PublishedSensor(StreamMixin, BaseSensorOperator):
                 deadline=time.time() + patience.total_seconds(),
                 poll_interval=self.poll_interval,
                 grace=self._grace(),
-                part=self.part,
+                component=self.component,
             ),
             method_name="resume",
             timeout=patience + BACKSTOP,
@@ -78,8 +78,10 @@ class PublishedSensor(StreamMixin, BaseSensorOperator):
         if outcome is Outcome.REACHED:
             self.log.info("%s", reason)
             return event
-        if outcome is Outcome.HOPELESS:
-            words = log_excerpt(self.platform_hook.runtime, self.spec.part(self.part).program, self.log)
+        if outcome is Outcome.PERMANENT:
+            words = log_excerpt(
+                self.platform_hook.runtime, self.spec.component(self.component).program, self.log
+            )
             reason = (
                 f"{reason}; {words}; look at {self.stream}_stream, and unpause it; or clear "
                 "the step that starts it"

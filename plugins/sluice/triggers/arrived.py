@@ -34,7 +34,7 @@ class ArrivedTrigger(WaitTrigger):
         if not is_same:
             return Progress(
                 f"topic {topic!r} was deleted or recreated since the load began; trigger a new run",
-                Outcome.HOPELESS,
+                Outcome.PERMANENT,
             )
         # A partition that was added meanwhile counts from its first offset.
         arrived = sum(end - self.begin.get(str(partition), 0) for partition, end in ends.items())

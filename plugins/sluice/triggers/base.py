@@ -66,7 +66,7 @@ class StreamTrigger(BaseTrigger):
         try:
             return await self.ask(lambda: self.hook.observer(self.spec, component).look(now))
         except ClientError as error:
-            return Sample(at=now, process=None, trouble={OBSERVER: str(error)})
+            return Sample(at=now, process=None, errors={OBSERVER: str(error)})
 
     async def cleanup(self) -> None:
         if "lake" in vars(self.hook):

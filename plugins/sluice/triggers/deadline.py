@@ -47,7 +47,7 @@ def _record(hook: PlatformHook, stream: str, run: dict[str, Any], name: str, dea
         "queued_at": run["queued_at"],
         "deadline": deadline.isoformat(),
     }
-    history.record("missed", document, datetime.now(UTC))
+    history.record("deadline_missed", document, datetime.now(UTC))
     return f"{name} missed its deadline"
 
 

@@ -30,9 +30,9 @@ def settled(history: History, requested_at: datetime) -> str | None:
     acted = history.requested_since(requested_at)
     if acted:
         return acted
-    newest = history.latest("verdict")
+    newest = history.latest("health")
     if newest and datetime.fromisoformat(newest["at"]) > requested_at:
-        return f"it is {newest['verdict']}" if newest["verdict"] in NEEDS_NO_DECISION else None
+        return f"it is {newest['health']}" if newest["health"] in NEEDS_NO_DECISION else None
     return None
 
 

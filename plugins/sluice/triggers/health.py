@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from sluice.clients.errors import ClientError
-from sluice.hooks.observation import Observation, record, thin
+from sluice.hooks.observation import Observation, downsample, record
 from sluice.model.health.consumer import (
     Health,
     HealthReport,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sluice.clients.ledger import History
     from sluice.model.spec.stream import Supervision
 
-LOOK_SECONDS = 5.0
+CHECK_SECONDS = 5.0
 POLL_SECONDS = 2.0
 SETTLE_SECONDS = 5.0
 # One sample may miss what a second one shows: a process between two states, a batch on its way.
@@ -50,11 +50,13 @@ XCOM_SECONDS = 30.0
 
 def observe_seconds(policy: Supervision) -> float:
     """For how long one check observes at most. What takes longer to show, shows over several checks."""
-    return min(policy.stall_seconds + BEYOND_STALL_SECONDS, policy.interval_seconds * MAX_INTERVAL_SHARE)
+    return min(
+        policy.stall_timeout_seconds + BEYOND_STALL_SECONDS, policy.interval_seconds * MAX_INTERVAL_SHARE
+    )
 
 
 class HealthTrigger(StreamTrigger):
-    """Observes a component every ``look_seconds`` until its health is clear, or the time is up.
+    """Observes a component every ``check_seconds`` until its health is clear, or the time is up.
 
     Ends the task itself, green and without a worker's process, if there is nothing to do. Else it fires the
     :class:`Observation`, or ``{"error": …}`` if the stream's or the platform's declaration is wrong.
@@ -65,14 +67,16 @@ class HealthTrigger(StreamTrigger):
     in the component's history here, because the triggerer has the clients open.
     """
 
-    names = ("stream", "component", "role", "look_seconds")
+    names = ("stream", "component", "role", "check_seconds")
     # Set by the triggerer.
     timeout_after: datetime | None = None
 
-    def __init__(self, *, stream: str, component: str, role: str, look_seconds: float = LOOK_SECONDS) -> None:
+    def __init__(
+        self, *, stream: str, component: str, role: str, check_seconds: float = CHECK_SECONDS
+    ) -> None:
         super().__init__(stream=stream, role=role)
         self.component = component
-        self.look_seconds = look_seconds
+        self.check_seconds = check_seconds
         self.assess: Callable[[str, Sequence[Sample], Supervision, RestartHistory], HealthReport] = assess
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -83,7 +87,7 @@ class HealthTrigger(StreamTrigger):
             return
         await self._record(observation, facts)
         event = observation.to_json()
-        if self._action() is Action.SUPERVISE and observation.diagnosis.verdict in no_action(self.component):
+        if self._action() is Action.CHECK and observation.report.health in no_action(self.component):
             yield TaskSuccessEvent(xcoms={"return_value": event})
         else:
             yield TriggerEvent(event)
@@ -96,7 +100,7 @@ class HealthTrigger(StreamTrigger):
         policy = self.spec.supervision
         samples = await self._earlier()
         # A request is carried out in any case: one sample is enough for it.
-        is_check = self._action() is Action.SUPERVISE
+        is_check = self._action() is Action.CHECK
         until, least = (self._until(policy), MIN_SAMPLES) if is_check else (self.clock(), 1)
         facts: RestartHistory | None = None
         count, logged = 0, ""
@@ -106,21 +110,23 @@ class HealthTrigger(StreamTrigger):
             try:
                 if facts is None:
                     facts = await self.ask(lambda: self.history.facts(datetime.now(UTC), policy))
-                diagnosis = self.assess(self.component, samples, policy, facts)
+                report = self.assess(self.component, samples, policy, facts)
             except ClientError as error:
-                diagnosis = _without_history(
+                report = _without_history(
                     self.assess(self.component, samples, policy, RestartHistory()), error
                 )
-            message = f"{diagnosis.verdict.value}: {diagnosis.sentence}"
+            message = f"{report.health.value}: {report.message}"
             if message != logged:
                 self.log.info("%s", message)
                 logged = message
-            if diagnosis.conclusive or (count >= least and self.clock() >= until):
+            if report.is_final or (count >= least and self.clock() >= until):
                 break
-            await self.sleep(self.look_seconds)
-        patience = float(diagnosis.evidence.get("patience_seconds", 0))
-        reach = max(policy.behind_seconds, patience, policy.stall_seconds) + policy.interval_seconds
-        return Observation(diagnosis, thin(samples, reach, KEPT)), facts
+            await self.sleep(self.check_seconds)
+        patience = float(report.details.get("patience_seconds", 0))
+        reach = (
+            max(policy.lag_window_seconds, patience, policy.stall_timeout_seconds) + policy.interval_seconds
+        )
+        return Observation(report, downsample(samples, reach, KEPT)), facts
 
     def _until(self, policy: Supervision) -> float:
         """When the time is up, in seconds since 1970; as late as a last question leaves room for."""
@@ -162,17 +168,17 @@ class HealthTrigger(StreamTrigger):
             # The task has the verdict. The next check finds that it is not in the history.
             self.log.warning("the verdict is not in the component's history: %s", error)
             return
-        if before != observation.diagnosis.verdict.value:
+        if before != observation.report.health.value:
             self.log.info("it was %s before", before or "never judged")
 
 
-def _without_history(diagnosis: HealthReport, error: ClientError) -> HealthReport:
+def _without_history(report: HealthReport, error: ClientError) -> HealthReport:
     """Without the history restarts and holds are unknown, so nothing may be done."""
     return replace(
-        diagnosis,
-        verdict=Health.UNOBSERVABLE,
-        sentence=f"the component's history: {error}",
-        conclusive=False,
+        report,
+        health=Health.UNKNOWN,
+        message=f"the component's history: {error}",
+        is_final=False,
     )
 
 
@@ -221,10 +227,10 @@ class RecoveryTrigger(StreamTrigger):
             recovered, message = has_recovered(self.component, report, now, before)
             if recovered:
                 return Outcome.RECOVERED, message
-            if report.verdict is Health.SUPERSEDED and report.verdict in no_action(self.component):
+            if report.health is Health.FENCED and report.health in no_action(self.component):
                 return Outcome.REPLACED, message
-            if now.process is not None and now.process.state in ENDED and report.conclusive:
-                return Outcome.DIED, f"{now.process.sentence()}; {message}"
+            if now.process is not None and now.process.state in ENDED and report.is_final:
+                return Outcome.DIED, f"{now.process.message()}; {message}"
             if message != logged:
                 self.log.info("%s", message)
                 logged = message

@@ -23,34 +23,34 @@ class PublishedTrigger(WaitTrigger):
     """Fires when ``main`` covers ``expected`` (OffsetRanges as JSON), when it never will, or at
     ``deadline``.
 
-    ``part`` is whose work is waited for: ``consumer``, or ``queries``, which then have counted it all.
+    ``component`` is whose work is waited for: ``consumer``, or ``queries``, which then have counted it all.
     PostgreSQL is asked every ``poll_interval`` seconds and S3 only when the table moved.
     """
 
     names = (*WaitTrigger.names, "expected")
 
-    def __init__(self, *, expected: str, part: str = "consumer", **kwargs: Any) -> None:
-        super().__init__(part=part, **kwargs)
+    def __init__(self, *, expected: str, component: str = "consumer", **kwargs: Any) -> None:
+        super().__init__(component=component, **kwargs)
         self.expected = expected
 
     def check(self) -> Progress:
         expected = OffsetRanges.from_json(self.expected)
-        part = self.spec.part(self.part).name
-        verb = "counted" if part == "queries" else "published"
-        state = self._reached(part)
+        component = self.spec.component(self.component).name
+        verb = "counted" if component == "queries" else "published"
+        state = self._reached(component)
         if state is None:
             return Progress(f"nothing of table {self.spec.table} is {verb} yet")
         if lost := beyond_reach(expected, state.starts):
             message = f"the stream began behind {lost}, so it will never publish that"
-            return Progress(message, Outcome.HOPELESS)
+            return Progress(message, Outcome.PERMANENT)
         done = state.ranges.intersect(expected).count
         message = f"{done} of {expected.count} records of the load are {verb}"
         return Progress(message, Outcome.REACHED if state.ranges.covers(expected) else None)
 
-    def _reached(self, part: str) -> Published | None:
-        """What ``part`` has reached of the topic."""
+    def _reached(self, component: str) -> Published | None:
+        """What ``component`` has reached of the topic."""
         state = self.hook.lake.published(self.spec.table)
-        if part != "queries" or state is None:
+        if component != "queries" or state is None:
             return state
         # Here, where it is used: PyArrow takes a second.
         from sluice.clients.lake import query_results

@@ -29,7 +29,7 @@ class Outcome(StrEnum):
     """How the waiting ended; the value is what the event carries."""
 
     REACHED = "reached"
-    HOPELESS = "hopeless"
+    PERMANENT = "hopeless"
     TIMED_OUT = "timed out"
 
 
@@ -61,26 +61,26 @@ class ProcessWatch:
             return None
         self.down_since = now if self.down_since is None else self.down_since
         down = now - self.down_since
-        return f"{process.sentence()} for {down:.0f} s" if down >= self.grace else None
+        return f"{process.message()} for {down:.0f} s" if down >= self.grace else None
 
 
 class WaitTrigger(StreamTrigger):
-    """Fires when :meth:`check` says so, when ``part`` is down for ``grace`` seconds, or at ``deadline``.
+    """Fires when :meth:`check` says so, when ``component`` is down for ``grace`` seconds, or at ``deadline``.
 
     ``deadline``: seconds since 1970, so that another triggerer goes on with the same one. A system that does
     not answer is asked again every ``poll_interval`` seconds until the deadline, and then named.
     """
 
-    names: tuple[str, ...] = ("stream", "role", "deadline", "poll_interval", "grace", "part")
+    names: tuple[str, ...] = ("stream", "role", "deadline", "poll_interval", "grace", "component")
 
     def __init__(
-        self, *, stream: str, role: str, deadline: float, poll_interval: float, grace: float, part: str
+        self, *, stream: str, role: str, deadline: float, poll_interval: float, grace: float, component: str
     ) -> None:
         super().__init__(stream=stream, role=role)
         self.deadline = deadline
         self.poll_interval = poll_interval
         self.grace = grace
-        self.part = part
+        self.component = component
 
     @abstractmethod
     def check(self) -> Progress:
@@ -91,11 +91,11 @@ class WaitTrigger(StreamTrigger):
         try:
             outcome, reason = await self._wait()
         except ConfigError as error:
-            outcome, reason = Outcome.HOPELESS, str(error)
+            outcome, reason = Outcome.PERMANENT, str(error)
         yield TriggerEvent({"outcome": outcome.value, "reason": reason, **self._progress.details})
 
     async def _wait(self) -> tuple[Outcome, str]:
-        program = self.spec.part(self.part).program
+        program = self.spec.component(self.component).program
         watch, last_logged, next_log = ProcessWatch(self.grace), "", 0.0
         while True:
             errors: list[str] = []
@@ -105,7 +105,7 @@ class WaitTrigger(StreamTrigger):
             process = await self._try(lambda: self.hook.runtime.status(program), errors)
             failure = process and watch.failure(process, self.clock())
             if failure:
-                return Outcome.HOPELESS, f"{failure}; {progress.message}"
+                return Outcome.PERMANENT, f"{failure}; {progress.message}"
             message, now = "; ".join([progress.message, *errors]), self.clock()
             if message != last_logged and now >= next_log:
                 self.log.info("%s", message)

@@ -34,7 +34,7 @@ REFRESH_SECONDS = 10.0
 YEAR_SECONDS = 31_536_000
 
 # Who may see Airflow's plugins may see what they show: the navigation asks for the same right.
-may_look = requires_access_view(AccessView.PLUGINS)
+may_read = requires_access_view(AccessView.PLUGINS)
 
 TEMPLATES = Jinja2Templates(Path(__file__).parent / "templates")
 
@@ -48,7 +48,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
     """
     app = FastAPI(
         title="Sluice",
-        dependencies=[Depends(may_look)],
+        dependencies=[Depends(may_read)],
         openapi_url=None,
         docs_url=None,
         redoc_url=None,

@@ -27,7 +27,7 @@ R = TypeVar("R")
 # The windows that a page offers.
 PAST_SECONDS = 24 * 3600.0
 RESULTS_SECONDS = 2.0
-VERDICT_SECONDS = 5.0
+HEALTH_SECONDS = 5.0
 PROGRESS_SECONDS = 5.0
 # A system that hangs must not take all of the API server's threads.
 MAX_WAIT_SECONDS = 2.0
@@ -103,15 +103,15 @@ class Sources:
 
     def verdicts(self, spec: StreamSpec) -> dict[str, Document | ClientError | None]:
         """Part of the stream -> its newest verdict, None before the first, or why it cannot be read."""
-        return {part: self._verdict(history_name(spec.name, part)) for part in spec.parts}
+        return {component: self._health(history_name(spec.name, component)) for component in spec.components}
 
-    def _verdict(self, history: str) -> Document | ClientError | None:
+    def _health(self, history: str) -> Document | ClientError | None:
         try:
             return self._get(
-                ("verdict", history),
+                ("health", history),
                 lambda: self._open_events(history),
-                lambda latest: latest("verdict"),
-                VERDICT_SECONDS,
+                lambda latest: latest("health"),
+                HEALTH_SECONDS,
             )
         except ClientError as error:
             # Shown in the verdict's place; the rest of the page does not depend on it.

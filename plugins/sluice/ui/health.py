@@ -24,7 +24,7 @@ from sluice.model.spec.ledger import Document
 from sluice.model.spec.stream import CONSUMER, Supervision
 
 
-class Looks(Protocol):
+class LastChecks(Protocol):
     """What :class:`sluice.ui.health.Supervised` holds."""
 
     @property
@@ -39,7 +39,7 @@ class Looks(Protocol):
 
 def standing(
     verdicts: Mapping[str, Document | ClientError | None],
-    looks: Looks,
+    looks: LastChecks,
     policy: Supervision,
     now: float,
 ) -> dict[str, Any]:
@@ -50,7 +50,7 @@ def standing(
     """
     is_recent = looks.at is not None and now - looks.at <= policy.missed_seconds
     return {
-        "parts": [{"part": part, **_told(part, found)} for part, found in verdicts.items()],
+        "parts": [{"part": component, **_told(component, found)} for component, found in verdicts.items()],
         "supervision": {
             "dag": looks.dag,
             "paused": looks.paused,
@@ -61,35 +61,35 @@ def standing(
     }
 
 
-def _told(part: str, found: Document | ClientError | None) -> dict[str, Any]:
+def _told(component: str, found: Document | ClientError | None) -> dict[str, Any]:
     if found is None:
-        return {"verdict": None, "tone": "none", "sentence": "not looked at yet", "since": None}
+        return {"health": None, "tone": "none", "message": "not looked at yet", "since": None}
     if isinstance(found, ClientError):
         # As a look that saw nothing: red, and with the reason.
         return {
-            "verdict": Health.UNOBSERVABLE.value,
+            "health": Health.UNKNOWN.value,
             "tone": "bad",
-            "sentence": f"its verdict cannot be read: {found}",
+            "message": f"its verdict cannot be read: {found}",
             "since": None,
         }
     return {
-        "verdict": str(found["verdict"]),
-        "tone": tone(str(found["verdict"]), part),
-        "sentence": str(found.get("sentence", "")),
+        "health": str(found["health"]),
+        "tone": tone(str(found["health"]), component),
+        "message": str(found.get("message", "")),
         "since": datetime.fromisoformat(found["at"]).timestamp(),
     }
 
 
-def tone(verdict: str, part: str = CONSUMER) -> str:
-    """``well``, ``held``, ``mending`` (a restart follows) or ``bad``; what is not known here is bad.
+def tone(health: str, component: str = CONSUMER) -> str:
+    """``well``, ``suspended``, ``mending`` (a restart follows) or ``bad``; what is not known here is bad.
 
     A part in whose place another one is at work is well; the consumer has no substitute.
     """
-    if verdict == Health.HELD:
-        return "held"
-    if verdict in no_action(part):
+    if health == Health.SUSPENDED:
+        return "suspended"
+    if health in no_action(component):
         return "well"
-    return "mending" if verdict in RESTARTABLE else "bad"
+    return "mending" if health in RESTARTABLE else "bad"
 
 
 @dataclass(frozen=True)

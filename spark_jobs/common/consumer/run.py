@@ -18,7 +18,7 @@ from spark_jobs.common.consumer.writer import Decode, StreamWriter
 from spark_jobs.common.kafka.avro import Schemas, decoded
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
-from spark_jobs.common.lake.writer_lease import ConcurrentCommit, own
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.functions import function
 from spark_jobs.common.spark.process import Fenced, run_process
@@ -42,7 +42,9 @@ def run(name: str) -> int:
         topic = Topic(platform.kafka, spec.topic.name)
         owner = StreamWriter(spark, platform, spec, decode, topic)
         with progress_listener.attach(spark, platform, name):
-            own(owner, lambda positions: ConsumerRun(spark, platform, spec, owner, positions).until(stop))
+            run_with_lease(
+                owner, lambda positions: ConsumerRun(spark, platform, spec, owner, positions).until(stop)
+            )
 
     return run_process(f"the consumer of {name}", consume)
 
@@ -119,7 +121,7 @@ class ConsumerRun:
             return
         if not isinstance(failure, Fenced | ConcurrentCommit):
             # A later owner removes its predecessor's checkpoint.
-            self._owner.excuse(failure)
+            self._owner.raise_fenced_from(failure)
         raise failure
 
     def _renew_group(self) -> None:

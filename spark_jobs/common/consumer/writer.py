@@ -1,7 +1,7 @@
 """The owner of a stream: the one writer whose batches can become visible.
 
 A batch is appended to the owner's branch, proved from the table's metadata, and published by moving ``main``
-forward. Taking over puts a snapshot with a higher token on ``main``: from then on no earlier owner's branch
+forward. Taking over puts a snapshot with a higher epoch on ``main``: from then on no earlier owner's branch
 descends from it, so whatever an earlier owner still writes, it cannot publish. One commit carries rows and
 offsets, so there is no second truth: the checkpoint is thrown away with every take-over.
 """
@@ -51,14 +51,14 @@ class VerificationFailed(RuntimeError):
 class State:
     """Where the stream stands on ``main``: what is published is [starts, ends).
 
-    ``token`` is its newest owner's.
+    ``epoch`` is its newest owner's.
     """
 
-    token: int = 0
+    epoch: int = 0
     topic_id: str | None = None
     starts: dict[int, int] = field(default_factory=dict)
     ends: dict[int, int] = field(default_factory=dict)
-    claims: LoadedRows = field(default_factory=LoadedRows)
+    loaded_rows: LoadedRows = field(default_factory=LoadedRows)
     # The newest batch's claims are known only after its commit, so its successor's summary carries them.
     latest: LoadedRows = field(default_factory=LoadedRows)
 
@@ -100,9 +100,9 @@ class StreamWriter(WriterLease):
             ends.clear()
             ends.update(self._resume_from(watermarks))
 
-        self._claim(read, lambda kind: self._summary(kind, OffsetRanges(), ends))
+        self._acquire(read, lambda kind: self._summary(kind, OffsetRanges(), ends))
         self.state.ends = ends
-        self.checkpoint = self.checkpoints.fresh(self.token)
+        self.checkpoint = self.checkpoints.create(self.epoch)
         self.group.commit(ends)
         return ends
 
@@ -138,37 +138,43 @@ class StreamWriter(WriterLease):
         for snapshot_id, summary in self.table.ancestors(MAIN):
             if "sluice.kind" not in summary:
                 continue
-            if not state.token:
-                state.token = int(summary["sluice.token"])
-                state.starts = _offsets(summary["sluice.starts"])
-                state.ends = _offsets(summary["sluice.ends"])
+            if not state.epoch:
+                state.epoch = int(summary["sluice.epoch"])
+                state.starts = _offsets(summary["sluice.start-offsets"])
+                state.ends = _offsets(summary["sluice.end-offsets"])
                 newest_batch = snapshot_id if summary["sluice.kind"] == "batch" else None
-            state.topic_id = state.topic_id or summary.get("sluice.topic_id")
-            state.claims = state.claims.union(LoadedRows.from_json(summary.get("sluice.claims", "{}")))
+            state.topic_id = state.topic_id or summary.get("sluice.topic-id")
+            state.loaded_rows = state.loaded_rows.union(
+                LoadedRows.from_json(summary.get("sluice.loaded-rows", "{}"))
+            )
         if newest_batch is not None:
             # Its rows are in the table, so they are read from there.
             rows = self.spark.read.option("snapshot-id", newest_batch).table(f"{CATALOG}.{self.spec.table}")
             files = self.table.added_files(newest_batch)
             paths = [file.fact.path for file in files]
             state.latest = loaded_from(self._runs(files, lambda: rows.where(F.col("_file").isin(paths))))
-            state.claims = state.claims.union(state.latest)
+            state.loaded_rows = state.loaded_rows.union(state.latest)
         return state
 
     def _summary(
-        self, kind: str, ranges: OffsetRanges, ends: Mapping[int, int], **more: int
+        self, kind: str, ranges: OffsetRanges, ends: Mapping[int, int], more: Mapping[str, int] | None = None
     ) -> dict[str, str]:
         """What every snapshot of this owner says, and ``more``; the words are in docs/architecture.md."""
         return {
             "sluice.kind": kind,
             "sluice.stream": self.spec.name,
             "sluice.topic": self.spec.topic.name,
-            "sluice.topic_id": str(self.state.topic_id),
-            "sluice.token": str(self.token),
-            "sluice.ranges": json.dumps({str(p): list(r.pairs()[0]) for p, r in ranges.partitions.items()}),
-            "sluice.starts": json.dumps({str(p): offset for p, offset in sorted(self.state.starts.items())}),
-            "sluice.ends": json.dumps({str(p): offset for p, offset in sorted(ends.items())}),
-            "sluice.claims": self.state.latest.to_json(),
-            **{f"sluice.{name}": str(value) for name, value in more.items()},
+            "sluice.topic-id": str(self.state.topic_id),
+            "sluice.epoch": str(self.epoch),
+            "sluice.offset-ranges": json.dumps(
+                {str(p): list(r.pairs()[0]) for p, r in ranges.partitions.items()}
+            ),
+            "sluice.start-offsets": json.dumps(
+                {str(p): offset for p, offset in sorted(self.state.starts.items())}
+            ),
+            "sluice.end-offsets": json.dumps({str(p): offset for p, offset in sorted(ends.items())}),
+            "sluice.loaded-rows": self.state.latest.to_json(),
+            **{f"sluice.{name}": str(value) for name, value in (more or {}).items()},
         }
 
     def batch(self, records: DataFrame, batch_id: int) -> None:
@@ -186,10 +192,12 @@ class StreamWriter(WriterLease):
         ranges = batch_ranges(self.state.ends, ends)
         if not ranges:
             return
-        summary = self._summary("batch", ranges, ends, batch=batch_id, began=int(began * 1000))
+        summary = self._summary(
+            "batch", ranges, ends, {"batch-id": batch_id, "started-at": int(began * 1000)}
+        )
         files, proof = self._append_and_prove(self._decoded(records), ranges, summary)
-        if not proof.is_exact:
-            raise VerificationFailed(f"{self.spec.table}: batch {batch_id} of {ranges}: {proof.sentence()}")
+        if not proof.is_ok:
+            raise VerificationFailed(f"{self.spec.table}: batch {batch_id} of {ranges}: {proof.message()}")
         # What was read before the topic still had its id was read from that topic.
         self._refuse_another_topic(self.topic.id())
         self._publish()
@@ -199,7 +207,7 @@ class StreamWriter(WriterLease):
             batch_id,
             ranges.count,
             len(files),
-            proof.sentence(),
+            proof.message(),
             time.time() - began,
         )
         self.group.commit(ends)
@@ -245,10 +253,10 @@ class StreamWriter(WriterLease):
         files = self._append(rows.where(good), summary)
         # With the bad rows: without, each would be a gap, and the claims as long as there are bad ones.
         runs = self._runs(files, lambda: rows)
-        suspected = possible_duplicates(self.state.claims, runs)
+        suspected = possible_duplicates(self.state.loaded_rows, runs)
         if suspected:
             log.warning("sources %s may have sent rows again; looking closer", ", ".join(sorted(suspected)))
-            rows = deduplicate.named(rows, self.state.claims, suspected)
+            rows = deduplicate.named(rows, self.state.loaded_rows, suspected)
             self.table.reset_branch(self.branch, base)
             files = self._append(rows.where(good), summary)
             runs = self._runs(files, lambda: rows)
@@ -263,7 +271,7 @@ class StreamWriter(WriterLease):
 
     def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
         coordinates = ["_kafka_partition", "_kafka_offset", "_kafka_timestamp"]
-        identity = ["_source_id", "_source_row", "_source_base"]
+        identity = ["_source_id", "_source_row", "_source_base_offset"]
         writer = rows.select("record.*", *coordinates, *identity).writeTo(
             f"{CATALOG}.{self.spec.table}.branch_{self.branch}"
         )
@@ -283,7 +291,7 @@ class StreamWriter(WriterLease):
 
     def _publish(self) -> None:
         super()._publish()
-        self.state.claims = self.state.claims.union(self.state.latest)
+        self.state.loaded_rows = self.state.loaded_rows.union(self.state.latest)
 
 
 def _offsets(text: str) -> dict[int, int]:

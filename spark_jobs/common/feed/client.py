@@ -22,19 +22,19 @@ log = logging.getLogger(__name__)
 
 # The server's `retry:` in such a number of digits and more is no time to wait.
 _RETRY_DIGITS = 9
-MOST_CHARACTERS = 32 * 1024 * 1024
+MAX_CHARACTERS = 32 * 1024 * 1024
 # What servers take as the value of a header (8 KiB, as a rule) with room to spare.
-MOST_POSITION = 4096
+MAX_POSITION = 4096
 # Of the pause before the next connection.
 FIRST_SECONDS = 1.0
-MOST_SECONDS = 60.0
+MAX_SECONDS = 60.0
 # A server may ask for patience, but not for good.
-MOST_ASKED_SECONDS = 900.0
+MAX_RETRY_AFTER_SECONDS = 900.0
 # Without an event for so long, a feed that answers is silent.
 SILENT_SECONDS = 10.0
 CONNECT_SECONDS = 10.0
 # Of the body of an answer that is no feed, for the log.
-_MOST_BODY = 300
+_MAX_BODY = 300
 _BODY_SECONDS = 5.0
 
 
@@ -73,7 +73,7 @@ class _Bounded:
 
 
 def frames(
-    response: httpx.Response, heard: Callable[[], None], most: int = MOST_CHARACTERS
+    response: httpx.Response, heard: Callable[[], None], most: int = MAX_CHARACTERS
 ) -> Iterator[Frame]:
     """The frames of a response as they arrive; one that the response's end cuts off is none.
 
@@ -91,7 +91,7 @@ def frames(
 
 def can_be_asked_for(position: str) -> bool:
     """Whether it may stand in a Last-Event-ID header; an id that may not is no position."""
-    is_short = 0 < len(position.encode()) <= MOST_POSITION
+    is_short = 0 < len(position.encode()) <= MAX_POSITION
     return is_short and position.isprintable() and position == position.strip()
 
 
@@ -108,8 +108,8 @@ def delay(failures: int, drawn: float, asked: float = 0.0) -> float:
     a share, ``drawn`` between 0 and 1, of a time that doubles with each failure: so many clients that lost
     the same server do not come back together.
     """
-    spread = min(MOST_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 30))
-    return min(max(asked, 0.0), MOST_ASKED_SECONDS) + drawn * spread
+    spread = min(MAX_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 30))
+    return min(max(asked, 0.0), MAX_RETRY_AFTER_SECONDS) + drawn * spread
 
 
 def retry_after(header: str | None, now: datetime | None = None) -> float:
@@ -164,11 +164,11 @@ class Activity:
         """One of :class:`sluice.model.health.heartbeat.State`, and since when."""
         blocked = self._blocked
         if blocked is not None:
-            return "sending", blocked
+            return "backpressured", blocked
         if not self._is_answered:
             return "connecting", self._heard
         if self._clock() - self._event > SILENT_SECONDS:
-            return "silent", self._event
+            return "waiting", self._event
         return "streaming", self._event
 
 
@@ -179,15 +179,16 @@ class Client:
         self,
         url: str,
         user_agent: str,
-        read_seconds: float,
+        read_timeout_seconds: float,
         rewind: Callable[[str], str],
         activity: Activity,
         stop: threading.Event,
         drawn: Callable[[], float] = random.random,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """``read_seconds``: without a byte for so long, a connection is dead. ``rewind``: as Source has it.
-        ``drawn``: between 0 and 1, for the jitter of the back-off. ``transport``: in place of the network."""
+        """``read_timeout_seconds``: without a byte for so long, a connection is dead. ``rewind``: as Source
+        has it. ``drawn``: between 0 and 1, for the jitter of the back-off. ``transport``: in place of the
+        network."""
         self._url = url
         self._rewind = rewind
         self._activity = activity
@@ -200,7 +201,7 @@ class Client:
             # Compressed, what was cut off in the middle could not be told from what was not.
             b"Accept-Encoding": b"identity",
         }
-        self._timeout = httpx.Timeout(read_seconds, connect=CONNECT_SECONDS)
+        self._timeout = httpx.Timeout(read_timeout_seconds, connect=CONNECT_SECONDS)
         self._transport = transport
         self._retry = 0.0
         self._socket: socket.socket | None = None
@@ -269,7 +270,7 @@ class Client:
                     if frame.retry is not None:
                         self._retry = frame.retry
                     if frame.event == "error":
-                        raise FeedError(f"the feed says error: {frame.data[:_MOST_BODY]}")
+                        raise FeedError(f"the feed says error: {frame.data[:_MAX_BODY]}")
                     if frame.event != "message":
                         # As in a browser: who listens for messages does not get what has another name.
                         log.warning("the feed: an event of the kind %r is no message", frame.event[:50])
@@ -294,7 +295,7 @@ class _Refused(Exception):
         with suppress(httpx.HTTPError):
             for text in response.iter_text():
                 body += text
-                if len(body) > _MOST_BODY or time.monotonic() > deadline:
+                if len(body) > _MAX_BODY or time.monotonic() > deadline:
                     break
-        said = " ".join(body[:_MOST_BODY].split())
+        said = " ".join(body[:_MAX_BODY].split())
         super().__init__(f"{response.status_code} {response.reason_phrase} {said}".strip())

@@ -13,7 +13,7 @@ from sluice.model.spec.stream import Feed, StreamSpec
 from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
-from spark_jobs.common.feed.reader import Counts, Reader, Seen
+from spark_jobs.common.feed.reader import Counts, Reader, RecentIds
 from spark_jobs.common.feed.resume import Tail
 from spark_jobs.common.feed.sender import Headers, Sender, Undelivered, feed_name
 from spark_jobs.common.feed.window import Window
@@ -34,7 +34,7 @@ _SEEN_FACTOR = 20
 TAIL_FACTOR = 2
 
 
-class Production:
+class FeedProducer:
     """One run. Made, and used, by one thread; it reads the feed in another."""
 
     def __init__(
@@ -54,14 +54,16 @@ class Production:
         self._lock = lock
         self._halt = threading.Event()
         self._activity = Activity()
-        self._window = Window(feed.most_in_flight, tail.resume)
+        self._window = Window(feed.max_in_flight, tail.resume)
         headers = Headers(feed_name(url), tail.following, self._window)
         self._sender = Sender(kafka, spec.topic, self._window, headers, tail.ends)
         self._heartbeat = HeartbeatSender(kafka, spec.name, "producer", spec.topic.name)
         self._reader = Reader(
-            Client(url, feed.user_agent, feed.read_seconds, source.rewind, self._activity, self._halt),
+            Client(
+                url, feed.user_agent, feed.read_timeout_seconds, source.rewind, self._activity, self._halt
+            ),
             source,
-            Seen(_SEEN_FACTOR * feed.most_in_flight, tail.ids),
+            RecentIds(_SEEN_FACTOR * feed.max_in_flight, tail.ids),
             self._window,
             self._sender,
             self._activity,
@@ -121,11 +123,11 @@ class Production:
 
     def _beat(self) -> None:
         state, since = self._activity.state()
-        detail = self._activity.trouble if state == "connecting" else self.counts.sentence()
+        detail = self._activity.trouble if state == "connecting" else self.counts.message()
         self._heartbeat.beat(self._sender.ends, state, detail, since)
 
     def _tell(self) -> None:
         counts = replace(self.counts)
         if counts != self._told:
             self._told = counts
-            log.info("%s", counts.sentence())
+            log.info("%s", counts.message())

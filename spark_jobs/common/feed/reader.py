@@ -14,7 +14,7 @@ from spark_jobs.common.feed.sender import Sender
 from spark_jobs.common.feed.window import Window
 
 
-class Seen:
+class RecentIds:
     """The last ``most`` ids; the oldest is forgotten first. Not for several threads at once."""
 
     def __init__(self, most: int, ids: Iterable[str] = ()) -> None:
@@ -37,7 +37,7 @@ class Seen:
         return len(self._ids)
 
 
-_LOOK_SECONDS = 0.2
+_CHECK_SECONDS = 0.2
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Counts:
     canary: int = 0
     poison: int = 0
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         return (
             f"{self.sent} sent ({self.poison} of them poison), {self.known} known already, "
             f"{self.canary} canaries"
@@ -67,7 +67,7 @@ class Reader:
         self,
         client: Client,
         source: Source,
-        seen: Seen,
+        seen: RecentIds,
         window: Window,
         sender: Sender,
         activity: Activity,
@@ -125,13 +125,13 @@ class Reader:
 
     def _wait_for_room(self) -> None:
         if not self._window.has_room(0):
-            while not self._window.has_room(_LOOK_SECONDS):
+            while not self._window.has_room(_CHECK_SECONDS):
                 self._note_blocked()
             self._activity.blocked(False)
 
     def _wait(self) -> None:
         self._note_blocked()
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_CHECK_SECONDS)
 
     def _note_blocked(self) -> None:
         if self._stop.is_set():

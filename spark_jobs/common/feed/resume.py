@@ -13,12 +13,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from sluice.io.kafka import begin_and_end_offsets, consumer
 from sluice.model.spec.platform import Kafka
-from spark_jobs.common.feed.sender import EVENT_ID, FEED, RESUME, SEQ
+from spark_jobs.common.feed.sender import EVENT_ID, FEED, RESUME, SEQUENCE
 
 log = logging.getLogger(__name__)
 
 # Without a record for so long, a broker that owes some has stopped answering.
-PATIENCE_SECONDS = 60.0
+STALL_TIMEOUT_SECONDS = 60.0
 _BATCH = 1_000
 
 
@@ -68,9 +68,9 @@ class Records:
         heard = time.monotonic()
         while open_:
             batch = self._consumer.consume(_BATCH, timeout=0.1)
-            if not batch and time.monotonic() - heard > PATIENCE_SECONDS:
+            if not batch and time.monotonic() - heard > STALL_TIMEOUT_SECONDS:
                 raise TimeoutError(
-                    f"topic {self._topic!r}: no record of {sorted(open_)} in {PATIENCE_SECONDS:g} s"
+                    f"topic {self._topic!r}: no record of {sorted(open_)} in {STALL_TIMEOUT_SECONDS:g} s"
                 )
             for message in batch:
                 heard = time.monotonic()
@@ -88,14 +88,14 @@ class Records:
 
 # What a killed producer had handed to the network may still arrive: so long nothing must.
 SETTLE_SECONDS = 1.0
-MOST_ROUNDS = 30
+MAX_ROUNDS = 30
 
 
 @dataclass(frozen=True)
-class Place:
+class StreamPosition:
     """What one record says: its number, its event's id, where to resume, and which feed it is from."""
 
-    seq: int
+    sequence: int
     event_id: str
     resume: str | None
     feed: str | None
@@ -112,21 +112,21 @@ class Tail:
     resume: str | None = None
 
 
-def place(headers: Iterable[tuple[str, str | bytes | None]]) -> Place | None:
+def place(headers: Iterable[tuple[str, str | bytes | None]]) -> StreamPosition | None:
     """What a record's headers say; None for a record that is not a feed's."""
     said = {name: value for name, value in headers if isinstance(value, bytes)}
     try:
-        seq, event_id = int(said[SEQ]), said[EVENT_ID].decode()
+        sequence, event_id = int(said[SEQUENCE]), said[EVENT_ID].decode()
         resume, feed = (said[name].decode() if name in said else None for name in (RESUME, FEED))
     except (KeyError, ValueError):
         return None
-    return Place(seq, event_id, resume, feed)
+    return StreamPosition(sequence, event_id, resume, feed)
 
 
-def tail_of(places: Iterable[Place], ends: Mapping[int, int], feed: str) -> Tail:
+def tail_of(places: Iterable[StreamPosition], ends: Mapping[int, int], feed: str) -> Tail:
     """The tail that these records make. ``feed``: the one that is to be resumed; a position of another one
     says nothing in it."""
-    ordered = sorted(places, key=lambda found: found.seq)
+    ordered = sorted(places, key=lambda found: found.sequence)
     if not ordered:
         return Tail(dict(ends))
     newest = ordered[-1]
@@ -137,7 +137,7 @@ def tail_of(places: Iterable[Place], ends: Mapping[int, int], feed: str) -> Tail
     return Tail(
         ends=dict(ends),
         ids=[found.event_id for found in ordered],
-        following=newest.seq + 1,
+        following=newest.sequence + 1,
         resume=newest.resume if newest.feed == feed else None,
     )
 
@@ -151,7 +151,7 @@ def read_tail(records: Records, feed: str, depth: int) -> Tail:
     ends = {partition: end for partition, (_, end) in bounds.items()}
     begin = {partition: max(first, end - depth) for partition, (first, end) in bounds.items()}
     found = _places(records.between(begin, ends))
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MAX_ROUNDS):
         time.sleep(SETTLE_SECONDS)
         now = records.ends()
         if now == ends:
@@ -163,6 +163,6 @@ def read_tail(records: Records, feed: str, depth: int) -> Tail:
     )
 
 
-def _places(messages: Iterable[Message]) -> list[Place]:
+def _places(messages: Iterable[Message]) -> list[StreamPosition]:
     found = (place(cast(list[tuple[str, bytes | None]], message.headers() or [])) for message in messages)
     return [one for one in found if one is not None]

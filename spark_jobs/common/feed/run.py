@@ -11,7 +11,7 @@ from sluice.model.spec import stream as streams
 from sluice.model.spec.stream import Feed, StreamSpec
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
-from spark_jobs.common.feed.producer import TAIL_FACTOR, Production
+from spark_jobs.common.feed.producer import TAIL_FACTOR, FeedProducer
 from spark_jobs.common.feed.resume import Records, read_tail
 from spark_jobs.common.feed.sender import feed_name
 from spark_jobs.common.spark.functions import function
@@ -50,7 +50,7 @@ def _produce(name: str, stop: threading.Event) -> None:
                 return
             raise Fenced(f"another producer of {name} holds the lock; waited {feed.lock_seconds} s for it")
         with Records(platform.kafka, spec.topic.name) as records:
-            tail = read_tail(records, feed_name(url), TAIL_FACTOR * feed.most_in_flight)
+            tail = read_tail(records, feed_name(url), TAIL_FACTOR * feed.max_in_flight)
         position = tail.resume or "what is new"
         log.info(
             "reading %s from %s; the ids of the topic's last %d records are known",
@@ -58,9 +58,9 @@ def _produce(name: str, stop: threading.Event) -> None:
             position,
             len(tail.ids),
         )
-        production = Production(spec, feed, url, platform.kafka, events, tail, lock)
+        production = FeedProducer(spec, feed, url, platform.kafka, events, tail, lock)
         unacknowledged = production.until(stop)
-        log.info("stopped: %s", production.counts.sentence())
+        log.info("stopped: %s", production.counts.message())
         if unacknowledged:
             log.warning(
                 "Kafka has not acknowledged %d events; the next start reads them again", unacknowledged

@@ -15,10 +15,10 @@ from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.window import Entry, Window
 
 EVENT_ID = "event-id"
-SEQ = "feed-seq"
-RESUME = "feed-resume"
+SEQUENCE = "feed-sequence"
+RESUME = "feed-position"
 FEED = "feed"
-EVENT_BYTES = "event-bytes"
+EVENT_BYTES = "original-size"
 
 
 def feed_name(url: str) -> str:
@@ -48,7 +48,7 @@ class Headers:
         """The headers of the next record; call it before the event is added to the window."""
         headers: list[tuple[str, str | bytes | None]] = [
             (EVENT_ID, event.event_id.encode()),
-            (SEQ, b"%d" % self._following),
+            (SEQUENCE, b"%d" % self._following),
             (FEED, self._feed),
         ]
         self._following += 1
@@ -61,9 +61,9 @@ class Headers:
 
 
 # What a broker takes where the topic does not say (max.message.bytes), and what of that is not the value.
-_BROKERS_MOST_BYTES = 1_048_588
+_BROKER_MAX_BYTES = 1_048_588
 _OVERHEAD_BYTES = 16 * 1024
-MOST_QUEUED_KIB = 64 * 1024
+MAX_QUEUED_KIB = 64 * 1024
 BATCH_BYTES = 512 * 1024
 
 SETTINGS = {
@@ -78,7 +78,7 @@ SETTINGS = {
     "compression.type": "zstd",
     "linger.ms": 50,
     "request.timeout.ms": 30_000,
-    "queue.buffering.max.kbytes": MOST_QUEUED_KIB,
+    "queue.buffering.max.kbytes": MAX_QUEUED_KIB,
 }
 
 
@@ -100,8 +100,8 @@ class Sender:
         self, kafka: Kafka, topic: Topic, window: Window, headers: Headers, ends: dict[int, int]
     ) -> None:
         """``ends``: partition -> next offset, as the topic is before the first record."""
-        most = int(topic.config.get("max.message.bytes", _BROKERS_MOST_BYTES))
-        self.most_bytes = max(most - _OVERHEAD_BYTES, 1)
+        most = int(topic.config.get("max.message.bytes", _BROKER_MAX_BYTES))
+        self.max_bytes = max(most - _OVERHEAD_BYTES, 1)
         self._topic = topic.name
         self._window = window
         self._headers = headers
@@ -120,14 +120,14 @@ class Sender:
         What is too long for the topic is cut, and a header says how long it was.
         """
         value = data.encode()
-        headers = self._headers.of(event, position, len(value) if len(value) > self.most_bytes else None)
+        headers = self._headers.of(event, position, len(value) if len(value) > self.max_bytes else None)
         entry = self._window.add(position)
         key = None if event.key is None else event.key.encode()
         while True:
             try:
                 self._producer.produce(
                     self._topic,
-                    value[: self.most_bytes],
+                    value[: self.max_bytes],
                     key,
                     headers=headers,
                     on_delivery=partial(self._delivered, entry),

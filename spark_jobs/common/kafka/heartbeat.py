@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition
 
-from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, MOST_DETAIL, State
+from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, MAX_DETAIL, State
 from sluice.model.spec.platform import Kafka
 from spark_jobs.common.kafka.offsets import COMMIT_SECONDS, GroupOffsets
 
@@ -71,7 +71,7 @@ class HeartbeatSender:
             "pid": os.getpid(),
             "state": state,
             "since": int((self._since if since is None else since) * 1000),
-            "detail": detail[:MOST_DETAIL],
+            "detail": detail[:MAX_DETAIL],
         }
         lowest, text = min(ends), json.dumps(told)
         offsets = [
@@ -92,7 +92,7 @@ class HeartbeatSender:
 
 
 # Without a sign of progress for so long the process counts as hanging, and gives no more heartbeats.
-PATIENCE_SECONDS = 60.0
+STALL_TIMEOUT_SECONDS = 60.0
 
 
 class HeartbeatThread:
@@ -135,10 +135,10 @@ class HeartbeatThread:
                 self._seen, self._moved = marks, self._clock()
             if self._said is None:
                 return False
-            hangs = self._clock() - self._moved > PATIENCE_SECONDS
+            hangs = self._clock() - self._moved > STALL_TIMEOUT_SECONDS
             ends, state, detail = self._said
         if hangs:
-            log.warning("no progress for %.0f s while %s: no heartbeat", PATIENCE_SECONDS, detail)
+            log.warning("no progress for %.0f s while %s: no heartbeat", STALL_TIMEOUT_SECONDS, detail)
             return False
         self._heartbeat.beat(ends, state, detail)
         return True
@@ -198,4 +198,4 @@ class Watchdog:
         if resting or mark != seen.mark:
             self._seen[name] = _Seen(mark, now)
             return False
-        return now - seen.at > PATIENCE_SECONDS
+        return now - seen.at > STALL_TIMEOUT_SECONDS

@@ -29,19 +29,20 @@ from sluice.model.verification.sources import KEY_PATTERN
 
 
 def with_partition_and_sequence(rows: DataFrame) -> DataFrame:
-    """Add ``lane`` (the topic partition, ``row % lanes``) and ``seq``, and order each lane by ``seq``.
+    """Add ``target_partition`` (the topic partition, ``row % lanes``) and ``sequence``, and order each lane
+    by ``sequence``.
 
-    ``rows`` has ``source_id``, ``row`` and ``lanes``. Both columns follow from the object alone, so every
-    attempt at sending it gives every row the same identity.
+    ``rows`` has ``source_id``, ``row`` and ``partition_count``. Both columns follow from the object alone, so
+    every attempt at sending it gives every row the same identity.
     """
-    lane = (F.col("row") % F.col("lanes")).cast("int")
-    place = F.row_number().over(Window.partitionBy("source_id", "lane").orderBy("row")) - 1
-    return rows.withColumn("lane", lane).withColumn("seq", place.cast("long"))
+    target_partition = (F.col("row") % F.col("partition_count")).cast("int")
+    place = F.row_number().over(Window.partitionBy("source_id", "target_partition").orderBy("row")) - 1
+    return rows.withColumn("target_partition", target_partition).withColumn("sequence", place.cast("long"))
 
 
 def key() -> Column:
     """The record's key, as bytes."""
-    return F.concat_ws(":", "source_id", F.col("row").cast("string"), F.col("seq").cast("string")).cast(
+    return F.concat_ws(":", "source_id", F.col("row").cast("string"), F.col("sequence").cast("string")).cast(
         "binary"
     )
 
@@ -49,17 +50,17 @@ def key() -> Column:
 def with_identity(records: DataFrame) -> DataFrame:
     """Add ``_source_id``, ``_source_row``, ``_source_base`` from the ``key``; null for foreign records.
 
-    ``_source_base`` is the offset minus ``seq``: constant while one producer writes one lane undisturbed,
-    which is what lets file bounds alone show that no row is there twice.
+    ``_source_base`` is the offset minus ``sequence``: constant while one producer writes one lane
+    undisturbed, which is what lets file bounds alone show that no row is there twice.
     """
     text = F.col("key").cast("string")
-    row, seq = (F.regexp_extract(text, KEY_PATTERN, n).cast("long") for n in (2, 3))
+    row, sequence = (F.regexp_extract(text, KEY_PATTERN, n).cast("long") for n in (2, 3))
     ours = text.rlike(KEY_PATTERN)
     return records.select(
         "*",
         F.when(ours, F.regexp_extract(text, KEY_PATTERN, 1)).alias("_source_id"),
         F.when(ours, row).alias("_source_row"),
-        F.when(ours, F.col("_kafka_offset") - seq).alias("_source_base"),
+        F.when(ours, F.col("_kafka_offset") - sequence).alias("_source_base_offset"),
     )
 
 
@@ -73,11 +74,11 @@ def key_text(schema: StructType, columns: Sequence[str]) -> Column:
 
     Raises TypeError for a column whose type has no text that Spark and Python agree on.
     """
-    parts = [F.coalesce(_escaped(part_text(schema, column)), F.lit(_NULL)) for column in columns]
+    parts = [F.coalesce(_escaped(key_part(schema, column)), F.lit(_NULL)) for column in columns]
     return F.concat_ws("|", *parts)
 
 
-def part_text(schema: StructType, column: str) -> Column:
+def key_part(schema: StructType, column: str) -> Column:
     """One column of a key as text, nothing escaped; null stays null. Raises TypeError as :func:`key_text`."""
     kind: DataType = schema[column].dataType
     value = F.col(column)

@@ -14,17 +14,18 @@ from sluice.model.verification.ranges import IntervalSet
 def runs(rows: DataFrame) -> list[Run]:
     """The runs of a batch's rows, read from the rows (three columns of them).
 
-    However the records of several producers are mixed, there are as many runs as there are gaps in ``seq``.
+    However the records of several producers are mixed, there are as many runs as there are gaps in
+    ``sequence``.
     """
-    seq = F.col("_kafka_offset") - F.col("_source_base")
+    sequence = F.col("_kafka_offset") - F.col("_source_base_offset")
     identified = rows.where(F.col("_source_id").isNotNull()).select(
-        "_source_id", "_kafka_partition", seq.alias("seq")
+        "_source_id", "_kafka_partition", sequence.alias("sequence")
     )
-    order = Window.partitionBy("_source_id", "_kafka_partition").orderBy("seq")
+    order = Window.partitionBy("_source_id", "_kafka_partition").orderBy("sequence")
     found = (
-        identified.withColumn("island", F.col("seq") - F.dense_rank().over(order))
+        identified.withColumn("island", F.col("sequence") - F.dense_rank().over(order))
         .groupBy("_source_id", "_kafka_partition", "island")
-        .agg(F.min("seq"), F.max("seq") + 1, F.count("*"))
+        .agg(F.min("sequence"), F.max("sequence") + 1, F.count("*"))
         .drop("island")
     )
     return sorted(Run(*row) for row in found.collect())
@@ -36,17 +37,17 @@ def named(rows: DataFrame, seen: LoadedRows, suspected: set[str]) -> DataFrame:
     Before: in the published table (``seen``), or at a lower offset of this batch. The rows stay in the
     tasks they are in (one for each partition of the topic), because what is found is joined by broadcast.
     """
-    seq = F.col("_kafka_offset") - F.col("_source_base")
-    identity = Window.partitionBy("_kafka_partition", "_source_id", "seq").orderBy("_kafka_offset")
+    sequence = F.col("_kafka_offset") - F.col("_source_base_offset")
+    identity = Window.partitionBy("_kafka_partition", "_source_id", "sequence").orderBy("_kafka_offset")
     candidates = rows.where(F.col("_source_id").isin(sorted(suspected)) & F.col("reason").isNull()).select(
-        "_kafka_partition", "_kafka_offset", "_source_id", seq.alias("seq")
+        "_kafka_partition", "_kafka_offset", "_source_id", sequence.alias("sequence")
     )
     published = reduce(
         Column.__or__,
         (
             (F.col("_source_id") == source)
             & (F.col("_kafka_partition") == partition)
-            & within(F.col("seq"), ranges)
+            & within(F.col("sequence"), ranges)
             for source in sorted(suspected)
             for partition, ranges in seen[source].partitions.items()
         ),

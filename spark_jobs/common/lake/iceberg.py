@@ -45,7 +45,8 @@ class AddedFile:
     def run(self) -> Run | None:
         """The one run of this file, where the bounds show that there is only one.
 
-        One source, and one base: then ``seq`` is the offset minus the base, and no offset is there twice.
+        One source, and one base: then ``sequence`` is the offset minus the base, and no offset is there
+        twice.
         """
         fact = self.fact
         if (
@@ -56,7 +57,7 @@ class AddedFile:
             or self.base_lower != self.base_upper
             or fact.partition_lower is None
             or fact.offset_lower is None
-            or not fact.settles(OffsetRanges())
+            or not fact.is_conclusive(OffsetRanges())
         ):
             return None
         start = fact.offset_lower - self.base_lower
@@ -196,13 +197,13 @@ class IcebergTable:
             ),
             text(lower),
             text(upper),
-            bound(lower, "_source_base"),
-            bound(upper, "_source_base"),
+            bound(lower, "_source_base_offset"),
+            bound(upper, "_source_base_offset"),
             0 if foreign is None else int(foreign),
         )
 
 
-_BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base")
+_BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
 
 
 # Iceberg's own words: UpdateSnapshotReferencesOperation, and CommitFailedException of a lost race.

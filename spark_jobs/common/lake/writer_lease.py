@@ -1,7 +1,7 @@
 """One writer per table: how it becomes the owner, and how what it wrote becomes visible.
 
-The owner writes to its branch ``w<token>`` and publishes by moving ``main`` forward. Taking over puts a
-snapshot with a higher token on ``main``: from then on no earlier owner's branch descends from it, so whatever
+The owner writes to its branch ``w<epoch>`` and publishes by moving ``main`` forward. Taking over puts a
+snapshot with a higher epoch on ``main``: from then on no earlier owner's branch descends from it, so whatever
 an earlier owner still writes, it cannot publish.
 """
 
@@ -25,7 +25,7 @@ TRIES = 5
 # Two commits, so not with every batch.
 TIDY_EVERY = 50
 # Take-overs in a row that published nothing, because maintenance moved main before they could.
-MOST_MOVES = 5
+MAX_MOVES = 5
 
 Position = TypeVar("Position", covariant=True)
 
@@ -35,7 +35,7 @@ class ConcurrentCommit(RuntimeError):
 
 
 class LeaseHolder(Protocol[Position]):
-    """What :func:`own` needs of an owner."""
+    """What :func:`run_with_lease` needs of an owner."""
 
     @property
     def has_published(self) -> bool: ...
@@ -44,57 +44,57 @@ class LeaseHolder(Protocol[Position]):
 
 
 class WriterLease:
-    """Owns ``table`` from :meth:`_claim` on, for whoever ``name`` is in messages. Not for several threads at
-    once."""
+    """Owns ``table`` from :meth:`_acquire` on, for whoever ``name`` is in messages. Not for several threads
+    at once."""
 
     def __init__(self, spark: SparkSession, table: str, name: str) -> None:
         self.name = name
         self.table = IcebergTable(spark, table)
         # Of this ownership: after the take-over they are its own.
-        self.token = 0
+        self.epoch = 0
         self.branch = ""
         self.has_published = False
         # The branch's head: nobody else moves it, so it is remembered instead of read with every commit.
         self.head = 0
         self._until_tidy = TIDY_EVERY
 
-    def _claim(
+    def _acquire(
         self,
         read: Callable[[], None],
         summary: Callable[[str], Mapping[str, str]],
-        token: int | None = None,
+        epoch: int | None = None,
     ) -> None:
-        """Become the owner, with the next token and its branch, from where ``main`` is then.
+        """Become the owner, with the next epoch and its branch, from where ``main`` is then.
 
         ``read`` looks at ``main``, with every try anew; ``summary`` says what a snapshot of a kind
-        (``genesis``, ``takeover``) says. Of two that take over at once the catalog lets one through, the
-        other tries again behind it. ``token``: in place of the next one, where another table has given it
-        out. Raises Fenced after TRIES refusals, and where ``main`` has a higher token.
+        (``init_snapshot``, ``epoch_start``) says. Of two that take over at once the catalog lets one through,
+        the other tries again behind it. ``epoch``: in place of the next one, where another table has given it
+        out. Raises Fenced after TRIES refusals, and where ``main`` has a higher epoch.
         """
         self.has_published = False
         for _ in range(TRIES):
             self.table.refresh()
             read()
             branches = self.table.branches()
-            self.token = token or 1 + max([self.published_epoch(), *map(_token, branches)])
+            self.epoch = epoch or 1 + max([self.published_epoch(), *map(_epoch, branches)])
             self._refuse_if_later(self.published_epoch())
-            self.branch = f"w{self.token}"
+            self.branch = f"w{self.epoch}"
             try:
                 if self.table.head(MAIN) is None:
-                    self.table.commit_empty(MAIN, summary("genesis"))
+                    self.table.commit_empty(MAIN, summary("init"))
                 head = self.table.head(MAIN)
                 assert head is not None
-                if token is not None and self.branch in branches:
+                if epoch is not None and self.branch in branches:
                     self.table.reset_branch(self.branch, head)
                 else:
                     self.table.create_branch(self.branch, head)
-                self.table.commit_empty(self.branch, summary("takeover"))
+                self.table.commit_empty(self.branch, summary("epoch-start"))
                 self.table.fast_forward(MAIN, self.branch)
                 self.head = self._branch_head()
             except Refused as refusal:
-                log.info("take-over with token %d was refused (%s); trying behind it", self.token, refusal)
+                log.info("take-over with epoch %d was refused (%s); trying behind it", self.epoch, refusal)
                 continue
-            log.info("owner of %s with token %d, branch %s", self.name, self.token, self.branch)
+            log.info("owner of %s with epoch %d, branch %s", self.name, self.epoch, self.branch)
             return
         raise Fenced(f"{self.name}: {TRIES} take-overs were refused; another owner is starting")
 
@@ -112,9 +112,9 @@ class WriterLease:
             except Refused as refusal:
                 self.table.refresh()
                 owner = self.published_epoch()
-                if owner > self.token:
+                if owner > self.epoch:
                     raise Fenced(
-                        f"{self.name}: owner {self.token} may not publish: owner {owner} has "
+                        f"{self.name}: owner {self.epoch} may not publish: owner {owner} has "
                         f"taken over ({refusal})"
                     ) from refusal
                 if self.table.head(MAIN) != base or attempt == TRIES - 1:
@@ -129,8 +129,8 @@ class WriterLease:
         self._refuse_if_later(self.published_epoch())
 
     def _refuse_if_later(self, owner: int) -> None:
-        if owner > self.token:
-            raise Fenced(f"{self.name}: owner {self.token} is over: owner {owner} has taken over")
+        if owner > self.epoch:
+            raise Fenced(f"{self.name}: owner {self.epoch} is over: owner {owner} has taken over")
 
     def _cleanup(self, keep: int) -> None:
         """Once in TIDY_EVERY calls: remove earlier owners' branches, which would keep snapshots, and forget
@@ -146,7 +146,7 @@ class WriterLease:
             # Somebody takes over just now; if so, the next commit says it.
             log.info("tidying up %s was refused (%s); next time", self.table.name, refusal)
 
-    def excuse(self, failure: Exception) -> None:
+    def raise_fenced_from(self, failure: Exception) -> None:
         """Raises Fenced where there is a later owner: it removes what its predecessor works with, so that
         one may fail for want of that before it meets the later owner in the table."""
         try:
@@ -159,7 +159,7 @@ class WriterLease:
     def published_epoch(self) -> int:
         """The newest owner's, as ``main`` says; 0 where there was none."""
         summaries = (summary for _, summary in self.table.ancestors(MAIN))
-        return next((int(s["sluice.token"]) for s in summaries if "sluice.token" in s), 0)
+        return next((int(s["sluice.epoch"]) for s in summaries if "sluice.epoch" in s), 0)
 
     def _branch_head(self) -> int:
         head = self.table.head(self.branch)
@@ -167,7 +167,7 @@ class WriterLease:
         return head
 
 
-def own(owner: LeaseHolder[Position], work: Callable[[Position], None]) -> None:
+def run_with_lease(owner: LeaseHolder[Position], work: Callable[[Position], None]) -> None:
     """Take over and ``work`` from there until that ends well; where maintenance moved ``main``, take over
     again.
 
@@ -181,11 +181,11 @@ def own(owner: LeaseHolder[Position], work: Callable[[Position], None]) -> None:
             return work(position)
         except ConcurrentCommit as notice:
             moves = 1 if owner.has_published else moves + 1
-            if moves > MOST_MOVES:
+            if moves > MAX_MOVES:
                 raise
             log.warning("%s; taking over again", notice)
 
 
-def _token(branch: str) -> int:
+def _epoch(branch: str) -> int:
     match = re.fullmatch(r"w(\d+)", branch)
     return int(match[1]) if match else 0

@@ -82,11 +82,11 @@ def compact(
         proof = compare(rehearsal.rows(rehearsal.base, dates), rehearsal.rows(rewritten.snapshot_id, dates))
         if not proof.is_same:
             raise RowsDiffer(
-                f"{spec.table}: the files were rewritten, and {proof.sentence()}; nothing was published"
+                f"{spec.table}: the files were rewritten, and {proof.message()}; nothing was published"
             )
         rehearsal.publish({"maintenance": f"compaction of the dates before {before}"})
         log.info(
-            "%s: %d files became %d: %s", spec.table, rewritten.removed, rewritten.added, proof.sentence()
+            "%s: %d files became %d: %s", spec.table, rewritten.removed, rewritten.added, proof.message()
         )
         return True
 

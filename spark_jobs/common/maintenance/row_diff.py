@@ -27,7 +27,7 @@ class RowDiff:
     def is_same(self) -> bool:
         return self.wrong == 0
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         if self.is_same:
             return f"{self.rows} rows, the same, each once"
         return f"{self.wrong} coordinates are not there once with the same values: {self.example}"

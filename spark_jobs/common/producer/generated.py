@@ -34,17 +34,17 @@ def generated_rows(job: Job) -> Iterator[DataFrame]:
         parameters = generator.parse(
             job.spec.generator, document["parameters"], f"source {document['source_id']}"
         )
-        yield from _slices(job, parameters, document["lanes"], generate)
+        yield from _slices(job, parameters, document["partition_count"], generate)
 
 
-def _slices(job: Job, parameters: Generated, lanes: int, generate: Generate) -> Iterator[DataFrame]:
+def _slices(job: Job, parameters: Generated, partition_count: int, generate: Generate) -> Iterator[DataFrame]:
     sent = job.sent[parameters.source_id]
     pending = deque(
         (first, until)
         for first, until in parameters.slices()
-        if not sent.covers(generator.seqs(first, until, lanes))
+        if not sent.covers(generator.sequences(first, until, partition_count))
     )
-    rate = parameters["per_second"]
+    rate = parameters["rows_per_second"]
     began, done = time.monotonic(), 0
     while pending:
         if rate:
@@ -55,8 +55,8 @@ def _slices(job: Job, parameters: Generated, lanes: int, generate: Generate) -> 
         placed = numbers.select(
             "row",
             F.lit(parameters.source_id).alias("source_id"),
-            (F.col("row") % lanes).cast("int").alias("lane"),
-            F.expr(f"row div {lanes}").alias("seq"),
+            (F.col("row") % partition_count).cast("int").alias("target_partition"),
+            F.expr(f"row div {partition_count}").alias("sequence"),
         )
         yield generate(placed, parameters)
         done += until - first

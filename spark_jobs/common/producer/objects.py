@@ -45,13 +45,14 @@ LINE_SCHEMA = (
 
 @dataclass(frozen=True)
 class SourceObject:
-    """One object version of a load's plan. ``lanes``: the topic partitions it is spread over (pinned)."""
+    """One object version of a load's plan. ``partition_count``: the topic partitions it is spread over
+    (pinned)."""
 
     source_id: str
     bucket: str
     key: str
     version_id: str | None
-    lanes: int
+    partition_count: int
 
     @property
     def uri(self) -> str:
@@ -172,19 +173,19 @@ def _batch(source: SourceObject, first_row: int, rows: list[tuple[int, str, bool
         [
             pyarrow.array([source.source_id] * count),
             pyarrow.array([source.uri] * count),
-            pyarrow.array([source.lanes] * count, pyarrow.int32()),
+            pyarrow.array([source.partition_count] * count, pyarrow.int32()),
             pyarrow.array(lines, pyarrow.int64()),
             pyarrow.array(range(first_row, first_row + count), pyarrow.int64()),
             pyarrow.array(texts),
             pyarrow.array(undecodable),
         ],
-        names=["source_id", "object", "lanes", "line", "row", "text", "undecodable"],
+        names=["source_id", "object", "partition_count", "line", "row", "text", "undecodable"],
     )
 
 
 log = logging.getLogger(__name__)
 
-_NAMES = ("source_id", "bucket", "key", "version_id", "lanes")
+_NAMES = ("source_id", "bucket", "key", "version_id", "partition_count")
 
 
 def object_rows(job: Job) -> Iterator[DataFrame]:

@@ -55,9 +55,9 @@ class Plan:
         return cls(tuple(source for source in document["sources"] if not source["produced"]))
 
     @property
-    def lanes(self) -> int:
+    def partition_count(self) -> int:
         """The most that a source has."""
-        return max(source["lanes"] for source in self.sources)
+        return max(source["partition_count"] for source in self.sources)
 
     @property
     def begin(self) -> dict[str, dict[int, int]]:
@@ -94,7 +94,7 @@ def main(name: str, rows: Rows, options: Sequence[str]) -> int:
     plan = Plan.of(read_json(platform, given.plan))
     log.info("%d sources to send to %s", len(plan.sources), spec.topic.name)
     if plan.sources:
-        spark = session.start(f"sluice {name} producer", platform, plan.lanes)
+        spark = session.start(f"sluice {name} producer", platform, plan.partition_count)
         produce(spark, spec, platform, plan, rows)
         spark.stop()
     return 0
@@ -112,7 +112,7 @@ def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Pla
         rest = frame.where(~_is_sent(sent))
         headers = [F.col("headers")] if "headers" in frame.columns else []
         rest.select(
-            keys.key().alias("key"), F.col("value"), F.col("lane").alias("partition"), *headers
+            keys.key().alias("key"), F.col("value"), F.col("target_partition").alias("partition"), *headers
         ).write.format("kafka").options(**options).mode("append").save()
 
 
@@ -121,17 +121,17 @@ def _is_sent(sent: LoadedRows) -> Column:
         Column.__or__,
         (
             (F.col("source_id") == source)
-            & (F.col("lane") == lane)
-            & deduplicate.within(F.col("seq"), sent[source][lane])
+            & (F.col("target_partition") == target_partition)
+            & deduplicate.within(F.col("sequence"), sent[source][target_partition])
             for source in sorted(sent.sources)
-            for lane in sent[source].partitions
+            for target_partition in sent[source].partitions
         ),
         F.lit(False),
     )
 
 
 def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Plan) -> LoadedRows:
-    """Source id -> lane -> the ``seq`` that the topic holds already.
+    """Source id -> lane -> the ``sequence`` that the topic holds already.
 
     Looked for from the offsets at which the sources were first planned; what retention deleted since then
     is sent again, and the consumer knows it from the table.
@@ -163,8 +163,13 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
     )
     ours = keys.with_identity(records).where(F.col("_source_id").isin(sorted(plan.begin)))
     found = loaded_from(deduplicate.runs(ours))
-    for source, lanes in found.sources.items():
-        log.info("%d rows of source %s are on the topic already: %s", lanes.count, source, lanes)
+    for source, partition_count in found.sources.items():
+        log.info(
+            "%d rows of source %s are on the topic already: %s",
+            partition_count.count,
+            source,
+            partition_count,
+        )
     return found
 
 

@@ -19,16 +19,16 @@ def results(rows: DataFrame, query: Query) -> DataFrame:
     with a window, until the watermark has passed its end. Null is no value that ``distinct`` counts.
     """
     rows = _matching(rows, query)
-    if not query.measures:
+    if not query.aggregates:
         return rows
     if query.window is None:
-        grouped = rows.groupBy(*query.by)
+        grouped = rows.groupBy(*query.group_by)
     else:
-        marked = rows.withWatermark(query.at, f"{query.watermark_minutes} minutes")
-        grouped = marked.groupBy(*query.by, _window(query.at, query.window))
-    counted = grouped.agg(*(_measure(query, name).alias(name) for name in query.measures))
+        marked = rows.withWatermark(query.event_time, f"{query.watermark_minutes} minutes")
+        grouped = marked.groupBy(*query.group_by, _window(query.event_time, query.window))
+    counted = grouped.agg(*(_measure(query, name).alias(name) for name in query.aggregates))
     start = [F.col(_WINDOW)["start"].alias(WINDOW)] if query.window else []
-    return counted.select(*query.by, *start, *query.measures)
+    return counted.select(*query.group_by, *start, *query.aggregates)
 
 
 def late(rows: DataFrame, query: Query, watermark_ms: int) -> DataFrame:
@@ -38,10 +38,10 @@ def late(rows: DataFrame, query: Query, watermark_ms: int) -> DataFrame:
     A window that ends exactly at the watermark is final: Spark keeps its state no longer.
     """
     assert query.window is not None
-    length = query.window.minutes * 60_000
+    length = query.window.size_minutes * 60_000
     # Says nothing that the rest does not, but in words that Iceberg finds files by: most batches have none.
-    early = _matching(rows, query).where(F.col(query.at) < F.timestamp_millis(F.lit(watermark_ms)))
-    placed = early.withColumn(_WINDOW, _window(query.at, query.window))
+    early = _matching(rows, query).where(F.col(query.event_time) < F.timestamp_millis(F.lit(watermark_ms)))
+    placed = early.withColumn(_WINDOW, _window(query.event_time, query.window))
     return placed.where(F.unix_millis(F.col(_WINDOW)["start"]) + length <= watermark_ms).select(
         F.col(_WINDOW)["start"].alias(WINDOW), "_kafka_partition", "_kafka_offset"
     )
@@ -55,7 +55,10 @@ def _matching(rows: DataFrame, query: Query) -> DataFrame:
 
 def _window(at: str, windows: Windows) -> Column:
     return F.window(
-        at, f"{windows.minutes} minutes", f"{windows.every_minutes} minutes", f"{windows.from_minute} minutes"
+        at,
+        f"{windows.size_minutes} minutes",
+        f"{windows.slide_minutes} minutes",
+        f"{windows.offset_minutes} minutes",
     ).alias(_WINDOW)
 
 

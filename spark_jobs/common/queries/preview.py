@@ -49,7 +49,7 @@ class ConsoleSink:
         self._keys = query.keys
         self._out = out
 
-    def enter(self, token: int) -> int | None:
+    def open(self, epoch: int) -> int | None:
         """None: it holds nothing."""
         return None
 
@@ -82,14 +82,14 @@ class MemorySink:
         self._newest: dict[tuple[object, ...], dict[str, object]] = {}
         self._rows: list[pa.Table] = []
 
-    def enter(self, token: int) -> int | None:
+    def open(self, epoch: int) -> int | None:
         """None: it holds nothing."""
         return None
 
     def write(self, batch: int, rows: DataFrame) -> bool:
         # Not as Row: that has moments in this machine's time zone, which may have an hour twice.
         found = rows.toArrow()
-        if self._query.measures:
+        if self._query.aggregates:
             given = ({**row, VERSION: batch} for row in found.to_pylist())
             self._newest |= {tuple(row[key] for key in self._query.keys): row for row in given}
             schema = found.schema.append(pa.field(VERSION, pa.int64()))

@@ -28,41 +28,41 @@ def checkpoint(
     from a sink where a later owner entered, and LookupError for a query without measures in such a case.
     """
     query, state = owner.spec.queries[name], owner.before[name]
-    held = {sink.name: sink.enter(owner.token) for sink in sinks}
+    held = {sink.name: sink.open(owner.epoch) for sink in sinks}
     checkpoints = Checkpoints(spark, root, f"{owner.spec.name}-{name}")
-    newest = begun(name, state, held, query)
+    newest = last_started_batch(name, state, held, query)
     if newest is not None:
         if newest < 0:
-            return checkpoints.fresh(owner.token)
+            return checkpoints.create(owner.epoch)
         try:
             behind_batch = state.batch if newest == state.batch else newest - 1
-            forked = checkpoints.fork(
-                owner.token, state.holders, behind_batch, newest, stateful=bool(query.measures)
+            restored = checkpoints.restore(
+                owner.epoch, state.checkpoint_epochs, behind_batch, newest, stateful=bool(query.aggregates)
             )
-            _refuse_gap(forked, state, behind_batch)
-            return forked
+            _refuse_gap(restored, state, behind_batch)
+            return restored
         except LookupError as error:
             if query.mode == Mode.APPEND:
                 raise behind(name, state, held) from error
             log.warning("%s", error)
     log.warning("query %s counts all of %s anew, its sinks being at %s", name, owner.spec.table, held)
-    owner.anew(name, max([state.number, *(number for number in held.values() if number is not None)]))
-    return checkpoints.fresh(owner.token)
+    owner.rebuild(name, max([state.number, *(number for number in held.values() if number is not None)]))
+    return checkpoints.create(owner.epoch)
 
 
-def _refuse_gap(forked: Checkpoint, state: State, batch: int) -> None:
+def _refuse_gap(restored: Checkpoint, state: State, batch: int) -> None:
     """Between what the table says and the batch that runs again, nothing was read. Raises CheckpointCorrupted
     else: the table is older than the checkpoint."""
     if batch > state.batch:
-        planned = plans.parse(forked.plan(batch), f"{forked.uri}/offsets/{batch}")
-        if planned.source != state.source:
+        planned = plans.parse(restored.plan(batch), f"{restored.uri}/offsets/{batch}")
+        if planned.source != state.source_snapshot_id:
             raise CheckpointCorrupted(
-                f"{forked.uri}: batch {batch} read up to snapshot {planned.source}, and the last that is "
-                f"known up to {state.source}"
+                f"{restored.uri}: batch {batch} read up to snapshot {planned.source}, and the last that is "
+                f"known up to {state.source_snapshot_id}"
             )
 
 
-def begun(name: str, state: State, held: Mapping[str, int | None], query: Query) -> int | None:
+def last_started_batch(name: str, state: State, held: Mapping[str, int | None], query: Query) -> int | None:
     """The newest batch (numbered as in the streaming query) that some sink of a query has, where it goes on
     from ``state``; None where all must be counted anew, because no batch to come would bring what a sink
     lacks.
@@ -76,7 +76,9 @@ def begun(name: str, state: State, held: Mapping[str, int | None], query: Query)
         if query.mode == Mode.APPEND:
             raise behind(name, state, held)
         return None
-    return max([state.batch, *(number - state.base for number in held.values() if number is not None)])
+    return max(
+        [state.batch, *(number - state.batch_offset for number in held.values() if number is not None)]
+    )
 
 
 def behind(name: str, state: State, held: Mapping[str, int | None]) -> LookupError:

@@ -20,7 +20,7 @@ from sluice.model.spec.query import FOR_A_PERSON
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
 from spark_jobs.common.lake.tables import await_table
-from spark_jobs.common.lake.writer_lease import ConcurrentCommit, own
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.queries import recovery
 from spark_jobs.common.queries.preview import look
 from spark_jobs.common.queries.state_table import QueryStateWriter
@@ -34,7 +34,7 @@ from spark_jobs.common.spark.session import PARTITIONS, SETTINGS
 log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 5.0
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 
 
 def main(name: str, options: Sequence[str] = ()) -> int:
@@ -58,7 +58,7 @@ def run(name: str) -> int:
 
 def _keep(name: str, stop: threading.Event) -> None:
     spec = streams.load(name)
-    refuse_for_a_person(spec)
+    check_no_debug_sinks(spec)
     platform = platforms.load("consumer")
     pulse = HeartbeatThread(HeartbeatSender(platform.kafka, name, "queries", spec.topic.name))
     pulse.start()
@@ -71,7 +71,7 @@ def _keep(name: str, stop: threading.Event) -> None:
         pulse.stop()
 
 
-def refuse_for_a_person(spec: StreamSpec) -> None:
+def check_no_debug_sinks(spec: StreamSpec) -> None:
     """Raises ConfigError where a sink of the stream is for a person who looks."""
     for name, query in spec.queries.items():
         for sink in query.sinks:
@@ -95,7 +95,7 @@ class QueriesRun:
         """Run until ``stop``. Raises Fenced, and whatever ends a query."""
         if await_table(self._spark, self._spec.table, self._pulse.say, WAIT_SECONDS, stop):
             owner = QueryStateWriter(self._spark, self._spec)
-            own(owner, lambda _: self._run(owner, stop))
+            run_with_lease(owner, lambda _: self._run(owner, stop))
 
     def _run(self, owner: QueryStateWriter, stop: threading.Event) -> None:
         opened: dict[str, list[Sink]] = {}
@@ -137,7 +137,7 @@ class QueriesRun:
                 busy = [query.doing for query in running if not query.is_resting]
                 word, detail = ("working", "; ".join(busy)) if busy else ("idle", f"{len(running)} queries")
                 self._pulse.say(word, detail, common_end_offsets(owner.states.values()))
-            if stop.wait(LOOK_SECONDS):
+            if stop.wait(CHECK_SECONDS):
                 return
 
     @staticmethod
@@ -150,7 +150,7 @@ class QueriesRun:
                     raise error
         if errors:
             # A later owner removes its predecessor's checkpoint.
-            owner.excuse(errors[0])
+            owner.raise_fenced_from(errors[0])
             raise errors[0]
 
 

@@ -62,15 +62,15 @@ class QueryStateWriter(WriterLease):
             self.before = states.read(summaries, self.spec.queries, self.table.name)
 
         def summary(kind: str) -> dict[str, str]:
-            self.states = {name: state.taken_over(self.token) for name, state in self.before.items()}
-            return states.summary(kind, self.spec.name, self.token, self.states)
+            self.states = {name: state.acquired(self.epoch) for name, state in self.before.items()}
+            return states.summary(kind, self.spec.name, self.epoch, self.states)
 
-        self._claim(read, summary)
+        self._acquire(read, summary)
         return self.before
 
-    def anew(self, query: str, number: int) -> None:
+    def rebuild(self, query: str, number: int) -> None:
         """``query`` counts everything again, in batches numbered above ``number``; said with its first."""
-        self.states[query] = self.states[query].anew(self.token, number)
+        self.states[query] = self.states[query].rebuild(self.epoch, number)
 
     def publish(self, query: str, state: State, late: DataFrame | None) -> None:
         """Say that all sinks of ``query`` are at ``state``, and which rows of its newest batch were ``late``.
@@ -79,8 +79,8 @@ class QueryStateWriter(WriterLease):
         then it is not said.
         """
         with self._one_at_a_time:
-            said = {**self.states, query: replace(state, holders=[self.token])}
-            summary = states.summary("batch", self.spec.name, self.token, said)
+            said = {**self.states, query: replace(state, checkpoint_epochs=[self.epoch])}
+            summary = states.summary("batch", self.spec.name, self.epoch, said)
             if late is None:
                 self.table.commit_empty(self.branch, summary)
             else:

@@ -124,7 +124,7 @@ class StreamingQueryRun:
         found = rows.persist()
         try:
             count = found.count()
-            if self._query.measures:
+            if self._query.aggregates:
                 self._checkpoint.verify(batch)
             if plan.source == before.source:
                 # Time alone has passed: groups became final, and none has changed.
@@ -139,7 +139,9 @@ class StreamingQueryRun:
             found.unpersist()
         late = self._late(before, plan)
         tardy = 0 if late is None else late.count()
-        self._owner.publish(self.name, replace(after, late=state.late + tardy), late if tardy else None)
+        self._owner.publish(
+            self.name, replace(after, late_rows=state.late_rows + tardy), late if tardy else None
+        )
         log.info(
             "%s: batch %d: %d results to %s, %d late, in %.1f s",
             self.name, after.number, count, ", ".join(written) or "no sink anew", tardy,
@@ -174,8 +176,8 @@ class StreamingQueryRun:
         return replace(
             state,
             batch=batch,
-            source=snapshot.id,
-            source_at=snapshot.at_ms,
+            source_snapshot_id=snapshot.id,
+            source_snapshot_at=snapshot.at_ms,
             watermark=plan.watermark,
             ends=dict(ends_of(snapshot)) or state.ends,
         )
@@ -203,5 +205,5 @@ class StreamingQueryRun:
 def ends_of(snapshot: Snapshot) -> Mapping[str, int]:
     """Partition -> the offset behind the last that is in the table with this snapshot; empty for a snapshot
     that is not the stream's."""
-    told: dict[str, int] = json.loads(snapshot.summary.get("sluice.ends", "{}"))
+    told: dict[str, int] = json.loads(snapshot.summary.get("sluice.end-offsets", "{}"))
     return told

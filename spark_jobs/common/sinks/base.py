@@ -3,7 +3,7 @@
 What all sinks of a query have in common: who may write, which batch is there, and how one fails.
 
 A sink belongs to one query of one stream. A batch's number is the query's, kept over restarts and take-overs;
-an owner's token is higher than any before it. Which sink guarantees what, its own docstring says.
+an owner's epoch is higher than any before it. Which sink guarantees what, its own docstring says.
 
 How long a sink waits for a system that does not answer, and what it says meanwhile.
 """
@@ -32,12 +32,12 @@ class Sink(Protocol):
 
     name: str
 
-    def enter(self, token: int) -> int | None:
-        """Become the writer with this token: no lower one writes from here on, as far as the sink can fence.
+    def open(self, epoch: int) -> int | None:
+        """Become the writer with this epoch: no lower one writes from here on, as far as the sink can fence.
 
         Returns the last batch of which the sink holds anything, whoever wrote it (None: it holds nothing).
         Of a sink that cannot take a batch as a whole it may be a part: the same rows under the same number
-        complete it. Entering twice is the same as once. Raises Fenced where a higher token is
+        complete it. Entering twice is the same as once. Raises Fenced where a higher epoch is
         there.
         """
 
@@ -56,7 +56,7 @@ class Sink(Protocol):
 log = logging.getLogger(__name__)
 
 FIRST_SECONDS = 0.2
-MOST_SECONDS = 10.0
+MAX_SECONDS = 10.0
 # A stop does not wait for what has not moved for so long.
 STOP_SECONDS = 2.0
 Done = TypeVar("Done")
@@ -71,7 +71,7 @@ class TransientError(Exception):
         self.kind = kind
 
 
-class Patience:
+class RetryPolicy:
     """Tries work until it is done, for at most ``seconds`` from its first failure on.
 
     ``what`` names who waits, ``mend`` what a person can do. Waits longer after each failure, and not exactly
@@ -94,7 +94,7 @@ class Patience:
         self._failures = 0
         self._said: str | None = None
 
-    def until_done(self, work: Callable[[], Done]) -> Done:
+    def call(self, work: Callable[[], Done]) -> Done:
         """What ``work`` returns, which raises TransientError as long as it may be tried again.
 
         Raises SinkWriteFailed when the time is over (0 seconds: at the first failure) or ``stop`` is set, and
@@ -113,7 +113,7 @@ class Patience:
                 return done
 
     def standing(self, reason: str) -> None:
-        """For ``work`` that waits by itself, and sees nothing move. Raises as :meth:`until_done`, but after
+        """For ``work`` that waits by itself, and sees nothing move. Raises as :meth:`call`, but after
         ``stop`` only what has stood for two seconds."""
         # That it is waited for is seen by who counts the waiting.
         self._stop.wait(0)
@@ -123,7 +123,7 @@ class Patience:
 
     def _failed(self, trouble: TransientError) -> None:
         waited = self._note(trouble)
-        most = min(MOST_SECONDS, FIRST_SECONDS * 2.0 ** min(self._failures, 30))
+        most = min(MAX_SECONDS, FIRST_SECONDS * 2.0 ** min(self._failures, 30))
         self._failures += 1
         if self._stop.wait(min(most * (0.5 + self._random.random() / 2), self._seconds - waited)):
             raise self._stopped(str(trouble)) from trouble.__cause__

@@ -18,7 +18,7 @@ from spark_jobs.common.sinks.jdbc import JdbcSink
 from spark_jobs.common.sinks.kafka import KafkaSink
 
 # A database that is away for minutes is waited for; the step that provisions sinks is red meanwhile.
-PATIENCE_SECONDS = 600.0
+STALL_TIMEOUT_SECONDS = 600.0
 
 
 def opened(
@@ -43,9 +43,9 @@ def _opened(
     match Kind(sink.kind):
         case Kind.JDBC:
             types, where = spec.result_types(name), connection.load(sink.connection)
-            return JdbcSink(spec.name, name, query, sink, types, where, stop, PATIENCE_SECONDS)
+            return JdbcSink(spec.name, name, query, sink, types, where, stop, STALL_TIMEOUT_SECONDS)
         case Kind.KAFKA:
-            return KafkaSink(spec.name, name, query, sink, platform.kafka, stop, PATIENCE_SECONDS)
+            return KafkaSink(spec.name, name, query, sink, platform.kafka, stop, STALL_TIMEOUT_SECONDS)
         case Kind.ICEBERG:
             return IcebergSink(spark, spec.name, name, query, sink, spec.result_types(name))
         case Kind.FILES:

@@ -1,8 +1,8 @@
-"""A fencing token for SQL databases: the one owner whose writes can pass, and each batch of it once.
+"""A fencing epoch for SQL databases: the one owner whose writes can pass, and each batch of it once.
 
-The lake fences a zombie by its branch; a foreign database cannot. So it holds one row per writer, (token,
+The lake fences a zombie by its branch; a foreign database cannot. So it holds one row per writer, (epoch,
 batch), and every write raises that row in its own transaction: what an owner writes passes only together with
-the row, and the row does not rise for an owner with a lower token, nor for a batch that is there already.
+the row, and the row does not rise for an owner with a lower epoch, nor for a batch that is there already.
 
 A stream that writes to a foreign database keeps its checkpoint (``checkpoint.fork``), so that its batches
 keep their numbers over take-overs: batch 7 of the next owner is batch 7 of this one.
@@ -58,23 +58,23 @@ class Limits:
 class Fence:
     """The row of one writer, by its ``key``, in the database of an engine.
 
-    Not for several threads at once. Only what goes through the connection of :meth:`guarded` is guarded.
+    Not for several threads at once. Only what goes through the connection of :meth:`transaction` is guarded.
     """
 
     def __init__(self, engine: Engine, key: str, limits: Limits | None = None) -> None:
         self.key = key
-        self.token = 0
+        self.epoch = 0
         # The batch that this owner found, or wrote, last.
         self._last = NO_BATCH
         self._engine = engine
         self._limits = limits or Limits()
 
-    def enter(self, token: int) -> int | None:
-        """Become the owner with this token: no lower one passes from here on.
+    def open(self, epoch: int) -> int | None:
+        """Become the owner with this epoch: no lower one passes from here on.
 
         Returns the last batch that is in the database, whoever wrote it (None: none yet), from which this
         owner goes on. Waits for a transaction of an earlier owner to end. Raises Fenced where a higher
-        token is there. Entering twice is the same as once.
+        epoch is there. Entering twice is the same as once.
         """
         from sqlalchemy.exc import DBAPIError
 
@@ -82,13 +82,13 @@ class Fence:
             try:
                 self._ensure_table()
                 with self._transaction() as connection:
-                    found = self._enter(connection, token)
+                    found = self._open(connection, epoch)
             except DBAPIError as error:
                 # Another owner made the table, or the row, at the same moment: then it is there now.
                 if attempt == TRIES - 1 or not _at_the_same_moment(error):
                     raise
                 continue
-            self.token, self._last = token, found
+            self.epoch, self._last = epoch, found
             break
         return None if found == NO_BATCH else found
 
@@ -100,23 +100,23 @@ class Fence:
             if not inspect(connection).has_table(FENCE_TABLE):
                 connection.execute(text(fence_ddl(self._engine.dialect.name)))
 
-    def _enter(self, connection: Connection, token: int) -> int:
+    def _open(self, connection: Connection, epoch: int) -> int:
         from sqlalchemy import text
 
-        given = {"key": self.key, "token": token, "batch": NO_BATCH}
-        # Locked before it is compared: one that came between a change and a look would keep its lower token.
+        given = {"key": self.key, "epoch": epoch, "batch": NO_BATCH}
+        # Locked before it is compared: one that came between a change and a look would keep its lower epoch.
         row = self._row(connection, " for update")
         if row is None:
             connection.execute(
-                text(f"insert into {FENCE_TABLE} (stream, token, batch) values (:key, :token, :batch)"), given
+                text(f"insert into {FENCE_TABLE} (stream, epoch, batch) values (:key, :epoch, :batch)"), given
             )
             return NO_BATCH
-        self._refuse_higher(row[0], token)
-        connection.execute(text(f"update {FENCE_TABLE} set token = :token where stream = :key"), given)
+        self._refuse_higher(row[0], epoch)
+        connection.execute(text(f"update {FENCE_TABLE} set epoch = :epoch where stream = :key"), given)
         return row[1]
 
     @contextmanager
-    def guarded(self, batch: int) -> Iterator[Connection | None]:
+    def transaction(self, batch: int) -> Iterator[Connection | None]:
         """One transaction in which a batch is written, once; committed at the end, rolled back on an
         exception.
 
@@ -127,15 +127,15 @@ class Fence:
         """
         from sqlalchemy import text
 
-        if not self.token:
+        if not self.epoch:
             raise LookupError(f"the fence of {self.key}: nobody has entered; enter before writing")
         with self._transaction() as connection:
             raised = connection.execute(
                 text(
-                    f"update {FENCE_TABLE} set batch = :batch where stream = :key and token = :token "
+                    f"update {FENCE_TABLE} set batch = :batch where stream = :key and epoch = :epoch "
                     "and batch = :last and batch < :batch"
                 ),
-                {"batch": batch, "key": self.key, "token": self.token, "last": self._last},
+                {"batch": batch, "key": self.key, "epoch": self.epoch, "last": self._last},
             )
             if raised.rowcount == 1:
                 yield connection
@@ -151,13 +151,13 @@ class Fence:
                 f"the fence of {self.key}: its row is gone; start the stream again, and leave the "
                 f"table {FENCE_TABLE} alone"
             )
-        token, found = row
-        self._refuse_higher(token, self.token)
-        if token < self.token or found < batch:
+        epoch, found = row
+        self._refuse_higher(epoch, self.epoch)
+        if epoch < self.epoch or found < batch:
             # What lies between is lost: a group that has not changed since would never be written again.
             raise LookupError(
-                f"the fence of {self.key}: {FENCE_TABLE} holds batch {found} of owner {token}, and owner "
-                f"{self.token} left it at {self._last}: the database was put back, or a commit of it was "
+                f"the fence of {self.key}: {FENCE_TABLE} holds batch {found} of owner {epoch}, and owner "
+                f"{self.epoch} left it at {self._last}: the database was put back, or a commit of it was "
                 "lost; start the stream again, which goes on from there"
             )
 
@@ -165,14 +165,14 @@ class Fence:
         from sqlalchemy import text
 
         row = connection.execute(
-            text(f"select token, batch from {FENCE_TABLE} where stream = :key{lock}"), {"key": self.key}
+            text(f"select epoch, batch from {FENCE_TABLE} where stream = :key{lock}"), {"key": self.key}
         ).one_or_none()
         return None if row is None else (int(row[0]), int(row[1]))
 
-    def _refuse_higher(self, there: int, token: int) -> None:
-        if there > token:
+    def _refuse_higher(self, there: int, epoch: int) -> None:
+        if there > epoch:
             raise Fenced(
-                f"{self.key}: owner {token} may not write: owner {there} has taken over ({FENCE_TABLE})"
+                f"{self.key}: owner {epoch} may not write: owner {there} has taken over ({FENCE_TABLE})"
             )
 
     @contextmanager

@@ -12,7 +12,7 @@ from sluice.io.s3 import connect
 from sluice.model.spec import query as queries
 from sluice.model.spec.platform import S3
 from sluice.model.spec.query import Query
-from spark_jobs.common.kafka.keys import part_text
+from spark_jobs.common.kafka.keys import key_part
 from spark_jobs.common.sinks.base import SinkWriteFailed
 from spark_jobs.common.sinks.parquet_folders import COUNTS_SCHEMA, FOLDER, HASH, FolderWriter, MarkerStore
 from spark_jobs.common.spark.process import Fenced
@@ -23,9 +23,9 @@ _OWNERS, _BEGUN, _WHOLE = "owners", "begun", "whole"
 
 
 class FilesSink:
-    """Parquet files below the bucket's ``prefix``, in folders of the columns of ``Query.by``, as Hive has
-    them (``zipcode=10115/day=2026-01-31/b000000000007.parquet``); these columns are not in the files, a null
-    and an empty text in them are the same, and what Hive cannot have in a name is escaped. Append only.
+    """Parquet files below the bucket's ``prefix``, in folders of the columns of ``Query.group_by``, as Hive
+    has them (``zipcode=10115/day=2026-01-31/b000000000007.parquet``); these columns are not in the files, a
+    null and an empty text in them are the same, and what Hive cannot have in a name is escaped. Append only.
 
     **Each row of a batch once**, as long as a batch that is begun is finished with the same rows: a folder's
     file has the batch's number for its name and is made only where it is not there, so what runs again
@@ -55,37 +55,37 @@ class FilesSink:
         self._bucket = root.removeprefix("s3://").partition("/")[0]
         self._prefix = sink.prefix
         self._places = MarkerStore(connect(s3), self._bucket, f"{sink.prefix}{_OWN}")
-        self._token = 0
+        self._epoch = 0
         self._whole = -1
 
-    def enter(self, token: int) -> int | None:
+    def open(self, epoch: int) -> int | None:
         """See base.Sink; what it returns may be there in part only. Raises Fenced, and SinkWriteFailed where
         S3 does not answer or refuses."""
         try:
-            self._refuse_later(token)
-            self._places.put(_OWNERS, token, {"token": token})
-            # Two may have entered at once. And from here on nobody with a lower token begins a batch unseen.
-            self._refuse_later(token)
+            self._refuse_later(epoch)
+            self._places.put(_OWNERS, epoch, {"epoch": epoch})
+            # Two may have entered at once. And from here on nobody with a lower epoch begins a batch unseen.
+            self._refuse_later(epoch)
             begun, whole = self._places.newest(_BEGUN), self._places.newest(_WHOLE)
         except (ClientError, BotoCoreError) as error:
             raise self._unwritten(error) from error
-        self._token = token
+        self._epoch = epoch
         self._whole = -1 if whole is None else whole
         return begun
 
     def write(self, batch: int, rows: DataFrame) -> bool:
         """See base.Sink, and :meth:`enter` for what it raises. Where it fails half way, the same rows under
         the same number complete it. ``rows`` may have columns besides the query's: they are written."""
-        if not self._token:
+        if not self._epoch:
             raise LookupError(f"{self._what}: nobody has entered; enter before writing")
         if batch <= self._whole:
             return False
         try:
-            self._refuse_later(self._token)
-            self._places.put(_BEGUN, batch, {"batch": batch, "token": self._token})
-            self._refuse_later(self._token)
+            self._refuse_later(self._epoch)
+            self._places.put(_BEGUN, batch, {"batch": batch, "epoch": self._epoch})
+            self._refuse_later(self._epoch)
             counts = self._write_files(batch, rows)
-            self._refuse_later(self._token)
+            self._refuse_later(self._epoch)
             self._complete(batch, counts)
         except (ClientError, BotoCoreError, PySparkException) as error:
             raise self._unwritten(error) from error
@@ -96,12 +96,12 @@ class FilesSink:
         """Nothing is open between two batches."""
 
     def _write_files(self, batch: int, rows: DataFrame) -> dict[str, int]:
-        by = tuple(self._query.by)
+        by = tuple(self._query.group_by)
         folders = [FOLDER.format(number) for number in range(len(by))]
         values = [field.name for field in rows.schema if field.name not in by]
         texts = [
             # An empty text is no folder's name; Hive takes it for null.
-            F.nullif(part_text(rows.schema, column), F.lit("")).alias(name)
+            F.nullif(key_part(rows.schema, column), F.lit("")).alias(name)
             for column, name in zip(by, folders, strict=True)
         ]
         hashed = [F.col(name) for name in values if not _has_map(rows.schema[name].dataType)]
@@ -120,21 +120,21 @@ class FilesSink:
         }
 
     def _complete(self, batch: int, counts: dict[str, int]) -> None:
-        if self._places.put(_WHOLE, batch, {"batch": batch, "token": self._token, **counts}):
+        if self._places.put(_WHOLE, batch, {"batch": batch, "epoch": self._epoch, **counts}):
             return
         there = self._places.get(_WHOLE, batch) or {}
         if {name: there.get(name) for name in counts} != counts:
             raise SinkWriteFailed(
-                f"{self._what}: owner {there.get('token')} completed batch {batch} with other rows ({there}, "
+                f"{self._what}: owner {there.get('epoch')} completed batch {batch} with other rows ({there}, "
                 f"not {counts}); look who wrote, remove the batch's files and objects, then start the query "
                 "again"
             )
 
-    def _refuse_later(self, token: int) -> None:
+    def _refuse_later(self, epoch: int) -> None:
         there = self._places.newest(_OWNERS)
-        if there is not None and there > token:
+        if there is not None and there > epoch:
             raise Fenced(
-                f"{self._what}: owner {token} may not write: owner {there} has taken over "
+                f"{self._what}: owner {epoch} may not write: owner {there} has taken over "
                 f"(s3://{self._bucket}/{self._prefix}{_OWN}{_OWNERS}/)"
             )
 

@@ -52,12 +52,12 @@ class IcebergSink(WriterLease):
         self._stream, self._query_name, self._query = stream, query_name, query
         self._batch: int | None = None
 
-    def enter(self, token: int) -> int | None:
+    def open(self, epoch: int) -> int | None:
         """Put this epoch on ``main``. Returns the batch that the table holds, None before the first.
 
         Raises Fenced if a higher epoch is there, SinkWriteFailed if the table holds another query's results.
         """
-        self._claim(self._read, lambda kind: self._summary(kind, self._batch), token)
+        self._acquire(self._read, lambda kind: self._summary(kind, self._batch), epoch)
         return self._batch
 
     def write(self, batch: int, rows: DataFrame) -> bool:
@@ -91,14 +91,14 @@ class IcebergSink(WriterLease):
                 f"{self.name}: holds results of query {owner[1]} of {owner[0]}; give query "
                 f"{self._query_name} of {self._stream} a table of its own"
             )
-        self._batch = int(found["sluice.batch"]) if found.get("sluice.batch") else None
+        self._batch = int(found["sluice.batch-id"]) if found.get("sluice.batch-id") else None
 
     def _merge(self, rows: DataFrame, batch: int, windows: list[int], summary: Mapping[str, str]) -> None:
         """Rewrite the partitions of ``windows`` (ms since 1970) with the newest result of each key."""
         place = f"{CATALOG}.{self.table.name}.branch_{self.branch}"
         starts = [F.timestamp_millis(F.lit(start)) for start in sorted(windows)]
         existing = self.spark.table(place).where(F.col(WINDOW).isin(starts))
-        keys, values = self._query.keys, [*self._query.measures, VERSION]
+        keys, values = self._query.keys, [*self._query.aggregates, VERSION]
         results = existing.unionByName(rows.withColumn(VERSION, F.lit(batch).cast("bigint")))
         newest = F.max_by(F.struct(*values), F.col(VERSION)).alias("newest")
         writer = results.groupBy(*keys).agg(newest).select(*keys, "newest.*").writeTo(place)
@@ -112,8 +112,8 @@ class IcebergSink(WriterLease):
             "sluice.kind": kind,
             "sluice.stream": self._stream,
             "sluice.query": self._query_name,
-            "sluice.token": str(self.token),
-            "sluice.batch": "" if batch is None else str(batch),
+            "sluice.epoch": str(self.epoch),
+            "sluice.batch-id": "" if batch is None else str(batch),
         }
 
 

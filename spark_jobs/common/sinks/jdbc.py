@@ -4,7 +4,7 @@ Many rows by one statement: inserted, or put in place of those with the same key
 
 A query's results in a table of PostgreSQL, MariaDB or MySQL, by UPSERT, exactly once.
 
-One transaction holds the fence's row (token, batch) and the batch's rows: a batch that is replayed, or
+One transaction holds the fence's row (epoch, batch) and the batch's rows: a batch that is replayed, or
 written by an owner that is thought dead, changes nothing. Each row carries the batch that gave it, as
 ``version``. Readers see whole batches. What others write into the table, or delete, it does not notice.
 """
@@ -24,11 +24,11 @@ from pyspark.sql import functions as F
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
-from sluice.model.queries.database_errors import PASSING, DatabaseError, diagnose, says
+from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, says
 from sluice.model.queries.state import FENCE_TABLE, fence_key
 from sluice.model.spec.connection import POSTGRESQL, Database
 from sluice.model.spec.query import VERSION, Query, Sink
-from spark_jobs.common.sinks.base import Patience, SinkWriteFailed, TransientError
+from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, TransientError
 from spark_jobs.common.sinks.fence import Fence, Limits
 
 # Rows, each with a value per column.
@@ -92,19 +92,19 @@ def _mysql(target: sa.TableClause, columns: Mapping[str, str], keys: list[str], 
 
 
 CHUNK_ROWS = 5_000
-PATIENCE_SECONDS = 120.0
+STALL_TIMEOUT_SECONDS = 120.0
 PROVISION = "run the DAG's provision_sinks step"
-MEND = "mend it, and start the stream again: nothing is lost"
+FIX = "mend it, and start the stream again: nothing is lost"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENTS = ("timestamp", "timestamp_ntz")
-_MENDS = {
+_FIXES = {
     DatabaseError.LOGIN: "check login and password of the Airflow connection {connection}",
     DatabaseError.DENIED: "give the user of the Airflow connection {connection} that right",
     DatabaseError.NO_DATABASE: "make it, or correct the schema of the Airflow connection {connection}",
     DatabaseError.NO_COLUMN: PROVISION + ", which says what differs",
     DatabaseError.DIFFERENT: PROVISION + ", which says what differs",
     DatabaseError.VALUE: "quarantine such rows, or make the column wider",
-    DatabaseError.OTHER: MEND,
+    DatabaseError.OTHER: FIX,
 }
 Done = TypeVar("Done")
 
@@ -126,35 +126,35 @@ class JdbcSink:
         types: Mapping[str, str],
         database: Database,
         stop: threading.Event,
-        patience: float = PATIENCE_SECONDS,
+        patience: float = STALL_TIMEOUT_SECONDS,
         limits: Limits | None = None,
         chunk_rows: int = CHUNK_ROWS,
     ) -> None:
         self.name = sink.name
         self._table, self._connection_id = sink.table, sink.connection
         self._keys = list(query.keys)
-        self._columns = [*query.keys, *query.measures]
+        self._columns = [*query.keys, *query.aggregates]
         self._types, self._chunk_rows = types, chunk_rows
         self._database = database
         self.engine = sa.create_engine(**database.sqlalchemy())
         self._fence = Fence(self.engine, fence_key(stream, query_name), limits)
-        self._patience = Patience(self.name, MEND, patience, stop)
+        self._patience = RetryPolicy(self.name, FIX, patience, stop)
         columns = {column: types[column] for column in self._columns} | {VERSION: "bigint"}
         self._upsert = upsert(database.kind, sink.table, self._keys, columns)
 
     def __repr__(self) -> str:
         return f"JdbcSink({self.name}, {self._database.where})"
 
-    def enter(self, token: int) -> int | None:
-        """Become the writer with this token. The last batch that the database holds; None: none yet.
+    def open(self, epoch: int) -> int | None:
+        """Become the writer with this epoch. The last batch that the database holds; None: none yet.
 
-        Raises Fenced where a higher token is there, SinkWriteFailed where the table is not as it must be, or
+        Raises Fenced where a higher epoch is there, SinkWriteFailed where the table is not as it must be, or
         the database stays away for longer than the patience, or until ``stop``.
         """
 
         def attempt() -> int | None:
             self._check_table()
-            return self._fence.enter(token)
+            return self._fence.open(epoch)
 
         return self._try(attempt)
 
@@ -171,7 +171,7 @@ class JdbcSink:
 
         def attempt() -> bool:
             nonlocal began
-            with self._fence.guarded(batch) as connection:
+            with self._fence.transaction(batch) as connection:
                 if connection is None:
                     # There, and it was not when this call began: then it was this call's, and the answer to
                     # its commit was lost.
@@ -192,7 +192,7 @@ class JdbcSink:
             with self._asking():
                 return attempt()
 
-        return self._patience.until_done(translated)
+        return self._patience.call(translated)
 
     def _check_table(self) -> None:
         """Without its key an upsert would, in MariaDB, insert every row anew."""
@@ -252,12 +252,12 @@ class JdbcSink:
             cause = error.orig if error.orig is not None else error
             trouble = diagnose(self._database.kind, cause)
             what = f"{self._database.where} {trouble} ({says(cause)})"
-            if trouble in PASSING or error.connection_invalidated:
+            if trouble in TRANSIENT or error.connection_invalidated:
                 raise TransientError(what, trouble) from cause
             if trouble == DatabaseError.NO_TABLE:
                 missing = FENCE_TABLE if FENCE_TABLE in says(cause) else self._table
                 raise self._missing(missing) from cause
-            mend = _MENDS[trouble].format(connection=self._connection_id)
+            mend = _FIXES[trouble].format(connection=self._connection_id)
             raise SinkWriteFailed(f"{self.name}: {what}; {mend}") from cause
         except NoSuchTableError as error:
             raise self._missing(self._table) from error

@@ -14,7 +14,7 @@ from pyspark.sql.types import DateType, TimestampNTZType, TimestampType
 from sluice.model.spec import query as queries
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.query import VERSION, Query
-from spark_jobs.common.kafka.keys import key_text, part_text
+from spark_jobs.common.kafka.keys import key_part, key_text
 from spark_jobs.common.sinks.transactions import Record, Transactions
 
 
@@ -24,14 +24,14 @@ class KafkaSink:
     A batch is one transaction: its records are there all or not at all, and a batch that is there is not
     written again. A record's key is ``query.key_text`` of the result's keys; its value is JSON with the keys,
     the measures and ``version``, the number of the batch that gave it. All results of one value of
-    ``Query.by`` are in one partition, their versions ascending.
+    ``Query.group_by`` are in one partition, their versions ascending.
 
     For every reader: **of a key, the record with the highest version is the right one**, also where it reads
     records twice or what is not committed. With mode ``update`` a batch holds the groups that it changed,
     with ``complete`` all of them; so in both the newest record of each key, whatever batch it is of, is the
     whole result. The topic is compacted: it keeps that record for ever, and forgets earlier ones some time.
 
-    A zombie is fenced by Kafka, and a lower token is refused. While the sink waits for Kafka, the query does.
+    A zombie is fenced by Kafka, and a lower epoch is refused. While the sink waits for Kafka, the query does.
     The password is in no message.
     """
 
@@ -53,10 +53,10 @@ class KafkaSink:
             kafka, stream, query_name, sink.topic, sink.partitions, stop, version_of, patience
         )
 
-    def enter(self, token: int) -> int | None:
+    def open(self, epoch: int) -> int | None:
         """See base.Sink. Raises Fenced, LookupError where the topic is missing, SinkWriteFailed where Kafka
         does not answer for ``patience`` seconds or refuses."""
-        return self._transactions.enter(token)
+        return self._transactions.open(epoch)
 
     def write(self, batch: int, rows: DataFrame) -> bool:
         """See base.Sink, and :meth:`enter` for what it raises. One Spark job for each partition of ``rows``;
@@ -74,8 +74,8 @@ class KafkaSink:
 
     def _records(self, batch: int, rows: DataFrame) -> DataFrame:
         """Partition, key and value of each row."""
-        by = key_text(rows.schema, self._query.by)
-        value = [_json_ready(rows, column) for column in (*self._query.keys, *self._query.measures)]
+        by = key_text(rows.schema, self._query.group_by)
+        value = [_json_ready(rows, column) for column in (*self._query.keys, *self._query.aggregates)]
         return rows.select(
             # Of the declared number of partitions: a topic that has more keeps its keys where they are.
             (F.crc32(F.encode(by, "utf-8")) % self._partitions).cast("int").alias("partition"),
@@ -89,7 +89,7 @@ class KafkaSink:
 def _json_ready(rows: DataFrame, column: str) -> Column:
     """Moments and dates as the key has them; all else as JSON has it."""
     moment = isinstance(rows.schema[column].dataType, TimestampType | TimestampNTZType | DateType)
-    return part_text(rows.schema, column).alias(column) if moment else F.col(column)
+    return key_part(rows.schema, column).alias(column) if moment else F.col(column)
 
 
 def version_of(value: bytes) -> int:

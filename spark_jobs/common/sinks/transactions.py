@@ -1,8 +1,8 @@
 """Batches of records to a topic, each in one transaction with the mark that says that it is there.
 
 Two things keep a zombie out. Kafka lets only the last producer write that asked under the transactional id.
-And the mark holds the owner's token: who finds a higher one there gives up, who finds none asks Kafka anew.
-So the token decides, and Kafka only sees to it that nobody decides on what he read before.
+And the mark holds the owner's epoch: who finds a higher one there gives up, who finds none asks Kafka anew.
+So the epoch decides, and Kafka only sees to it that nobody decides on what he read before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN
 from sluice.model.queries import state
 from sluice.model.queries.state import NO_BATCH, CommittedBatch
 from sluice.model.spec.platform import Kafka
-from spark_jobs.common.sinks.base import Patience, SinkWriteFailed, TransientError
+from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, TransientError
 from spark_jobs.common.sinks.committed_batch import newest
 from spark_jobs.common.spark.process import Fenced
 
@@ -89,11 +89,11 @@ class Transactions:
         self._ask_seconds = ask_seconds
         self.topic, self.partitions = topic, partitions
         self.name = f"{stream} {query}: sink kafka {topic}"
-        self.token = 0
+        self.epoch = 0
         self._group = state.group(stream, query)
         self._transactional_id = state.transactional_id(stream, query, topic)
         self._kafka, self._servers = kafka, kafka.bootstrap_servers
-        self._patience = Patience(
+        self._patience = RetryPolicy(
             self.name,
             f"see that Kafka at {self._servers} is up and takes the role's login, then start the query "
             "again: it repeats the batch",
@@ -109,14 +109,14 @@ class Transactions:
         self._delivered = 0
         self._undelivered: KafkaError | None = None
 
-    def enter(self, token: int) -> int | None:
-        """Become the writer with this token; the last batch that the topic holds whole (None: none).
+    def open(self, epoch: int) -> int | None:
+        """Become the writer with this epoch; the last batch that the topic holds whole (None: none).
 
-        Ends a transaction that an earlier owner left open. Raises Fenced where a higher token is there,
+        Ends a transaction that an earlier owner left open. Raises Fenced where a higher epoch is there,
         LookupError where the topic is missing or does not say which batch it holds, SinkWriteFailed when
         Kafka does not answer for too long or refuses.
         """
-        self.token = token
+        self.epoch = epoch
         self._give_up()
         self._until_done(self._open)
         return None if self._last == NO_BATCH else self._last
@@ -127,7 +127,7 @@ class Transactions:
         ``records`` gives them anew for each attempt. Raises as :meth:`enter`, and whatever ``records`` does:
         then nothing of the batch is there.
         """
-        if not self.token:
+        if not self.epoch:
             raise LookupError(f"{self.name}: nobody has entered; enter before writing")
         if batch <= self._last:
             return False
@@ -136,7 +136,7 @@ class Transactions:
             self._open()
             # An attempt whose commit was not answered may have come through.
             if self._last < batch:
-                self._transact(CommittedBatch(self.token, batch), records())
+                self._transact(CommittedBatch(self.epoch, batch), records())
 
         self._until_done(attempt)
         return True
@@ -170,8 +170,8 @@ class Transactions:
         if mark is None:
             mark = CommittedBatch(0, self._newest())
         self._last = mark.batch
-        if mark.token != self.token:
-            self._transact(CommittedBatch(self.token, mark.batch), ())
+        if mark.epoch != self.epoch:
+            self._transact(CommittedBatch(self.epoch, mark.batch), ())
 
     def _transact(self, mark: CommittedBatch, records: Iterable[Record]) -> None:
         producer = self._producer
@@ -273,7 +273,7 @@ class Transactions:
                 self._refuse_for_good(cause)
                 raise TransientError(self._reason(cause.str())) from error
 
-        self._patience.until_done(tried)
+        self._patience.call(tried)
 
     def _refuse_for_good(self, cause: KafkaError) -> None:
         if cause.code() in MISSING_RIGHT:
@@ -306,9 +306,9 @@ class Transactions:
             )
 
     def _refuse_later(self, mark: CommittedBatch | None) -> None:
-        if mark is not None and mark.token > self.token:
+        if mark is not None and mark.epoch > self.epoch:
             raise Fenced(
-                f"{self.name}: owner {self.token} may not write: owner {mark.token} has taken over "
+                f"{self.name}: owner {self.epoch} may not write: owner {mark.epoch} has taken over "
                 f"(group {self._group})"
             )
 

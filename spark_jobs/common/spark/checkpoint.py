@@ -7,7 +7,7 @@ state as version ``batch + 1`` of every store. Spark's two kinds of store name t
 a whole version (``7.snapshot``, ``7.zip``), a change what came to the one before (``7.delta``,
 ``7.changelog``); version 0 is empty and has no file.
 
-Where a query's checkpoint lies: one folder per owner, ``<root>/<stream>/w<token>``, so that whatever a
+Where a query's checkpoint lies: one folder per owner, ``<root>/<stream>/w<epoch>``, so that whatever a
 zombie still writes, it writes into its own.
 
 A consumer throws it away with every take-over: its offsets are in the table. A query that keeps state
@@ -143,8 +143,8 @@ def may_go(name: str) -> bool:
 log = logging.getLogger(__name__)
 
 # Says that a folder is a whole copy, and of what. Spark leaves it alone.
-MARK = "sluice-fork.json"
-MEND = "see the file system's error above in the log, and start the stream again"
+SUCCESS_MARKER = "sluice-copy.json"
+FIX = "see the file system's error above in the log, and start the stream again"
 
 
 class CheckpointCorrupted(LookupError):
@@ -166,7 +166,7 @@ class Checkpoint:
             return self._files.read(f"{self.uri}/offsets/{batch}").splitlines()
         except FileNotFoundError as error:
             raise CheckpointCorrupted(
-                f"{error}; batch {batch} was planned and its plan is lost, so it is not written: {MEND}"
+                f"{error}; batch {batch} was planned and its plan is lost, so it is not written: {FIX}"
             ) from error
 
     def verify(self, batch: int) -> None:
@@ -180,7 +180,7 @@ class Checkpoint:
             if not self._has(store, batch + 1):
                 raise CheckpointCorrupted(
                     f"{self.uri}/{store}: version {batch + 1} is not there, so batch {batch} is not "
-                    f"published: {MEND}"
+                    f"published: {FIX}"
                 )
 
     def _has(self, store: str, version: int) -> bool:
@@ -205,7 +205,7 @@ class Checkpoint:
                 folders = store_folders(self._files.read(where), where)
             except (FileNotFoundError, CheckpointIncomplete) as error:
                 raise CheckpointCorrupted(
-                    f"{error}; without it nobody knows which state the query keeps: {MEND}"
+                    f"{error}; without it nobody knows which state the query keeps: {FIX}"
                 ) from error
             found += [f"state/{operator}/{folder}" for folder in folders]
         return found
@@ -219,54 +219,54 @@ class Checkpoints:
         self._files = Files(spark)
         self._base = f"{root.rstrip('/') if '://' in root else Path(root).as_uri()}/{stream}"
 
-    def of(self, token: int) -> Checkpoint:
-        return Checkpoint(self._files, f"{self._base}/w{token}")
+    def of(self, epoch: int) -> Checkpoint:
+        return Checkpoint(self._files, f"{self._base}/w{epoch}")
 
-    def fresh(self, token: int) -> Checkpoint:
+    def create(self, epoch: int) -> Checkpoint:
         """An empty one, for a query without state, or without a past. Those of earlier owners are removed."""
-        self._make_room(token)
-        self._cleanup(token)
-        return self.of(token)
+        self._make_room(epoch)
+        self._cleanup(epoch)
+        return self.of(epoch)
 
-    def fork(
+    def restore(
         self,
-        token: int,
+        epoch: int,
         owners: Sequence[int],
         batch: int,
         begun: int | None = None,
         *,
         stateful: bool = True,
     ) -> Checkpoint:
-        """A copy of what was published, up to ``batch``, in the folder of ``token``.
+        """A copy of what was published, up to ``batch``, in the folder of ``epoch``.
 
         ``owners``: whose folders may hold it, the latest first, down to the one who published it. ``begun``:
         the batch after it, where one of several sinks has that already and another has not: its plan comes
         along. ``stateful``: whether the query keeps state. Raises LookupError when no folder holds all of it.
         The folder that was copied from is kept until the next time, the others of earlier owners are removed.
         """
-        self._make_room(token)
+        self._make_room(epoch)
         reasons = []
         for owner in owners:
             try:
                 last = batch if begun is None else begun
-                self._copy(owner, token, batch, last, owner == owners[-1], stateful)
+                self._copy(owner, epoch, batch, last, owner == owners[-1], stateful)
             except (CheckpointIncomplete, CheckpointCorrupted) as reason:
                 log.warning("%s: the checkpoint of owner %d is of no use: %s", self.stream, owner, reason)
                 reasons.append(f"w{owner}: {reason}")
                 continue
-            self._cleanup(token, keep=owner)
+            self._cleanup(epoch, keep=owner)
             log.info("%s: forked the checkpoint of owner %d behind batch %d", self.stream, owner, batch)
-            return self.of(token)
+            return self.of(epoch)
         raise LookupError(
             f"{self.stream}: no checkpoint below {self._base} holds the published batch {batch} "
             f"({'; '.join(reasons) or 'no owner is known'}); restore it, or begin anew with a new name and "
             "table"
         )
 
-    def _copy(self, owner: int, token: int, batch: int, begun: int, published: bool, stateful: bool) -> None:
-        source, target = self.of(owner), self.of(token)
+    def _copy(self, owner: int, epoch: int, batch: int, begun: int, published: bool, stateful: bool) -> None:
+        source, target = self.of(owner), self.of(epoch)
         names = self._files.walk(source.uri)
-        if not published and MARK not in names:
+        if not published and SUCCESS_MARKER not in names:
             raise CheckpointIncomplete("its owner ended before it was whole")
         wanted = files_to_copy(names, source.stores() if stateful and batch >= 0 else (), batch, begun)
         gone = self._files.copy(source.uri, target.uri, wanted)
@@ -275,21 +275,23 @@ class Checkpoints:
             raise CheckpointIncomplete(f"{lost[0]} was removed while it was copied")
         # A query of its own: two of one id would not run beside each other.
         self._files.write(f"{target.uri}/metadata", json.dumps({"id": str(uuid.uuid4())}))
-        self._files.write(f"{target.uri}/{MARK}", json.dumps({"from": owner, "batch": batch, "begun": begun}))
+        self._files.write(
+            f"{target.uri}/{SUCCESS_MARKER}", json.dumps({"from": owner, "batch": batch, "begun": begun})
+        )
 
-    def _make_room(self, token: int) -> None:
+    def _make_room(self, epoch: int) -> None:
         """Remove what lies where this owner's will be: it is of a lake that is no more, and Spark would go on
         from it."""
-        if self._files.exists(self.of(token).uri):
-            self._files.remove(self.of(token).uri)
+        if self._files.exists(self.of(epoch).uri):
+            self._files.remove(self.of(epoch).uri)
 
-    def _cleanup(self, token: int, keep: int | None = None) -> None:
+    def _cleanup(self, epoch: int, keep: int | None = None) -> None:
         """Remove the folders of earlier owners. A zombie may still write into its own, and in a bucket the
         right to delete may be missing, so of those as much goes as goes. Later owners' are left alone: this
         one may have been suspended just here."""
         for name in self._files.names(self._base):
             match = re.fullmatch(r"w(\d+)", name)
-            if match and int(match[1]) < token and int(match[1]) != keep:
+            if match and int(match[1]) < epoch and int(match[1]) != keep:
                 try:
                     self._files.remove(f"{self._base}/{name}")
                 except OSError as error:

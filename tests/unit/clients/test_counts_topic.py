@@ -33,7 +33,7 @@ def test_of_a_key_the_highest_version_counts_wherever_it_lies() -> None:
     ]
     assert results(*records) == {"a": Result({"hits": 7}, 10), "b": Result({"hits": 1}, 2)}
     of_the_same_batch = hits(0, 2, "a", 8, 10)
-    assert results(*records, of_the_same_batch)["a"].measures == {"hits": 8}
+    assert results(*records, of_the_same_batch)["a"].aggregates == {"hits": 8}
 
 
 @pytest.mark.parametrize(
@@ -77,4 +77,4 @@ def test_keys_of_several_columns_are_told_as_the_query_tells_them() -> None:
         keys=["zipcode", "secure", "window_start"],
     )
     assert list(found) == ["a\\|b|True|2026-03-01T10:02:00Z", "\\N|\\N|2026-03-01T10:02:00Z"]
-    assert found["\\N|\\N|2026-03-01T10:02:00Z"].measures == {"users": 3, "hits": 4}
+    assert found["\\N|\\N|2026-03-01T10:02:00Z"].aggregates == {"users": 3, "hits": 4}

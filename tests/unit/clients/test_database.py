@@ -14,7 +14,7 @@ COUNTS = Database(MYSQL, "h", 1, "counts", "u", "secret")
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "trouble"),
+    ("code", "kind", "errors"),
     [
         (2003, Unreachable, ["does not answer"]),
         (1205, Unreachable, ["lock"]),
@@ -25,10 +25,10 @@ COUNTS = Database(MYSQL, "h", 1, "counts", "u", "secret")
         (9999, Refused, ["failed"]),
     ],
 )
-def test_a_driver_s_error_in_our_words(code: int, kind: type[ClientError], trouble: list[str]) -> None:
+def test_a_driver_s_error_in_our_words(code: int, kind: type[ClientError], errors: list[str]) -> None:
     made = database.translated(COUNTS, Exception(code, "words"))
     assert type(made) is kind
-    assert all(word in str(made) for word in ("counts at h:1", "words", *trouble))
+    assert all(word in str(made) for word in ("counts at h:1", "words", *errors))
 
 
 @pytest.mark.parametrize(

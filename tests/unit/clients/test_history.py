@@ -72,30 +72,30 @@ def test_since_is_from_the_moment_on_oldest_first_and_of_one_kind_and_stream() -
     client = MemoryS3()
     history = make(client)
     for seconds in (0, 20, 10, 30):
-        history.record("verdict", {"n": seconds}, ago(seconds))
+        history.record("health", {"n": seconds}, ago(seconds))
     history.record("restart", {"n": 5}, ago(5))
-    make(client, "nyc").record("verdict", {"n": 1}, ago(1))
-    assert [event["n"] for event in history.since("verdict", ago(20))] == [20, 10, 0]
-    assert history.since("verdict", NOON + timedelta(microseconds=1)) == []
+    make(client, "nyc").record("health", {"n": 1}, ago(1))
+    assert [event["n"] for event in history.since("health", ago(20))] == [20, 10, 0]
+    assert history.since("health", NOON + timedelta(microseconds=1)) == []
 
 
 def test_the_newest_event_is_found_however_old_it_is() -> None:
     client = MemoryS3()
     history = make(client)
-    assert history.latest("verdict") is None
-    history.record("verdict", {"n": "old"}, ago(40 * 86_400))
-    history.record("verdict", {"n": "older"}, ago(50 * 86_400))
-    assert (history.latest("verdict") or {})["n"] == "old"
-    asked = len(client.listed)
-    history.record("verdict", {"n": "new"}, ago(86_400))
-    history.record("verdict", {"n": "newer"}, ago(60))
-    assert (history.latest("verdict") or {})["n"] == "newer"
+    assert history.latest("health") is None
+    history.record("health", {"n": "old"}, ago(40 * 86_400))
+    history.record("health", {"n": "older"}, ago(50 * 86_400))
+    assert (history.latest("health") or {})["n"] == "old"
+    requested = len(client.listed)
+    history.record("health", {"n": "new"}, ago(86_400))
+    history.record("health", {"n": "newer"}, ago(60))
+    assert (history.latest("health") or {})["n"] == "newer"
     # One LIST, which began behind the old ones.
-    assert client.listed[asked:] == [
+    assert client.listed[requested:] == [
         {
             "Bucket": "warehouse",
-            "Prefix": "ledger/nyc_taxi/history/verdict/",
-            "StartAfter": "ledger/nyc_taxi/history/verdict/20260301T110000.250000Z",
+            "Prefix": "ledger/nyc_taxi/history/health/",
+            "StartAfter": "ledger/nyc_taxi/history/health/20260301T110000.250000Z",
         }
     ]
 
@@ -119,29 +119,29 @@ def test_what_is_no_event_is_left_out() -> None:
     assert history.latest("restart") is None
 
 
-HOLD, RELEASE = "hold", "release"
-HELD = {
+SUSPEND, RELEASE = "suspend", "resume"
+SUSPENDED = {
     "nothing": ([], False),
-    "a hold": ([(HOLD, 30)], True),
-    "a hold of last year": ([(HOLD, 400 * 86_400)], True),
-    "released": ([(HOLD, 30), (RELEASE, 20)], False),
-    "held again": ([(HOLD, 30), (RELEASE, 20), (HOLD, 10)], True),
-    "both at one moment: not restarting is the safer mistake": ([(HOLD, 30), (RELEASE, 30)], True),
+    "a hold": ([(SUSPEND, 30)], True),
+    "a hold of last year": ([(SUSPEND, 400 * 86_400)], True),
+    "released": ([(SUSPEND, 30), (RELEASE, 20)], False),
+    "held again": ([(SUSPEND, 30), (RELEASE, 20), (SUSPEND, 10)], True),
+    "both at one moment: not restarting is the safer mistake": ([(SUSPEND, 30), (RELEASE, 30)], True),
     "a release alone": ([(RELEASE, 10)], False),
 }
 
 
-@pytest.mark.parametrize("case", HELD)
+@pytest.mark.parametrize("case", SUSPENDED)
 def test_the_newest_of_hold_and_release_counts(case: str) -> None:
-    events, held = HELD[case]
+    events, suspended = SUSPENDED[case]
     history = make(MemoryS3())
     for kind, seconds in events:
-        history.record(kind, {"who": "operator", "why": f"move {seconds}"}, ago(seconds))
-    found = history.held()
-    assert (found is not None) == held
+        history.record(kind, {"who": "operator", "reason": f"move {seconds}"}, ago(seconds))
+    found = history.suspended()
+    assert (found is not None) == suspended
     if found:
-        newest = min(seconds for kind, seconds in events if kind == HOLD)
-        assert found["why"] == f"move {newest}"
+        newest = min(seconds for kind, seconds in events if kind == SUSPEND)
+        assert found["reason"] == f"move {newest}"
 
 
 def test_facts_are_the_windows_restarts_and_the_hold_in_words() -> None:
@@ -155,13 +155,13 @@ def test_facts_are_the_windows_restarts_and_the_hold_in_words() -> None:
     assert history.facts(NOON, POLICY).restarts == [ago(600).timestamp(), ago(10).timestamp()]
     assert len(client.got) == 2, "those of the window alone are read"
     client.got.clear()
-    history.record("hold", {"who": "operator", "why": "the node moves"}, ago(5))
-    held = "by operator since 2026-03-01T11:59:55.250000+00:00: the node moves"
-    assert history.facts(NOON, POLICY).held == held
+    history.record("suspend", {"who": "operator", "reason": "the node moves"}, ago(5))
+    suspended = "by operator since 2026-03-01T11:59:55.250000+00:00: the node moves"
+    assert history.facts(NOON, POLICY).suspended == suspended
     assert len(client.got) == 3, "the hold besides"
-    history.record("hold", {}, ago(4))
-    assert history.facts(NOON, POLICY).held == (
-        "by somebody since 2026-03-01T11:59:56.250000+00:00: no reason given"
+    history.record("suspend", {}, ago(4))
+    assert history.facts(NOON, POLICY).suspended == (
+        "by an unknown user since 2026-03-01T11:59:56.250000+00:00: no reason given"
     )
 
 
@@ -171,26 +171,26 @@ def test_a_history_that_does_not_answer_is_an_error_and_not_an_empty_one(
 ) -> None:
     client = MemoryS3()
     client.refuse_lists = [error(code, "ListObjectsV2")]
-    with raising(kind, "s3://warehouse/ledger/nyc_taxi/history/hold/", code):
+    with raising(kind, "s3://warehouse/ledger/nyc_taxi/history/suspend/", code):
         make(client).facts(NOON, POLICY)
 
 
 def test_a_restart_that_two_runs_made_of_one_instance_counts_once_and_the_runtimes_too() -> None:
     history = make(MemoryS3())
     for seconds, who, identity in ((50, "schedule", "1"), (49, "schedule", "1"), (40, RUNTIME, "runtime 9")):
-        history.record("restart", {"who": who, "identity": identity, "asked": False}, ago(seconds))
+        history.record("restart", {"who": who, "identity": identity, "requested": False}, ago(seconds))
     facts = history.facts(NOON, POLICY)
     assert facts.restarts == [ago(49).timestamp(), ago(40).timestamp()]
     assert facts.runtime_restart_at == ago(40).timestamp()
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked", "counts"),
-    [("restart", True, True), ("restart", False, False), ("hold", True, True), ("verdict", False, False)],
+    ("kind", "requested", "counts"),
+    [("restart", True, True), ("restart", False, False), ("suspend", True, True), ("health", False, False)],
 )
-def test_who_acted_on_request_since_then(kind: str, asked: bool, counts: bool) -> None:
+def test_who_acted_on_request_since_then(kind: str, requested: bool, counts: bool) -> None:
     history = make(MemoryS3())
-    history.record(kind, {"asked": asked}, ago(30))
+    history.record(kind, {"requested": requested}, ago(30))
     assert (history.requested_since(ago(60)) is not None) is counts
     assert history.requested_since(ago(20)) is None
 
@@ -207,11 +207,11 @@ def test_keys_sort_by_time_and_tell_their_moment() -> None:
 @pytest.mark.parametrize(
     ("kind", "document", "counted"),
     [
-        ("restart", {"asked": True}, [50]),
-        ("restart", {"asked": False, "n": 0}, [500, 300, 100, 50]),
-        ("release", {}, [50]),
-        ("answer", {"choice": "Look again"}, [500, 300, 50]),
-        ("hold", {}, [500, 300, 50]),
+        ("restart", {"requested": True}, [50]),
+        ("restart", {"requested": False, "n": 0}, [500, 300, 100, 50]),
+        ("resume", {}, [50]),
+        ("decision", {"choice": "Look again"}, [500, 300, 50]),
+        ("suspend", {}, [500, 300, 50]),
     ],
 )
 def test_restarts_before_a_person_said_to_go_on_do_not_count(
@@ -219,8 +219,8 @@ def test_restarts_before_a_person_said_to_go_on_do_not_count(
 ) -> None:
     history = make(MemoryS3())
     for seconds in (700, 500, 300, 50):
-        history.record("restart", {"asked": False}, ago(seconds))
+        history.record("restart", {"requested": False}, ago(seconds))
     # In the order in which they came: a word that was said before changes nothing.
-    history.record(kind if kind != "restart" else "release", document, ago(590))
+    history.record(kind if kind != "restart" else "resume", document, ago(590))
     history.record(kind, document, ago(100))
     assert history.facts(NOON, POLICY).restarts == [ago(seconds).timestamp() for seconds in counted]

@@ -18,8 +18,8 @@ from sluice.clients.kafka_admin import (
     TopicDescription,
     TopicDiff,
     TopicId,
+    check_not_shrinking,
     config_diff,
-    refuse_shrinking,
 )
 from sluice.model.health.heartbeat import Heartbeat, State
 from sluice.model.spec.platform import Kafka
@@ -33,21 +33,21 @@ TOPIC = Topic("t", partitions=10, replication_factor=1)
 
 @pytest.mark.parametrize("partitions", [1, 10])
 def test_growing_and_staying_are_allowed(partitions: int) -> None:
-    refuse_shrinking(TOPIC, TopicDescription(partitions, 1))
+    check_not_shrinking(TOPIC, TopicDescription(partitions, 1))
 
 
 def test_shrinking_is_refused_with_topic_has_wants_and_mend() -> None:
     with raising(Refused, "'t'", "12 partitions", "wants 10", "partitions = 12"):
-        refuse_shrinking(TOPIC, TopicDescription(12, 1))
+        check_not_shrinking(TOPIC, TopicDescription(12, 1))
 
 
 def test_other_copies_are_refused() -> None:
     with raising(Refused, "'t'", "factor 3", "wants 1"):
-        refuse_shrinking(TOPIC, TopicDescription(10, 3))
+        check_not_shrinking(TOPIC, TopicDescription(10, 3))
 
 
 def test_copies_that_are_left_to_the_broker_are_not_compared() -> None:
-    refuse_shrinking(Topic("t", 10, BROKER_DEFAULT), TopicDescription(10, 3))
+    check_not_shrinking(Topic("t", 10, BROKER_DEFAULT), TopicDescription(10, 3))
 
 
 def test_only_declared_configs_are_compared() -> None:
@@ -58,9 +58,9 @@ def test_only_declared_configs_are_compared() -> None:
 
 def test_a_diff_says_what_changed() -> None:
     assert TopicDiff("t").is_empty
-    assert TopicDiff("t").sentence() == "topic 't' is as declared"
+    assert TopicDiff("t").message() == "topic 't' is as declared"
     diff = TopicDiff("t", partitions=(3, 10), config={"a": (None, "1")})
-    assert diff.sentence() == "topic 't': partitions 3 -> 10, a None -> 1"
+    assert diff.message() == "topic 't': partitions 3 -> 10, a None -> 1"
     assert diff.as_dict() == {
         "topic": "t",
         "created": False,
@@ -75,24 +75,24 @@ class Broker:
     def __init__(self, records: dict[int, list[int]], config: dict[str, str] | None = None) -> None:
         self.records = records
         self.config = config or {}
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.error: int | None = None
 
     def poll(self, _: float) -> None:
         pass
 
     def describe_topics(self, topics: Any, request_timeout: float) -> dict[str, Future[Any]]:
-        self.asked.append("describe_topics")
+        self.requested.append("describe_topics")
         (name,) = topics.topic_names
         return {name: self._answer(SimpleNamespace(topic_id="abc+/", partitions=[None] * len(self.records)))}
 
     def list_topics(self, timeout: float) -> Any:
-        self.asked.append("list_topics")
+        self.requested.append("list_topics")
         partitions = {p: SimpleNamespace(replicas=[1]) for p in self.records}
         return SimpleNamespace(topics={"t": SimpleNamespace(error=None, partitions=partitions)})
 
     def list_offsets(self, request: dict[Any, Any], request_timeout: float) -> dict[Any, Future[Any]]:
-        self.asked.append("list_offsets")
+        self.requested.append("list_offsets")
         return {
             place: self._answer(SimpleNamespace(offset=self._offset(place.partition, spec._value)))
             for place, spec in request.items()
@@ -127,7 +127,7 @@ def test_a_topic_is_identified_in_one_request() -> None:
     broker = Broker({0: [], 1: []})
     assert admin(broker).identify("t") == TopicId("abc+/", 2)
     assert admin(broker).identify("t").topic_id == "abc+/"
-    assert broker.asked == ["describe_topics"] * 2
+    assert broker.requested == ["describe_topics"] * 2
 
 
 def test_a_topic_that_is_not_there_is_missing_and_another_error_is_not() -> None:
@@ -147,11 +147,11 @@ def test_begins_and_ends_ask_for_the_partitions_unless_they_are_given() -> None:
     broker = Broker({0: [1, 2], 1: []})
     assert admin(broker).ends("t") == {0: 2, 1: 0}
     assert admin(broker).begins("t") == {0: 0, 1: 0}
-    assert broker.asked == ["list_topics", "list_offsets"] * 2
-    broker.asked.clear()
+    assert broker.requested == ["list_topics", "list_offsets"] * 2
+    broker.requested.clear()
     assert admin(broker).ends("t", 1) == {0: 2}
     assert admin(broker).begins("t", 2) == {0: 0, 1: 0}
-    assert broker.asked == ["list_offsets"] * 2
+    assert broker.requested == ["list_offsets"] * 2
 
 
 def test_the_first_record_from_a_moment_on_or_the_end() -> None:
@@ -161,7 +161,7 @@ def test_the_first_record_from_a_moment_on_or_the_end() -> None:
     assert admin(broker).first_after("t", 31, ends) == {0: 3, 1: 1, 2: 0}
     # A retention longer than the time since 1970: not the protocol's -1 and -2.
     assert admin(broker).first_after("t", -1, ends) == {0: 0, 1: 0, 2: 0}
-    assert broker.asked == ["list_offsets"] * 3
+    assert broker.requested == ["list_offsets"] * 3
 
 
 @pytest.mark.parametrize(
@@ -207,31 +207,31 @@ def told() -> Told:
 
 
 def test_a_heartbeat_is_read_as_it_was_given(told: Told) -> None:
-    assert told.reader.beat("s", "producer", "t") is None
+    assert told.reader.heartbeat("s", "producer", "t") is None
     heart = HeartbeatSender(Kafka(told.servers), "s", "producer", "t", clock=lambda: 1_700_000_000.25)
     assert heart.beat({0: 5, 2: 7}, "streaming", "zażółć \n gęślą", since=1_699_999_999.0)
-    found = told.reader.beat("s", "producer", "t")
+    found = told.reader.heartbeat("s", "producer", "t")
     expected = Heartbeat(
         1_700_000_000.25, os.getpid(), State.STREAMING, 1_699_999_999.0, "zażółć   gęślą", {0: 5, 2: 7}
     )
     assert found == expected
-    assert heart.beat({0: 6, 2: 7}, "silent")
-    later = told.reader.beat("s", "producer", "t")
+    assert heart.beat({0: 6, 2: 7}, "waiting")
+    later = told.reader.heartbeat("s", "producer", "t")
     assert later is not None
-    assert (later.state, later.ends) == (State.SILENT, {0: 6, 2: 7})
-    assert told.reader.beat("s", "queries", "t") is None, "another part's group"
+    assert (later.state, later.ends) == (State.WAITING, {0: 6, 2: 7})
+    assert told.reader.heartbeat("s", "queries", "t") is None, "another part's group"
 
 
 @pytest.mark.parametrize("text", ["", "moved by hand", json.dumps({"at": 1})])
 def test_offsets_that_somebody_set_are_no_heartbeat(told: Told, text: str) -> None:
     told.metadata(text)
     with raising(Unreachable, "heartbeat", "'sluice-s-producer'"):
-        told.reader.beat("s", "producer", "t")
+        told.reader.heartbeat("s", "producer", "t")
 
 
 def test_a_topic_that_is_not_there_has_no_heartbeat(told: Told) -> None:
     with raising(Missing, "topic 'u'"):
-        told.reader.beat("s", "producer", "u")
+        told.reader.heartbeat("s", "producer", "u")
 
 
 @pytest.mark.parametrize(
@@ -262,5 +262,5 @@ def test_what_the_broker_will_not_show_is_no_missing_heartbeat(
 
     consumer = Refusing()
     with raising(kind, "heartbeat", "'sluice-s-producer'"):
-        admin(Broker({0: [], 1: []}), consumer).beat("s", "producer", "t")
+        admin(Broker({0: [], 1: []}), consumer).heartbeat("s", "producer", "t")
     assert consumer.closed

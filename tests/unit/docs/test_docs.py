@@ -279,22 +279,24 @@ def test_the_example_of_a_platform_file_is_one_and_has_every_key() -> None:
 def test_the_parts_of_a_stream() -> None:
     rows = table(ARCHITECTURE.read_text(), "word", "meaning")
     (words,) = [row[1] for row in rows if row[0] == "part"]
-    parts = {name: None for stream_name in stream.names() for name in stream.load(stream_name).parts}
-    assert sorted(names(words)) == sorted(parts)
+    components = {
+        name: None for stream_name in stream.names() for name in stream.load(stream_name).components
+    }
+    assert sorted(names(words)) == sorted(components)
 
 
 def test_the_routes_of_the_pages() -> None:
     app = (REPO / "plugins" / "sluice" / "ui" / "app.py").read_text()
     routes = [f"{navigation.PREFIX}{route}" for route in re.findall(r'@app\.\w+\("([^"]+)"', app)]
     text = ARCHITECTURE.read_text()
-    assert [names(row[0])[0] for row in table(text, "route", "answer")] == routes
+    assert [names(row[0])[0] for row in table(text, "route", "decision")] == routes
     page = f"{navigation.PREFIX}/results/{navigation.pages(navigation.every())[0][0]}"
     assert f"http://127.0.0.1:{ports.DEFAULTS['airflow']}{page}" in README.read_text()
 
 
 def test_the_headers_of_a_feeds_record() -> None:
     said = [names(row[0])[0] for row in table(ARCHITECTURE.read_text(), "header", "holds")]
-    assert said == [sender.EVENT_ID, sender.SEQ, sender.RESUME, sender.FEED, sender.EVENT_BYTES]
+    assert said == [sender.EVENT_ID, sender.SEQUENCE, sender.RESUME, sender.FEED, sender.EVENT_BYTES]
 
 
 def test_the_states_of_a_heartbeat() -> None:
@@ -324,7 +326,7 @@ def test_every_command_of_the_tests() -> None:
 
 
 def test_every_measurement() -> None:
-    commands = {names(row[0])[0] for row in table(BENCH.read_text(), "command", "question")}
+    commands = {names(row[0])[0] for row in table(BENCH.read_text(), "command", "decision_requested")}
     found = {
         f"python -m bench.{file.stem}"
         for file in (REPO / "bench").glob("*.py")
@@ -341,7 +343,7 @@ def test_how_to_look_at_a_query() -> None:
 
 def test_every_verdict_has_a_section() -> None:
     text = section(OPERATING.read_text(), "The verdicts")
-    assert re.findall(r"^#### (.+)$", text, re.M) == [verdict.value for verdict in Health]
+    assert re.findall(r"^#### (.+)$", text, re.M) == [health.value for health in Health]
 
 
 def test_what_follows_each_verdict() -> None:
@@ -352,16 +354,16 @@ def test_what_follows_each_verdict() -> None:
         **dict.fromkeys(ALERTING, "red"),
     }
     said = {
-        Health(verdict): row[1]
-        for row in table(ARCHITECTURE.read_text(), "verdict", "what follows")
-        for verdict in names(row[0])
+        Health(health): row[1]
+        for row in table(ARCHITECTURE.read_text(), "health", "what follows")
+        for health in names(row[0])
     }
     assert said == follows
 
 
 def test_the_orders_and_the_answers() -> None:
     text = OPERATING.read_text()
-    for head, kind in (("action", status.Action), ("answer", status.Answer)):
+    for head, kind in (("action", status.Action), ("decision", status.Answer)):
         assert [names(row[0])[0] for row in table(text, head)] == [word.value for word in kind]
 
 
@@ -384,17 +386,17 @@ def recorded(file: Path) -> Iterator[tuple[str, set[str]]]:
         if not (isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "record"):
             continue
         kind, document = node.args[:2]
-        parts = list(ast.walk(document))
+        components = list(ast.walk(document))
         if isinstance(document, ast.Name):
-            parts = [part for value in assigned(functions, document.id) for part in ast.walk(value)]
+            components = [part for value in assigned(functions, document.id) for part in ast.walk(value)]
         written = {
             str(key.value)
-            for part in parts
+            for part in components
             if isinstance(part, ast.Dict)
             for key in part.keys
             if isinstance(key, ast.Constant)
         }
-        by_order = any(isinstance(part, ast.Attribute) and part.attr == "document" for part in parts)
+        by_order = any(isinstance(part, ast.Attribute) and part.attr == "document" for part in components)
         # What restarts is told the kind: restart or start.
         name = str(kind.value) if isinstance(kind, ast.Constant) else "restart"
         yield name, written | (ordered if by_order else set())
@@ -490,7 +492,7 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     assert objects == [*source, *run, event]
     assert ledger.moment(at) in OPERATING.read_text()
     for name in stream.names():
-        for part in set(stream.load(name).parts) - {"consumer"}:
+        for part in set(stream.load(name).components) - {"consumer"}:
             assert f"<ledger>/{ledger.history_name(name, part)}/" in OPERATING.read_text()
 
 

@@ -28,18 +28,18 @@ from sluice.model.spec.stream import Supervision
 from sluice.triggers import base
 from sluice.triggers.health import KEPT, HealthTrigger, observe_seconds
 from tests.support.memory_s3 import MemoryS3
-from tests.support.supervision import SPEC, diagnosis, events, sample
+from tests.support.supervision import SPEC, events, report, sample
 
 NOW = 10_000.0
-UNCLEAR = diagnosis(Health.UNOBSERVABLE)
-WELL_NOW = diagnosis(Health.HEALTHY)
-CERTAIN = diagnosis(Health.DEAD, conclusive=True)
+UNCLEAR = report(Health.UNKNOWN)
+WELL_NOW = report(Health.HEALTHY)
+CERTAIN = report(Health.DOWN, is_final=True)
 
 
 def test_the_time_to_observe_is_more_than_a_stall_and_less_than_an_interval() -> None:
     assert observe_seconds(Supervision()) == 75
-    assert observe_seconds(Supervision(stall_seconds=600)) == 90
-    assert observe_seconds(Supervision(stall_seconds=600, interval_seconds=1200)) == 615
+    assert observe_seconds(Supervision(stall_timeout_seconds=600)) == 90
+    assert observe_seconds(Supervision(stall_timeout_seconds=600, interval_seconds=1200)) == 615
 
 
 class Task:
@@ -48,7 +48,7 @@ class Task:
     task = None
     task_id = "consumer"
 
-    def __init__(self, earlier: Any = None, action: str = "supervise", component: str = "all") -> None:
+    def __init__(self, earlier: Any = None, action: str = "check", component: str = "all") -> None:
         self.earlier = earlier
         self.params = {"action": action, "component": component}
         self.pulled: list[dict[str, Any]] = []
@@ -82,12 +82,13 @@ class Kept(History):
 
 
 class World:
-    """A clock that moves by sleeping, diagnoses in turn. ``judged``: each time the moments of the samples."""
+    """A clock that moves by sleeping, diagnoses in turn. ``assessed``: each time the moments of the
+    samples."""
 
     def __init__(self, says: list[HealthReport]) -> None:
         self.now = NOW
         self.says = says
-        self.judged: list[list[float]] = []
+        self.assessed: list[list[float]] = []
         self.facts: list[Any] = []
         self.kept = Kept(MemoryS3().as_client(), "s3://warehouse/ledger", SPEC.name)
         self.looking: Any = lambda now: sample(now)
@@ -98,9 +99,9 @@ class World:
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def judge(self, component: str, samples: Any, policy: Any, facts: Any) -> HealthReport:
+    def assess(self, component: str, samples: Any, policy: Any, facts: Any) -> HealthReport:
         assert component == "consumer"
-        self.judged.append([s.at for s in samples])
+        self.assessed.append([s.at for s in samples])
         self.facts.append(facts)
         return self.says.pop(0) if len(self.says) > 1 else self.says[0]
 
@@ -114,7 +115,7 @@ class World:
     def fire(self, task: Any = None, timeout_after: float | None = None) -> dict[str, Any]:
         trigger = HealthTrigger(stream="nyc_taxi", component="consumer", role="airflow")
         trigger.__dict__["hook"] = self
-        trigger.clock, trigger.sleep, trigger.assess = lambda: self.now, self.sleep, self.judge
+        trigger.clock, trigger.sleep, trigger.assess = lambda: self.now, self.sleep, self.assess
         trigger.question_seconds = self.question_seconds
         trigger.task_instance = task
         if timeout_after is not None:
@@ -132,15 +133,15 @@ class World:
         return asyncio.run(first())
 
 
-@pytest.mark.parametrize("verdict", Health)
-def test_it_ends_the_task_if_there_is_nothing_to_do_and_no_request(verdict: Health) -> None:
-    world = World([diagnosis(verdict, conclusive=True)])
+@pytest.mark.parametrize("health", Health)
+def test_it_ends_the_task_if_there_is_nothing_to_do_and_no_request(health: Health) -> None:
+    world = World([report(health, is_final=True)])
     world.fire(Task())
-    assert world.ended_task is (verdict in no_action("consumer"))
+    assert world.ended_task is (health in no_action("consumer"))
     world.fire(Task(action="stop"))
     assert not world.ended_task
     world.fire(Task(action="stop", component="queries"))
-    assert world.ended_task is (verdict in no_action("consumer")), "the request is for another component"
+    assert world.ended_task is (health in no_action("consumer")), "the request is for another component"
 
 
 def test_what_the_runtime_restarted_is_recorded_once() -> None:
@@ -155,27 +156,27 @@ def test_what_the_runtime_restarted_is_recorded_once() -> None:
     for _ in range(2):
         world.fire(Task())
     first, second = events(world.kept, "restart")
-    assert (first["who"], first["asked"], first["why"]) == ("runtime", False, "exit code 1 after 9 s")
+    assert (first["who"], first["requested"], first["reason"]) == ("runtime", False, "exit code 1 after 9 s")
     assert second["at"] == datetime.fromtimestamp(now - 20, UTC).isoformat()
 
 
 def test_it_ends_with_the_first_look_that_is_certain() -> None:
     world = World([CERTAIN])
     observation = Observation.from_json(world.fire(Task()))
-    assert (observation.diagnosis, [s.at for s in observation.samples]) == (CERTAIN, [NOW])
+    assert (observation.report, [s.at for s in observation.samples]) == (CERTAIN, [NOW])
 
 
 def test_what_is_well_only_so_far_is_looked_at_until_that_is_certain() -> None:
     """Records wait and nothing moves, but for no longer than it may: a moment later it is stalled."""
     world = World([WELL_NOW, WELL_NOW, WELL_NOW, CERTAIN])
-    assert Observation.from_json(world.fire(Task())).diagnosis == CERTAIN
+    assert Observation.from_json(world.fire(Task())).report == CERTAIN
     assert world.now == NOW + 15
 
 
 def test_what_stays_unclear_is_looked_at_until_the_time_is_up() -> None:
     world = World([UNCLEAR])
     observation = Observation.from_json(world.fire(Task()))
-    assert (world.now, observation.diagnosis.verdict) == (NOW + 75, Health.UNOBSERVABLE)
+    assert (world.now, observation.report.health) == (NOW + 75, Health.UNKNOWN)
     assert len(observation.samples) <= KEPT
 
 
@@ -197,21 +198,21 @@ def test_it_ends_before_airflow_gives_it_up() -> None:
 def test_after_the_time_two_looks_are_taken_all_the_same() -> None:
     world = World([UNCLEAR])
     world.fire(Task(), timeout_after=NOW + 60)
-    assert world.judged == [[NOW], [NOW, NOW + 5]]
+    assert world.assessed == [[NOW], [NOW, NOW + 5]]
 
 
 @pytest.mark.parametrize("action", ["stop", "start", "restart"])
 def test_an_order_does_not_wait(action: str) -> None:
     world = World([WELL_NOW])
     world.fire(Task(action=action))
-    assert world.judged == [[NOW]]
+    assert world.assessed == [[NOW]]
 
 
 def test_what_earlier_runs_saw_is_taken_along() -> None:
     world = World([CERTAIN])
     task = Task(Observation(WELL_NOW, [sample(NOW - 600), sample(NOW - 120)]).to_json())
     observation = Observation.from_json(world.fire(task))
-    assert world.judged == [[NOW - 600, NOW - 120, NOW]]
+    assert world.assessed == [[NOW - 600, NOW - 120, NOW]]
     assert [s.at for s in observation.samples] == [NOW - 120, NOW]
     assert task.pulled == [{"task_ids": "consumer", "map_indexes": -1, "include_prior_dates": True}]
 
@@ -219,8 +220,8 @@ def test_what_earlier_runs_saw_is_taken_along() -> None:
 @pytest.mark.parametrize(
     ("broken", "name"),
     [
-        ({"diagnosis": diagnosis().to_json()}, "ValidationError"),
-        ({"samples": [{"at": 1}], "diagnosis": diagnosis().to_json()}, "ValidationError"),
+        ({"report": report().to_json()}, "ValidationError"),
+        ({"samples": [{"at": 1}], "report": report().to_json()}, "ValidationError"),
         (AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR)), "AirflowRuntimeError"),
         (TimeoutError(), "TimeoutError"),
     ],
@@ -230,44 +231,44 @@ def test_without_them_it_observes_all_the_same(
     broken: Any, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = World([CERTAIN])
-    assert Observation.from_json(world.fire(Task(broken))).diagnosis == CERTAIN
-    assert world.judged == [[NOW]]
+    assert Observation.from_json(world.fire(Task(broken))).report == CERTAIN
+    assert world.assessed == [[NOW]]
     assert name in capsys.readouterr().out
 
 
 def test_the_history_tells_of_restarts_and_holds() -> None:
     world = World([CERTAIN])
-    world.kept.record("hold", {"who": "ada", "why": "new schema"}, datetime(2026, 1, 1, tzinfo=UTC))
+    world.kept.record("suspend", {"who": "ada", "reason": "new schema"}, datetime(2026, 1, 1, tzinfo=UTC))
     world.fire(Task())
-    assert world.facts[0].held == "by ada since 2026-01-01T00:00:00+00:00: new schema"
+    assert world.facts[0].suspended == "by ada since 2026-01-01T00:00:00+00:00: new schema"
 
 
 def test_without_the_history_nothing_can_be_said() -> None:
     world = World([CERTAIN])
     world.kept.unanswered = 2
-    assert Observation.from_json(world.fire(Task())).diagnosis == CERTAIN
+    assert Observation.from_json(world.fire(Task())).report == CERTAIN
     assert world.now == NOW + 10
 
     world.kept.unanswered = 1000
-    seen = Observation.from_json(world.fire(Task())).diagnosis
-    assert (seen.verdict, "S3 is away" in seen.sentence) == (Health.UNOBSERVABLE, True)
+    seen = Observation.from_json(world.fire(Task())).report
+    assert (seen.health, "S3 is away" in seen.message) == (Health.UNKNOWN, True)
 
 
 def test_a_verdict_is_recorded_when_it_is_another() -> None:
-    dead = diagnosis(Health.DEAD, conclusive=True, evidence={"still_seconds": 3})
+    dead = report(Health.DOWN, is_final=True, details={"still_seconds": 3})
     world = World([CERTAIN])
     for says in (dead, dead, WELL_NOW):
         world.says = [says]
         world.fire(Task())
-    first, second = events(world.kept, "verdict")
-    assert (first["verdict"], first["before"], first["evidence"]) == ("dead", None, {"still_seconds": 3})
-    assert (second["verdict"], second["before"], second["sentence"]) == ("healthy", "dead", "so it is")
+    first, second = events(world.kept, "health")
+    assert (first["health"], first["before"], first["details"]) == ("down", None, {"still_seconds": 3})
+    assert (second["health"], second["before"], second["message"]) == ("healthy", "down", "so it is")
 
 
 def test_a_verdict_that_cannot_be_recorded_is_one_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     world = World([CERTAIN])
     world.kept.is_full = True
-    assert Observation.from_json(world.fire(Task())).diagnosis == CERTAIN
+    assert Observation.from_json(world.fire(Task())).report == CERTAIN
     assert "S3 is full" in capsys.readouterr().out
 
 
@@ -286,4 +287,4 @@ def test_a_look_that_hangs_is_a_look_that_saw_nothing() -> None:
     world.question_seconds = 0.01
     world.looking = lambda now: world.fired.wait(20)
     (seen,) = Observation.from_json(world.fire(Task())).samples
-    assert (seen.process, seen.trouble) == (None, {"observer": "no answer within 0.01 s"})
+    assert (seen.process, seen.errors) == (None, {"observer": "no answer within 0.01 s"})

@@ -16,11 +16,11 @@ from sluice.model.health.consumer import Health
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.sample import ProcessStatus
 from tests.support.memory_s3 import MemoryS3
-from tests.support.supervision import SPEC, T0, FakeRuntime, context, diagnosis, events
+from tests.support.supervision import SPEC, T0, FakeRuntime, context, events, report
 
-KINDS = ("restart", "start", "stop", "hold", "release")
-PLATFORM = Request(who="schedule", why="it is dead", run="r1", asked=False, at=T0)
-PERSON = Request(who="ada", why="new schema", run="r2", asked=True, at=T0)
+KINDS = ("restart", "start", "stop", "suspend", "resume")
+PLATFORM = Request(who="schedule", reason="it is dead", run="r1", requested=False, at=T0)
+PERSON = Request(who="ada", reason="new schema", run="r2", requested=True, at=T0)
 
 
 class Kept(History):
@@ -66,44 +66,44 @@ def lifecycle(kept: Kept, state: S = S.EXITED) -> tuple[Lifecycle, FakeRuntime]:
 
 def test_a_dead_process_is_started_and_that_is_recorded_first(kept: Kept) -> None:
     made, runtime = lifecycle(kept)
-    act = made.restart(PLATFORM, diagnosis(Health.DEAD))
+    act = made.restart(PLATFORM, report(Health.DOWN))
     assert act.done
     assert runtime.did == [("start", ["restart"])]
     (event,) = events(kept, *KINDS)
     expected = PLATFORM.document() | {
         "kind": "restart", "stream": "nyc_taxi", "at": event["at"],
-        "verdict": "dead", "sentence": "so it is", "identity": "1000", "token": 3,
+        "health": "down", "message": "so it is", "identity": "1000", "epoch": 3,
     }  # fmt: skip
     assert event == expected
     assert act.at == datetime.fromisoformat(event["at"]).timestamp()
 
 
 @pytest.mark.parametrize(
-    ("verdict", "grace"), [(Health.STALLED, 0), (Health.FLAPPING, 20), (Health.HEALTHY, 20)]
+    ("health", "grace"), [(Health.STALLED, 0), (Health.FLAPPING, 20), (Health.HEALTHY, 20)]
 )
-def test_what_hangs_is_killed_and_what_works_may_finish(kept: Kept, verdict: Health, grace: float) -> None:
+def test_what_hangs_is_killed_and_what_works_may_finish(kept: Kept, health: Health, grace: float) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
-    assert made.restart(PLATFORM, diagnosis(verdict)).done
+    assert made.restart(PLATFORM, report(health)).done
     assert runtime.did == [("stop", grace, ["restart"]), ("start", ["restart"])]
 
 
 def test_another_process_than_the_judged_one_is_left_alone(kept: Kept) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
-    act = made.restart(PLATFORM, diagnosis(Health.DEAD, identity="999"))
+    act = made.restart(PLATFORM, report(Health.DOWN, identity="999"))
     assert (act.done, runtime.did, events(kept, *KINDS)) == (False, [], [])
-    assert act.sentence == (
+    assert act.message == (
         "stream-nyc_taxi is RUNNING: it was started anew after it was judged, so it is left alone"
     )
 
 
-@pytest.mark.parametrize(("state", "verdict"), [(S.EXITED, Health.DEAD), (S.RUNNING, Health.STALLED)])
-def test_two_runs_restart_an_instance_once(kept: Kept, state: S, verdict: Health) -> None:
+@pytest.mark.parametrize(("state", "health"), [(S.EXITED, Health.DOWN), (S.RUNNING, Health.STALLED)])
+def test_two_runs_restart_an_instance_once(kept: Kept, state: S, health: Health) -> None:
     """Both found the judged instance; the slower one then finds another one, and leaves it alone."""
     runtime = Rival(state)
     one, other = Lifecycle(SPEC, runtime, kept), Lifecycle(SPEC, runtime, kept)
     others: list[ActionResult] = []
-    runtime.meanwhile = lambda: others.append(other.restart(PLATFORM, diagnosis(verdict)))
-    one.restart(PLATFORM, diagnosis(verdict))
+    runtime.meanwhile = lambda: others.append(other.restart(PLATFORM, report(health)))
+    one.restart(PLATFORM, report(health))
     assert [act.done for act in others] == [True]
     assert runtime.now.since == 1001, "one instance after the judged one"
     assert [did[0] for did in runtime.did].count("stop") == (1 if state is S.RUNNING else 0)
@@ -113,89 +113,89 @@ def test_two_runs_restart_an_instance_once(kept: Kept, state: S, verdict: Health
 
 def test_a_hold_stops_the_platform_and_not_a_person(kept: Kept) -> None:
     made, runtime = lifecycle(kept)
-    assert not made.hold(PERSON).done
-    act = made.restart(PLATFORM, diagnosis(Health.DEAD))
+    assert not made.suspend(PERSON).done
+    act = made.restart(PLATFORM, report(Health.DOWN))
     assert (act.done, runtime.did) == (False, [])
-    assert "held by ada since 2" in act.sentence
-    assert made.restart(replace(PERSON, run="r3"), diagnosis(Health.HELD)).done
-    assert [event["kind"] for event in events(kept, *KINDS)] == ["hold", "release", "restart"]
-    assert kept.held() is None
+    assert "held by ada since 2" in act.message
+    assert made.restart(replace(PERSON, run="r3"), report(Health.SUSPENDED)).done
+    assert [event["kind"] for event in events(kept, *KINDS)] == ["suspend", "resume", "restart"]
+    assert kept.suspended() is None
 
 
 def test_a_hold_that_comes_while_the_process_is_stopped_stands(kept: Kept) -> None:
     runtime = Rival(S.RUNNING)
-    runtime.meanwhile = lambda: kept.record("hold", PERSON.document(), datetime.now(UTC))
-    act = Lifecycle(SPEC, runtime, kept).restart(PLATFORM, diagnosis(Health.STALLED))
+    runtime.meanwhile = lambda: kept.record("suspend", PERSON.document(), datetime.now(UTC))
+    act = Lifecycle(SPEC, runtime, kept).restart(PLATFORM, report(Health.STALLED))
     assert (act.done, [did[0] for did in runtime.did]) == (False, ["stop"])
-    assert "held by ada" in act.sentence
+    assert "held by ada" in act.message
 
 
 def test_a_restart_by_the_runtime_is_not_what_a_person_asked_for(kept: Kept) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
     runtime.now = replace(runtime.now, restarts=(1000.0,))
     clicked = replace(PERSON, at=datetime.fromtimestamp(999, UTC))
-    assert made.restart(clicked, diagnosis(Health.FLAPPING)).done
-    assert events(kept, "restart")[0]["asked"] is True
+    assert made.restart(clicked, report(Health.FLAPPING)).done
+    assert events(kept, "restart")[0]["requested"] is True
 
 
 def test_a_second_click_finds_what_the_first_asked_for(kept: Kept) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
     clicked = replace(PERSON, at=datetime.fromtimestamp(999, UTC))
-    act = made.restart(clicked, diagnosis(Health.STARTING))
+    act = made.restart(clicked, report(Health.STARTING))
     assert (act.done, runtime.did) == (False, [])
-    assert act.sentence == "stream-nyc_taxi is RUNNING: it was started after that was asked for"
+    assert act.message == "stream-nyc_taxi is RUNNING: it was started after that was asked for"
     later = replace(PERSON, at=datetime.fromtimestamp(1001, UTC))
-    assert made.restart(later, diagnosis(Health.STARTING)).done
-    assert events(kept, "restart")[0]["asked"] is True
+    assert made.restart(later, report(Health.STARTING)).done
+    assert events(kept, "restart")[0]["requested"] is True
 
 
 def test_a_dead_process_is_restarted_by_order_however_young(kept: Kept) -> None:
     made, _ = lifecycle(kept, S.EXITED)
-    assert made.restart(replace(PERSON, at=datetime.fromtimestamp(1, UTC)), diagnosis(Health.DEAD)).done
+    assert made.restart(replace(PERSON, at=datetime.fromtimestamp(1, UTC)), report(Health.DOWN)).done
 
 
 def test_without_a_judged_process_the_present_one_is_meant(kept: Kept) -> None:
     made, _ = lifecycle(kept)
-    assert made.restart(PERSON, diagnosis(Health.UNOBSERVABLE, identity=None)).done
+    assert made.restart(PERSON, report(Health.UNKNOWN, identity=None)).done
 
 
 def test_start_leaves_a_running_process_alone_and_ends_its_hold(kept: Kept) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
-    assert made.start(PERSON, diagnosis()).sentence == "stream-nyc_taxi is RUNNING"
-    kept.record("hold", {"who": "ada"}, T0)
-    act = made.start(PERSON, diagnosis())
-    assert (act.done, runtime.did, kept.held()) == (False, [], None)
-    assert act.sentence == "stream-nyc_taxi is RUNNING, and its hold is released"
+    assert made.start(PERSON, report()).message == "stream-nyc_taxi is RUNNING"
+    kept.record("suspend", {"who": "ada"}, T0)
+    act = made.start(PERSON, report())
+    assert (act.done, runtime.did, kept.suspended()) == (False, [], None)
+    assert act.message == "stream-nyc_taxi is RUNNING, and resumed"
 
 
 def test_start_starts_what_is_down_and_is_no_restart(kept: Kept) -> None:
     made, _ = lifecycle(kept, S.STOPPED)
-    kept.record("hold", {"who": "ada"}, T0)
-    assert made.start(PERSON, diagnosis(Health.HELD)).done
-    assert [event["kind"] for event in events(kept, *KINDS)] == ["hold", "release", "start"]
+    kept.record("suspend", {"who": "ada"}, T0)
+    assert made.start(PERSON, report(Health.SUSPENDED)).done
+    assert [event["kind"] for event in events(kept, *KINDS)] == ["suspend", "resume", "start"]
     assert kept.facts(datetime.now(UTC), SPEC.supervision).restarts == []
 
 
 def test_a_hold_is_recorded_before_the_process_is_ended(kept: Kept) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
-    act = made.hold(PERSON)
-    assert (act.done, act.sentence) == (False, "stream-nyc_taxi is STOPPED, and held from now on")
-    assert runtime.did == [("stop", 20, ["hold"])]
-    hold, stop = events(kept, "hold", "stop")
-    assert (hold["who"], hold["why"], hold["asked"]) == ("ada", "new schema", True)
+    act = made.suspend(PERSON)
+    assert (act.done, act.message) == (False, "stream-nyc_taxi is STOPPED, and held from now on")
+    assert runtime.did == [("stop", 20, ["suspend"])]
+    suspend, stop = events(kept, "suspend", "stop")
+    assert (suspend["who"], suspend["reason"], suspend["requested"]) == ("ada", "new schema", True)
     assert (stop["identity"], stop["exit_status"], stop["run"]) == ("1000", 0, "r2")
-    held = kept.facts(datetime.now(UTC), SPEC.supervision).held
-    assert held is not None
-    assert held.startswith("by ada since 2")
+    suspended = kept.facts(datetime.now(UTC), SPEC.supervision).suspended
+    assert suspended is not None
+    assert suspended.startswith("by ada since 2")
 
 
 def test_holding_again_in_the_same_run_is_one_hold_and_in_another_two(kept: Kept) -> None:
     made, _ = lifecycle(kept, S.EXITED)
-    made.hold(PERSON)
-    made.hold(PERSON)
-    assert len(events(kept, "hold")) == 1
-    made.hold(replace(PERSON, run="r9", who="bob"))
-    assert [event["who"] for event in events(kept, "hold")] == ["ada", "bob"]
+    made.suspend(PERSON)
+    made.suspend(PERSON)
+    assert len(events(kept, "suspend")) == 1
+    made.suspend(replace(PERSON, run="r9", who="bob"))
+    assert [event["who"] for event in events(kept, "suspend")] == ["ada", "bob"]
 
 
 def test_what_cannot_be_recorded_is_not_done(kept: Kept) -> None:
@@ -203,10 +203,10 @@ def test_what_cannot_be_recorded_is_not_done(kept: Kept) -> None:
 
     kept.is_away = True
     with pytest.raises(Unreachable):
-        made.restart(PLATFORM, diagnosis(Health.DEAD))
+        made.restart(PLATFORM, report(Health.DOWN))
     assert runtime.did == []
 
 
 def test_an_order_names_who_triggered_the_run() -> None:
-    assert request_from(context(user="ada"), "why", True) == Request("ada", "why", "run-1", True, T0)
-    assert request_from(context(), "why", False).who == "schedule"
+    assert request_from(context(user="ada"), "reason", True) == Request("ada", "reason", "run-1", True, T0)
+    assert request_from(context(), "reason", False).who == "schedule"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from sluice.hooks.observation import Observation, thin
+from sluice.hooks.observation import Observation, downsample
 from sluice.model.health.sample import Sample
-from tests.support.supervision import diagnosis, sample
+from tests.support.supervision import report, sample
 
 
 def moments(*at: float) -> list[float]:
-    return [s.at for s in thin([sample(float(a)) for a in at], 100, 6)]
+    return [s.at for s in downsample([sample(float(a)) for a in at], 100, 6)]
 
 
 def test_few_far_apart_are_all_kept() -> None:
@@ -24,13 +24,13 @@ def test_many_are_thinned_evenly_and_the_last_one_stays() -> None:
 
 def test_there_are_never_more_than_that() -> None:
     looks = [sample(float(at)) for at in range(500)]
-    assert max(len(thin(looks[:count], 100, 6)) for count in range(500)) in (5, 6)
+    assert max(len(downsample(looks[:count], 100, 6)) for count in range(500)) in (5, 6)
 
 
 def test_looks_close_together_add_up_over_many_runs() -> None:
     kept: list[Sample] = []
     for run in range(200):
-        kept = thin([*kept, sample(run * 10.0)], 100, 6)
+        kept = downsample([*kept, sample(run * 10.0)], 100, 6)
     assert kept[-1].at - kept[0].at >= 75
     assert len(kept) >= 4
 
@@ -44,10 +44,10 @@ def test_a_clock_that_was_put_back_does_not_hold_the_present_up() -> None:
 
 
 def test_none_is_none() -> None:
-    assert thin([], 100, 5) == []
+    assert downsample([], 100, 5) == []
 
 
 def test_it_survives_json() -> None:
-    observation = Observation(diagnosis(), [sample(), sample(2000.0)])
+    observation = Observation(report(), [sample(), sample(2000.0)])
     text = json.dumps(observation.to_json())
     assert Observation.from_json(json.loads(text)) == Observation.from_json(text) == observation

@@ -56,7 +56,7 @@ def pin(ledger: Ledger, source: Source, kafka: Kafka, run: str = "r1", topic: st
 def test_a_retry_means_the_same_versions_and_offsets(ledger: Ledger, memory: MemoryS3) -> None:
     first = pin(ledger, Source("v1"), Kafka(p0=5, p1=0))
     assert first["sources"][0]["begin"] == {"0": 5, "1": 0}
-    assert first["sources"][0]["lanes"] == 2
+    assert first["sources"][0]["partition_count"] == 2
     written = dict(memory.objects)
     assert pin(ledger, Source("v2"), Kafka(p0=99, p1=99, p2=0)) == first
     assert memory.objects == written
@@ -72,12 +72,12 @@ def test_what_was_sent_is_not_pending_and_the_first_settlement_counts(ledger: Le
     plan = pin(ledger, Source("v1", "v2"), Kafka(p0=5))
     one, two = plan["sources"]
     assert plans.pending(ledger, plan) == [one, two]
-    plans.settle(ledger, one, {0: 8}, "r1")
-    assert plans.settle(ledger, one, {0: 50}, "r2")["ranges"] == {"0": [5, 8]}
+    plans.complete_source(ledger, one, {0: 8}, "r1")
+    assert plans.complete_source(ledger, one, {0: 50}, "r2")["ranges"] == {"0": [5, 8]}
     assert plans.pending(ledger, plan) == [two]
     with raising(Missing, "v2.csv", "produce task"):
         plans.produced(ledger, "r1")
-    plans.settle(ledger, two, {0: 20, 1: 4}, "r1")
+    plans.complete_source(ledger, two, {0: 20, 1: 4}, "r1")
     _, documents = plans.produced(ledger, "r1")
     assert str(plans.offsets_of_all(documents)) == "partition 0: [5, 20)"
     assert pin(ledger, Source("v1"), Kafka(p0=50), run="r2")["sources"][0]["produced"]
@@ -86,7 +86,7 @@ def test_what_was_sent_is_not_pending_and_the_first_settlement_counts(ledger: Le
 def test_a_topic_that_was_made_anew_is_named(ledger: Ledger) -> None:
     (source,) = pin(ledger, Source("v1"), Kafka(p0=5))["sources"]
     with raising(Refused, "'t'", "partition 0", "at 3", "offset 5", "v1.csv"):
-        plans.settle(ledger, source, {0: 3}, "r1")
+        plans.complete_source(ledger, source, {0: 3}, "r1")
 
 
 def test_another_topic_is_named(ledger: Ledger) -> None:
@@ -121,11 +121,13 @@ def generate(ledger: Ledger, kafka: Kafka, run: str = "r1", moment: datetime = N
 
 
 def test_what_a_form_leaves_empty_is_pinned(ledger: Ledger) -> None:
-    first = generate(ledger, Kafka(p0=5, p1=0), begin=None, seed=None, users=3, landed_timeout_minutes=30)
+    first = generate(
+        ledger, Kafka(p0=5, p1=0), start_time=None, seed=None, users=3, publish_timeout_minutes=30
+    )
     (source,) = first["sources"]
-    assert source["parameters"]["begin"] == "2026-11-21T12:00:00Z"
+    assert source["parameters"]["start_time"] == "2026-11-21T12:00:00Z"
     assert source["parameters"]["users"] == 3
-    assert (source["begin"], source["lanes"], source["kind"]) == ({"0": 5, "1": 0}, 2, "generated")
+    assert (source["begin"], source["partition_count"], source["kind"]) == ({"0": 5, "1": 0}, 2, "generated")
     assert source["source_id"] == generator.parse(GENERATOR, source["parameters"], "x").source_id
     later = generate(ledger, Kafka(p0=99), moment=NOON + timedelta(days=1), rows=11)
     assert later == first
@@ -136,7 +138,7 @@ def test_what_a_form_leaves_empty_is_pinned(ledger: Ledger) -> None:
 def test_the_same_values_are_the_same_source_and_are_sent_once(ledger: Ledger) -> None:
     plan = generate(ledger, Kafka(p0=5), seed=7)
     (source,) = plans.pending(ledger, plan)
-    plans.settle(ledger, source, {0: 15}, "r1")
+    plans.complete_source(ledger, source, {0: 15}, "r1")
     again = generate(ledger, Kafka(p0=15), run="r2", seed=7)
     assert again["sources"] == [{**source, "produced": True}]
     assert plans.pending(ledger, again) == []
@@ -148,7 +150,7 @@ def test_a_source_is_called_what_it_is(ledger: Ledger) -> None:
     assert plans.name_of(source) == "10 generated rows of seed 7 from 2026-11-21T12:00:00Z, 1 h"
     assert plans.identity_of(source) == {"generated": source["parameters"]}
     with raising(Refused, "seed 7", "at 3", "offset 5"):
-        plans.settle(ledger, source, {0: 3}, "r1")
+        plans.complete_source(ledger, source, {0: 3}, "r1")
     (file,) = pin(ledger, Source("v1"), Kafka(p0=5), run="r3")["sources"]
     assert plans.identity_of(file) == {"object": "s3://source/v1.csv", "version_id": "v1"}
     assert plans.identity_of({"kind": "feed", "feed": "u"}) == {"feed": "u"}
@@ -158,7 +160,7 @@ def test_a_source_is_called_what_it_is(ledger: Ledger) -> None:
     ("params", "data"),
     [
         ({"rows": 0}, ("'r1'", "rows is 0")),
-        ({"begin": "2999-01-01T00:00:00Z"}, ("'r1'", "1 hours", "2999-01-01T00:00:00Z")),
+        ({"start_time": "2999-01-01T00:00:00Z"}, ("'r1'", "1 hours", "2999-01-01T00:00:00Z")),
     ],
 )
 def test_wrong_values_pin_nothing(

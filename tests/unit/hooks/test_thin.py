@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from sluice.hooks.observation import thin
+from sluice.hooks.observation import downsample
 from sluice.model.health.sample import Sample
 
 
@@ -19,7 +19,7 @@ def test_runs_that_follow_each_other_closely_still_reach_back(every: float) -> N
     kept: list[Sample] = []
     runs = [number * every for number in range(int(1200 / every))]
     for at in runs:
-        kept = thin([*kept, look(at)], seconds=420, most=12)
+        kept = downsample([*kept, look(at)], seconds=420, most=12)
         assert len(kept) <= 12
         assert kept[-1].at == at, "the last one is kept"
     reach = [sample.at for sample in kept]
@@ -29,5 +29,5 @@ def test_runs_that_follow_each_other_closely_still_reach_back(every: float) -> N
 
 
 def test_nothing_and_one() -> None:
-    assert thin([], 420, 12) == []
-    assert thin([look(5)], 420, 12) == [look(5)]
+    assert downsample([], 420, 12) == []
+    assert downsample([look(5)], 420, 12) == [look(5)]

@@ -34,13 +34,13 @@ def test_only_a_source_that_stays_unreadable_is_hopeless() -> None:
 @pytest.mark.parametrize("kind", [Missing, Refused, ConfigError])
 def test_what_a_retry_cannot_mend_is_final_with_the_same_words(kind: type[Exception]) -> None:
     with pytest.raises(AirflowFailException) as caught, final_failures():
-        raise kind("why")
-    assert str(caught.value) == "why"
+        raise kind("reason")
+    assert str(caught.value) == "reason"
 
 
 def test_what_may_pass_is_left_to_the_retries() -> None:
     with pytest.raises(Unreachable), final_failures():
-        raise Unreachable("why")
+        raise Unreachable("reason")
 
 
 def test_columns_align_and_numbers_stand_right() -> None:

@@ -75,7 +75,7 @@ def test_arguments_reach_every_pytest_and_may_choose_none(verb: str) -> None:
 def test_paths_among_the_arguments_say_what_is_run(verb: str, paths: list[str], expected: list[str]) -> None:
     found = pytests(verb, "-x", *paths)
     assert [stage.name for stage in found] == expected
-    chosen = [part for stage in found for part in stage.command if part.startswith("tests/")]
+    chosen = [component for stage in found for component in stage.command if component.startswith("tests/")]
     assert sorted(chosen) == (sorted(paths) if expected else [])
     assert all("-x" in stage.command for stage in found)
 

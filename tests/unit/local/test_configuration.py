@@ -79,7 +79,7 @@ def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context
         if name.startswith("program:"):
             assert parser[name]["autostart"] == "false"
             assert "--pdeathsig" in parser[name]["command"]
-    parts = [part.program for spec in streams.specs() for part in spec.parts.values()]
+    parts = [component.program for spec in streams.specs() for component in spec.components.values()]
     assert {"stream-nyc_taxi", "stream-wiki_changes-producer", "stream-wiki_changes-queries"} < set(parts)
     for name in parts:
         stream = parser[f"program:{name}"]
@@ -102,7 +102,7 @@ def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context
 
 def test_every_part_of_a_stream_is_a_program_with_all_that_jobs_get(context: Context) -> None:
     made = {program.name: program for program in streams.programs(context)}
-    assert len(made) == sum(len(spec.parts) for spec in streams.specs())
+    assert len(made) == sum(len(spec.components) for spec in streams.specs())
     producer = made["stream-wiki_changes-producer"]
     assert list(producer.command[-5:]) == [
         str(context.python),

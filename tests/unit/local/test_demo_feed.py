@@ -190,8 +190,8 @@ def test_what_the_lake_holds_of_a_span() -> None:
     aside = [(0, 12, "x"), (0, 12, "x"), (None, None, "y"), (1, 1, "z"), (1, 5, "w")]
     whole = found([*first, (0, 13, "d"), (1, 0, "e"), (1, 2, "later")], aside, {"before", "a", "later"})
     assert whole == Found(rows=4, quarantined=2, event_ids=4, gaps=0, missing=0, duplicates=0)
-    part = found(first, aside, {"before", "a", "later"})
-    assert (part.gaps, part.missing) == (2, 1)
+    component = found(first, aside, {"before", "a", "later"})
+    assert (component.gaps, component.missing) == (2, 1)
     assert found([]) == Found(rows=0, quarantined=0, event_ids=0, gaps=6, missing=0, duplicates=0)
 
 

@@ -48,7 +48,7 @@ def test_the_drills_that_are_chosen() -> None:
 
 
 def test_every_drill_says_who_may_notice_it() -> None:
-    assert all(drill.noticed_by and drill.what for drill in command.DRILLS.values())
+    assert all(drill.detected_by and drill.what for drill in command.DRILLS.values())
 
 
 class History:
@@ -60,31 +60,34 @@ class History:
         return [event for event in found if drill.moment(event["at"]) >= at.timestamp()]
 
 
-def verdict(at: int, word: str) -> dict[str, Any]:
-    return {"at": f"1970-01-01T00:{at // 60:02}:{at % 60:02}+00:00", "verdict": word}
+def health(at: int, word: str) -> dict[str, Any]:
+    return {"at": f"1970-01-01T00:{at // 60:02}:{at % 60:02}+00:00", "health": word}
 
 
 @pytest.mark.parametrize(
     ("verdicts", "expected"),
     [
         ([], None),
-        ([verdict(999, "dead")], None),
-        ([verdict(1001, "healthy"), verdict(1002, "catching up"), verdict(1003, "held")], None),
+        ([health(999, "down")], None),
+        ([health(1001, "healthy"), health(1002, "catching up"), health(1003, "suspended")], None),
         (
-            [verdict(1001, "idle"), verdict(1007, "stalled"), verdict(1009, "dead")],
-            (1007.0, "verdict stalled"),
+            [health(1001, "idle"), health(1007, "stalled"), health(1009, "down")],
+            (1007.0, "health stalled"),
         ),
-        ([verdict(1001, "unobservable")], (1001.0, "verdict unobservable")),
+        ([health(1001, "unknown")], (1001.0, "health unknown")),
     ],
 )
 def test_noticed_by_the_first_verdict_that_is_not_calm(verdicts: list[dict[str, Any]], expected: Any) -> None:
-    assert drill.by_verdict(scene(history=History(verdict=verdicts))) == expected
+    assert drill.detected_by_health(scene(history=History(health=verdicts))) == expected
 
 
 def test_noticed_by_the_first_verdict_that_is_to_be_followed_by_a_restart() -> None:
-    words = [verdict(1001, "superseded"), verdict(1002, "idle"), verdict(1005, "dead")]
-    assert drill.by_verdict_to_restart(scene(history=History(verdict=words))) == (1005.0, "verdict dead")
-    assert drill.by_verdict_to_restart(scene(history=History(verdict=words[:2]))) is None
+    words = [health(1001, "fenced"), health(1002, "idle"), health(1005, "down")]
+    assert drill.detected_by_restartable_health(scene(history=History(health=words))) == (
+        1005.0,
+        "health down",
+    )
+    assert drill.detected_by_restartable_health(scene(history=History(health=words[:2]))) is None
 
 
 @pytest.mark.parametrize(
@@ -100,9 +103,9 @@ def test_noticed_by_supervisord(pid: int, start: int, expected: Any) -> None:
 def test_noticed_by_the_runtime() -> None:
     ended = ProcessExit(1003.0, -9, 50.0)
     before = ProcessStatus("stream-x", ProcessState.RUNNING, restarts=(990.0,), last_exit=ended)
-    assert drill.by_runtime(scene(status=lambda: before)) is None
+    assert drill.detected_by_runtime(scene(status=lambda: before)) is None
     after = replace(before, restarts=(990.0, 1003.5, 1010.0))
-    found = drill.by_runtime(scene(status=lambda: after))
+    found = drill.detected_by_runtime(scene(status=lambda: after))
     assert found == (1003.5, "the runtime (signal 9 after 50 s)")
 
 
@@ -121,7 +124,9 @@ def run(state: str, end: int | None) -> dict[str, Any]:
     ],
 )
 def test_noticed_by_a_red_run(runs: list[dict[str, Any]], expected: Any) -> None:
-    assert drill.by_red_run(scene(supervision="x_stream", supervision_runs=lambda: runs)) == expected
+    assert (
+        drill.detected_by_failed_run(scene(supervision="x_stream", supervision_runs=lambda: runs)) == expected
+    )
 
 
 def test_waiting_takes_silence_for_nothing_yet() -> None:
@@ -151,7 +156,7 @@ def test_waiting_ends_with_what_it_waited_for_and_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("at_once", "states", "triggered"),
+    ("trigger_immediately", "states", "triggered"),
     [
         (False, [], 0),
         (True, [], 1),
@@ -161,7 +166,7 @@ def test_waiting_ends_with_what_it_waited_for_and_why() -> None:
     ],
 )
 def test_at_once_supervision_is_triggered_when_it_is_not_at_work(
-    at_once: bool, states: list[str], triggered: int
+    trigger_immediately: bool, states: list[str], triggered: int
 ) -> None:
     asked: list[str] = []
     made = scene(
@@ -169,9 +174,9 @@ def test_at_once_supervision_is_triggered_when_it_is_not_at_work(
         supervision_runs=lambda limit: [{"state": state} for state in states],
         airflow=SimpleNamespace(trigger=asked.append),
     )
-    made.at_once = at_once
-    made.nudge()
+    made.trigger_immediately = trigger_immediately
+    made.trigger_check()
     assert len(asked) == triggered
     made.broken = 0.0
-    made.nudge()
+    made.trigger_check()
     assert len(asked) == triggered, "nothing is broken yet"

@@ -89,7 +89,7 @@ def test_minio_s_metrics() -> None:
     assert parse_requests(text) == {"PutObject": 13, "HeadObject": 1000}
 
 
-@pytest.mark.parametrize("verb", ["status", "down", "wipe"])
+@pytest.mark.parametrize("verb", ["status", "down", "destroy"])
 def test_a_set_up_that_was_interrupted_is_none(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,13 +27,13 @@ NOW = 10_000.0
 
 
 def batch(at: float, records: int, began: float | None = None) -> BatchInfo:
-    return BatchInfo(at=at, began=began, records=records, token=3)
+    return BatchInfo(at=at, began=began, records=records, epoch=3)
 
 
-def recorded(verdict: str) -> dict[str, Any]:
+def recorded(health: str) -> dict[str, Any]:
     """A change of health that supervision recorded three minutes ago."""
     at = datetime.fromtimestamp(NOW - 180, UTC).isoformat()
-    return {"kind": "verdict", "verdict": verdict, "sentence": "why so", "at": at}
+    return {"kind": "health", "health": health, "message": "why so", "at": at}
 
 
 def process(state: S = S.RUNNING, program: str = SPEC.program) -> ProcessStatus:
@@ -52,7 +52,7 @@ WELL = Seen(
 
 
 def consumer(state: str = "RUNNING", **changes: Any) -> StreamRow:
-    return component_row(SPEC, SPEC.part("consumer"), state, dataclasses.replace(WELL, **changes), NOW)
+    return component_row(SPEC, SPEC.component("consumer"), state, dataclasses.replace(WELL, **changes), NOW)
 
 
 def test_a_consumer_that_is_healthy() -> None:
@@ -67,52 +67,52 @@ def test_a_consumer_that_is_healthy() -> None:
         ("100 s ago", True),
         ("restart by ada, 60 s ago", None),
     ]
-    assert (row.name, row.fine, row.sentence, row.colour) == ("nyc_taxi", True, "", "green")
+    assert (row.name, row.fine, row.message, row.colour) == ("nyc_taxi", True, "", "green")
 
 
 @pytest.mark.parametrize(
-    ("verdict", "fine", "colour", "says"),
+    ("health", "fine", "colour", "says"),
     [
         ("catching up", True, "green", False),
-        ("held", True, "cyan", True),
-        ("dead", False, "yellow", True),
+        ("suspended", True, "cyan", True),
+        ("down", False, "yellow", True),
         ("flapping", False, "magenta", True),
-        ("lost", False, "red", True),
-        ("superseded", False, "red", True),
+        ("data lost", False, "red", True),
+        ("fenced", False, "red", True),
     ],
 )
 def test_recorded_health_has_its_sets_colour_and_says_why(
-    verdict: str, fine: bool, colour: str, says: bool
+    health: str, fine: bool, colour: str, says: bool
 ) -> None:
-    row = consumer(health=recorded(verdict))
-    assert (row.fine, row.colour, row.sentence) == (fine, colour, "why so" if says else "")
+    row = consumer(health=recorded(health))
+    assert (row.fine, row.colour, row.message) == (fine, colour, "why so" if says else "")
 
 
 def test_it_judges_nothing_itself() -> None:
     """The process has ended a moment ago; supervision has not seen that yet."""
     row = consumer(sample=Sample(NOW, process(S.EXITED)))
-    assert (row.state.text, row.verdict.text) == ("EXITED", "healthy, 3 min ago")
+    assert (row.state.text, row.health.text) == ("EXITED", "healthy, 3 min ago")
 
 
-@pytest.mark.parametrize("part", ["sample", "health", "batches", "past", "supervised"])
-def test_what_does_not_answer_is_unknown_and_is_not_fine(part: str) -> None:
-    row = consumer(**{part: Unavailable("Kafka sleeps")})
-    assert (row.fine, row.sentence) == (False, "Kafka sleeps")
+@pytest.mark.parametrize("component", ["sample", "health", "batches", "past", "supervised"])
+def test_what_does_not_answer_is_unknown_and_is_not_fine(component: str) -> None:
+    row = consumer(**{component: Unavailable("Kafka sleeps")})
+    assert (row.fine, row.message) == (False, "Kafka sleeps")
     assert {cell.text for cell in row.cells if cell.fine is False} == {"unknown"}
 
 
 def test_what_one_system_does_not_say_is_unknown() -> None:
-    row = consumer(sample=Sample(NOW, process(), trouble={"kafka": "Kafka sleeps"}))
-    assert (row.state.text, row.lag.text, row.sentence) == ("RUNNING", "unknown", "kafka: Kafka sleeps")
+    row = consumer(sample=Sample(NOW, process(), errors={"kafka": "Kafka sleeps"}))
+    assert (row.state.text, row.lag.text, row.message) == ("RUNNING", "unknown", "kafka: Kafka sleeps")
 
 
 def test_what_was_never_checked_is_unknown() -> None:
-    assert (consumer(health=None).verdict.text, consumer(health=None).fine) == ("unknown", False)
+    assert (consumer(health=None).health.text, consumer(health=None).fine) == ("unknown", False)
 
 
 def test_the_same_reason_is_said_once() -> None:
     away = Unavailable("MinIO sleeps")
-    assert consumer(health=away, batches=away, past=away).sentence == "MinIO sleeps"
+    assert consumer(health=away, batches=away, past=away).message == "MinIO sleeps"
 
 
 @pytest.mark.parametrize(
@@ -132,11 +132,11 @@ def test_supervision_is_missed_after_three_intervals(
 
 
 def test_a_stream_that_nobody_wants_to_run_is_off_and_no_trouble() -> None:
-    down: dict[str, Any] = {"health": recorded("dead"), "sample": Sample(NOW, process(S.STOPPED))}
+    down: dict[str, Any] = {"health": recorded("down"), "sample": Sample(NOW, process(S.STOPPED))}
     row = consumer(supervised=Supervised(True, None), **down)
-    assert (row.verdict.text, row.fine, row.sentence) == ("off", True, "")
+    assert (row.health.text, row.fine, row.message) == ("off", True, "")
     row = consumer(supervised=Supervised(False, NOW), **down)
-    assert (row.verdict.text, row.fine, row.sentence) == ("dead, 3 min ago", False, "why so")
+    assert (row.health.text, row.fine, row.message) == ("down, 3 min ago", False, "why so")
 
 
 @pytest.mark.parametrize(
@@ -158,9 +158,9 @@ def test_rows_per_second(batches: list[BatchInfo], expected: float) -> None:
     ("event", "words"),
     [
         (None, "none"),
-        ({"kind": "verdict", "verdict": "dead"}, "verdict dead, 10 s ago"),
-        ({"kind": "restart", "who": "schedule", "verdict": "dead"}, "restart by schedule, 10 s ago"),
-        ({"kind": "answer", "choice": "Restart it", "who": "ada"}, "answer Restart it by ada, 10 s ago"),
+        ({"kind": "health", "health": "down"}, "health down, 10 s ago"),
+        ({"kind": "restart", "who": "schedule", "health": "down"}, "restart by schedule, 10 s ago"),
+        ({"kind": "decision", "choice": "Restart it", "who": "ada"}, "decision Restart it by ada, 10 s ago"),
         ({"kind": "recovered", "seconds": 36.9, "how": "owner 2"}, "recovered in 37 s, 10 s ago"),
     ],
 )
@@ -185,26 +185,26 @@ def test_ago(seconds: float, words: str) -> None:
 
 
 PARTS = stream.load("wiki_changes")
-PRODUCER = PARTS.part("producer")
+PRODUCER = PARTS.component("producer")
 
 
 @pytest.mark.parametrize(
-    ("verdict", "fine", "colour"),
+    ("health", "fine", "colour"),
     [
         ("healthy", True, "green"),
-        ("superseded", True, "cyan"),
-        ("held", True, "cyan"),
-        ("cut off", False, "red"),
+        ("fenced", True, "cyan"),
+        ("suspended", True, "cyan"),
+        ("source unavailable", False, "red"),
     ],
 )
 def test_another_component_has_a_heartbeat_in_the_place_of_a_batch(
-    verdict: str, fine: bool, colour: str
+    health: str, fine: bool, colour: str
 ) -> None:
-    beat = Heartbeat(NOW - 3, 7, State.STREAMING, NOW - 500)
-    sample = Sample(NOW, process(program=PRODUCER.program), heartbeat=beat)
-    seen = dataclasses.replace(WELL, sample=sample, health=recorded(verdict), batches=[])
+    heartbeat = Heartbeat(NOW - 3, 7, State.STREAMING, NOW - 500)
+    sample = Sample(NOW, process(program=PRODUCER.program), heartbeat=heartbeat)
+    seen = dataclasses.replace(WELL, sample=sample, health=recorded(health), batches=[])
     row = component_row(PARTS, PRODUCER, "RUNNING", seen, NOW)
-    assert (row.name, row.to_json()["part"]) == ("wiki_changes producer", "producer")
+    assert (row.name, row.to_json()["component"]) == ("wiki_changes producer", "producer")
     assert [row.lag.text, row.rate.text, row.last_batch.text] == ["–", "–", "beat 3 s ago"]
     assert (row.fine, row.colour) == (fine, colour)
 
@@ -218,16 +218,16 @@ def test_the_newest_event_of_any_kind() -> None:
     now, kept = datetime.now(UTC), history()
     for hours, kind, event in (
         *(
-            (25, "restart", {"asked": True}),
-            (9, "restart", {"asked": False}),
-            (8, "restart", {"asked": True}),
+            (25, "restart", {"requested": True}),
+            (9, "restart", {"requested": False}),
+            (8, "restart", {"requested": True}),
         ),
-        *((7, "hold", {"who": "ada"}), (20, "verdict", {"verdict": "dead"})),
+        *((7, "suspend", {"who": "ada"}), (20, "health", {"health": "down"})),
     ):
         kept.record(kind, event, now - timedelta(hours=hours))
     found = past(kept, now)
     assert found.newest is not None
-    assert (found.newest["kind"], found.newest["who"]) == ("hold", "ada")
+    assert (found.newest["kind"], found.newest["who"]) == ("suspend", "ada")
     assert found.restarts == [False, True]
 
 

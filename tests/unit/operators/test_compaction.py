@@ -13,7 +13,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from sluice.clients.errors import Refused
 from sluice.model.spec import ledger as keys
 from sluice.model.spec.stream import ENTRY_POINT
-from sluice.model.verification.storage import Held, Rewrite
+from sluice.model.verification.storage import FileSetDigest, Rewrite
 from sluice.operators.maintenance import CheckCompactionOperator, CompactOperator, closed_before
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
@@ -31,7 +31,7 @@ class World:
         self.failure: str | None = None
         self.ledger = ledger("wiki_changes")
         self.rewrites: list[Rewrite] = []
-        self.asked: list[int | None] = []
+        self.requested: list[int | None] = []
 
     def submit(self, operator: CompactOperator) -> None:
         self.submitted.append([str(operator.application), *(operator.application_args or [])])
@@ -46,7 +46,7 @@ class World:
 
     def compact(self, before: str | None = None, at: datetime = AT) -> dict[str, Any]:
         made = self._with_clients(Compact(task_id="step", stream="wiki_changes"))
-        values = {"params": {"before": before}, "dag_run": SimpleNamespace(run_after=at)}
+        values = {"params": {"compact_before": before}, "dag_run": SimpleNamespace(run_after=at)}
         return made.execute(given(run_id="r", **values))
 
     def check(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class Check(CheckCompactionOperator):
     world: World
 
     def rewrites_since(self, snapshot_id: int | None) -> list[Rewrite]:
-        self.world.asked.append(snapshot_id)
+        self.world.requested.append(snapshot_id)
         return self.world.rewrites
 
 
@@ -137,7 +137,7 @@ def test_without_spark_the_connection_is_named(world: World, monkeypatch: pytest
     assert world.submitted == []
 
 
-GOOD = Rewrite(5, "replace", 100, 100, Held(9, 40, 7), Held(2, 40, 7))
+GOOD = Rewrite(5, "replace", 100, 100, FileSetDigest(9, 40, 7), FileSetDigest(2, 40, 7))
 
 
 def test_the_check_begins_where_the_run_did(world: World) -> None:
@@ -146,7 +146,7 @@ def test_the_check_begins_where_the_run_did(world: World) -> None:
     assert world.check() == {
         "before": "2026-11-20", "rewrites": 2, "files_before": 18, "files_after": 4, "rows": 80,
     }  # fmt: skip
-    assert world.asked == [77]
+    assert world.requested == [77]
 
 
 def test_nothing_to_rewrite_is_well(world: World) -> None:
@@ -157,7 +157,7 @@ def test_nothing_to_rewrite_is_well(world: World) -> None:
 
 def test_other_rows_are_red_with_the_snapshot_to_go_back_to(world: World) -> None:
     world.compact()
-    world.rewrites = [GOOD, Rewrite(6, "replace", 100, 99, Held(9, 40, 7), Held(2, 39, 8))]
+    world.rewrites = [GOOD, Rewrite(6, "replace", 100, 99, FileSetDigest(9, 40, 7), FileSetDigest(2, 39, 8))]
     with raising(AirflowFailException, "raw.wiki_changes", "snapshot 6", "100", "99", "snapshot 77"):
         world.check()
 

@@ -19,9 +19,9 @@ from sluice.operators import decision
 from sluice.operators.decision import ApplyDecisionOperator, RequestDecisionOperator
 from sluice.triggers.decision import DecisionTrigger
 from tests.support.raising import raising
-from tests.support.supervision import SPEC, FakeRuntime, context, diagnosis, events, history, sample
+from tests.support.supervision import SPEC, FakeRuntime, context, events, history, report, sample
 
-FLAPPING = diagnosis(Health.FLAPPING, sentence="dead: it ended; it was restarted 3 times", rate=1.25)
+FLAPPING = report(Health.FLAPPING, message="dead: it ended; it was restarted 3 times", rate=1.25)
 
 
 def conf(at: datetime | None = None) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class Step:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What Airflow was told to ask."""
     told: list[dict[str, Any]] = []
     monkeypatch.setattr(decision, "upsert_hitl_detail", lambda **given: told.append(given))
@@ -57,28 +57,28 @@ def request(step: Step) -> TaskDeferred:
     return caught.value
 
 
-def test_it_asks_with_the_report_and_waits_for_an_hour(asked: list[dict[str, Any]]) -> None:
+def test_it_asks_with_the_report_and_waits_for_an_hour(requested: list[dict[str, Any]]) -> None:
     step = Step(RequestDecisionOperator)
     now = datetime.now(UTC)
     for minutes, asked_for in ((40, False), (20, True), (9, False), (5, False)):
-        document = {"who": "schedule", "why": f"died {minutes} ago", "asked": asked_for}
+        document = {"who": "schedule", "reason": f"died {minutes} ago", "requested": asked_for}
         step.kept.record("restart", document, now - timedelta(minutes=minutes))
     trigger: Any = request(step).trigger
     assert trigger.deadline - trigger.requested_at == 3600
-    (told,) = asked
+    (told,) = requested
     assert (told["options"], told["defaults"]) == ([answer.value for answer in Answer], ["Look again"])
     for word in ("consumer", "nyc_taxi", "2 times"):
         assert word in told["subject"]
-    for word in (FLAPPING.sentence, "died 20 ago", "died 5 ago", "LookupError: topic 't' has no partition"):
+    for word in (FLAPPING.message, "died 20 ago", "died 5 ago", "LookupError: topic 't' has no partition"):
         assert f"{word}\n" in told["body"]
     assert "died 40 ago" not in told["body"]
 
 
-def test_without_the_log_it_asks_all_the_same(asked: list[dict[str, Any]]) -> None:
+def test_without_the_log_it_asks_all_the_same(requested: list[dict[str, Any]]) -> None:
     step = Step(RequestDecisionOperator)
-    step.runtime.trouble = Unreachable("supervisord does not answer")
+    step.runtime.errors = Unreachable("supervisord does not answer")
     request(step)
-    assert "supervisord does not answer" in asked[0]["body"]
+    assert "supervisord does not answer" in requested[0]["body"]
 
 
 def test_a_run_that_supervision_did_not_trigger_says_so() -> None:
@@ -89,7 +89,7 @@ def test_a_run_that_supervision_did_not_trigger_says_so() -> None:
 def test_nothing_that_is_shown_is_markup() -> None:
     evil = "![x](http://evil)\n# Title\r\n```\x0b<script>\u2028| a |\x1b[31m" + "x" * 1000
     text = decision.body(
-        SPEC, diagnosis(sentence=evil), [{"at": "t", "who": evil, "why": evil}], [evil, *["line"] * 99]
+        SPEC, report(message=evil), [{"at": "t", "who": evil, "reason": evil}], [evil, *["line"] * 99]
     )
     own = [line for line in text.split("\n") if line and not line.startswith("    ")]
     assert own == [
@@ -144,13 +144,13 @@ class Clock:
 @pytest.mark.parametrize(
     ("kind", "document", "ends"),
     [
-        ("verdict", {"verdict": "healthy"}, True),
-        ("verdict", {"verdict": "held"}, True),
-        ("verdict", {"verdict": "starting"}, False),
-        ("verdict", {"verdict": "unobservable"}, False),
-        ("restart", {"asked": True}, True),
-        ("restart", {"asked": False}, False),
-        ("hold", {"who": "ada"}, True),
+        ("health", {"health": "healthy"}, True),
+        ("health", {"health": "suspended"}, True),
+        ("health", {"health": "starting"}, False),
+        ("health", {"health": "unknown"}, False),
+        ("restart", {"requested": True}, True),
+        ("restart", {"requested": False}, False),
+        ("suspend", {"who": "ada"}, True),
         ("start", {"who": "a load"}, True),
     ],
 )
@@ -195,9 +195,9 @@ def test_restart_restarts_whatever_instance_is_there_and_is_verified() -> None:
     waits = apply(step, Answer.RESTART)
     assert waits is not None
     assert [did[0] for did in step.runtime.did] == ["stop", "start"]
-    answer, restart = events(step.kept, "answer", "restart")
+    answer, restart = events(step.kept, "decision", "restart")
     assert (answer["choice"], answer["who"], answer["run"]) == ("Restart it", "ada", "run-1")
-    assert (restart["who"], restart["asked"]) == ("ada", True)
+    assert (restart["who"], restart["requested"]) == ("ada", True)
     event = {"outcome": "recovered", "reason": "", "at": datetime.now(UTC).timestamp()}
     step.operator.verified(context(conf=conf()), event, **(waits.kwargs or {}))
     assert len(events(step.kept, "recovered")) == 1
@@ -205,10 +205,10 @@ def test_restart_restarts_whatever_instance_is_there_and_is_verified() -> None:
 
 def test_keep_it_stopped_suspends_it_and_ends_what_runs() -> None:
     step = Step(ApplyDecisionOperator, S.RUNNING)
-    assert apply(step, Answer.HOLD) is None
-    held = step.kept.held()
-    assert held is not None
-    assert held["who"] == "ada"
+    assert apply(step, Answer.SUSPEND) is None
+    suspended = step.kept.suspended()
+    assert suspended is not None
+    assert suspended["who"] == "ada"
     assert step.runtime.now.state is S.STOPPED
 
 
@@ -216,19 +216,20 @@ def test_look_again_does_nothing_but_is_recorded() -> None:
     step = Step(ApplyDecisionOperator)
     assert apply(step, Answer.LOOK) is None
     assert step.runtime.did == []
-    assert [event["choice"] for event in events(step.kept, "answer")] == ["Look again"]
+    assert [event["choice"] for event in events(step.kept, "decision")] == ["Look again"]
 
 
-@pytest.mark.parametrize("choice", [Answer.RESTART, Answer.HOLD])
+@pytest.mark.parametrize("choice", [Answer.RESTART, Answer.SUSPEND])
 @pytest.mark.parametrize(
-    ("kind", "document"), [("verdict", {"verdict": "healthy"}), ("restart", {"asked": True}), ("hold", {})]
+    ("kind", "document"),
+    [("health", {"health": "healthy"}), ("restart", {"requested": True}), ("suspend", {})],
 )
 def test_an_answer_that_came_too_late_is_not_applied(choice: Answer, kind: str, document: Any) -> None:
     step = Step(ApplyDecisionOperator, S.RUNNING)
     step.kept.record(kind, document, datetime.now(UTC) - timedelta(minutes=1))
     assert apply(step, choice) is None
     assert step.runtime.did == []
-    (answer,) = events(step.kept, "answer")
+    (answer,) = events(step.kept, "decision")
     assert answer["stale"]
 
 

@@ -41,11 +41,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def step(home: Path, rest: str, at_once: str = "False") -> DrillOperator:
+def step(home: Path, rest: str, trigger_immediately: str = "False") -> DrillOperator:
     path = home / "python"
     path.write_text(PROGRAM.format(python=sys.executable, rest=rest))
     path.chmod(0o700)
-    made = DrillOperator(task_id="drill", drill="x", at_once=at_once)
+    made = DrillOperator(task_id="drill", drill="x", trigger_immediately=trigger_immediately)
     made.python = str(path)
     return made
 
@@ -57,7 +57,7 @@ def test_it_runs_the_drill_on_its_own_stack_and_gives_its_row(
     command = "-m local.cli drill --in-place x "
     assert (home / "arguments").read_text() == command
     assert "breaking something" in capsys.readouterr().out
-    step(home, PASSED, at_once="True").execute(given())
+    step(home, PASSED, trigger_immediately="True").execute(given())
     assert (home / "arguments").read_text() == f"{command}at once"
 
 

@@ -34,7 +34,7 @@ from tests.support.supervision import Ti, context, events
 
 STREAM = "wiki_changes"
 SPEC = stream.load(STREAM)
-KINDS = ("verdict", "restart", "start", "stop", "hold", "release", "recovered", "question")
+KINDS = ("health", "restart", "start", "stop", "suspend", "resume", "recovered", "decision_requested")
 DENIED = S3Error({"Error": {"Code": "AccessDenied", "Message": "no"}}, "ListObjectsV2")
 
 
@@ -47,12 +47,12 @@ class World(Runtime):
 
     def __init__(self, state: S = S.RUNNING, component: str = "producer") -> None:
         self.component = component
-        self.program = SPEC.part(component).program
+        self.program = SPEC.component(component).program
         self.began = self.now = datetime.now(UTC).timestamp()
         self.process = ProcessStatus(
             self.program, state, 7 if state is S.RUNNING else None, self.now - 500, 0
         )
-        self.heard: Heartbeat | None = self.beat(2)
+        self.heard: Heartbeat | None = self.heartbeat(2)
         self.memory = MemoryS3()
         name = history_name(STREAM, component)
         self.kept = History(self.memory.as_client(), "s3://w/ledger", name)
@@ -65,7 +65,7 @@ class World(Runtime):
         self.state, self.state_since = State.STREAMING, 400.0
         self.meanwhile: Callable[[], None] = lambda: None
         self.ti = Ti({})
-        self.asked: dict[str, Any] | None = None
+        self.requested: dict[str, Any] | None = None
 
     # The clock.
 
@@ -102,7 +102,9 @@ class World(Runtime):
 
     # Kafka and the lake.
 
-    def beat(self, ago: float, pid: int = 7, state: State = State.STREAMING, since: float = 400) -> Heartbeat:
+    def heartbeat(
+        self, ago: float, pid: int = 7, state: State = State.STREAMING, since: float = 400
+    ) -> Heartbeat:
         return Heartbeat(self.now - ago, pid, state, self.now - since)
 
     def newest(self, name: str, component: str, topic: str) -> Heartbeat | None:
@@ -111,9 +113,9 @@ class World(Runtime):
         self.looks += 1
         since = self.process.since or 0
         if self.foreign:
-            self.heard = self.beat(1, pid=99)
+            self.heard = self.heartbeat(1, pid=99)
         elif self.process.pid == 8 and self.lives is not None and self.now - since >= self.lives:
-            self.heard = self.beat(1, pid=8, state=self.state, since=self.state_since)
+            self.heard = self.heartbeat(1, pid=8, state=self.state, since=self.state_since)
         return self.heard
 
     def identify(self, topic: str) -> Any:
@@ -129,8 +131,8 @@ class World(Runtime):
         """The consumer takes over ``lives`` seconds after its start, and everything is published."""
         is_new = self.process.pid == 8 and self.lives is not None
         started = (self.process.since or 0.0) + (self.lives or 0)
-        token, at = (4, started) if is_new and self.now >= started else (3, self.began - 490)
-        return Position(token=token, at=at, owned_at=at, starts={0: 0}, ends={0: 10}, topic_id="t")
+        epoch, at = (4, started) if is_new and self.now >= started else (3, self.began - 490)
+        return Position(epoch=epoch, at=at, acquired_at=at, starts={0: 0}, ends={0: 10}, topic_id="t")
 
     def _check(self, system: str) -> None:
         if system in self.away:
@@ -140,7 +142,7 @@ class World(Runtime):
 
     def observer(self, spec: Any, component: str) -> Observer:
         kafka = SimpleNamespace(
-            beat=self.newest, identify=self.identify, begins=self.begins, ends=self.ends_of
+            heartbeat=self.newest, identify=self.identify, begins=self.begins, ends=self.ends_of
         )
         return Observer(cast("Any", kafka), lambda: cast("Lake", self), self, spec, component)
 
@@ -158,8 +160,8 @@ class World(Runtime):
         return made
 
     def supervise(self, **request: Any) -> str:
-        """One task as Airflow carries it through; the verdict of its check. Raises what makes it red."""
-        self.asked = None
+        """One task as Airflow carries it through; the health of its check. Raises what makes it red."""
+        self.requested = None
         made, given = self.operator(), context(**request)
         given["ti"] = given["task_instance"] = self.ti
         arguments = made.start_trigger_args
@@ -168,7 +170,7 @@ class World(Runtime):
         event = self._fire(health.HealthTrigger(**(arguments.trigger_kwargs or {})), given)
         if isinstance(event, TaskSuccessEvent):
             assert event.xcoms is not None
-            return Observation.from_json(cast("Any", event.xcoms["return_value"])).diagnosis.verdict
+            return Observation.from_json(cast("Any", event.xcoms["return_value"])).report.health
         method, arguments_of = arguments.next_method, {"event": event.payload}
         while True:
             try:
@@ -177,7 +179,7 @@ class World(Runtime):
                 fired = self._fire(waits.trigger, given)
                 method, arguments_of = waits.method_name, {"event": fired.payload, **(waits.kwargs or {})}
             except DagRunTriggerException as triggers:
-                self.asked = {
+                self.requested = {
                     "dag": triggers.trigger_dag_id,
                     "run": triggers.dag_run_id,
                     **(triggers.conf or {}),
@@ -186,7 +188,7 @@ class World(Runtime):
                 break
             else:
                 break
-        return Observation.from_json(self.ti.pushed["return_value"]).diagnosis.verdict
+        return Observation.from_json(self.ti.pushed["return_value"]).report.health
 
     def _fire(self, trigger: BaseTrigger, given: Any) -> Any:
         path, values = trigger.serialize()
@@ -210,7 +212,7 @@ class World(Runtime):
     @property
     def happened(self) -> list[str]:
         return [
-            f"verdict {event['verdict']}" if event["kind"] == "verdict" else event["kind"]
+            f"health {event['health']}" if event["kind"] == "health" else event["kind"]
             for event in events(self.kept, *KINDS)
         ]
 
@@ -231,18 +233,18 @@ def producer() -> World:
 
 
 def test_what_is_healthy_costs_one_sample_and_no_worker(world: World) -> None:
-    verdicts = {world.supervise() for _ in range(2)}
-    assert verdicts <= {"healthy", "idle"}
+    seen = {world.supervise() for _ in range(2)}
+    assert seen <= {"healthy", "idle"}
     assert (world.now, world.did, world.ti.pushed) == (world.began, [], {})
-    assert world.happened == [f"verdict {verdict}" for verdict in verdicts], "only what changed is recorded"
+    assert world.happened == [f"health {health}" for health in seen], "only what changed is recorded"
 
 
 def test_what_ended_for_good_is_started_and_recovers(ended: World) -> None:
-    assert ended.supervise() == "dead"
+    assert ended.supervise() == "down"
     assert ended.did == ["start"]
-    assert ended.happened == ["verdict dead", "restart", "recovered"]
+    assert ended.happened == ["health down", "restart", "recovered"]
     (restart,) = events(ended.kept, "restart")
-    assert (restart["who"], restart["asked"], restart["verdict"]) == ("schedule", False, "dead")
+    assert (restart["who"], restart["requested"], restart["health"]) == ("schedule", False, "down")
     assert ended.supervise() in ("healthy", "idle")
 
 
@@ -254,11 +256,11 @@ def test_what_the_runtime_restarts_is_left_to_it(ended: World) -> None:
         restart_at=ended.now + 9,
     )
     assert ended.supervise() == "starting"
-    assert (ended.did, ended.happened) == ([], ["verdict starting"])
+    assert (ended.did, ended.happened) == ([], ["health starting"])
 
 
 def test_hung_queries_or_producers_are_killed_and_restarted(producer: World) -> None:
-    producer.heard = producer.beat(61)
+    producer.heard = producer.heartbeat(61)
     assert producer.supervise() == "stalled"
     assert producer.did == ["stop 0", "start"]
     assert producer.supervise() == "healthy"
@@ -266,10 +268,10 @@ def test_hung_queries_or_producers_are_killed_and_restarted(producer: World) -> 
 
 def test_one_sample_is_not_enough_to_kill(producer: World) -> None:
     """Kafka was away: the heartbeats come again, a moment after the first sample."""
-    producer.heard = producer.beat(100)
+    producer.heard = producer.heartbeat(100)
 
     def back() -> None:
-        producer.heard = producer.beat(1)
+        producer.heard = producer.heartbeat(1)
 
     producer.meanwhile = back
     assert producer.supervise() == "healthy"
@@ -279,8 +281,8 @@ def test_one_sample_is_not_enough_to_kill(producer: World) -> None:
 def test_where_another_one_sends_nothing_is_started() -> None:
     ended = World(S.EXITED)
     ended.foreign = True
-    assert ended.supervise() == "superseded"
-    assert (ended.did, ended.happened) == ([], ["verdict superseded"])
+    assert ended.supervise() == "fenced"
+    assert (ended.did, ended.happened) == ([], ["health fenced"])
 
 
 def test_a_start_that_finds_another_one_at_work_is_not_red() -> None:
@@ -292,7 +294,7 @@ def test_a_start_that_finds_another_one_at_work_is_not_red() -> None:
         ended.foreign = ended.did == ["start"]
 
     ended.meanwhile = other
-    assert ended.supervise() == "dead"
+    assert ended.supervise() == "down"
     assert ended.did == ["start"]
     assert "recovered" not in ended.happened
 
@@ -317,19 +319,19 @@ def flapping(component: str) -> World:
 def test_a_component_that_flaps_is_asked_about_once(component: str) -> None:
     world = flapping(component)
     assert world.supervise() == "flapping"
-    assert world.asked is not None
-    assert (world.asked["dag"], world.asked["component"]) == ("wiki_changes_decision", component)
-    assert world.asked["report"]["verdict"] == "flapping"
+    assert world.requested is not None
+    assert (world.requested["dag"], world.requested["component"]) == ("wiki_changes_decision", component)
+    assert world.requested["report"]["health"] == "flapping"
     assert world.did == []
-    run = world.asked["run"]
+    run = world.requested["run"]
     assert world.happened.count("restart") == 3, "the runtime's restarts are in the history"
     assert world.supervise() == "flapping"
-    assert world.asked is None, "one question at a time"
+    assert world.requested is None, "one question at a time"
     world.ti.states[run] = "failed"
     world.ti.try_number += 1
     world.supervise()
-    assert world.asked is not None, "a run that is over asks nobody"
-    assert world.asked["run"] != run
+    assert world.requested is not None, "a run that is over asks nobody"
+    assert world.requested["run"] != run
 
 
 def test_a_request_is_obeyed_while_a_question_is_open() -> None:
@@ -343,19 +345,19 @@ def test_a_request_is_obeyed_while_a_question_is_open() -> None:
 def test_restarts_that_did_not_help_are_not_repeated() -> None:
     ended = World(S.EXITED)
     for number in range(3):
-        ended.kept.record("restart", {"asked": False, "n": number}, datetime.now(UTC))
+        ended.kept.record("restart", {"requested": False, "n": number}, datetime.now(UTC))
     assert ended.supervise() == "flapping"
     assert ended.did == []
-    assert ended.asked is not None
+    assert ended.requested is not None
 
 
 # Red.
 
 
 def test_a_source_that_does_not_answer_is_red_and_not_restarted(producer: World) -> None:
-    producer.heard = producer.beat(1, state=State.CONNECTING, since=75)
-    producer.red("producer", "wiki_changes", "cut off", "75 s")
-    assert (producer.did, producer.happened) == ([], ["verdict cut off"])
+    producer.heard = producer.heartbeat(1, state=State.CONNECTING, since=75)
+    producer.red("producer", "wiki_changes", "source unavailable", "75 s")
+    assert (producer.did, producer.happened) == ([], ["health source unavailable"])
 
 
 @pytest.mark.parametrize("end", [None, (5.0, 1)])
@@ -375,13 +377,13 @@ def test_what_is_unknown_is_red_and_left_alone(system: str, state: S) -> None:
     world.away[system] = Unreachable(f"{system} is away")
     if system == "history":
         world.memory.refuse_lists = [DENIED] * 99
-    world.red("unobservable", system)
+    world.red("unknown", system)
     assert world.did == []
 
 
 def test_a_topic_that_is_missing_is_red_with_its_fix(producer: World) -> None:
     producer.away["kafka"] = Missing("topic 'wiki-changes' does not exist; run provision_topic")
-    producer.red("unobservable", "run provision_topic")
+    producer.red("unknown", "run provision_topic")
 
 
 def test_a_restart_that_cannot_be_recorded_is_not_done(ended: World) -> None:
@@ -395,16 +397,16 @@ def test_a_restart_that_cannot_be_recorded_is_not_done(ended: World) -> None:
 
 
 def test_stop_suspends_the_component_until_start(world: World) -> None:
-    world.supervise(user="ada", action="stop", why="new feed")
+    world.supervise(user="ada", action="stop", reason="new feed")
     assert world.did == ["stop 20"]
-    assert world.supervise() == "held"
+    assert world.supervise() == "suspended"
     assert world.did == ["stop 20"], "a suspended component is left alone"
-    held = world.kept.held()
-    assert held is not None
-    assert (held["who"], held["why"]) == ("ada", "new feed")
+    suspended = world.kept.suspended()
+    assert suspended is not None
+    assert (suspended["who"], suspended["reason"]) == ("ada", "new feed")
     world.supervise(user="ada", action="start")
     assert world.did == ["stop 20", "start"]
-    assert world.happened[-3:] == ["release", "start", "recovered"]
+    assert world.happened[-3:] == ["resume", "start", "recovered"]
 
 
 def test_start_leaves_what_runs_alone(world: World) -> None:
@@ -419,10 +421,10 @@ def test_a_request_may_be_for_another_component(world: World) -> None:
 
 
 def test_a_restart_on_request_counts_for_no_flapping(world: World) -> None:
-    world.supervise(user="ada", action="restart", why="new address", at=datetime.now(UTC))
+    world.supervise(user="ada", action="restart", reason="new address", at=datetime.now(UTC))
     assert world.did == ["stop 20", "start"]
     (restart,) = events(world.kept, "restart")
-    assert (restart["who"], restart["why"], restart["asked"]) == ("ada", "new address", True)
+    assert (restart["who"], restart["reason"], restart["requested"]) == ("ada", "new address", True)
     assert world.kept.facts(datetime.now(UTC), SPEC.supervision).restarts == []
 
 
@@ -438,4 +440,4 @@ def test_a_request_to_what_cannot_be_observed(producer: World) -> None:
 def test_what_flaps_is_flapping_for_its_history_too() -> None:
     world = flapping("producer")
     world.supervise()
-    assert world.happened[-2:] == [f"verdict {Health.FLAPPING}", "question"]
+    assert world.happened[-2:] == [f"health {Health.FLAPPING}", "decision_requested"]

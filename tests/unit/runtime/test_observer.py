@@ -26,7 +26,7 @@ SPEC = StreamSpec(
     topic=Topic("x-topic", 2),
     consumer=Consumer(),
     budget=Budget(1, 1),
-    supervision=Supervision(risk_seconds=6 * HOUR),
+    supervision=Supervision(retention_margin_seconds=6 * HOUR),
 )
 RUNNING = ProcessStatus("stream-x", ProcessState.RUNNING, 42, 900.0)
 POSITION = Position(7, NOW - 5, 910.0, {0: 0, 1: 0}, {0: 60, 1: 10})
@@ -89,7 +89,7 @@ def test_where_nothing_waits_five_questions_are_asked() -> None:
     sample = systems.observer().look(NOW)
     assert (sample.at, sample.process, sample.published) == (NOW, RUNNING, POSITION)
     assert (sample.topic_id, sample.begins, sample.ends) == ("T", {0: 0, 1: 0}, {0: 60, 1: 10})
-    assert (sample.expiring, sample.expires_in, sample.trouble) == (None, None, {})
+    assert (sample.expiring, sample.expires_in, sample.errors) == (None, None, {})
     # The begins before the table, the ends after it.
     assert systems.asked == ALL
 
@@ -98,7 +98,7 @@ def test_where_records_wait_two_more_tell_that_they_are_kept() -> None:
     systems = Systems({0: [17.9] * 100, 1: [1.0] * 10})
     sample = systems.observer().look(NOW)
     assert sample.unread() == {0: 40}
-    assert (sample.expiring, sample.expires_in, sample.trouble) == ({0: 0, 1: 0}, None, {})
+    assert (sample.expiring, sample.expires_in, sample.errors) == ({0: 0, 1: 0}, None, {})
     assert systems.asked == [*ALL, "retention_ms", "first_after"]
 
 
@@ -134,13 +134,13 @@ def test_a_topic_that_keeps_everything_has_no_risk() -> None:
     systems = Systems({0: [9000.0] * 100, 1: []})
     systems.retention = None
     sample = systems.observer().look(NOW)
-    assert (sample.expiring, sample.trouble) == (None, {})
+    assert (sample.expiring, sample.errors) == (None, {})
     assert systems.asked == [*ALL, "retention_ms"]
 
 
 def test_before_the_first_snapshot_all_of_the_topic_waits() -> None:
     sample = Systems({0: [1.0] * 5}, position=None).observer().look(NOW)
-    assert (sample.published, sample.unread(), sample.trouble) == (None, {0: 5}, {})
+    assert (sample.published, sample.unread(), sample.errors) == (None, {0: 5}, {})
 
 
 @pytest.mark.parametrize("kind", [Unreachable, Missing, Refused])
@@ -162,7 +162,7 @@ def test_what_does_not_answer_is_trouble_and_is_not_asked_on(
     systems = Systems({0: [1.0] * 100, 1: []})
     systems.errors[question] = kind("away")
     sample = systems.observer().look(NOW)
-    assert sample.trouble == {system: "away"}
+    assert sample.errors == {system: "away"}
     assert systems.asked == asked
     assert (sample.process is None) == (system == "process")
     assert (sample.published is None) == (system == "lake")
@@ -172,7 +172,7 @@ def test_what_does_not_answer_is_trouble_and_is_not_asked_on(
 def test_all_that_is_away_is_named() -> None:
     systems = Systems({0: [1.0]})
     systems.errors = {name: Unreachable(f"no {name}") for name in ALL}
-    assert systems.observer().look(NOW).trouble == {
+    assert systems.observer().look(NOW).errors == {
         "process": "no status",
         "kafka": "no identify",
         "lake": "no position",

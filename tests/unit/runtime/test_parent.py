@@ -19,10 +19,10 @@ from local.runtime.context import with_parent
 from sluice.model import exits
 from sluice.runtime.parent import MAX_DELAY_SECONDS, NOT_STARTED, delay
 
-# Delays of hundredths of a second, and a component that ran for a quarter of a second worked.
+# Delays of hundredths of a second.
 START = (
     "import sys; from sluice.runtime.parent import Parent; "
-    "sys.exit(Parent(sys.argv[1:], worked_seconds=0.25, pace=0.02).run())"
+    "sys.exit(Parent(sys.argv[2:], worked_seconds=float(sys.argv[1]), pace=0.02).run())"
 )
 SLEEPS = "import time; print('ready', flush=True); time.sleep(60)"
 FINISHES = """
@@ -36,9 +36,9 @@ time.sleep(60)
 class Run:
     """A parent process with ``command`` below it."""
 
-    def __init__(self, *command: str) -> None:
+    def __init__(self, *command: str, worked_seconds: float = 30) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-S", "-c", START, *command],
+            [sys.executable, "-S", "-c", START, str(worked_seconds), *command],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -73,8 +73,8 @@ class Run:
 def start() -> Iterator[Callable[..., Run]]:
     runs: list[Run] = []
 
-    def begin(code: str) -> Run:
-        runs.append(Run(*with_parent(sys.executable, "-S", "-c", code, signal="KILL")))
+    def begin(code: str, **options: float) -> Run:
+        runs.append(Run(*with_parent(sys.executable, "-S", "-c", code, signal="KILL"), **options))
         return runs[-1]
 
     yield begin
@@ -112,7 +112,7 @@ def test_what_ends_is_restarted_with_back_off_and_says_how_it_ended(start: Calla
 
 
 def test_what_worked_for_some_time_is_restarted_at_once_again(start: Callable[..., Run]) -> None:
-    run = start("import sys, time; time.sleep(0.4); sys.exit(1)")
+    run = start("import sys, time; time.sleep(0.4); sys.exit(1)", worked_seconds=0.25)
     run.starts(4)
     downs = [seen for seen in run.reports if seen["restart_at"]]
     assert [round(seen["restart_at"] - seen["last_exit"]["at"], 2) for seen in downs] == [0.0, 0.0, 0.0]

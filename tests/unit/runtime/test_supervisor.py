@@ -90,7 +90,7 @@ def test_a_running_process() -> None:
         1000.0,
         True,
     )
-    assert status.sentence() == "stream-x is RUNNING (pid 42, uptime 0:00:05)"
+    assert status.message() == "stream-x is RUNNING (pid 42, uptime 0:00:05)"
 
 
 def test_a_process_that_never_ran() -> None:
@@ -229,7 +229,7 @@ def test_a_status_is_that_of_the_component_and_not_of_its_parent_process() -> No
     assert (down.state, down.pid, down.identity) == (ProcessState.BACKOFF, None, status.identity)
     assert (down.last_exit, down.exit_status) == (ProcessExit(1010.5, -9, 9.5), -9)
     assert (down.restart_at, down.is_alive) == (1012.0, False)
-    assert "signal 9 after 10 s" in down.sentence()
+    assert "signal 9 after 10 s" in down.message()
     again = reported(INFO, REPORT, DOWN, AGAIN)
     assert (again.state, again.pid, again.restarts) == (ProcessState.RUNNING, 44, (1011.0,))
     assert again.identity != status.identity

@@ -19,7 +19,7 @@ SPEC = stream.load("wiki_changes")
 
 
 def test_every_component_is_a_job() -> None:
-    parts = {name for stream_name in stream.names() for name in stream.load(stream_name).parts}
+    parts = {name for stream_name in stream.names() for name in stream.load(stream_name).components}
     assert parts <= set(JOBS)
 
 

@@ -155,11 +155,11 @@ def test_a_trigger_goes_on_elsewhere_and_holds_no_secret() -> None:
     path, kwargs = trigger.serialize()
     assert path == f"{PublishedTrigger.__module__}.{PublishedTrigger.__qualname__}"
     assert PublishedTrigger(**kwargs).serialize() == (path, kwargs)
-    assert set(kwargs) == {"stream", "role", "expected", "deadline", "poll_interval", "grace", "part"}
+    assert set(kwargs) == {"stream", "role", "expected", "deadline", "poll_interval", "grace", "component"}
 
 
 def test_the_sensor_returns_or_fails_without_retries() -> None:
-    sensor = PublishedSensor(task_id="landed", stream="nyc_taxi")
+    sensor = PublishedSensor(task_id="wait_for_publish", stream="nyc_taxi")
     event = {"outcome": "reached", "reason": "10 of 10"}
     assert sensor.resume(given(), event) == event
     with raising(AirflowFailException, "timed out", "3 of 10"):
@@ -170,7 +170,10 @@ def test_the_sensor_returns_or_fails_without_retries() -> None:
 def test_the_consumer_may_be_down_until_its_supervision_had_two_looks(
     grace: float | None, expected: float
 ) -> None:
-    sensor, kept = PublishedSensor(task_id="landed", stream="nyc_taxi", grace=grace), ledger("nyc_taxi")
+    sensor, kept = (
+        PublishedSensor(task_id="wait_for_publish", stream="nyc_taxi", grace=grace),
+        ledger("nyc_taxi"),
+    )
     sensor.__dict__["ledger"] = kept
     kept.put(run_key("r", "plan"), {"sources": []})
     with pytest.raises(TaskDeferred) as deferred:
@@ -180,7 +183,7 @@ def test_the_consumer_may_be_down_until_its_supervision_had_two_looks(
 
 
 def test_what_is_hopeless_names_the_reason_and_who_mends_it() -> None:
-    sensor = PublishedSensor(task_id="landed", stream="nyc_taxi")
+    sensor = PublishedSensor(task_id="wait_for_publish", stream="nyc_taxi")
     sensor.__dict__["platform_hook"] = SimpleNamespace(runtime=FakeRuntime())
     said = ("hopeless", "it is down", "LookupError: topic 't' has no partition", "nyc_taxi_stream")
     with raising(AirflowFailException, *said):

@@ -45,14 +45,14 @@ def call(kept: Any, given: dict[str, Any]) -> str:
 def test_it_names_the_run(as_text: bool) -> None:
     kept = history()
     assert call(kept, context(as_text=as_text)) == "nyc_taxi_stream r1 missed its deadline"
-    (event,) = events(kept, "missed")
+    (event,) = events(kept, "deadline_missed")
     assert (event["run"], event["state"], event["deadline"]) == ("r1", "running", DEADLINE.isoformat())
 
 
 def test_a_run_that_ended_late_is_missed() -> None:
     kept = history()
     call(kept, context("success", DEADLINE + timedelta(seconds=1)))
-    assert len(events(kept, "missed")) == 1
+    assert len(events(kept, "deadline_missed")) == 1
 
 
 def test_a_run_that_ended_red_in_time_is_not() -> None:

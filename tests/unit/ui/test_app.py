@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.spec.config import ConfigError
 from sluice.ui import assets
-from sluice.ui.app import create, may_look
+from sluice.ui.app import create, may_read
 from tests.support.pages import QUERY, STREAM, Made, make_app, make_results, spec
 
 PAGE, DATA = f"/results/{STREAM}.{QUERY}", f"/api/results/{STREAM}.{QUERY}"
@@ -49,7 +49,7 @@ def test_for_who_is_not_let_in_nothing_is_read(made: Made, client: TestClient) -
     def refuse() -> None:
         raise HTTPException(401, "no")
 
-    made.app.dependency_overrides[may_look] = refuse
+    made.app.dependency_overrides[may_read] = refuse
     answers = [client.get(path) for path in paths_of(made)]
     assert [(answer.status_code, answer.json()) for answer in answers] == [(401, {"detail": "no"})] * 6
     assert (made.results.reads, made.progress.reads) == (0, 0)
@@ -91,7 +91,7 @@ def test_what_the_stream_declares_is_text_in_the_page(made: Made) -> None:
 def test_the_policy_lets_nothing_in_from_elsewhere(made: Made, client: TestClient) -> None:
     for path in paths_of(made):
         headers = client.get(path).headers
-        policy = dict(part.split(" ", 1) for part in headers["Content-Security-Policy"].split("; "))
+        policy = dict(component.split(" ", 1) for component in headers["Content-Security-Policy"].split("; "))
         assert policy["default-src"] == "'none'"
         assert policy["script-src"] == policy["connect-src"] == policy["frame-ancestors"] == "'self'"
         assert not re.findall(r"unsafe|http|\*", headers["Content-Security-Policy"])
@@ -105,7 +105,7 @@ def test_the_data(made: Made, client: TestClient) -> None:
     assert len(found["windows"]) == 144
     assert len(found["window"]["top"]) == 10
     assert found["now"] == pytest.approx(time.time(), abs=60)
-    assert [part["verdict"] for part in found["standing"]["parts"]] == ["healthy", "healthy", "idle"]
+    assert [component["health"] for component in found["standing"]["parts"]] == ["healthy", "healthy", "idle"]
     assert found["standing"]["supervision"]["current"] is True
 
 
@@ -185,7 +185,7 @@ def test_the_metrics(made: Made, client: TestClient) -> None:
     }
     assert found["sluice_query_batches_total", STREAM, "windows"] == 540
     assert found["sluice_query_running", STREAM, "windows"] == 1
-    assert found["sluice_query_sign_age_seconds", "dead", STREAM] > 1400
+    assert found["sluice_query_sign_age_seconds", "down", STREAM] > 1400
     assert found["sluice_progress_readable", STREAM] == 1
 
 

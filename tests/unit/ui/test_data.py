@@ -15,7 +15,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import DIRECTORY_VARIABLE
 from sluice.ui import data as module
 from sluice.ui.data import Sources
-from tests.support.pages import QUERY, STREAM, FakeEvents, FakeResults, make_results, spec, verdict
+from tests.support.pages import QUERY, STREAM, FakeEvents, FakeResults, health, make_results, spec
 
 
 def no_progress() -> Any:
@@ -63,7 +63,7 @@ def test_what_failed_is_opened_again() -> None:
 
 def test_each_part_has_a_history() -> None:
     events = FakeEvents(
-        {STREAM: verdict("healthy", "fine", 1.0), f"{STREAM}.queries": verdict("idle", "", 2.0)}
+        {STREAM: health("healthy", "fine", 1.0), f"{STREAM}.queries": health("idle", "", 2.0)}
     )
     found = Sources(lambda *_: FakeResults().read, events.of, no_progress).verdicts(spec())
     assert list(found) == ["consumer", "producer", "queries"]

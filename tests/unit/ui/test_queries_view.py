@@ -40,14 +40,14 @@ def sign(kind: str, ago: float, detail: str = "") -> ActivityEvent:
         (batch(SILENT_SECONDS + 1), None, "silent", SILENT_SECONDS + 1),
         (batch(900), sign(Kind.IDLE, SILENT_SECONDS + 1), "silent", SILENT_SECONDS + 1),
         (None, sign(Kind.STARTED, SILENT_SECONDS + 1), "silent", SILENT_SECONDS + 1),
-        (batch(9000), sign(Kind.ENDED, 8000, "why"), "ended", 8000),
-        (batch(5), sign(Kind.ENDED, 8000, "why"), "running", 5),
+        (batch(9000), sign(Kind.ENDED, 8000, "reason"), "ended", 8000),
+        (batch(5), sign(Kind.ENDED, 8000, "reason"), "running", 5),
     ],
 )
 def test_its_state(progress: Progress | None, last: ActivityEvent | None, state: str, ago: float) -> None:
     found = life(QueryHistory("q", progress, last), NOW)
     assert (found["state"], found["at"]) == (state, NOW - ago)
-    assert found["detail"] == ("why" if state == "ended" else "")
+    assert found["detail"] == ("reason" if state == "ended" else "")
 
 
 def test_nothing_is_known_of_it() -> None:

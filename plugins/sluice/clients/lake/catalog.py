@@ -42,7 +42,7 @@ class Published:
     snapshot_id: int
     at: float
     kind: str
-    token: int
+    epoch: int
     starts: dict[int, int]
     ends: dict[int, int]
     topic_id: str | None = None
@@ -55,23 +55,23 @@ class Published:
 
 @dataclass(frozen=True)
 class Commit:
-    """One snapshot of ``main`` with its cost: ``kind`` is genesis, takeover, batch, or "" for maintenance."""
+    """One snapshot of ``main`` with its cost: ``kind`` is init, epoch-start, batch, or "" for maintenance."""
 
     snapshot_id: int
     at_ms: int
     kind: str
-    token: int | None
+    epoch: int | None
 
 
 @dataclass(frozen=True)
 class BatchInfo:
     """One published batch: when it ``began`` (None before snapshots said so) and when it was written, in
-    seconds since 1970; its records (those in the quarantine with them); its owner's token."""
+    seconds since 1970; its records (those in the quarantine with them); its owner's epoch."""
 
     at: float
     began: float | None
     records: int
-    token: int
+    epoch: int
 
     @property
     def seconds(self) -> float | None:
@@ -167,15 +167,15 @@ def published(table: Table) -> Published | None:
     """The newest ``sluice.*`` snapshot among the ancestors of ``main``; None where there is none."""
     for snapshot in ancestors(table):
         facts = sluice_properties(snapshot)
-        if "ends" in facts:
+        if "end-offsets" in facts:
             return Published(
                 snapshot_id=snapshot.snapshot_id,
                 at=snapshot.timestamp_ms / 1000,
                 kind=facts["kind"],
-                token=int(facts["token"]),
-                starts=_offsets(facts["starts"]),
-                ends=_offsets(facts["ends"]),
-                topic_id=facts.get("topic_id") or None,
+                epoch=int(facts["epoch"]),
+                starts=_offsets(facts["start-offsets"]),
+                ends=_offsets(facts["end-offsets"]),
+                topic_id=facts.get("topic-id") or None,
             )
     return None
 
@@ -188,9 +188,9 @@ def position(table: Table) -> Position | None:
     batches = recent_batches(table, BATCHES)
     durations = [batch.seconds for batch in batches if batch.seconds is not None]
     return Position(
-        token=state.token,
+        epoch=state.epoch,
         at=state.at,
-        owned_at=taken_over_at(table),
+        acquired_at=acquired_at(table),
         starts=state.starts,
         ends=state.ends,
         topic_id=state.topic_id,
@@ -207,20 +207,20 @@ def recent_batches(table: Table, limit: int) -> list[BatchInfo]:
 
 def _batch(snapshot: Snapshot) -> BatchInfo:
     facts = sluice_properties(snapshot)
-    began = facts.get("began")
-    ranges: dict[str, list[int]] = json.loads(facts["ranges"])
+    began = facts.get("started-at")
+    ranges: dict[str, list[int]] = json.loads(facts["offset-ranges"])
     return BatchInfo(
         at=snapshot.timestamp_ms / 1000,
         began=int(began) / 1000 if began else None,
         records=sum(until - start for start, until in ranges.values()),
-        token=int(facts["token"]),
+        epoch=int(facts["epoch"]),
     )
 
 
-def taken_over_at(table: Table) -> float | None:
+def acquired_at(table: Table) -> float | None:
     """When ``main`` last changed hands, in seconds since 1970; None where no take-over is kept."""
     for snapshot in ancestors(table):
-        if sluice_properties(snapshot).get("kind") == "takeover":
+        if sluice_properties(snapshot).get("kind") == "epoch-start":
             return snapshot.timestamp_ms / 1000
     return None
 
@@ -232,13 +232,13 @@ def commits_since(table: Table, snapshot_id: int | None) -> list[Commit]:
         if snapshot.snapshot_id == snapshot_id:
             break
         facts = sluice_properties(snapshot)
-        token = facts.get("token")
+        epoch = facts.get("epoch")
         commits.append(
             Commit(
                 snapshot.snapshot_id,
                 snapshot.timestamp_ms,
                 facts.get("kind", ""),
-                int(token) if token else None,
+                int(epoch) if epoch else None,
             )
         )
     return commits[::-1]

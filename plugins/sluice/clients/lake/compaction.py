@@ -12,7 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 from sluice.clients.errors import Missing
 from sluice.clients.lake.catalog import ancestors, asking, sluice_properties
 from sluice.clients.lake.files import pairs
-from sluice.model.verification.storage import Held, Rewrite
+from sluice.model.verification.storage import FileSetDigest, Rewrite
 
 # splitmix64's constants (Steele, Lea, Flood 2014); numbers wrap at 64 bits.
 _STEP, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
@@ -74,12 +74,12 @@ def _total(snapshot: Snapshot | None) -> int | None:
     return None if total is None else int(total)
 
 
-def _held(table: Table, files: list[DataFile]) -> Held:
+def _held(table: Table, files: list[DataFile]) -> FileSetDigest:
     records = digest = 0
     for partitions, offsets in pairs(table, [FileScanTask(file) for file in files]):
         records += len(offsets)
         digest = (digest + _digest(partitions, offsets)) % 2**64
-    return Held(len(files), records, digest)
+    return FileSetDigest(len(files), records, digest)
 
 
 def _digest(partitions: Any, offsets: Any) -> int:

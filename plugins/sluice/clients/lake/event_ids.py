@@ -17,7 +17,7 @@ from sluice.model.verification.sources import spans
 
 MINUTE = 60
 # A load of what came late has moments from everywhere; more ranges would only make the question longer.
-MOST_SPANS = 50
+MAX_RANGES = 50
 Read = Callable[[Table, BooleanExpression, tuple[str, ...]], pa.RecordBatchReader]
 
 
@@ -74,11 +74,11 @@ def _alike(sql: ArrowSql, date: str | None, moment: str | None) -> BooleanExpres
     alike: BooleanExpression = AlwaysTrue()
     days = [day for (day,) in sql.rows("select distinct day from load")]
     if date and None not in days:
-        alike = files.both(alike, files.among(date, [day.isoformat() for day in days]))
+        alike = files.union(alike, files.among(date, [day.isoformat() for day in days]))
     minutes = [minute for (minute,) in sql.rows("select distinct minute from load order by all")]
     if moment and None not in minutes:
-        ranges = [(_iso(begin), _iso(end)) for begin, end in spans(minutes, MOST_SPANS)]
-        alike = files.both(alike, files.between(moment, ranges))
+        ranges = [(_iso(begin), _iso(end)) for begin, end in spans(minutes, MAX_RANGES)]
+        alike = files.union(alike, files.between(moment, ranges))
     return alike
 
 

@@ -66,7 +66,7 @@ def between(column: str, begins_and_ends: Iterable[tuple[str, str]]) -> BooleanE
     return Or(AlwaysFalse(), AlwaysFalse(), *parts)
 
 
-def both(left: BooleanExpression, right: BooleanExpression) -> BooleanExpression:
+def union(left: BooleanExpression, right: BooleanExpression) -> BooleanExpression:
     """The rows that meet both."""
     return And(left, right)
 
@@ -127,11 +127,13 @@ def coordinates(table: Table, tasks: Iterable[FileScanTask], paths: Collection[s
 
 
 def pairs(
-    table: Table, tasks: Sequence[FileScanTask], at_once: int = FILES_AT_ONCE
+    table: Table, tasks: Sequence[FileScanTask], trigger_immediately: int = FILES_AT_ONCE
 ) -> Iterator[tuple[Any, Any]]:
     """Batches of (partitions, offsets) of these files, both as arrays of NumPy."""
     with asking(f"{len(tasks)} files of table {_name(table)}"):
-        for batch in _batches(table, table.schema().select(PARTITION, OFFSET), AlwaysTrue(), tasks, at_once):
+        for batch in _batches(
+            table, table.schema().select(PARTITION, OFFSET), AlwaysTrue(), tasks, trigger_immediately
+        ):
             yield (
                 batch.column(PARTITION).to_numpy(zero_copy_only=False),
                 batch.column(OFFSET).to_numpy(zero_copy_only=False),
@@ -161,12 +163,12 @@ def _batches(
     schema: Schema,
     rows: BooleanExpression,
     tasks: Sequence[FileScanTask],
-    at_once: int = FILES_AT_ONCE,
+    trigger_immediately: int = FILES_AT_ONCE,
 ) -> Iterator[RecordBatch]:
     scan = ArrowScan(table.metadata, table.io, schema, rows)
     # PyIceberg holds all files of one question in memory at once.
-    for start in range(0, len(tasks), at_once):
-        yield from scan.to_record_batches(tasks[start : start + at_once])
+    for start in range(0, len(tasks), trigger_immediately):
+        yield from scan.to_record_batches(tasks[start : start + trigger_immediately])
 
 
 def source_rows(table: Table, source_id: str) -> Iterator[int]:

@@ -38,7 +38,7 @@ class QueryPositions:
 
     snapshot_id: int
     at: float
-    token: int
+    epoch: int
     states: Mapping[str, State]
     measuring: frozenset[str]
 
@@ -59,17 +59,17 @@ def standing(table: Table, queries: Mapping[str, Query]) -> QueryPositions | Non
             return QueryPositions(
                 snapshot.snapshot_id,
                 snapshot.timestamp_ms / 1000,
-                int(facts["token"]),
+                int(facts["epoch"]),
                 query_state.read(said, queries, ".".join(table.name())),
-                frozenset(name for name, query in queries.items() if query.measures),
+                frozenset(name for name, query in queries.items() if query.aggregates),
             )
     return None
 
 
 def late(table: Table, standing: QueryPositions, name: str) -> pa.Table:
     """The rows that came too late for query ``name``: their coordinates, and the window each is not in."""
-    since = standing.states[name].base
-    rows = files.both(files.equal("query", name), files.at_least("batch", since))
+    since = standing.states[name].batch_offset
+    rows = files.union(files.equal("query", name), files.at_least("batch", since))
     columns = (WINDOW, *_OFFSETS)
     found = files.read(table, rows, columns, standing.snapshot_id).read_all().select(columns)
     return found.set_column(0, WINDOW, found.column(WINDOW).cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
@@ -83,8 +83,8 @@ def touched(table: Table, snapshot_id: int, query: Query, expected: OffsetRanges
     """
     if query.window is None:
         return None
-    moment = f"epoch_us({quoted(query.at)})"
-    rows = _rows(table, snapshot_id, files.overlapping(expected), (query.at,))
+    moment = f"epoch_us({quoted(query.event_time)})"
+    rows = _rows(table, snapshot_id, files.overlapping(expected), (query.event_time,))
     with open_sql() as sql:
         ((first, last),) = sql.rows(f"select min({moment}), max({moment}) from source", source=rows)
     if first is None:
@@ -100,11 +100,16 @@ def recount(
     ``late`` rows are left out of the windows that they came too late for. ``windows``: the first and the last
     beginning of those that are wanted; else all rows are read, of two columns or three.
     """
-    columns = [*query.by, *([query.at] if query.window else []), *query.distinct.values(), *_OFFSETS]
+    columns = [
+        *query.group_by,
+        *([query.event_time] if query.window else []),
+        *query.distinct.values(),
+        *_OFFSETS,
+    ]
     rows: BooleanExpression = AlwaysTrue()
     if query.window and windows:
-        end = windows[1] + query.window.minutes * 60
-        rows = files.between(query.at, [(_iso(windows[0]), _iso(end))])
+        end = windows[1] + query.window.size_minutes * 60
+        rows = files.between(query.event_time, [(_iso(windows[0]), _iso(end))])
     source = _rows(table, snapshot_id, _matching(rows, query), tuple(dict.fromkeys(columns)))
     with open_sql() as sql:
         results = sql.rows(_counting(query, windows), source=source, late=late)
@@ -114,26 +119,27 @@ def recount(
 
 def _matching(rows: BooleanExpression, query: Query) -> BooleanExpression:
     for column, values in query.where.items():
-        rows = files.both(rows, files.among(column, values))
+        rows = files.union(rows, files.among(column, values))
     return rows
 
 
 def _counting(query: Query, windows: tuple[int, int] | None) -> str:
     """SQL for the results of ``source``'s rows but the ``late`` ones: keys, then measures. A null is no
     value, and a row without a moment is in no window."""
-    keys = [*map(quoted, query.by), *([f"make_timestamp({WINDOW})"] if query.window else [])]
-    measures = [
+    keys = [*map(quoted, query.group_by), *([f"make_timestamp({WINDOW})"] if query.window else [])]
+    aggregates = [
         f"count(distinct {quoted(query.distinct[name])})" if name in query.distinct else "count(*)"
-        for name in query.measures
+        for name in query.aggregates
     ]
     rows = _placed(query, query.window, windows) if query.window else "source"
-    return f"select {', '.join([*keys, *measures])} from {rows} group by {', '.join(keys)}"
+    return f"select {', '.join([*keys, *aggregates])} from {rows} group by {', '.join(keys)}"
 
 
 def _placed(query: Query, window: Window, windows: tuple[int, int] | None) -> str:
     """SQL for ``source``'s rows, each once for every window that it is in and not too late for."""
     every, length, shift = (
-        minutes * 60 * _MICROS for minutes in (window.every_minutes, window.minutes, window.from_minute)
+        minutes * 60 * _MICROS
+        for minutes in (window.slide_minutes, window.size_minutes, window.offset_minutes)
     )
     wanted = f"{WINDOW} > _at - {length}"
     if windows:
@@ -142,7 +148,7 @@ def _placed(query: Query, window: Window, windows: tuple[int, int] | None) -> st
         select * from (
             -- SQL's remainder has the sign of the number that is divided.
             select *, _at - ((_at - {shift}) % {every} + {every}) % {every} - _back * {every} as {WINDOW}
-            from (select *, epoch_us({quoted(query.at)}) as _at from source),
+            from (select *, epoch_us({quoted(query.event_time)}) as _at from source),
                 range({-(-length // every)}) as before(_back)
         ) anti join late using ({", ".join([*_OFFSETS, WINDOW])})
         where {wanted}
@@ -152,10 +158,10 @@ def _placed(query: Query, window: Window, windows: tuple[int, int] | None) -> st
 def texts(results: pa.Table, query: Query) -> Results:
     """The same of results as a database gives them: the columns of keys and measures."""
     columns = [results.column(name).to_pylist() for name in query.keys]
-    measures = [results.column(name).to_pylist() for name in query.measures]
+    aggregates = [results.column(name).to_pylist() for name in query.aggregates]
     return {
         key_text(values): told
-        for values, told in zip(zip(*columns, strict=True), zip(*measures, strict=True), strict=True)
+        for values, told in zip(zip(*columns, strict=True), zip(*aggregates, strict=True), strict=True)
     }
 
 

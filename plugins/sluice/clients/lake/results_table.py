@@ -74,15 +74,15 @@ def last_batch(table: Table) -> int | None:
     """The newest batch in the table; None before the first."""
     for snapshot in ancestors(table):
         facts = sluice_properties(snapshot)
-        if "batch" in facts:
-            return int(facts["batch"]) if facts["batch"] else None
+        if "batch-id" in facts:
+            return int(facts["batch-id"]) if facts["batch-id"] else None
     return None
 
 
 def read(table: Table, query: Query, windows: tuple[int, int] | None = None) -> pa.Table:
     """Keys and measures. ``windows``: the first and the last start (seconds since 1970); default all."""
     rows = files.between(WINDOW, [(_iso(windows[0]), _iso(windows[1] + 1))]) if windows else AlwaysTrue()
-    return files.read(table, rows, (*query.keys, *query.measures)).read_all()
+    return files.read(table, rows, (*query.keys, *query.aggregates)).read_all()
 
 
 def _iso(seconds: int) -> str:
@@ -104,8 +104,8 @@ class ResultsReader:
         self._lake, self._spec, self._query = lake, spec, name
         self._name = spec.queries[name].results_table
         window = spec.queries[name].window
-        self._seconds = window.minutes * 60 if window else 0
-        self._columns = (*PAGE_COLUMNS, next(iter(spec.queries[name].measures)))
+        self._seconds = window.size_minutes * 60 if window else 0
+        self._columns = (*PAGE_COLUMNS, next(iter(spec.queries[name].aggregates)))
         self._lock = threading.Lock()
         self._known: Table | None = None
         self._manifests: dict[str, list[_File]] = {}
@@ -127,7 +127,7 @@ class ResultsReader:
         """How far the query is, without the windows."""
         state_table = self._lake.table(self._spec.queries_table)
         standing = query_results.standing(state_table, self._spec.queries)
-        if standing is None or standing.states[self._query].source is None:
+        if standing is None or standing.states[self._query].source_snapshot_id is None:
             return Results()
         state = standing.states[self._query]
         at = next(
@@ -135,9 +135,9 @@ class ResultsReader:
         )
         return Results(
             at=None if at is None else at / 1000,
-            source_at=state.source_at / 1000,
+            source_at=state.source_snapshot_at / 1000,
             watermark=state.watermark / 1000 if state.watermark else None,
-            late=state.late,
+            late=state.late_rows,
         )
 
     def _refreshed(self) -> Table:

@@ -40,8 +40,8 @@ __all__ = [
     "HealthReport",
     "RestartHistory",
     "assess",
+    "assess_consumer",
     "has_recovered",
-    "judge",
     "new_restarts",
     "no_action",
 ]
@@ -54,7 +54,7 @@ def assess(
 
     Any samples give a verdict, and none of WELL if the newest has trouble.
     """
-    return (judge if component == CONSUMER else assess_component)(samples, policy, facts)
+    return (assess_consumer if component == CONSUMER else assess_component)(samples, policy, facts)
 
 
 def has_recovered(component: str, report: HealthReport, now: Sample, before: Sample) -> tuple[bool, str]:
@@ -63,28 +63,28 @@ def has_recovered(component: str, report: HealthReport, now: Sample, before: Sam
     The consumer: a later writer has published something, or has nothing left to publish. Another component:
     its new instance gave a heartbeat.
     """
-    if component != CONSUMER or now.trouble:
-        return report.verdict in (Health.HEALTHY, Health.IDLE, Health.CUT_OFF), report.sentence
-    position, token = now.published, before.published.token if before.published else 0
-    if position is None or position.token <= token:
-        return False, f"nobody has taken over since owner {token}"
+    if component != CONSUMER or now.errors:
+        return report.health in (Health.HEALTHY, Health.IDLE, Health.SOURCE_UNAVAILABLE), report.message
+    position, epoch = now.published, before.published.epoch if before.published else 0
+    if position is None or position.epoch <= epoch:
+        return False, f"nobody has taken over since owner {epoch}"
     ends: Mapping[int, int] = before.published.ends if before.published else {}
     lag = sum(now.unread().values())
     ahead = sum(max(end - ends.get(p, 0), 0) for p, end in position.ends.items())
-    return bool(ahead) or not lag, f"owner {position.token} has published {ahead} records, {lag} wait"
+    return bool(ahead) or not lag, f"owner {position.epoch} has published {ahead} records, {lag} wait"
 
 
-def judge(samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> HealthReport:
+def assess_consumer(samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> HealthReport:
     """How the stream is at the last of ``samples``. Those whose clock contradicts its clock are left out."""
     if not samples:
-        return HealthReport(Health.UNOBSERVABLE, "nothing was observed")
+        return HealthReport(Health.UNKNOWN, "nothing was observed")
     now = samples[-1]
     reasons = unknown_reasons(now)
     if now.begins is None or now.ends is None:
         reasons = reasons or ["the topic was not looked at"]
     if reasons:
         found = unknown(now, reasons)
-        return replace(found, evidence=found.evidence | {"samples": len(samples)})
+        return replace(found, details=found.details | {"samples": len(samples)})
     return _Consumer(samples, policy, facts).assess()
 
 
@@ -95,7 +95,7 @@ class _Consumer(Rules):
 
     def rules(self) -> Sequence[Callable[[], HealthReport | None]]:
         return (
-            self._held,
+            self._suspended,
             self._recreated,
             self._lost,
             self.keeps_ending,
@@ -109,16 +109,18 @@ class _Consumer(Rules):
             self._moving,
         )
 
-    def _held(self) -> HealthReport | None:
-        if self.facts.held is None:
+    def _suspended(self) -> HealthReport | None:
+        if self.facts.suspended is None:
             return None
         # What can still be saved is said aloud; what has happened is part of the reason for a hold.
         if self.view.risk:
-            return self.say(Health.AT_RISK, f"held {self.facts.held}; {self.view.risk}", True)
+            return self.say(Health.DATA_AT_RISK, f"suspended {self.facts.suspended}; {self.view.risk}", True)
         found = self.view.recreation or self.view.loss
         return self.say(
-            Health.HELD,
-            "; ".join(filter(None, [f"held {self.facts.held}", found, self._process(), self._waiting()])),
+            Health.SUSPENDED,
+            "; ".join(
+                filter(None, [f"suspended {self.facts.suspended}", found, self._process(), self._waiting()])
+            ),
             True,
         )
 
@@ -129,7 +131,7 @@ class _Consumer(Rules):
         # A broker that has just come back may say less than it keeps, so offsets alone are looked at twice.
         certain = bool(view.other_id) or view.confirmed(lambda earlier: bool(shrunk(earlier)))
         return self.say(
-            Health.RECREATED,
+            Health.TOPIC_RECREATED,
             f"{view.recreation}: give the stream a new table, or restore the topic",
             certain,
         )
@@ -138,7 +140,7 @@ class _Consumer(Rules):
         if self.view.loss is None:
             return None
         return self.say(
-            Health.LOST,
+            Health.DATA_LOST,
             f"{self.view.loss}: give the stream a new table, put the files again, and raise the topic's "
             "retention.ms",
             True,
@@ -152,8 +154,8 @@ class _Consumer(Rules):
         by_successor = view.process.exit_status == EXIT_FENCED
         if by_successor and (not view.lag or view.is_recent(view.patience)):
             return self.say(
-                Health.SUPERSEDED,
-                f"{ended}: owner {view.token} has taken over; {self._waiting()}",
+                Health.FENCED,
+                f"{ended}: owner {view.epoch} has taken over; {self._waiting()}",
                 True,
             )
         if view.process.state is ProcessState.BACKOFF:
@@ -165,17 +167,19 @@ class _Consumer(Rules):
                 and not earlier.process.is_alive
             )
         )
-        return self._unhealthy(Health.DEAD, f"{ended}; {self._waiting()}", certain)
+        return self._unhealthy(Health.DOWN, f"{ended}; {self._waiting()}", certain)
 
     def _unowned(self) -> HealthReport | None:
         view = self.view
         if view.is_owned:
             return None
         age = f"{self._process()}, and nobody has taken over in the {view.age:.0f} s since it started"
-        if view.age < view.policy.start_seconds:
+        if view.age < view.policy.startup_timeout_seconds:
             return self.say(Health.STARTING, f"{age}; {self._waiting()}", False)
         certain = view.confirmed(lambda earlier: view.was_unowned(earlier))
-        return self._unhealthy(Health.STALLED, f"{age} (it has {view.policy.start_seconds} s)", certain)
+        return self._unhealthy(
+            Health.STALLED, f"{age} (it has {view.policy.startup_timeout_seconds} s)", certain
+        )
 
     def _nothing_to_do(self) -> HealthReport | None:
         if self.view.lag:
@@ -202,14 +206,14 @@ class _Consumer(Rules):
         if self.view.risk is None:
             return None
         # Whether it moves at all may take longer to see.
-        return self.say(Health.AT_RISK, f"{self.view.risk}; {self._speed()}", self._is_fresh())
+        return self.say(Health.DATA_AT_RISK, f"{self.view.risk}; {self._speed()}", self._is_fresh())
 
     def _unknown(self) -> HealthReport | None:
         view = self.view
         if view.has_known_start or view.is_recent(view.patience):
             return None
         return self.say(
-            Health.UNOBSERVABLE,
+            Health.UNKNOWN,
             f"{self._waiting()}, and nothing was published in the {view.still:.0f} s that were observed: too "
             f"short to say whether it stands still (patience {view.patience:.0f} s)",
             False,
@@ -221,7 +225,7 @@ class _Consumer(Rules):
             return None
         seconds, more = growth
         return self.say(
-            Health.FALLING_BEHIND,
+            Health.LAGGING,
             f"{self._waiting()}, {more} more than {seconds:.0f} s ago: it never catches up at this rate; "
             f"{self._speed()}",
             True,
@@ -235,38 +239,38 @@ class _Consumer(Rules):
         left = f"about {view.lag / (went - came):.0f} s to go" if went > came else "no end in sight yet"
         return self.say(Health.CATCHING_UP, f"{self._waiting()}, {left}; {self._speed()}", self._is_fresh())
 
-    def _unhealthy(self, verdict: Health, sentence: str, conclusive: bool) -> HealthReport:
+    def _unhealthy(self, health: Health, message: str, is_final: bool) -> HealthReport:
         risk = f"; {self.view.risk}" if self.view.risk else ""
-        return self.unhealthy(verdict, f"{sentence}{risk}", conclusive)
+        return self.unhealthy(health, f"{message}{risk}", is_final)
 
     def _is_fresh(self) -> bool:
         """Whether it moved so recently that only a look much later could say something else."""
         return self.view.is_recent(self.view.patience / 2)
 
     def _process(self) -> str:
-        return self.view.process.sentence()
+        return self.view.process.message()
 
     def _waiting(self) -> str:
         return f"{self.view.lag} records wait" if self.view.lag else "no record waits"
 
     def _speed(self) -> str:
         view = self.view
-        owner = f"owner {view.token}" if view.token is not None else "no owner"
+        owner = f"owner {view.epoch}" if view.epoch is not None else "no owner"
         if view.rates is None:
             return f"{owner}; {self._process()}"
         came, went = view.rates
         return f"{came:.0f} records/s arrive, {went:.0f} records/s are published by {owner}"
 
-    def say(self, verdict: Health, sentence: str, conclusive: bool) -> HealthReport:
+    def say(self, health: Health, message: str, is_final: bool) -> HealthReport:
         view = self.view
         return HealthReport(
-            verdict,
-            sentence,
+            health,
+            message,
             lag=view.lag,
             rate=view.rates[1] if view.rates else None,
             arrivals=view.rates[0] if view.rates else None,
-            token=view.token,
+            epoch=view.epoch,
             identity=view.process.identity,
-            evidence=view.evidence() | {"held": self.facts.held},
-            conclusive=conclusive,
+            details=view.details() | {"suspended": self.facts.suspended},
+            is_final=is_final,
         )

@@ -11,7 +11,7 @@ from sluice.model.health.json_record import JsonRecord
 
 # How often a part gives one while it is alive (spark_jobs.common.kafka.heartbeat).
 HEARTBEAT_INTERVAL = 5.0
-MOST_DETAIL = 200
+MAX_DETAIL = 200
 
 
 class State(StrEnum):
@@ -21,15 +21,15 @@ class State(StrEnum):
     CONNECTING = "connecting"
     # Its source answers: with news, or without.
     STREAMING = "streaming"
-    SILENT = "silent"
+    WAITING = "waiting"
     # Kafka has to catch up first.
-    SENDING = "sending"
+    BACKPRESSURED = "backpressured"
     # It looks for work by itself, and finds some or none.
     IDLE = "idle"
     WORKING = "working"
 
 
-NOTHING_COMES = frozenset({State.SILENT, State.IDLE})
+NOTHING_COMES = frozenset({State.WAITING, State.IDLE})
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,6 @@ def parse_heartbeat(metadata: str, ends: Mapping[int, int]) -> Heartbeat:
         pid=int(data["pid"]),
         state=State(state),
         since=data["since"] / 1000,
-        detail=line[:MOST_DETAIL],
+        detail=line[:MAX_DETAIL],
         ends=dict(ends),
     )

@@ -93,7 +93,7 @@ class ProcessStatus(JsonRecord):
         """
         return str(int(self.since or 0))
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         """One line for a log or an error."""
         detail = f" ({self.description})" if self.description else ""
         return f"{self.program} is {self.state.value.upper()}{detail}"
@@ -108,14 +108,14 @@ class Position(JsonRecord):
     """What ``main`` says of the stream; times in seconds since 1970, offsets per partition.
 
     ``[starts, ends)`` is published. ``at``: when the newest snapshot of the stream was made, ``batch_at`` the
-    newest batch's; ``owned_at``: when it last changed hands; both None where no such snapshot is kept.
+    newest batch's; ``acquired_at``: when it last changed hands; both None where no such snapshot is kept.
     ``topic_id`` is None where the snapshot does not carry it; ``longest_batch`` (seconds, of the last 20
     batches) where none says when it began.
     """
 
-    token: int
+    epoch: int
     at: float
-    owned_at: float | None
+    acquired_at: float | None
     starts: dict[int, int]
     ends: dict[int, int]
     topic_id: str | None = None
@@ -132,9 +132,9 @@ class Position(JsonRecord):
 class Sample(JsonRecord):
     """One look, at ``at`` (the observer's clock, seconds since 1970). What did not answer is None.
 
-    ``trouble`` says why, system (PROCESS, KAFKA, LAKE) -> reason. ``published`` is also None, without
-    trouble, before the stream's first snapshot, and ``topic_id`` where the broker knows no ids.
-    ``expiring``: partition -> the first offset that retention leaves alone for the policy's ``risk_seconds``,
+    ``errors`` says why, system (PROCESS, KAFKA, LAKE) -> reason. ``published`` is also None, without trouble,
+    before the stream's first snapshot, and ``topic_id`` where the broker knows no ids. ``expiring``:
+    partition -> the first offset that retention leaves alone for the policy's ``retention_margin_seconds``,
     None where it was not asked or nothing is ever deleted; ``expires_in``: seconds within which the first
     unread record is deleted, where that is sooner. Of the consumer; of another component there are the
     process and ``heartbeat``: the newest of its group, whoever gave it, None before the first.
@@ -147,7 +147,7 @@ class Sample(JsonRecord):
     ends: dict[int, int] | None = None
     expiring: dict[int, int] | None = None
     published: Position | None = None
-    trouble: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
     expires_in: float | None = None
     heartbeat: Heartbeat | None = None
 

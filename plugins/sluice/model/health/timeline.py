@@ -26,9 +26,9 @@ CONFIRM_SECONDS = 4.0
 # The observer's, the runtime's and the driver's clock may differ by as much.
 CLOCK_SLACK_SECONDS = 2.0
 # A look takes a while, so the table may be newer than its moment.
-LOOK_SECONDS = 30.0
+CHECK_SECONDS = 30.0
 # How often patience doubles at most.
-MOST_DOUBLINGS = 3
+MAX_DOUBLINGS = 3
 
 
 class Timeline:
@@ -48,8 +48,8 @@ class Timeline:
         return process_of(self.now)
 
     @property
-    def token(self) -> int | None:
-        return self.now.published.token if self.now.published else None
+    def epoch(self) -> int | None:
+        return self.now.published.epoch if self.now.published else None
 
     @cached_property
     def unread(self) -> dict[int, int]:
@@ -61,8 +61,8 @@ class Timeline:
 
     @cached_property
     def rates(self) -> tuple[float, float] | None:
-        """(arriving, published) records per second of the last ``behind_seconds``, None where unknown."""
-        return rates(latest(self.series, self.policy.behind_seconds, self.cap), self.cap)
+        """(arriving, published) records per second of the last ``lag_window_seconds``, None where unknown."""
+        return rates(latest(self.series, self.policy.lag_window_seconds, self.cap), self.cap)
 
     # What the topic loses.
 
@@ -84,9 +84,9 @@ class Timeline:
     @cached_property
     def risk(self) -> str | None:
         """Which unread records are deleted soon."""
-        within = self.policy.risk_seconds
+        within = self.policy.retention_margin_seconds
         return retention.expiring(self.now, within) or retention.overtaken(
-            self.series, within, self.policy.stall_seconds
+            self.series, within, self.policy.stall_timeout_seconds
         )
 
     # Does it move?
@@ -104,7 +104,7 @@ class Timeline:
         done = [sample.at for sample in self.series if not sample.unread()]
         since = max([at for at in (batch_at, *done) if at is not None], default=None)
         fruitless = sum(since is None or restart > since for restart in self.restarts)
-        return max(self.policy.stall_seconds, 3 * longest) * 2 ** min(fruitless, MOST_DOUBLINGS)
+        return max(self.policy.stall_timeout_seconds, 3 * longest) * 2 ** min(fruitless, MAX_DOUBLINGS)
 
     @cached_property
     def stuck(self) -> dict[int, float]:
@@ -129,7 +129,7 @@ class Timeline:
         if known is None:
             return False
         age = self.now.at - known.at
-        if age >= -LOOK_SECONDS:
+        if age >= -CHECK_SECONDS:
             return age <= seconds
         # A clock was put back: only the looks can tell.
         return any(
@@ -144,10 +144,10 @@ class Timeline:
 
     @cached_property
     def growth(self) -> tuple[float, int] | None:
-        """How long ago it was, and by how many records less, where it grew for ``behind_seconds`` and in both
-        halves of them; else None."""
-        tail = latest(self.series, self.policy.behind_seconds, self.cap)
-        if len(tail) < 3 or observed(tail, self.cap) < self.policy.behind_seconds:
+        """How long ago it was, and by how many records less, where it grew for ``lag_window_seconds`` and in
+        both halves of them; else None."""
+        tail = latest(self.series, self.policy.lag_window_seconds, self.cap)
+        if len(tail) < 3 or observed(tail, self.cap) < self.policy.lag_window_seconds:
             return None
         half = (tail[0].at + tail[-1].at) / 2
         middle = min(tail[1:-1], key=lambda sample: abs(sample.at - half))
@@ -167,10 +167,10 @@ class Timeline:
         since, known = sample.process.since, sample.published
         if known is None or since is None:
             return known is None
-        if known.owned_at is None:
+        if known.acquired_at is None:
             # No take-over is kept: right for a process that has been there for long.
-            return sample.at - since < self.policy.start_seconds
-        return known.owned_at < since - CLOCK_SLACK_SECONDS
+            return sample.at - since < self.policy.startup_timeout_seconds
+        return known.acquired_at < since - CLOCK_SLACK_SECONDS
 
     @cached_property
     def age(self) -> float:
@@ -195,8 +195,8 @@ class Timeline:
         return observed(self._tail(holds), self.cap)
 
     def _is_same(self, sample: Sample) -> bool:
-        token = sample.published.token if sample.published else None
-        return token == self.token and process_of(sample).identity == self.process.identity
+        epoch = sample.published.epoch if sample.published else None
+        return epoch == self.epoch and process_of(sample).identity == self.process.identity
 
     def _is_still(self, sample: Sample) -> bool:
         return bool(sample.unread()) and _ends(sample.published) == _ends(self.now.published)
@@ -206,7 +206,7 @@ class Timeline:
             partition
         )
 
-    def evidence(self) -> dict[str, Any]:
+    def details(self) -> dict[str, Any]:
         """What the verdict rests on, in JSON's types."""
         now, known = self.now, self.now.published
         return {
@@ -218,14 +218,14 @@ class Timeline:
             "process": self.process.to_json(),
             "topic_id": now.topic_id,
             "published_at": known.at if known else None,
-            "owned_at": known.owned_at if known else None,
+            "acquired_at": known.acquired_at if known else None,
             "longest_batch_seconds": known.longest_batch if known else None,
             "published_records": known.records if known else 0,
             "unread": {str(partition): count for partition, count in self.unread.items()},
             "published_to": {str(p): now.first_unread(p) for p in self.unread},
             "risk": self.risk,
             "restarts": sorted(self.restarts),
-            "trouble": dict(now.trouble),
+            "errors": dict(now.errors),
         }
 
 
@@ -238,7 +238,7 @@ def process_of(sample: Sample) -> ProcessStatus:
 
 def is_complete(sample: Sample) -> bool:
     """Whether every system answered."""
-    return not (sample.trouble or sample.process is None or sample.begins is None or sample.ends is None)
+    return not (sample.errors or sample.process is None or sample.begins is None or sample.ends is None)
 
 
 def offsets(positions: Mapping[int, int]) -> str:

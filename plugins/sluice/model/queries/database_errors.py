@@ -29,7 +29,7 @@ class DatabaseError(StrEnum):
 
 
 # What may be over when it is asked again.
-PASSING = frozenset(
+TRANSIENT = frozenset(
     {
         DatabaseError.AWAY,
         DatabaseError.BUSY,

@@ -69,7 +69,7 @@ class Totals:
 class Progress:
     """One batch of a query's ``run``. Moments in seconds since 1970, durations in seconds.
 
-    It began ``at`` and took ``seconds``; ``parts``: Spark's name of a step -> its seconds (they need not add
+    It began ``at`` and took ``seconds``; ``phases``: Spark's name of a step -> its seconds (they need not add
     up to the whole). Rates are rows per second: ``input_rate`` since the batch before began,
     ``processed_rate`` over this one's duration; None where Spark gives none, as for a first or empty batch.
     ``late`` rows were dropped because the watermark had passed them. ``state`` is None for a query that keeps
@@ -86,7 +86,7 @@ class Progress:
     late: int = 0
     input_rate: float | None = None
     processed_rate: float | None = None
-    parts: dict[str, float] = field(default_factory=dict)
+    phases: dict[str, float] = field(default_factory=dict)
     state: State | None = None
     watermark: float | None = None
     behind: OffsetLag | None = None
@@ -222,7 +222,7 @@ def parse(data: Mapping[str, Any], query: str, before: Totals) -> Progress:
         late=late,
         input_rate=data.get("inputRowsPerSecond"),
         processed_rate=data.get("processedRowsPerSecond"),
-        parts=durations,
+        phases=durations,
         state=_state(operators),
         watermark=_watermark(data.get("eventTime", {})),
         behind=_behind(data.get("sources", [])),

@@ -104,7 +104,7 @@ def _fill(families: Mapping[str, Metric], labels: list[str], progress: Progress)
     add("input_rate", progress.input_rate)
     add("processed_rate", progress.processed_rate)
     add("duration", progress.seconds, WHOLE)
-    for part, seconds in progress.parts.items():
+    for part, seconds in progress.phases.items():
         add("duration", seconds, part)
     add("watermark", progress.watermark)
     if progress.state:

@@ -9,7 +9,7 @@ from itertools import islice
 from sluice.model.spec.query import Query
 
 Results = Mapping[str, tuple[int, ...]]
-MOST_NAMED = 5
+MAX_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -30,12 +30,12 @@ class SinkReconciliation:
     different: tuple[str, ...] = ()
 
     @property
-    def is_exact(self) -> bool:
+    def is_ok(self) -> bool:
         return self.differences == 0
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         """One line."""
-        if self.is_exact:
+        if self.is_ok:
             return f"{self.sink_name}: {self.results} results, {self.sink} in all, as in the lake"
         named = [
             f"{what} {', '.join(keys)}"
@@ -61,18 +61,18 @@ def compare(name: str, query: Query, lake: Results, sink: Results) -> SinkReconc
         lake=_sum(lake),
         sink=_sum(sink),
         differences=len(missing) + len(foreign) + len(different),
-        missing=tuple(islice(missing, MOST_NAMED)),
-        foreign=tuple(islice(foreign, MOST_NAMED)),
+        missing=tuple(islice(missing, MAX_NAMED)),
+        foreign=tuple(islice(foreign, MAX_NAMED)),
         different=tuple(
             f"{key} ({_told(query, sink[key])}, in the lake {_told(query, lake[key])})"
-            for key in islice(different, MOST_NAMED)
+            for key in islice(different, MAX_NAMED)
         ),
     )
 
 
 def _sum(results: Results) -> int:
-    return sum(measures[0] for measures in results.values())
+    return sum(aggregates[0] for aggregates in results.values())
 
 
-def _told(query: Query, measures: tuple[int, ...]) -> str:
-    return " ".join(f"{name} {value}" for name, value in zip(query.measures, measures, strict=True))
+def _told(query: Query, aggregates: tuple[int, ...]) -> str:
+    return " ".join(f"{name} {value}" for name, value in zip(query.aggregates, aggregates, strict=True))

@@ -8,7 +8,7 @@ The mark is the offset of a consumer group, committed in one transaction with th
 
 The table of a foreign database that says who may write there, and how far they got.
 
-One row per writer: its key (``<stream>/<query>``), the owner's token, and the last batch that is there. A
+One row per writer: its key (``<stream>/<query>``), the writer's epoch, and the last batch that is there. A
 step of the DAG makes it, or the first writer; both as it is written here.
 """
 
@@ -22,52 +22,61 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.query import Query
 
 # A crash in each of its batches adds one; the publisher, the last, is always kept.
-MOST_HOLDERS = 8
+MAX_CHECKPOINT_EPOCHS = 8
 
 
 @dataclass(frozen=True)
 class State:
-    """What is in all sinks of one query: everything of the stream's table up to the snapshot ``source``.
+    """What is in all sinks of one query: everything of the stream's table up to the snapshot
+    ``source_snapshot_id``.
 
-    ``batch`` is the number of the newest batch in its streaming query (-1: none yet), and ``base`` what is
-    added to it for the sinks, which know batches by numbers that never fall: a query that begins anew begins
-    behind them. Late rows of batches below ``base`` count again. ``holders``: the owners whose checkpoints
-    may hold the batch, the latest first, the publisher last. ``ends``: what ``source`` said of the topic.
-    ``rule``: what was declared when it was counted.
+    ``batch`` is the number of the newest batch in its streaming query (-1: none yet), and ``batch_offset``
+    what is added to it for the sinks, which know batches by numbers that never fall: a query that begins anew
+    begins behind them. Late rows of batches below ``batch_offset`` count again. ``checkpoint_epochs``: the
+    owners whose checkpoints may hold the batch, the latest first, the publisher last. ``ends``: what
+    ``source_snapshot_id`` said of the topic. ``definition``: what was declared when it was counted.
     """
 
-    rule: str
-    base: int = 0
+    definition: str
+    batch_offset: int = 0
     batch: int = -1
-    source: int | None = None
-    source_at: int = 0
+    source_snapshot_id: int | None = None
+    source_snapshot_at: int = 0
     watermark: int = 0
-    late: int = 0
-    holders: list[int] = field(default_factory=list)
+    late_rows: int = 0
+    checkpoint_epochs: list[int] = field(default_factory=list)
     ends: dict[str, int] = field(default_factory=dict)
 
     @property
     def number(self) -> int:
         """The newest batch as the sinks call it."""
-        return self.base + self.batch
+        return self.batch_offset + self.batch
 
-    def taken_over(self, token: int) -> State:
-        latest, publisher = [token, *self.holders[:-1]], self.holders[-1:]
-        return replace(self, holders=[*latest[:MOST_HOLDERS], *publisher])
+    def acquired(self, epoch: int) -> State:
+        latest, publisher = [epoch, *self.checkpoint_epochs[:-1]], self.checkpoint_epochs[-1:]
+        return replace(self, checkpoint_epochs=[*latest[:MAX_CHECKPOINT_EPOCHS], *publisher])
 
-    def anew(self, token: int, number: int) -> State:
+    def rebuild(self, epoch: int, number: int) -> State:
         """Everything is counted again, in batches whose numbers are above ``number``."""
-        return State(rule=self.rule, base=number + 1, holders=[token])
+        return State(definition=self.definition, batch_offset=number + 1, checkpoint_epochs=[epoch])
 
 
-def rule(query: Query) -> str:
+def definition(query: Query) -> str:
     """What the results depend on, besides the code and the rows."""
-    measured: dict[str, object] = {"by": query.by, "measures": query.measures, "mode": query.mode}
+    measured: dict[str, object] = {
+        "group_by": query.group_by,
+        "aggregates": query.aggregates,
+        "mode": query.mode,
+    }
     if query.where:
         measured["where"] = query.where
     if query.window:
         window = asdict(query.window)
-        measured |= {"at": query.at, "window": window, "watermark_minutes": query.watermark_minutes}
+        measured |= {
+            "event_time": query.event_time,
+            "window": window,
+            "watermark_minutes": query.watermark_minutes,
+        }
     return json.dumps(measured, sort_keys=True)
 
 
@@ -83,22 +92,23 @@ def read(
     told = json.loads(said.get("sluice.queries", "{}"))
     states = {}
     for name, query in queries.items():
-        there = State(**told[name]) if name in told else State(rule(query))
-        if there.rule != rule(query):
+        there = State(**told[name]) if name in told else State(definition(query))
+        if there.definition != definition(query):
             raise ConfigError(
-                f"{where}: query {name} was {there.rule} and is {rule(query)} now: what its sinks hold was "
+                f"{where}: query {name} was {there.definition} and is {definition(query)} now: what "
+                "its sinks hold was "
                 "counted otherwise; give the query a new name, and its sinks new tables and topics"
             )
         states[name] = there
     return states
 
 
-def summary(kind: str, stream: str, token: int, states: Mapping[str, State]) -> dict[str, str]:
-    """What a snapshot of the queries' table says: ``kind`` is genesis, takeover or batch."""
+def summary(kind: str, stream: str, epoch: int, states: Mapping[str, State]) -> dict[str, str]:
+    """What a snapshot of the queries' table says: ``kind`` is init, epoch-start or batch."""
     return {
         "sluice.kind": kind,
         "sluice.stream": stream,
-        "sluice.token": str(token),
+        "sluice.epoch": str(epoch),
         "sluice.queries": json.dumps({name: asdict(state) for name, state in states.items()}),
     }
 
@@ -117,9 +127,9 @@ NO_BATCH = -1
 
 @dataclass(frozen=True)
 class CommittedBatch:
-    """``batch`` is the last that is whole (NO_BATCH: none yet), ``token`` the owner who said so."""
+    """``batch`` is the last that is whole (NO_BATCH: none yet), ``epoch`` the owner who said so."""
 
-    token: int
+    epoch: int
     batch: int = NO_BATCH
 
     @property
@@ -129,18 +139,18 @@ class CommittedBatch:
 
     def text(self) -> str:
         """The metadata of the group's offset."""
-        return json.dumps({"token": self.token}, separators=(",", ":"))
+        return json.dumps({"epoch": self.epoch}, separators=(",", ":"))
 
 
 def parse(offset: int, text: str) -> CommittedBatch:
-    """Raises ValueError for what is no mark: somebody set the group's offsets by hand, say."""
+    """Raises ValueError for what is no committed batch: somebody set the group's offsets by hand, say."""
     try:
-        token = json.loads(text)["token"]
+        epoch = json.loads(text)["epoch"]
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"offset {offset} with the metadata {text!r} is no mark") from error
-    if not isinstance(token, int) or isinstance(token, bool) or offset < 0:
-        raise ValueError(f"offset {offset} with the metadata {text!r} is no mark")
-    return CommittedBatch(token, offset - 1)
+        raise ValueError(f"offset {offset} with the metadata {text!r} is no committed batch") from error
+    if not isinstance(epoch, int) or isinstance(epoch, bool) or offset < 0:
+        raise ValueError(f"offset {offset} with the metadata {text!r} is no committed batch")
+    return CommittedBatch(epoch, offset - 1)
 
 
 def group(stream: str, query: str) -> str:
@@ -157,7 +167,7 @@ FENCE_TABLE = "sluice_fence"
 _DDL = f"""
 create table if not exists {FENCE_TABLE} (
     stream varchar(255) not null primary key,
-    token bigint not null,
+    epoch bigint not null,
     batch bigint not null
 )"""
 

@@ -15,7 +15,7 @@ SLOT_SECONDS = 60.0
 class TimeBucket:
     """The batches that ended within some seconds from ``at`` on.
 
-    ``batches``, ``rows`` and ``late`` are sums; ``seconds`` and ``parts`` are those of the longest batch;
+    ``batches``, ``rows`` and ``late`` are sums; ``seconds`` and ``phases`` are those of the longest batch;
     ``state`` and ``watermark_lag`` those of the last; ``behind`` is that with the fullest partition. Rates
     are rows over the time in which they came, or were processed: None where no batch tells it.
     """
@@ -27,7 +27,7 @@ class TimeBucket:
     input_rate: float | None
     processed_rate: float | None
     seconds: float
-    parts: dict[str, float]
+    phases: dict[str, float]
     state: State | None
     watermark_lag: float | None
     behind: OffsetLag | None
@@ -53,7 +53,7 @@ def _slot(at: float, batches: Sequence[Progress]) -> TimeBucket:
         input_rate=_rate((batch.rows, batch.input_rate) for batch in batches),
         processed_rate=_rate((batch.rows, batch.processed_rate) for batch in batches),
         seconds=longest.seconds,
-        parts=longest.parts,
+        phases=longest.phases,
         state=batches[-1].state,
         watermark_lag=batches[-1].watermark_lag,
         behind=max(behind, key=lambda found: found.most, default=None),

@@ -47,7 +47,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     if hint is Any:
         return value
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        (hint,) = (part for part in typing.get_args(hint) if part is not type(None))
+        (hint,) = (component for component in typing.get_args(hint) if component is not type(None))
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise ConfigError(f"{where}: {value!r} is not a table; write [{where.rsplit(' ', 1)[-1]}]")

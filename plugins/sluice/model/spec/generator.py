@@ -1,7 +1,7 @@
 """A data generator: its parameters, the identity of the rows that follow from them, and their order.
 
-Rows are numbered from 0. Where ``lanes`` partitions of a topic share them, row ``n`` goes to lane
-``n % lanes``, as number ``n // lanes`` of those: its ``seq``.
+Rows are numbered from 0. Where ``partition_count`` partitions of a topic share them, row ``n`` goes to lane
+``n % lanes``, as number ``n // lanes`` of those: its ``sequence``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TASK_MINUTES, TASK_ROWS = 2, 1_000
 
 DAY = timedelta(days=1)
 # What a run's step may take.
-MOST_SENDING = timedelta(hours=12)
+MAX_SENDING = timedelta(hours=12)
 
 # The parameters of every generator, as JSON Schema.
 COMMON: Mapping[str, Mapping[str, Any]] = {
@@ -35,14 +35,14 @@ COMMON: Mapping[str, Mapping[str, Any]] = {
         "title": "Rows",
         "description": "Number of records to send",
     },
-    "begin": {
+    "start_time": {
         "type": ["string", "null"],
         "default": None,
         "format": "date-time",
         "title": "Begin",
         "description": "Time of the first event, as 2026-11-21T10:00:00Z; default: this hour's beginning",
     },
-    "hours": {
+    "duration_hours": {
         "type": "integer",
         "default": 1,
         "minimum": 1,
@@ -50,7 +50,7 @@ COMMON: Mapping[str, Mapping[str, Any]] = {
         "title": "Hours",
         "description": "Hours over which the events are spread; they must not end more than a day from now",
     },
-    "per_second": {
+    "rows_per_second": {
         "type": "integer",
         "default": 0,
         "minimum": 0,
@@ -111,27 +111,27 @@ class Generated:
 
     @property
     def begins(self) -> datetime:
-        return datetime.fromisoformat(self["begin"]).astimezone(UTC)
+        return datetime.fromisoformat(self["start_time"]).astimezone(UTC)
 
     @property
     def ends(self) -> datetime:
-        return self.begins + timedelta(hours=self["hours"])
+        return self.begins + timedelta(hours=self["duration_hours"])
 
     def slices(self) -> Iterator[tuple[int, int]]:
         """The rows that are sent at once, as half-open ranges: those of a second, or all of them."""
-        size = self["per_second"] or self.rows
+        size = self["rows_per_second"] or self.rows
         return ((first, min(first + size, self.rows)) for first in range(0, self.rows, size))
 
     def tasks(self, rows: int) -> int:
         """Number of Spark tasks for that many consecutive rows, each sent in order: events of one moment are
         sent within minutes, so a watermark passes no event that is not late."""
-        minutes = 60 * self["hours"] * rows / self.rows
+        minutes = 60 * self["duration_hours"] * rows / self.rows
         return max(1, min(math.ceil(minutes / TASK_MINUTES), rows // TASK_ROWS))
 
 
 def describe(values: Mapping[str, Any]) -> str:
     """A generated source for messages, from its parameters."""
-    rows, seed, begin, hours = (values[name] for name in ("rows", "seed", "begin", "hours"))
+    rows, seed, begin, hours = (values[name] for name in ("rows", "seed", "start_time", "duration_hours"))
     return f"{rows} generated rows of seed {seed} from {begin}, {hours} h"
 
 
@@ -174,13 +174,13 @@ def parse(generator: Generator, document: Mapping[str, Any], where: str) -> Gene
     found = Generated(values, generator.version)
     if values["seed"] is None:
         raise ConfigError(f"{where}: seed is None: give a number")
-    _check_begin(values["begin"], where)
-    rate = values["per_second"]
+    _check_begin(values["start_time"], where)
+    rate = values["rows_per_second"]
     sending = timedelta(seconds=found.rows / rate) if rate else timedelta()
-    if sending > MOST_SENDING:
+    if sending > MAX_SENDING:
         raise ConfigError(
             f"{where}: {found.rows} rows at {rate} per second take {sending}; they must not take longer than "
-            f"{MOST_SENDING}: ask for fewer rows, or more per second"
+            f"{MAX_SENDING}: ask for fewer rows, or more per second"
         )
     return found
 
@@ -198,7 +198,8 @@ def check_not_in_future(found: Generated, now: datetime, where: str) -> None:
     """Raises ConfigError if events of these parameters, sent at ``now``, lie more than a day ahead."""
     if found.ends > now + DAY:
         raise ConfigError(
-            f"{where}: {found['hours']} hours from {found['begin']} end more than a day after now, and such "
+            f"{where}: {found['duration_hours']} hours from {found['start_time']} end more than a day "
+            "after now, and such "
             "events are quarantined; begin earlier, or take fewer hours"
         )
 
@@ -209,17 +210,26 @@ def truncate_to_hour(moment: datetime) -> str:
     return begun.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def seqs(first: int, until: int, lanes: int) -> OffsetRanges:
+def sequences(first: int, until: int, partition_count: int) -> OffsetRanges:
     """Lane -> the seqs of the rows ``[first, until)``."""
     return OffsetRanges(
         {
-            lane: found
-            for lane in range(lanes)
-            if (found := IntervalSet.of([(_count(first, lane, lanes), _count(until, lane, lanes))]))
+            target_partition: found
+            for target_partition in range(partition_count)
+            if (
+                found := IntervalSet.of(
+                    [
+                        (
+                            _count(first, target_partition, partition_count),
+                            _count(until, target_partition, partition_count),
+                        )
+                    ]
+                )
+            )
         }
     )
 
 
-def _count(rows: int, lane: int, lanes: int) -> int:
+def _count(rows: int, target_partition: int, partition_count: int) -> int:
     """How many of the first ``rows`` rows go to the lane."""
-    return max(0, -((lane - rows) // lanes))
+    return max(0, -((target_partition - rows) // partition_count))

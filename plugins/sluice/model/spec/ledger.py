@@ -4,10 +4,10 @@ The history of a stream's other components lies under ``<ledger>/<stream>.<part>
 
 ::
 
-    sources/<source_id>/begin.json      an object's version, and where the topic ended when it was planned
+    sources/<source_id>/planned.json      an object's version, and where the topic ended when it was planned
     sources/<source_id>/produced.json   the offsets between which all its rows were sent
     runs/<run_id, quoted>/plan.json     the objects' versions that a run means, pinned at its first attempt
-    runs/<run_id, quoted>/before.json   what lay in the bucket before the load
+    runs/<run_id, quoted>/baseline.json   what lay in the bucket before the load
     runs/<run_id, quoted>/proof.json    the validation's result, once it is exact
     runs/<run_id, quoted>/compaction.json    the table before a run of the compaction
     history/<kind>/<moment>-<suffix>.json            what happened to the stream, in the order of the keys
@@ -28,13 +28,13 @@ RUNTIME = "runtime"
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 
 
-def history_name(stream: str, part: str) -> str:
+def history_name(stream: str, component: str) -> str:
     """Under which name a stream's part has its history: the consumer under the stream's own."""
-    return stream if part == "consumer" else f"{stream}.{part}"
+    return stream if component == "consumer" else f"{stream}.{component}"
 
 
 def planned_key(source_id: str) -> str:
-    return f"sources/{source_id}/begin.json"
+    return f"sources/{source_id}/planned.json"
 
 
 def produced_key(source_id: str) -> str:
@@ -42,7 +42,8 @@ def produced_key(source_id: str) -> str:
 
 
 def run_key(run_id: str, name: str) -> str:
-    """``name``: plan, before, proof or compaction. A run id holds colons and plus signs, so it is quoted."""
+    """``name``: plan, baseline, reconciliation, proof or compaction. A run id holds colons and plus signs, so
+    it is quoted."""
     return f"runs/{quote(run_id, safe='')}/{name}.json"
 
 

@@ -15,11 +15,19 @@ VARIABLE = "SLUICE_STREAM_OVERRIDES"
 # not see the overrides would load into another place. Nor interval_seconds, which is the DAG schedule.
 KEYS = (
     *("consumer.trigger_seconds", "consumer.max_offsets_per_trigger"),
-    *("feed.read_seconds", "feed.lock_seconds", "feed.most_in_flight"),
+    *("feed.read_timeout_seconds", "feed.lock_seconds", "feed.max_in_flight"),
     "queries.*.trigger_seconds",
-    *("supervision.stall_seconds", "supervision.start_seconds", "supervision.behind_seconds"),
-    *("supervision.risk_seconds", "supervision.most_restarts", "supervision.restart_window_seconds"),
-    "supervision.stop_seconds",
+    *(
+        "supervision.stall_timeout_seconds",
+        "supervision.startup_timeout_seconds",
+        "supervision.lag_window_seconds",
+    ),
+    *(
+        "supervision.retention_margin_seconds",
+        "supervision.max_restarts",
+        "supervision.restart_window_seconds",
+    ),
+    "supervision.shutdown_grace_seconds",
 )
 
 

@@ -65,19 +65,19 @@ NEEDS: Mapping[Kind, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Window:
-    """Windows of ``minutes``, one beginning every ``every_minutes``, the day's first ``from_minute`` past
-    midnight (UTC).
+    """Windows of ``size_minutes``, one beginning every ``slide_minutes``, the day's first ``offset_minutes``
+    past midnight (UTC).
 
     A window holds its beginning and not its end.
     """
 
-    minutes: int
-    every_minutes: int
-    from_minute: int = 0
+    size_minutes: int
+    slide_minutes: int
+    offset_minutes: int = 0
 
     def starts(self, at: int) -> list[int]:
         """The beginnings of all windows that hold a moment; both in seconds since 1970, earliest first."""
-        every, length, shift = self.every_minutes * 60, self.minutes * 60, self.from_minute * 60
+        every, length, shift = self.slide_minutes * 60, self.size_minutes * 60, self.offset_minutes * 60
         last = at - (at - shift) % every
         return sorted(range(last, at - length, -every))
 
@@ -106,20 +106,21 @@ class Sink:
 
 @dataclass(frozen=True)
 class Query:
-    """Rows grouped ``by`` columns, and by windows of their event time ``at`` where there is a ``window``.
+    """Rows grouped ``group_by`` columns, and by windows of their event time ``event_time`` where there is a
+    ``window``.
 
-    ``where``: column -> its values; other rows are ignored. ``measures``: a result's column -> ``count``, or
-    ``distinct <column>``. Groups whose window ended more than ``watermark_minutes`` before the newest event
-    are final: what comes for them is late, is not counted, and is kept apart. Without measures the rows
-    themselves are the result. A result has the columns of ``by``, ``window_start``, the measures, and
+    ``where``: column -> its values; other rows are ignored. ``aggregates``: a result's column -> ``count``,
+    or ``distinct <column>``. Groups whose window ended more than ``watermark_minutes`` before the newest
+    event are final: what comes for them is late, is not counted, and is kept apart. Without measures the rows
+    themselves are the result. A result has the columns of ``group_by``, ``window_start``, the measures, and
     ``version``: the number of the batch that gave it. ``page``: title of a page in Airflow with the newest
     windows of its Iceberg table.
     """
 
     sinks: list[Sink]
-    by: list[str]
-    measures: dict[str, str] = field(default_factory=dict)
-    at: str = ""
+    group_by: list[str]
+    aggregates: dict[str, str] = field(default_factory=dict)
+    event_time: str = ""
     window: Window | None = None
     watermark_minutes: int = 0
     mode: str = Mode.UPDATE.value
@@ -135,12 +136,14 @@ class Query:
     @property
     def keys(self) -> list[str]:
         """The columns that tell one result from another."""
-        return [*self.by, *([WINDOW] if self.window else [])]
+        return [*self.group_by, *([WINDOW] if self.window else [])]
 
     @property
     def distinct(self) -> dict[str, str]:
         """Measure -> the column whose different values it counts."""
-        return {name: match[1] for name, how in self.measures.items() if (match := _DISTINCT.fullmatch(how))}
+        return {
+            name: match[1] for name, how in self.aggregates.items() if (match := _DISTINCT.fullmatch(how))
+        }
 
 
 def check(name: str, query: Query, where: str) -> None:
@@ -151,26 +154,31 @@ def check(name: str, query: Query, where: str) -> None:
 
     if not _NAME.fullmatch(name):
         raise refuse(f"name {name!r}: use lower-case letters, digits and _")
-    for column in (*query.by, *query.measures, *query.where, *([query.at] if query.at else [])):
+    for column in (
+        *query.group_by,
+        *query.aggregates,
+        *query.where,
+        *([query.event_time] if query.event_time else []),
+    ):
         if not _NAME.fullmatch(column):
             raise refuse(f"column {column!r}: use lower-case letters, digits and _")
-    taken = [*query.by, WINDOW, VERSION]
-    for measure, how in query.measures.items():
+    taken = [*query.group_by, WINDOW, VERSION]
+    for measure, how in query.aggregates.items():
         if measure in taken:
             raise refuse(f"measure {measure!r} is a column of the result already; give it another name")
         if how != "count" and not _DISTINCT.fullmatch(how):
             raise refuse(f"measure {measure} = {how!r}: write count, or distinct and a column")
     if query.mode not in list(Mode):
         raise refuse(f"mode {query.mode!r}: one of {', '.join(Mode)}")
-    if (query.mode == Mode.APPEND) == bool(query.measures):
+    if (query.mode == Mode.APPEND) == bool(query.aggregates):
         raise refuse(f"mode {query.mode!r}: append is for a query without measures, and for no other")
-    if not query.by:
-        raise refuse("by = []: name at least one column")
+    if not query.group_by:
+        raise refuse("group_by = []: name at least one column")
     for column, values in query.where.items():
         if not values:
             raise refuse(f"where {column} = []: name at least one value")
-    if query.page and (not query.results_table or query.by != PAGE_COLUMNS):
-        raise refuse(f"page {query.page!r}: needs an iceberg sink and by = {PAGE_COLUMNS}")
+    if query.page and (not query.results_table or query.group_by != PAGE_COLUMNS):
+        raise refuse(f"page {query.page!r}: needs an iceberg sink and group_by = {PAGE_COLUMNS}")
     if query.trigger_seconds < 1:
         raise refuse(f"trigger_seconds is {query.trigger_seconds}; it must be at least 1")
     _check_window(query, refuse)
@@ -184,10 +192,10 @@ def result_types(name: str, query: Query, columns: Mapping[str, str], where: str
     none.
     """
     for column in (
-        *query.by,
+        *query.group_by,
         *query.where,
         *query.distinct.values(),
-        *([query.at] if query.at else []),
+        *([query.event_time] if query.event_time else []),
     ):
         if column not in columns:
             raise ConfigError(
@@ -196,18 +204,18 @@ def result_types(name: str, query: Query, columns: Mapping[str, str], where: str
     for column in query.where:
         if columns[column] != "string":
             raise ConfigError(f"{where}: query {name}: where {column!r} is a {columns[column]}, not a string")
-    if not query.measures:
+    if not query.aggregates:
         return dict(columns)
-    for column in query.by:
+    for column in query.group_by:
         if columns[column] not in KEY_TYPES:
             raise ConfigError(
                 f"{where}: query {name}: by {column!r} is a {columns[column]}, of which two may have one "
                 f"text; group by {', '.join(KEY_TYPES)}"
             )
     return {
-        **{column: columns[column] for column in query.by},
+        **{column: columns[column] for column in query.group_by},
         **({WINDOW: "timestamp"} if query.window else {}),
-        **dict.fromkeys([*query.measures, VERSION], "bigint"),
+        **dict.fromkeys([*query.aggregates, VERSION], "bigint"),
     }
 
 
@@ -217,21 +225,22 @@ def _check_window(query: Query, refuse: _Refuse) -> None:
         if query.watermark_minutes:
             raise refuse("watermark_minutes without a window: nothing would ever be final; add a window")
         return
-    if not query.at:
-        raise refuse('window without at: name the column of the event time, as in at = "hittime"')
+    if not query.event_time:
+        raise refuse('window without event_time: name its column, as in event_time = "hittime"')
     if query.mode != Mode.UPDATE:
         raise refuse(f'mode {query.mode!r} with a window: its state would never end; write mode = "update"')
     if query.watermark_minutes < 1:
         raise refuse(f"watermark_minutes is {query.watermark_minutes}; with a window it must be at least 1")
-    if not 1 <= window.every_minutes <= window.minutes:
+    if not 1 <= window.slide_minutes <= window.size_minutes:
         raise refuse(
-            f"every_minutes is {window.every_minutes}; it must be 1 to {window.minutes}, the minutes of a "
+            f"slide_minutes is {window.slide_minutes}; it must be 1 to {window.size_minutes}, the "
+            "minutes of a "
             "window, or moments between two windows would be in none"
         )
-    if _DAY_MINUTES % window.every_minutes:
-        raise refuse(f"every_minutes is {window.every_minutes}; it must divide a day, or days would differ")
-    if not 0 <= window.from_minute < window.every_minutes:
-        raise refuse(f"from_minute is {window.from_minute}; it must be less than every_minutes")
+    if _DAY_MINUTES % window.slide_minutes:
+        raise refuse(f"slide_minutes is {window.slide_minutes}; it must divide a day, or days would differ")
+    if not 0 <= window.offset_minutes < window.slide_minutes:
+        raise refuse(f"offset_minutes is {window.offset_minutes}; it must be less than slide_minutes")
 
 
 def _check_sinks(query: Query, refuse: _Refuse) -> None:

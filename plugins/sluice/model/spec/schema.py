@@ -207,7 +207,7 @@ OFFSET_COLUMNS = {
     "_kafka_timestamp": "timestamptz",
     "_source_id": "string",
     "_source_row": "long",
-    "_source_base": "long",
+    "_source_base_offset": "long",
 }
 # A table may have been widened (Iceberg specification, schema evolution); no value is lost by that.
 _WIDER = {"int": "long", "float": "double"}

@@ -86,23 +86,24 @@ class Budget:
 
 @dataclass(frozen=True)
 class Supervision:
-    """When a stream counts as well, and what is done where it is not; all in seconds but ``most_restarts``.
+    """When a stream counts as well, and what is done where it is not; all in seconds but ``max_restarts``.
 
     It is looked at every ``interval_seconds``. It is stalled when nothing of a backlog was published for
-    ``stall_seconds`` (and for three times its longest batch), or when a started process did not take over
-    within ``start_seconds``; falling behind when the backlog grew for ``behind_seconds``; at risk when
-    retention deletes unread records within ``risk_seconds``. After ``most_restarts`` within
-    ``restart_window_seconds`` a person is asked. A stop has ``stop_seconds`` for the batch in flight.
+    ``stall_timeout_seconds`` (and for three times its longest batch), or when a started process did not take
+    over within ``startup_timeout_seconds``; falling behind when the backlog grew for ``lag_window_seconds``;
+    at risk when retention deletes unread records within ``retention_margin_seconds``. After ``max_restarts``
+    within ``restart_window_seconds`` a person is asked. A stop has ``shutdown_grace_seconds`` for the batch
+    in flight.
     """
 
     interval_seconds: int = 120
-    stall_seconds: int = 60
-    start_seconds: int = 90
-    behind_seconds: int = 300
-    risk_seconds: int = 21_600
-    most_restarts: int = 3
+    stall_timeout_seconds: int = 60
+    startup_timeout_seconds: int = 90
+    lag_window_seconds: int = 300
+    retention_margin_seconds: int = 21_600
+    max_restarts: int = 3
     restart_window_seconds: int = 1_800
-    stop_seconds: int = 20
+    shutdown_grace_seconds: int = 20
 
     @property
     def missed_seconds(self) -> int:
@@ -128,9 +129,9 @@ class Feed:
     """A feed of Server-Sent Events that a long-running producer reads.
 
     ``url`` is the default, a platform file may name another. ``user_agent`` says who asks and how to reach
-    them. ``event_id`` is the table's column that is unique per event. The functions ``event`` and
-    ``rewind`` read an event and say where to resume: ``spark_jobs.common.feed.event``. After ``read_seconds``
-    without a byte the connection counts as dead. At most ``most_in_flight`` events are sent and not yet
+    them. ``event_id`` is the table's column that is unique per event. The functions ``event`` and ``rewind``
+    read an event and say where to resume: ``spark_jobs.common.feed.event``. After ``read_timeout_seconds``
+    without a byte the connection counts as dead. At most ``max_in_flight`` events are sent and not yet
     acknowledged. A producer that starts waits up to ``lock_seconds`` for the end of its predecessor.
     """
 
@@ -139,8 +140,8 @@ class Feed:
     event_id: str
     event: str
     rewind: str = ""
-    read_seconds: int = 30
-    most_in_flight: int = 5_000
+    read_timeout_seconds: int = 30
+    max_in_flight: int = 5_000
     lock_seconds: int = 30
 
 
@@ -244,7 +245,7 @@ class StreamSpec:
         return f"stream-{self.name}"
 
     @property
-    def parts(self) -> dict[str, Component]:
+    def components(self) -> dict[str, Component]:
         """The stream's long-running processes: always ``consumer``; ``producer`` where it reads a feed,
         ``queries`` where it declares any. A producer without a feed runs once per load, and is none of
         them."""
@@ -257,11 +258,13 @@ class StreamSpec:
             for name, program in programs.items()
         }
 
-    def part(self, name: str) -> Component:
+    def component(self, name: str) -> Component:
         """Raises ConfigError for a part that the stream does not have."""
-        if name not in self.parts:
-            raise ConfigError(f"stream {self.name!r} has no part {name!r}; it has {', '.join(self.parts)}")
-        return self.parts[name]
+        if name not in self.components:
+            raise ConfigError(
+                f"stream {self.name!r} has no part {name!r}; it has {', '.join(self.components)}"
+            )
+        return self.components[name]
 
 
 def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of: str = "") -> StreamSpec:

@@ -1,7 +1,7 @@
 """Which rows of which sources a batch claims: how a repeat is recognised, whoever sent it.
 
 A producer that was thought dead may go on sending while its successor sends too. Every row has an identity
-(source, lane, seq); the lane is the topic partition. A *claim* says which ``seq`` of a source are in the
+(source, lane, seq); the lane is the topic partition. A *claim* says which ``sequence`` of a source are in the
 published table. Where two claims overlap, rows are there twice, and the writer drops the later ones.
 """
 
@@ -16,7 +16,7 @@ from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 
 @dataclass(frozen=True, order=True)
 class Run:
-    """Records of one source in one partition whose ``seq`` are exactly ``[start, until)``.
+    """Records of one source in one partition whose ``sequence`` are exactly ``[start, until)``.
 
     ``records`` above the width of that says that some of them are there more than once.
     """
@@ -30,7 +30,7 @@ class Run:
 
 @dataclass(frozen=True)
 class LoadedRows:
-    """Source id -> the ``seq`` per partition."""
+    """Source id -> the ``sequence`` per partition."""
 
     sources: Mapping[str, OffsetRanges] = field(default_factory=dict)
 

@@ -20,11 +20,11 @@ EMPTY = OffsetRanges()
 
 
 class ProofStatus(StrEnum):
-    EXACT = "exact"
+    PASSED = "passed"
     GAPS = "gaps"
     DUPLICATES = "duplicates"
-    STRAYS = "strays"
-    UNOBSERVABLE = "unobservable"
+    UNEXPECTED = "unexpected"
+    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class FileStats:
     offset_upper: int | None
     records: int
 
-    def settles(self, explained: OffsetRanges) -> bool:
+    def is_conclusive(self, explained: OffsetRanges) -> bool:
         """Whether the metadata alone shows which offsets the file holds, given those that lie elsewhere."""
         if self.partition_lower is None or self.partition_lower != self.partition_upper:
             return False
@@ -54,7 +54,7 @@ class FileStats:
         window = IntervalSet.of([(self.offset_lower, self.offset_upper + 1)])
         return window.minus(explained[self.partition_lower])
 
-    def may_hold(self, expected: OffsetRanges) -> bool:
+    def may_contain(self, expected: OffsetRanges) -> bool:
         """False only where the bounds show that no expected offset can be in the file."""
         if None in (self.partition_lower, self.partition_upper, self.offset_lower, self.offset_upper):
             return True
@@ -68,39 +68,43 @@ class FileStats:
 
 @dataclass(frozen=True)
 class Proof:
-    """The result. ``strays`` are coordinates that were found outside of what was expected."""
+    """The result. ``unexpected`` are coordinates that were found outside of what was expected."""
 
     status: ProofStatus
     expected: int
     found: int
     gaps: OffsetRanges = field(default_factory=OffsetRanges)
     duplicates: OffsetRanges = field(default_factory=OffsetRanges)
-    strays: OffsetRanges = field(default_factory=OffsetRanges)
+    unexpected: OffsetRanges = field(default_factory=OffsetRanges)
     reason: str = ""
 
     @property
-    def is_exact(self) -> bool:
-        return self.status is ProofStatus.EXACT
+    def is_ok(self) -> bool:
+        return self.status is ProofStatus.PASSED
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         """One line for a task state."""
-        if self.status is ProofStatus.UNOBSERVABLE:
+        if self.status is ProofStatus.UNKNOWN:
             return f"unobservable: {self.reason}"
-        if self.is_exact:
-            return f"exact: {self.found} of {self.expected} offsets, each once"
+        if self.is_ok:
+            return f"passed: {self.found} of {self.expected} offsets, each once"
         parts = [
             f"{bad.count} {name} ({_short(str(bad))})"
-            for name, bad in (("gaps", self.gaps), ("duplicates", self.duplicates), ("strays", self.strays))
+            for name, bad in (
+                ("gaps", self.gaps),
+                ("duplicates", self.duplicates),
+                ("unexpected", self.unexpected),
+            )
             if bad
         ]
-        return f"not exact: {', '.join(parts)}; {self.found} of {self.expected} offsets found"
+        return f"failed: {', '.join(parts)}; {self.found} of {self.expected} offsets found"
 
 
 def needs_read(
     expected: OffsetRanges, files: Iterable[FileStats], explained: OffsetRanges = EMPTY
 ) -> list[FileStats]:
     """The files that may hold expected offsets and that metadata alone cannot settle."""
-    return [fact for fact in files if fact.may_hold(expected) and not fact.settles(explained)]
+    return [fact for fact in files if fact.may_contain(expected) and not fact.is_conclusive(explained)]
 
 
 def prove(
@@ -123,7 +127,7 @@ def prove(
         key: list(ranges) for key, ranges in explained.partitions.items()
     }
     for fact in files:
-        if fact.settles(explained):
+        if fact.is_conclusive(explained):
             assert fact.partition_lower is not None
             runs.setdefault(fact.partition_lower, []).extend(fact.held(explained))
     for partition, values in (offsets or {}).items():
@@ -136,7 +140,7 @@ def prove(
     present = OffsetRanges({key: ranges for key, ranges in sorted(found.items()) if ranges})
     duplicates = OffsetRanges({key: ranges for key, ranges in sorted(repeated.items()) if ranges})
     gaps = expected.minus(present)
-    strays = OffsetRanges() if allow_outside else present.minus(expected)
+    unexpected = OffsetRanges() if allow_outside else present.minus(expected)
     if allow_outside:
         duplicates = duplicates.intersect(expected)
     status = (
@@ -144,16 +148,16 @@ def prove(
         if gaps
         else ProofStatus.DUPLICATES
         if duplicates
-        else ProofStatus.STRAYS
-        if strays
-        else ProofStatus.EXACT
+        else ProofStatus.UNEXPECTED
+        if unexpected
+        else ProofStatus.PASSED
     )
-    return Proof(status, expected.count, present.intersect(expected).count, gaps, duplicates, strays)
+    return Proof(status, expected.count, present.intersect(expected).count, gaps, duplicates, unexpected)
 
 
 def unobservable(expected: OffsetRanges, reason: str) -> Proof:
     """The proof that could not be made: never exact."""
-    return Proof(ProofStatus.UNOBSERVABLE, expected.count, 0, reason=reason)
+    return Proof(ProofStatus.UNKNOWN, expected.count, 0, reason=reason)
 
 
 def _runs(values: Iterable[int]) -> list[tuple[int, int]]:

@@ -32,11 +32,11 @@ class RowReconciliation:
     unknown: IntervalSet
 
     @property
-    def is_exact(self) -> bool:
+    def is_ok(self) -> bool:
         return not (self.missing or self.twice or self.unknown)
 
     @property
-    def lacking(self) -> int:
+    def missing_count(self) -> int:
         """How many rows are nowhere."""
         return self.missing.count
 
@@ -45,11 +45,11 @@ class RowReconciliation:
         """How many rows are there more than once, or in both."""
         return self.twice.count
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         """One line for a task state."""
-        if self.is_exact:
+        if self.is_ok:
             kept = f"{self.published} published + {self.quarantined} quarantined"
-            return f"exact: {self.source_rows} rows = {kept}"
+            return f"passed: {self.source_rows} rows = {kept}"
         parts = [
             f"{bad.count} {name} (rows {str(bad)[:160]})"
             for name, bad in (
@@ -59,7 +59,7 @@ class RowReconciliation:
             )
             if bad
         ]
-        return f"not exact: {', '.join(parts)} of {self.source_rows} rows"
+        return f"failed: {', '.join(parts)} of {self.source_rows} rows"
 
 
 def reconcile(source_rows: int, published: Iterable[int], quarantined: Iterable[int]) -> RowReconciliation:
@@ -115,16 +115,16 @@ class EventReconciliation:
     twice: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def is_exact(self) -> bool:
-        return not (self.lacking or self.surplus or self.nameless or self.twice)
+    def is_ok(self) -> bool:
+        return not (self.missing_count or self.extra or self.nameless or self.twice)
 
     @property
-    def lacking(self) -> int:
+    def missing_count(self) -> int:
         """How many offsets are neither published nor in quarantine."""
         return max(self.source_rows - self.published - self.quarantined, 0)
 
     @property
-    def surplus(self) -> int:
+    def extra(self) -> int:
         """How many rows there are beyond the offsets."""
         return max(self.published + self.quarantined - self.source_rows, 0)
 
@@ -133,23 +133,23 @@ class EventReconciliation:
         """How many event ids are in the table more than once."""
         return len(self.twice)
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         """One line for a task state."""
-        if self.is_exact:
+        if self.is_ok:
             kept = f"{self.published} published + {self.quarantined} quarantined"
-            return f"exact: {self.source_rows} events = {kept}, each event id once"
+            return f"passed: {self.source_rows} events = {kept}, each event id once"
         shown = ", ".join(f"{name} {count} times" for name, count in sorted(self.twice.items())[:NAMED])
         parts = [
             text
             for number, text in (
-                (self.lacking, f"{self.lacking} missing"),
-                (self.surplus, f"{self.surplus} rows more than offsets"),
+                (self.missing_count, f"{self.missing_count} missing"),
+                (self.extra, f"{self.extra} rows more than offsets"),
                 (self.nameless, f"{self.nameless} rows without an event id"),
                 (self.repeated, f"{self.repeated} event ids more than once ({shown})"),
             )
             if number
         ]
-        return f"not exact: {', '.join(parts)} of {self.source_rows} events"
+        return f"failed: {', '.join(parts)} of {self.source_rows} events"
 
 
 # The record's key on the topic, as a regular expression that Spark (Java) and Python both understand.
@@ -157,11 +157,12 @@ KEY_PATTERN = r"^([0-9a-f]{16}):([0-9]{1,18}):([0-9]{1,18})$"
 
 
 class RowIdentity(NamedTuple):
-    """``row``: 0-based data row of the object; ``seq``: its 0-based place among the rows sent to its lane."""
+    """``row``: 0-based data row of the object; ``sequence``: its 0-based place among the rows sent to its
+    lane."""
 
     source_id: str
     row: int
-    seq: int
+    sequence: int
 
 
 def source_id(bucket: str, key: str, version: str) -> str:

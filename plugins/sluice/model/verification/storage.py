@@ -46,8 +46,8 @@ class BudgetCheck:
     def ok(self) -> bool:
         return self.value is not None and self.value <= self.limit
 
-    def sentence(self) -> str:
-        shown = "unobservable" if self.value is None else f"{self.value:g}"
+    def message(self) -> str:
+        shown = "unknown" if self.value is None else f"{self.value:g}"
         return f"{self.name} is {shown}, the limit is {self.limit:g}"
 
 
@@ -55,7 +55,7 @@ REPLACE = "replace"
 
 
 @dataclass(frozen=True)
-class Held:
+class FileSetDigest:
     """What a set of data files holds. ``records``: rows that were read from them; ``digest``: of their
     coordinates, however they are ordered and spread: another row, or one more often, makes it another."""
 
@@ -74,8 +74,8 @@ class Rewrite:
     operation: str
     total_before: int | None
     total_after: int | None
-    removed: Held
-    added: Held
+    removed: FileSetDigest
+    added: FileSetDigest
     has_deletes: bool = False
 
     def problems(self) -> list[str]:

@@ -68,9 +68,9 @@ class AuditOperator(StreamOperator):
         return inventory.take(self.platform_hook, self.spec)
 
     def work(self, context: Context) -> dict[str, Any]:
-        before = self.ledger.get(run_key(context["run_id"], "before"))
+        before = self.ledger.get(run_key(context["run_id"], "baseline"))
         if before is None:
-            raise Missing(f"run {context['run_id']!r} has no before.json; clear its provision_topic task")
+            raise Missing(f"run {context['run_id']!r} has no baseline.json; clear its provision_topic task")
         # The listing first: what is committed after it is known to the metadata, and no stranger.
         seen = self.take_inventory()
         strangers, batches, costs = self._from_metadata(seen, before["snapshot_id"])
@@ -81,7 +81,7 @@ class AuditOperator(StreamOperator):
         for label, uris in (("orphan", strangers.orphans), ("overwritten", seen.rewritten)):
             for uri in uris[:NAMED]:
                 self.log.warning("%s: %s", label, uri)
-        over = [line.sentence() for line in budget if not line.ok]
+        over = [line.message() for line in budget if not line.ok]
         if over:
             raise AirflowFailException(f"over budget: {'; '.join(over)}")
         return {

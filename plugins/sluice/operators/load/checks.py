@@ -41,7 +41,7 @@ class OffsetCheck:
     files: int
     read: int
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         """One line for the log."""
         return (
             f"{self.files} data files may hold the load's offsets, {self.read} had to be read; "
@@ -81,7 +81,7 @@ def _explained(quarantine: Table, within: OffsetRanges) -> OffsetRanges:
     from sluice.clients.lake import files
 
     offsets: dict[int, list[int]] = {}
-    rows = files.both(files.equal("stage", "topic"), files.overlapping(within))
+    rows = files.union(files.equal("stage", "topic"), files.overlapping(within))
     for row in files.quarantined(quarantine, rows):
         offsets.setdefault(row[files.PARTITION], []).append(row[files.OFFSET])
     return OffsetRanges(

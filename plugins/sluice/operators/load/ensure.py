@@ -29,9 +29,9 @@ MAX_RESTARTS = 1
 
 @dataclass(frozen=True)
 class Ownership:
-    """Who owns the stream, as ``main`` tells: token 0 before anybody does; ``since``: seconds since 1970."""
+    """Who owns the stream, as ``main`` tells: epoch 0 before anybody does; ``since``: seconds since 1970."""
 
-    token: int = 0
+    epoch: int = 0
     since: float | None = None
 
 
@@ -42,10 +42,10 @@ def is_owned(process: ProcessStatus, seen: Ownership, before: Ownership, now: fl
     older than ``deadline``, whose take-over maintenance may have expired, when there is any owner. Alive
     alone is not enough: the tables are made, and the stream is taken over, some ten seconds after the start.
     """
-    if process.state is not ProcessState.RUNNING or not seen.token:
+    if process.state is not ProcessState.RUNNING or not seen.epoch:
         return False
-    if seen.token > before.token or process.since is None:
-        return seen.token > before.token
+    if seen.epoch > before.epoch or process.since is None:
+        return seen.epoch > before.epoch
     taken_since_start = seen.since is not None and seen.since >= process.since - CLOCK_SLACK_SECONDS
     return taken_since_start or now - process.since > deadline
 
@@ -56,7 +56,7 @@ def has_failed(expected: bool, began: float, process: ProcessStatus) -> bool:
     return (expected and process.state in ENDED) or len(process.restarts_since(began)) > MAX_RESTARTS
 
 
-class EnsureStreamOperator(StartingOperator):
+class EnsureConsumerOperator(StartingOperator):
     """Start the stream's consumer if it does not run; wait until ``main`` shows that it took over.
 
     Red at once where somebody holds the stream. Red with the last lines of its stderr when it dies meanwhile,
@@ -69,7 +69,7 @@ class EnsureStreamOperator(StartingOperator):
     poll_seconds = 1.0
 
     def __init__(self, *, deadline: float = DEADLINE_SECONDS, **kwargs: Any) -> None:
-        super().__init__(part="consumer", **kwargs)
+        super().__init__(component="consumer", **kwargs)
         self.deadline = deadline
 
     def work(self, context: Context) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class EnsureStreamOperator(StartingOperator):
         self.check_not_suspended()
         before = self._ownership()
         process = runtime.status(self.program)
-        self.log.info("%s; main's token is %d", process.sentence(), before.token)
+        self.log.info("%s; main's epoch is %d", process.message(), before.epoch)
         started = expected = False
         began = time.time()
         while True:
@@ -93,31 +93,31 @@ class EnsureStreamOperator(StartingOperator):
             if time.monotonic() > until:
                 raise AirflowException(
                     self._obituary(
-                        process, f"does not own the stream after {self.deadline:g} s (token {seen.token})"
+                        process, f"does not own the stream after {self.deadline:g} s (epoch {seen.epoch})"
                     )
                 )
             time.sleep(self.poll_seconds)
             process = runtime.status(self.program)
-        self.log.info("%s owns the stream with token %d", process.sentence(), seen.token)
+        self.log.info("%s owns the stream with epoch %d", process.message(), seen.epoch)
         return {
             "program": self.program,
             "state": process.state.value,
             "pid": process.pid,
-            "token": seen.token,
+            "epoch": seen.epoch,
             "started": started,
         }
 
     def _ownership(self) -> Ownership:
         # Before the consumer's first start there is no table; the deadline bounds the wait for it.
         position = self.platform_hook.lake.position(self.spec.table)
-        return Ownership(position.token, position.owned_at) if position else Ownership()
+        return Ownership(position.epoch, position.acquired_at) if position else Ownership()
 
     def _obituary(self, process: ProcessStatus, what: str) -> str:
         words = log_excerpt(self.platform_hook.runtime, self.program, self.log)
-        return f"{process.sentence()}: {what}; {words}"
+        return f"{process.message()}: {what}; {words}"
 
 
-class EnsurePartOperator(StartingOperator):
+class EnsureComponentOperator(StartingOperator):
     """Start the part if it does not run. Whether it does its work, a later step waits to see.
 
     Red at once where somebody holds it. A second start is never made: two runs at once find one process.

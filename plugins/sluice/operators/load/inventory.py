@@ -45,11 +45,11 @@ def take(hook: PlatformHook, spec: StreamSpec) -> Inventory:
     for label, table in (("table", spec.table), ("quarantine", spec.quarantine_table)):
         name, prefix = split(location(hook, table))
         bucket = hook.bucket(name)
-        for part in ("data", "metadata"):
-            entries = list(bucket.entries(f"{prefix}/{part}/"))
-            counts[f"{label} {part}"] = count(entries)
+        for component in ("data", "metadata"):
+            entries = list(bucket.entries(f"{prefix}/{component}/"))
+            counts[f"{label} {component}"] = count(entries)
             rewritten += overwritten(entries)
-            if part == "data":
+            if component == "data":
                 data |= {f"s3://{name}/{entry.key}": entry.modified for entry in entries if _is_there(entry)}
     name, _ = split(hook.platform.lake.warehouse)
     counts["checkpoints in the bucket"] = count(hook.bucket(name).entries(f"checkpoints/{spec.name}/"))
@@ -106,8 +106,8 @@ def folder(root: Path, name: str) -> PrefixUsage:
 
 
 def record_before(hook: PlatformHook, spec: StreamSpec, ledger: Ledger, run_id: str) -> dict[str, Any]:
-    """Write ``before.json`` for the run if there is none; return the one there is."""
-    key = run_key(run_id, "before")
+    """Write ``baseline.json`` for the run if there is none; return the one there is."""
+    key = run_key(run_id, "baseline")
     found = ledger.get(key)
     if found is not None:
         return found

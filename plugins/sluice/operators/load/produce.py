@@ -40,7 +40,7 @@ class ProduceOperator(SparkJobOperator):
                 self._submit(context, run_id, waiting)
                 ends = hook.kafka.ends(self.spec.topic.name)
                 for source in waiting:
-                    plans.settle(self.ledger, source, ends, run_id)
+                    plans.complete_source(self.ledger, source, ends, run_id)
             else:
                 self.log.info("all %d sources were sent before; the job is not started", len(plan["sources"]))
             return self._summary(run_id, {source["source_id"] for source in waiting})

@@ -37,7 +37,7 @@ class ProduceFeedOperator(StartingOperator):
     fails_if = "no events came, or the producer is suspended or down"
 
     def __init__(self, **kwargs: Any) -> None:
-        super().__init__(part="producer", **kwargs)
+        super().__init__(component="producer", **kwargs)
 
     def work(self, context: Context) -> dict[str, Any]:
         plan = plans.pin_feed(
@@ -66,7 +66,7 @@ class ProduceFeedOperator(StartingOperator):
                 deadline=time.time() + minutes * 60,
                 poll_interval=POLL_SECONDS,
                 grace=self.spec.supervision.interval_seconds * GRACE_INTERVALS,
-                part=self.part,
+                component=self.component,
                 begin=source["begin"],
                 events=events,
                 topic_id=source["topic_id"],
@@ -83,7 +83,7 @@ class ProduceFeedOperator(StartingOperator):
     def _record(self, run_id: str, event: dict[str, Any]) -> dict[str, Any]:
         (source,) = plans.plan_of(self.ledger, run_id)["sources"]
         failure = f"{plans.name_of(source)}: {event['reason']}"
-        if Outcome(event["outcome"]) is Outcome.HOPELESS:
+        if Outcome(event["outcome"]) is Outcome.PERMANENT:
             self.check_not_suspended()
             raise AirflowFailException(f"{failure}; {self._last_words()}")
         if "ends" not in event:
@@ -93,7 +93,7 @@ class ProduceFeedOperator(StartingOperator):
                 f"no events in time: {failure}; {self._last_words()}; clear the task to wait again"
             )
         ends = {int(partition): end for partition, end in event["ends"].items()}
-        plans.settle_feed(self.ledger, source, ends, run_id)
+        plans.complete_feed(self.ledger, source, ends, run_id)
         return self._summary(run_id)
 
     def _last_words(self) -> str:

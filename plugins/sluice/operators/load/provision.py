@@ -33,7 +33,7 @@ class ProvisionTopicOperator(StreamOperator):
     """Create the topic, add partitions, change declared configs; return the diff.
 
     Refuses to shrink (red, not retried): fewer partitions, or another replication factor. The first attempt
-    of a run also records ``before.json``, which the audit measures against.
+    of a run also records ``baseline.json``, which the audit measures against.
     """
 
     does = "creates or adjusts the topic as `stream.toml` declares it"
@@ -43,7 +43,7 @@ class ProvisionTopicOperator(StreamOperator):
         kafka = self.platform_hook.kafka
         diff = kafka.provision(self.spec.topic)
         for changed in (diff, kafka.provision(PROGRESS_TOPIC)):
-            self.log.info("%s", changed.sentence())
+            self.log.info("%s", changed.message())
         inventory.record_before(self.platform_hook, self.spec, self.ledger, context["run_id"])
         return diff.as_dict()
 
@@ -89,7 +89,7 @@ class ProvisionSinksOperator(StreamOperator):
                 return f"{sink.name}: {made}{changed}"
             case Kind.KAFKA:
                 topic = Topic(sink.topic, sink.partitions, self.spec.topic.replication_factor, COMPACTED)
-                return f"{sink.name}: {self.platform_hook.kafka.provision(topic).sentence()}"
+                return f"{sink.name}: {self.platform_hook.kafka.provision(topic).message()}"
             case _:
                 return f"{sink.name}: needs nothing"
 

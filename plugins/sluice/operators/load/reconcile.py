@@ -100,7 +100,7 @@ class Readings:
                 return (
                     lambda: kafka_reader.last_batch(kafka, stream, name, sink.topic),
                     lambda: {
-                        key: tuple(result.measures[measure] for measure in query.measures)
+                        key: tuple(result.aggregates[measure] for measure in query.aggregates)
                         for key, result in kafka_reader.read(kafka, sink.topic, query.keys).items()
                     },
                 )
@@ -122,7 +122,7 @@ class ReconcileSinksOperator(StreamOperator):
     Of a query with windows, those windows are compared that rows of the load are in; of another, all keys,
     for which all rows of the lake are read (two columns of them). The lake is read at the snapshot that the
     query's newest batch counted, and each sink while it is at that very batch, so the stream may go on. What
-    goes into the ledger as ``sinks.json`` is, shortened, the return value.
+    goes into the ledger as ``reconciliation.json`` is, shortened, the return value.
     """
 
     does = "recounts the lake's rows, and compares every sink"
@@ -137,20 +137,20 @@ class ReconcileSinksOperator(StreamOperator):
     def work(self, context: Context) -> dict[str, Any]:
         _, documents = plans.produced(self.ledger, context["run_id"])
         expected = plans.offsets_of_all(documents)
-        found = [self._check(name, expected) for name, query in self.spec.queries.items() if query.measures]
+        found = [self._check(name, expected) for name, query in self.spec.queries.items() if query.aggregates]
         self.log.info("%s", report(found))
         problems = [
-            f"query {checked.query}, {agreement.sentence()}"
+            f"query {checked.query}, {agreement.message()}"
             for checked in found
             for agreement in checked.sinks
-            if not agreement.is_exact
+            if not agreement.is_ok
         ]
         for problem in problems:
             self.log.error("%s", problem)
         if problems:
             raise AirflowFailException(f"the sinks do not hold what the lake does: {'; '.join(problems)}")
         document = {"at": plans.now(), "queries": [asdict(checked) for checked in found]}
-        self.ledger.put(run_key(context["run_id"], "sinks"), document)
+        self.ledger.put(run_key(context["run_id"], "reconciliation"), document)
         return {checked.query: _short(checked) for checked in found}
 
     def _check(self, name: str, expected: OffsetRanges) -> QueryReconciliation:
@@ -182,7 +182,7 @@ class ReconcileSinksOperator(StreamOperator):
 
         query, state = self.spec.queries[name], standing.states[name]
         readings = self.readings
-        if state.source is None:
+        if state.source_snapshot_id is None:
             raise AirflowFailException(f"query {name} of {self.stream} has counted nothing yet")
         uncounted = {
             partition: ranges.pairs()[-1][1]
@@ -194,28 +194,28 @@ class ReconcileSinksOperator(StreamOperator):
                 f"query {name} of {self.stream} has counted up to {state.ends}, and the load ends at "
                 f"{uncounted}: clear counted"
             )
-        windows = readings.touched(query, state.source, expected)
+        windows = readings.touched(query, state.source_snapshot_id, expected)
         readers = [(sink, reader) for sink in query.sinks if (reader := readings.sink(name, sink, windows))]
-        held: dict[str, Results] = {}
+        suspended: dict[str, Results] = {}
         for sink, (last_batch, read) in readers:
             if last_batch() != state.number:
                 return None
-            held[sink.name] = read()
+            suspended[sink.name] = read()
             if last_batch() != state.number:
                 return None
         late = readings.late(standing, name)
         if query.window and windows is None:
             # All of the load went to quarantine.
-            return QueryReconciliation(name, state.number, state.source, late.num_rows, [])
-        counted = readings.recount(query, state.source, late, windows)
+            return QueryReconciliation(name, state.number, state.source_snapshot_id, late.num_rows, [])
+        counted = readings.recount(query, state.source_snapshot_id, late, windows)
         return QueryReconciliation(
             name,
             state.number,
-            state.source,
+            state.source_snapshot_id,
             late.num_rows,
             [
                 compare(sink, query, counted, query_results.within(results, query, windows))
-                for sink, results in held.items()
+                for sink, results in suspended.items()
             ],
         )
 
@@ -230,7 +230,7 @@ def report(found: list[QueryReconciliation]) -> str:
             agreement.lake,
             agreement.sink,
             checked.late,
-            "exact" if agreement.is_exact else "NOT EXACT",
+            "passed" if agreement.is_ok else "FAILED",
         ]
         for checked in found
         for agreement in checked.sinks

@@ -69,11 +69,9 @@ class ValidationResult:
 
     def problems(self) -> list[str]:
         """Every reason why the load is not proved; empty when it is."""
-        found = [] if self.coordinates.is_exact else [f"coordinates: {self.coordinates.sentence()}"]
+        found = [] if self.coordinates.is_ok else [f"coordinates: {self.coordinates.message()}"]
         found += [
-            f"{plans.name_of(source)}: {proof.sentence()}"
-            for source, proof in self.sources
-            if not proof.is_exact
+            f"{plans.name_of(source)}: {proof.message()}" for source, proof in self.sources if not proof.is_ok
         ]
         found += self.schema
         if self.quarantined_percent > self.limit:
@@ -111,7 +109,7 @@ class ValidateOperator(StreamOperator):
         quarantine = lake.table(self.spec.quarantine_table)
         expected = plans.offsets_of_all(documents)
         found = coordinates.check_offsets(table, quarantine, expected)
-        self.log.info("%s", found.sentence())
+        self.log.info("%s", found.message())
         findings = ValidationResult(
             coordinates=found.proof,
             sources=[
@@ -156,16 +154,16 @@ def report(findings: ValidationResult) -> str:
             proof.source_rows,
             proof.published,
             proof.quarantined,
-            proof.lacking,
+            proof.missing_count,
             proof.repeated,
-            "exact" if proof.is_exact else "NOT EXACT",
+            "passed" if proof.is_ok else "FAILED",
         ]
         for source, proof in findings.sources
     ]
     head = ["source", "rows", "published", "quarantined", "missing", "twice", "result"]
     proof = findings.coordinates
     checks: list[list[object]] = [
-        ["coordinates", proof.sentence()],
+        ["coordinates", proof.message()],
         [
             "rows",
             f"{findings.source_rows} = {findings.published} published + {findings.quarantined} quarantined",

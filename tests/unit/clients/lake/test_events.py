@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 
 from sluice.clients.lake import files
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.lake.event_ids import MOST_SPANS, EventIdCounts, count_event_ids
+from sluice.clients.lake.event_ids import MAX_RANGES, EventIdCounts, count_event_ids
 from sluice.model.verification.ranges import OffsetRanges
 from tests.support import lake as lakes
 
@@ -176,7 +176,7 @@ def test_an_event_without_a_moment_is_looked_for_at_every_time(timed: Timed) -> 
 
 
 def test_moments_from_everywhere_are_a_bounded_question(timed: Timed) -> None:
-    many = range(MOST_SPANS + 10)
+    many = range(MAX_RANGES + 10)
     timed.at(("between", minutes(3)), *((f"x{n}", minutes(n * 7)) for n in many))
     load = timed.at(*((f"x{n}", minutes(n * 7)) for n in many))
     assert timed.count(load).twice == {f"x{n}": 2 for n in many}

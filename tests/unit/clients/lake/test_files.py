@@ -40,7 +40,7 @@ def test_a_file_with_deletes_is_not_settled_by_its_metadata(lake: Lake) -> None:
     (task,) = files.plan(table, files.overlapping(OffsetRanges.of({0: [(0, 5)]})))
     (fact,) = files.facts(table, [FileScanTask(task.file, delete_files={task.file})])
     assert (fact.partition_lower, fact.offset_lower, fact.records) == (None, None, 10)
-    assert not fact.settles(OffsetRanges())
+    assert not fact.is_conclusive(OffsetRanges())
 
 
 def test_nothing_expected_means_no_file(lake: Lake) -> None:
@@ -62,13 +62,13 @@ def test_columns_are_read_of_the_named_files_only(lake: Lake) -> None:
     assert {partition: list(offsets) for partition, offsets in found.items()} == {0: [10], 1: [8]}
 
 
-@pytest.mark.parametrize("at_once", [1, 2, 3])
-def test_many_files_are_read_a_few_at_a_time(lake: Lake, at_once: int) -> None:
+@pytest.mark.parametrize("trigger_immediately", [1, 2, 3])
+def test_many_files_are_read_a_few_at_a_time(lake: Lake, trigger_immediately: int) -> None:
     table = lake.table(lakes.TABLE)
     tasks = files.plan(table, files.overlapping(OffsetRanges.of({0: [(0, 99)], 1: [(0, 99)]})))
     found = [
         (int(partition), int(offset))
-        for partitions, offsets in files.pairs(table, tasks, at_once)
+        for partitions, offsets in files.pairs(table, tasks, trigger_immediately)
         for partition, offset in zip(partitions, offsets, strict=True)
     ]
     assert sorted(found) == [(0, offset) for offset in range(11)] + [(1, offset) for offset in range(5, 9)]
@@ -109,6 +109,6 @@ def test_quarantined_rows_come_without_their_bytes(tmp_path: Path) -> None:
     row = {"stage": "topic", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 3}
     lakes.quarantine(lake, [row, {**row, "_kafka_partition": 1}])
     table = lake.table(lakes.QUARANTINE)
-    rows = files.both(files.equal("stage", "topic"), files.overlapping(OffsetRanges.of({0: [(0, 9)]})))
+    rows = files.union(files.equal("stage", "topic"), files.overlapping(OffsetRanges.of({0: [(0, 9)]})))
     (found,) = files.quarantined(table, rows)
     assert (found["_kafka_offset"], found["reason"]) == (3, "r")

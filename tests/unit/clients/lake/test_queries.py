@@ -15,7 +15,7 @@ from sluice.clients.errors import Unreachable
 from sluice.clients.lake import query_results
 from sluice.clients.lake.catalog import Lake
 from sluice.model.queries import state
-from sluice.model.queries.state import State, rule
+from sluice.model.queries.state import State, definition
 from sluice.model.spec.query import Query, Sink, Window, key_text
 from sluice.model.verification.ranges import OffsetRanges
 from tests.support import lake as lakes
@@ -115,7 +115,10 @@ def test_a_hit_counts_in_each_window_that_holds_it(lake: Lake) -> None:
 
 def test_what_came_too_late_for_one_window_counts_in_the_other(lake: Lake) -> None:
     snapshot = put(lake, ("a", "10:02:00", "x"), ("a", "10:02:00", "x"))
-    states = {name: State(rule(query), base=5, batch=1, source=snapshot) for name, query in BOTH.items()}
+    states = {
+        name: State(definition(query), batch_offset=5, batch=1, source_snapshot_id=snapshot)
+        for name, query in BOTH.items()
+    }
     say(lake, states, [(6, "09:57:00", 1), (4, "09:57:00", 0)])
     standing = query_results.standing(lake.table("queries.hits"), BOTH)
     assert standing is not None
@@ -161,13 +164,13 @@ def test_the_lake_is_counted_as_it_was_at_the_snapshot(lake: Lake) -> None:
 
 def test_the_queries_stand_where_the_one_that_is_behind_stands(lake: Lake) -> None:
     assert query_results.standing(lake.table("queries.hits"), BOTH) is None
-    ahead, behind = State(rule(WINDOWS), ends={"0": 9, "1": 3}), State(rule(USERS), ends={"0": 7})
+    ahead, behind = State(definition(WINDOWS), ends={"0": 9, "1": 3}), State(definition(USERS), ends={"0": 7})
     rows = Query([Sink("files", prefix="f/")], ["zipcode"], mode="append")
-    copied = State(rule(rows), ends={"0": 1})
+    copied = State(definition(rows), ends={"0": 1})
     say(lake, {"windows": ahead, "users": behind, "rows": copied})
     standing = query_results.standing(lake.table("queries.hits"), {**BOTH, "rows": rows})
     assert standing is not None
-    assert (standing.token, standing.ends) == (4, {0: 7, 1: 0}), "what only copies rows counts nothing"
+    assert (standing.epoch, standing.ends) == (4, {0: 7, 1: 0}), "what only copies rows counts nothing"
     assert standing.states == {"windows": ahead, "users": behind, "rows": copied}
 
 

@@ -23,7 +23,7 @@ from sluice.clients.lake import query_results, results_table
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results_table import Editor, Results, ResultsReader, Window
 from sluice.model.queries import state as query_state
-from sluice.model.queries.state import State, rule
+from sluice.model.queries.state import State, definition
 from tests.support import lake as lakes
 from tests.support import pages
 
@@ -71,7 +71,9 @@ def create(lake: Lake) -> None:
 
 def say(lake: Lake, **state: Any) -> None:
     """What the queries' table says of the query."""
-    told = State(rule(QUERY), **{"batch": 4, "source": 7, "source_at": 1_000_000} | state)
+    told = State(
+        definition(QUERY), **{"batch": 4, "source_snapshot_id": 7, "source_snapshot_at": 1_000_000} | state
+    )
     summary = query_state.summary("batch", SPEC.name, 1, {"editors": told})
     table = lake.catalog.load_table(SPEC.queries_table)
     table.append(STATE_ROWS.empty_table(), snapshot_properties=summary)
@@ -92,7 +94,7 @@ def rows(windows: dict[int, Users], batch: int) -> pa.Table:
 
 def write(lake: Lake, windows: dict[int, Users], batch: int = 4, kind: str = "batch") -> None:
     """Put windows (number -> users) in the place of those that are there, as the sink does."""
-    facts = {"sluice.kind": kind, "sluice.batch": str(batch), "sluice.token": "1"}
+    facts = {"sluice.kind": kind, "sluice.batch-id": str(batch), "sluice.epoch": "1"}
     table = lake.catalog.load_table(TABLE)
     table.dynamic_partition_overwrite(rows(windows, batch), snapshot_properties=facts)
 
@@ -132,13 +134,13 @@ def test_before_there_is_a_table_it_is_missing(lake: Lake) -> None:
         results.read(0)
     create(lake)
     assert results.read(0) == Results()
-    say(lake, batch=-1, source=None, source_at=0)
+    say(lake, batch=-1, source_snapshot_id=None, source_snapshot_at=0)
     assert results.read(0) == Results()
 
 
 def test_what_is_in_the_table_is_what_is_shown(lake: Lake) -> None:
     create(lake)
-    say(lake, watermark=1_400_000, late=3)
+    say(lake, watermark=1_400_000, late_rows=3)
     write(lake, {0: [(user, False, n) for n, user in enumerate(HOSTILE)], 6: [("Ann", True, 2)]})
     found = reader(lake).read(0)
     assert found.at == pytest.approx(datetime.now(UTC).timestamp(), abs=60)

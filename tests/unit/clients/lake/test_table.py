@@ -36,19 +36,19 @@ def test_a_catalog_that_does_not_answer_is_unreachable(tmp_path: Path) -> None:
 def test_the_newest_snapshot_that_says_something_counts_even_below_maintenance(tmp_path: Path) -> None:
     lake = lakes.make(tmp_path)
     assert lake.published(lakes.TABLE) is None
-    lakes.append(lake, [], lakes.summary("takeover", 7, {0: 0, 1: 5}, {0: 0, 1: 5}))
+    lakes.append(lake, [], lakes.summary("epoch-start", 7, {0: 0, 1: 5}, {0: 0, 1: 5}))
     lakes.append(lake, [(0, 0), (1, 5)], lakes.summary("batch", 7, {0: 1, 1: 6}, {0: 0, 1: 5}))
     lakes.append(lake, [(0, 99)])
     state = lake.published(lakes.TABLE)
     assert state is not None
-    assert (state.kind, state.token, state.ends) == ("batch", 7, {0: 1, 1: 6})
+    assert (state.kind, state.epoch, state.ends) == ("batch", 7, {0: 1, 1: 6})
     assert str(state.ranges) == "partition 0: [0, 1); partition 1: [5, 6)"
     table = lake.table(lakes.TABLE)
-    taken = tables.taken_over_at(table)
+    taken = tables.acquired_at(table)
     assert taken is not None
     assert taken < state.at
     kinds = [commit.kind for commit in tables.commits_since(table, None)]
-    assert kinds == ["takeover", "batch", ""]
+    assert kinds == ["epoch-start", "batch", ""]
     first = tables.commits_since(table, None)[0]
     assert [c.kind for c in tables.commits_since(table, first.snapshot_id)] == ["batch", ""]
 
@@ -70,20 +70,24 @@ def test_a_position_is_put_together_from_the_newest_snapshots_of_each_kind(tmp_p
     assert lakes.empty(tmp_path).position(lakes.TABLE) is None
     lake = lakes.make(tmp_path)
     assert lake.position(lakes.TABLE) is None
-    lakes.append(lake, [], lakes.summary("takeover", 7, {0: 0}, topic_id="T"))
+    lakes.append(lake, [], lakes.summary("epoch-start", 7, {0: 0}, more={"topic-id": "T"}))
     fresh = lake.position(lakes.TABLE)
     assert fresh is not None
-    assert (fresh.token, fresh.owned_at, fresh.batch_at, fresh.longest_batch) == (7, fresh.at, None, None)
-    lakes.append(lake, [(0, 0)], lakes.summary("batch", 7, {0: 1}, ranges={0: (0, 1)}, topic_id="T"))
+    assert (fresh.epoch, fresh.acquired_at, fresh.batch_at, fresh.longest_batch) == (7, fresh.at, None, None)
+    lakes.append(
+        lake, [(0, 0)], lakes.summary("batch", 7, {0: 1}, ranges={0: (0, 1)}, more={"topic-id": "T"})
+    )
     lakes.append(lake, [(0, 9)])
-    lakes.append(lake, [], lakes.summary("takeover", 8, {0: 1, 1: 5}, {0: 0, 1: 5}, topic_id="U"))
+    lakes.append(
+        lake, [], lakes.summary("epoch-start", 8, {0: 1, 1: 5}, {0: 0, 1: 5}, more={"topic-id": "U"})
+    )
     lakes.append(lake, [(0, 99)])
     state = lake.position(lakes.TABLE)
     newest, before, *_ = [c for c in tables.commits_since(lake.table(lakes.TABLE), None)[::-1] if c.kind]
     assert state == Position(
-        token=8,
+        epoch=8,
         at=newest.at_ms / 1000,
-        owned_at=newest.at_ms / 1000,
+        acquired_at=newest.at_ms / 1000,
         starts={0: 0, 1: 5},
         ends={0: 1, 1: 5},
         topic_id="U",
@@ -94,7 +98,7 @@ def test_a_position_is_put_together_from_the_newest_snapshots_of_each_kind(tmp_p
     lakes.append(lake, [], lakes.summary("batch", 8, {0: 2, 1: 5}, {0: 0, 1: 5}, ranges={0: (1, 2)}))
     later = lake.position(lakes.TABLE)
     assert later is not None
-    assert (later.batch_at, later.owned_at, later.topic_id) == (later.at, state.owned_at, None)
+    assert (later.batch_at, later.acquired_at, later.topic_id) == (later.at, state.acquired_at, None)
     assert later.at > state.at
 
 
@@ -104,13 +108,15 @@ def test_the_longest_of_the_last_20_batches_counts(tmp_path: Path) -> None:
     def batch(offset: int, seconds: float) -> None:
         began = str(int((time.time() - seconds) * 1000))
         ranges = {0: (offset, offset + 1)}
-        lakes.append(lake, [], lakes.summary("batch", 3, {0: offset + 1}, ranges=ranges, began=began))
+        lakes.append(
+            lake, [], lakes.summary("batch", 3, {0: offset + 1}, ranges=ranges, more={"started-at": began})
+        )
 
     batch(0, 9000)
     batch(1, 500)
     for offset in range(2, 20):
         batch(offset, 10)
-    lakes.append(lake, [], lakes.summary("takeover", 4, {0: 20}))
+    lakes.append(lake, [], lakes.summary("epoch-start", 4, {0: 20}))
     assert _longest(lake) == pytest.approx(9000, abs=5)
     batch(20, 10)
     assert _longest(lake) == pytest.approx(500, abs=5)
@@ -126,18 +132,20 @@ def test_recent_batches_are_newest_first_with_records_and_durations(tmp_path: Pa
     table = lake.table(lakes.TABLE)
     assert tables.recent_batches(table, 5) == []
     lakes.append(lake, [], lakes.summary("batch", 1, {0: 4}, ranges={0: (0, 4)}))
-    lakes.append(lake, [], lakes.summary("takeover", 2, {0: 4}))
+    lakes.append(lake, [], lakes.summary("epoch-start", 2, {0: 4}))
     # The clock was put back while the batch ran.
     future = str(int(time.time() * 1000) + 60_000)
     ranges = {0: (4, 7), 1: (0, 9)}
-    lakes.append(lake, [], lakes.summary("batch", 2, {0: 7, 1: 9}, ranges=ranges, began=future))
+    lakes.append(
+        lake, [], lakes.summary("batch", 2, {0: 7, 1: 9}, ranges=ranges, more={"started-at": future})
+    )
     lakes.append(lake, [(0, 5)])
-    lakes.append(lake, [], lakes.summary("batch", 2, {0: 8}, ranges={0: (7, 8)}, began="1000"))
+    lakes.append(lake, [], lakes.summary("batch", 2, {0: 8}, ranges={0: (7, 8)}, more={"started-at": "1000"}))
     newest, clock, oldest = tables.recent_batches(lake.table(lakes.TABLE), 5)
-    assert (newest.records, newest.began, newest.token) == (1, 1.0, 2)
+    assert (newest.records, newest.began, newest.epoch) == (1, 1.0, 2)
     assert newest.seconds == newest.at - 1.0
     assert (clock.records, clock.seconds) == (12, 0.0)
-    assert (oldest.records, oldest.began, oldest.seconds, oldest.token) == (4, None, None, 1)
+    assert (oldest.records, oldest.began, oldest.seconds, oldest.epoch) == (4, None, None, 1)
     assert tables.recent_batches(lake.table(lakes.TABLE), 2) == [newest, clock]
 
 

@@ -12,17 +12,17 @@ import pytest
 
 from local.demo.checks import DemoResult, Figure
 from local.demo.hits import HITS, Counts, HitsDemo, result
-from local.progress import Board
+from local.progress import ProgressDisplay
 from local.stack.lake import Exactness
 from local.stack.stack import Stack
 from sluice.clients.lake.catalog import Lake
 
 COUNTS = Counts("windows", results=20, lake=90, late=3, sinks={"jdbc a": 90, "kafka b": 90}, different=0)
-EXACT = Exactness(0, 0, 0, HITS)
+PASSED = Exactness(0, 0, 0, HITS)
 
 
 def made(**changes: Any) -> DemoResult:
-    green = {"records": HITS, "lake_rows": HITS - 2, "quarantined": 2, "exact": EXACT, "counts": [COUNTS]}
+    green = {"records": HITS, "lake_rows": HITS - 2, "quarantined": 2, "exact": PASSED, "counts": [COUNTS]}
     return result(**{**green, "page": "http://127.0.0.1/x", **changes})
 
 
@@ -40,8 +40,8 @@ def test_a_demo_that_is_as_it_must_be() -> None:
             {"lake_rows": 97},
             f"{HITS} records came onto the topic, but 97 are in the lake and 2 in quarantine",
         ),
-        ({"exact": replace(EXACT, gaps=1)}, "1 offsets of the topic are neither"),
-        ({"exact": replace(EXACT, duplicates=1)}, "1 records are in the lake more than once"),
+        ({"exact": replace(PASSED, gaps=1)}, "1 offsets of the topic are neither"),
+        ({"exact": replace(PASSED, duplicates=1)}, "1 records are in the lake more than once"),
         ({"counts": []}, "no query has results"),
         ({"counts": [replace(COUNTS, results=0)]}, "query windows has no results"),
         ({"counts": [replace(COUNTS, different=2)]}, "2 results of query windows are not as in the lake"),
@@ -60,6 +60,6 @@ def test_before_the_first_load_of_all_the_hits_begin_now(
     made = Lake({"type": "sql", "uri": uri, "init_catalog_tables": "false"})
     demo = HitsDemo(lambda _: made)
     before = datetime.now(UTC).replace(microsecond=0)
-    demo.prepare(stack("public"), Board())
-    begin = datetime.strptime(demo.params()["begin"], "%Y-%m-%dT%H:%M:%S%z")
+    demo.prepare(stack("public"), ProgressDisplay())
+    begin = datetime.strptime(demo.params()["start_time"], "%Y-%m-%dT%H:%M:%S%z")
     assert before <= begin <= datetime.now(UTC)

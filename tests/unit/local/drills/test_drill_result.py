@@ -14,23 +14,23 @@ from local.drills.stream import Step, moved_on
 from local.drills.traffic import lost_and_doubled
 from local.stack.lake import Exactness
 
-EXACT = Exactness(gaps=0, duplicates=0, strays=0, records=500)
+PASSED = Exactness(gaps=0, duplicates=0, unexpected=0, records=500)
 GREEN = DrillRecord(
     drill="consumer_killed",
     at="2026-01-01T00:00:00+00:00",
     interval_seconds=120,
-    at_once=False,
+    trigger_immediately=False,
     injected_at=1000.0,
     detected_at=1090.04,
     detected_by="verdict dead",
     decided_at=1091.0,
     recovered_at=1120.0,
     healthy_at=1210.0,
-    offsets=EXACT,
+    offsets=PASSED,
     records=(0, 0),
     sent=300,
     load="success",
-    verdicts=["dead", "healthy"],
+    verdicts=["down", "healthy"],
     restarts=1,
 )
 
@@ -39,19 +39,19 @@ def test_the_row_of_a_drill_that_passed() -> None:
     assert GREEN.to_json() == {
         "drill": "consumer_killed",
         "passed": True,
-        "why_not": "",
-        "seconds_to_notice": 90.0,
-        "noticed_by": "verdict dead",
+        "failure": "",
+        "seconds_to_detect": 90.0,
+        "detected_by": "verdict dead",
         "seconds_to_recover": 120.0,
         "seconds_to_recover_from_decision": 29.0,
         "lost": 0,
         "duplicated": 0,
-        "verdicts": ["dead", "healthy"],
+        "verdicts": ["down", "healthy"],
         "restarts": 1,
         "sent": 300,
         "at": "2026-01-01T00:00:00+00:00",
         "interval_seconds": 120,
-        "at_once": False,
+        "trigger_immediately": False,
     }
 
 
@@ -60,7 +60,7 @@ def test_the_row_of_a_drill_that_passed() -> None:
     [
         ({"detected_at": None}, "nobody noticed"),
         ({"recovered_at": None}, "nothing was published afterwards"),
-        ({"healthy_at": None}, "not calm again: dead, healthy"),
+        ({"healthy_at": None}, "not calm again: down, healthy"),
         ({"records": (1, 0)}, "of 300 records that Kafka took 1 are lost, 0 are there again"),
         ({"records": (0, 1)}, "0 are lost, 1 are there again"),
         ({"offsets": Exactness(1, 0, 0, 9)}, "of 9 offsets 1 are missing"),
@@ -80,7 +80,7 @@ def test_each_reason_not_to_pass(changed: dict[str, Any], reason: str) -> None:
     assert reason in record.failures
     assert ";" not in record.failures, "no other one"
     row = record.to_json()
-    assert (row["passed"], row["why_not"]) == (False, record.failures)
+    assert (row["passed"], row["failure"]) == (False, record.failures)
     assert (row["lost"] is None) == (record.offsets is None)
 
 
@@ -89,7 +89,7 @@ def test_a_drill_that_broke_nothing_is_not_passed() -> None:
     assert cannot.failures == "no file system of its own"
     assert dataclasses.replace(cannot, failure="").failures == "nothing was broken"
     row = cannot.to_json()
-    assert (row["passed"], row["lost"], row["duplicated"], row["seconds_to_notice"]) == (
+    assert (row["passed"], row["lost"], row["duplicated"], row["seconds_to_detect"]) == (
         False,
         None,
         None,
@@ -112,11 +112,11 @@ def test_seconds(begin: float | None, end: float | None, expected: float | None)
 
 def test_recovered_is_the_first_batch_after_it_that_brought_something() -> None:
     steps = [
-        Step(at=5.0, kind="batch", token=1, total=120),  # before it was noticed
-        Step(at=11.0, kind="takeover", token=2, total=120),
-        Step(at=12.0, kind="batch", token=2, total=100),  # nothing new
-        Step(at=13.0, kind="batch", token=2, total=130),
-        Step(at=14.0, kind="batch", token=2, total=140),
+        Step(at=5.0, kind="batch", epoch=1, total=120),  # before it was noticed
+        Step(at=11.0, kind="epoch-start", epoch=2, total=120),
+        Step(at=12.0, kind="batch", epoch=2, total=100),  # nothing new
+        Step(at=13.0, kind="batch", epoch=2, total=130),
+        Step(at=14.0, kind="batch", epoch=2, total=140),
     ]
     assert moved_on(steps, after=10.0, total=100) == 13.0
     assert moved_on(steps, after=10.0, total=140) is None
@@ -144,6 +144,6 @@ def test_rows_take_the_place_of_earlier_ones(tmp_path: Path) -> None:
 
 
 def test_the_table_says_what_did_not_happen() -> None:
-    shown = table([GREEN, DrillRecord("disk_full", "", 120, False, failure="why")])
+    shown = table([GREEN, DrillRecord("disk_full", "", 120, False, failure="reason")])
     assert [list(column.cells) for column in shown.columns][1] == ["yes", "NO"]
     assert [list(column.cells) for column in shown.columns][2] == ["90 s", "—"]

@@ -5,25 +5,26 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from local.stack.lake import OFFSETS, Exactness, compare, held
+from local.stack.lake import OFFSETS, Exactness, compare
+from local.stack.lake import held as local_held
 
 STARTS, TOPIC = {0: 0, 1: 5}, {0: (0, 3), 1: (0, 7), 2: (0, 0)}
 SCHEMA = pa.schema([("_kafka_partition", pa.int32()), ("_kafka_offset", pa.int64())])
-MarkerStore = list[tuple[int | None, int | None]]
+Places = list[tuple[int | None, int | None]]
 
 
-def rows(places: MarkerStore) -> pa.RecordBatchReader:
+def rows(places: Places) -> pa.RecordBatchReader:
     found = [dict(zip(OFFSETS, place, strict=True)) for place in places]
     return pa.Table.from_pylist(found, SCHEMA).to_reader(max_chunksize=2)
 
 
-def compared(lake: MarkerStore, quarantine: MarkerStore) -> Exactness:
-    with held(rows(lake), rows(quarantine)) as sql:
+def compared(lake: Places, quarantine: Places) -> Exactness:
+    with local_held(rows(lake), rows(quarantine)) as sql:
         return compare(sql, STARTS, TOPIC)
 
 
 @pytest.mark.parametrize(
-    ("in_lake", "gaps", "duplicates", "strays"),
+    ("in_lake", "gaps", "duplicates", "unexpected"),
     [
         ({0: [0, 1, 2], 1: [5, 6]}, 0, 0, 0),
         ({0: [0, 2], 1: [5, 6]}, 1, 0, 0),
@@ -37,16 +38,16 @@ def compared(lake: MarkerStore, quarantine: MarkerStore) -> Exactness:
     ],
 )
 def test_gaps_duplicates_and_strays(
-    in_lake: dict[int, list[int]], gaps: int, duplicates: int, strays: int
+    in_lake: dict[int, list[int]], gaps: int, duplicates: int, unexpected: int
 ) -> None:
     places = [(partition, offset) for partition, offsets in in_lake.items() for offset in offsets]
-    assert compared([*places], []) == Exactness(gaps, duplicates, strays, records=5)
+    assert compared([*places], []) == Exactness(gaps, duplicates, unexpected, records=5)
 
 
 def test_what_is_in_the_table_and_aside_is_there_twice_and_aside_twice_once() -> None:
-    table: MarkerStore = [(0, 1), (0, 2), (None, None)]
-    aside: MarkerStore = [(0, 0), (0, 0), (1, 5), (None, None)]
-    assert compared(table, aside) == Exactness(gaps=1, duplicates=0, strays=0, records=5)
+    table: Places = [(0, 1), (0, 2), (None, None)]
+    aside: Places = [(0, 0), (0, 0), (1, 5), (None, None)]
+    assert compared(table, aside) == Exactness(gaps=1, duplicates=0, unexpected=0, records=5)
     assert compared(table, [*aside, (0, 2)]).duplicates == 1
 
 
@@ -54,4 +55,4 @@ def test_what_is_in_the_table_and_aside_is_there_twice_and_aside_twice_once() ->
     ("counts", "exact"), [((0, 0, 0), True), ((1, 0, 0), False), ((0, 1, 0), False), ((0, 0, 1), False)]
 )
 def test_exact_is_none_of_each(counts: tuple[int, int, int], exact: bool) -> None:
-    assert Exactness(*counts, records=9).is_exact is exact
+    assert Exactness(*counts, records=9).is_ok is exact

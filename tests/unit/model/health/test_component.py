@@ -30,7 +30,7 @@ def process(state: S = S.RUNNING, ago: float = 5_000, pid: int | None = 7, statu
     return ProcessStatus("stream-x-producer", state, pid if state is S.RUNNING else None, NOW - ago, status)
 
 
-def beat(
+def heartbeat(
     ago: float = 3, state: State = State.STREAMING, since: float = 500, pid: int = 7, **more: Any
 ) -> Heartbeat:
     """Given so many seconds ago, in a state that began ``since`` seconds ago."""
@@ -41,7 +41,7 @@ def times(count: int, ago: float = 100) -> RestartHistory:
     return RestartHistory(restarts=[NOW - ago - number for number in range(count)])
 
 
-DEAD = process(S.EXITED, status=1)
+DOWN = process(S.EXITED, status=1)
 EXIT = ProcessExit(NOW - 30, 1, 2.0)
 # The runtime has restarted it three times, and restarts it again in 20 s.
 LOOPING = replace(
@@ -56,96 +56,105 @@ def earlier(was: ProcessStatus, heard: Heartbeat | None, ago: float = CONFIRM_SE
     return Sample(NOW - ago, was, heartbeat=heard)
 
 
-GONE = earlier(DEAD, beat(20))
-SLOW = beat(61)
+GONE = earlier(DOWN, heartbeat(20))
+SLOW = heartbeat(61)
 
 # process, beat, facts, an earlier sample, verdict, words, conclusive
 CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, bool]] = {
-    "healthy: it beats": (process(), beat(detail="12 sent"), NO_FACTS, None, V.HEALTHY,
+    "healthy: it beats": (process(), heartbeat(detail="12 sent"), NO_FACTS, None, V.HEALTHY,
         r"^stream-x-producer is RUNNING: streaming for 500 s \(12 sent\)$", True),
-    "healthy: Kafka has to catch up": (process(), beat(state=State.SENDING), NO_FACTS, None, V.HEALTHY,
-        "sending for 500 s", True),
-    "healthy: it works": (process(), beat(state=State.WORKING), NO_FACTS, None, V.HEALTHY, "working", True),
-    "healthy: the last beat is as old as it may be": (process(), beat(60), NO_FACTS, None, V.HEALTHY,
+    "healthy: Kafka has to catch up": (process(), heartbeat(state=State.BACKPRESSURED), NO_FACTS, None,
+        V.HEALTHY, "backpressured for 500 s", True),
+    "healthy: it works": (process(), heartbeat(state=State.WORKING), NO_FACTS, None, V.HEALTHY,
+        "working", True),
+    "healthy: the last beat is as old as it may be": (process(), heartbeat(60), NO_FACTS, None, V.HEALTHY,
         "streaming", True),
-    "healthy: however often it was restarted": (process(), beat(), times(9), None, V.HEALTHY, "", True),
-    "healthy: its runtime does not know its id": (process(pid=None), beat(pid=1), NO_FACTS, None, V.HEALTHY,
+    "healthy: however often it was restarted": (process(), heartbeat(), times(9), None, V.HEALTHY, "", True),
+    "healthy: its runtime does not know its id": (process(pid=None), heartbeat(pid=1), NO_FACTS, None,
+        V.HEALTHY,
         "streaming", True),
-    "healthy: the clocks differ a little": (process(), beat(-4), NO_FACTS, None, V.HEALTHY, "", True),
+    "healthy: the clocks differ a little": (process(), heartbeat(-4), NO_FACTS, None, V.HEALTHY, "", True),
     "healthy: its source has been away for less than the patience": (process(),
-        beat(state=State.CONNECTING, since=59), NO_FACTS, None, V.HEALTHY, "connecting for 59 s", True),
-    "idle: it finds nothing to do": (process(), beat(state=State.IDLE), NO_FACTS, None, V.IDLE,
+        heartbeat(state=State.CONNECTING, since=59), NO_FACTS, None, V.HEALTHY, "connecting for 59 s", True),
+    "idle: it finds nothing to do": (process(), heartbeat(state=State.IDLE), NO_FACTS, None, V.IDLE,
         "idle for 500 s", True),
-    "idle: its source answers and has nothing": (process(), beat(state=State.SILENT), NO_FACTS, None, V.IDLE,
-        "silent for 500 s", True),
-    "cut off: its source does not answer": (process(),
-        beat(state=State.CONNECTING, since=60, detail="503, again in 20 s"), NO_FACTS, None, V.CUT_OFF,
+    "idle: its source answers and has nothing": (process(), heartbeat(state=State.WAITING), NO_FACTS,
+        None, V.IDLE,
+        "waiting for 500 s", True),
+    "source unavailable: its source does not answer": (process(),
+        heartbeat(state=State.CONNECTING, since=60, detail="503, again in 20 s"), NO_FACTS, None,
+        V.SOURCE_UNAVAILABLE,
         r"its source has not answered for 60 s: connecting for 60 s \(503, again in 20 s\); it ", True),
     "starting: no beat yet": (process(ago=89), None, NO_FACTS, None, V.STARTING,
         "gave no heartbeat in the 89 s since it started", False),
-    "starting: only its predecessor's beat": (process(ago=10), beat(14), NO_FACTS, None, V.STARTING,
+    "starting: only its predecessor's beat": (process(ago=10), heartbeat(14), NO_FACTS, None, V.STARTING,
         "in the 10 s", False),
-    "starting: another one's beat": (process(ago=10), beat(1, pid=9), NO_FACTS, None, V.STARTING, "10 s",
+    "starting: another one's beat": (process(ago=10), heartbeat(1, pid=9), NO_FACTS, None, V.STARTING, "10 s",
         False),
     "starting: before its runtime is sure": (replace(process(ago=1), state=S.STARTING), None, NO_FACTS, None,
         V.STARTING, "is STARTING", False),
     "stalled: it never gave a beat": (process(ago=90), None, NO_FACTS, None, V.STALLED,
         r"in the 90 s since it started \(it has 90 s\); there never was a heartbeat", False),
-    "stalled: only its predecessor's beat": (process(ago=100), beat(103), NO_FACTS, None, V.STALLED,
+    "stalled: only its predecessor's beat": (process(ago=100), heartbeat(103), NO_FACTS, None, V.STALLED,
         r"the last heartbeat was process 7's, 103 s ago: streaming", False),
-    "stalled: another one beats in its place": (process(ago=100), beat(1, pid=9), NO_FACTS, None, V.STALLED,
+    "stalled: another one beats in its place": (process(ago=100), heartbeat(1, pid=9), NO_FACTS, None,
+        V.STALLED,
         "process 9's, 1 s ago", False),
     "stalled: no beat for long": (process(), SLOW, NO_FACTS, None, V.STALLED,
         r"its last heartbeat was 61 s ago \(patience 60 s\): streaming for 500 s", False),
-    "stalled: cut off, and hanging": (process(), beat(61, State.CONNECTING), NO_FACTS, None, V.STALLED,
+    "stalled: cut off, and hanging": (process(), heartbeat(61, State.CONNECTING), NO_FACTS, None, V.STALLED,
         "61 s ago", False),
-    "dead: it ended": (DEAD, beat(), NO_FACTS, None, V.DEAD,
+    "down: it ended": (DOWN, heartbeat(), NO_FACTS, None, V.DOWN,
         r"is EXITED, exit status 1; the last heartbeat was process 7's, 3 s ago: streaming for 500 s", False),
-    "dead: it was never started": (ProcessStatus("p", S.STOPPED), None, NO_FACTS, None, V.DEAD,
+    "down: it was never started": (ProcessStatus("p", S.STOPPED), None, NO_FACTS, None, V.DOWN,
         "p is STOPPED, exit status None; there never was a heartbeat", False),
-    "dead: nothing came since an earlier sample": (DEAD, beat(20), NO_FACTS, GONE, V.DEAD, "", True),
-    "dead: a moment ago too": (DEAD, beat(20), NO_FACTS, earlier(DEAD, beat(20), 3), V.DEAD, "", False),
+    "down: nothing came since an earlier sample": (DOWN, heartbeat(20), NO_FACTS, GONE, V.DOWN, "", True),
+    "down: a moment ago too": (DOWN, heartbeat(20), NO_FACTS, earlier(DOWN, heartbeat(20), 3), V.DOWN,
+        "", False),
     "stalled: no heartbeat since an earlier sample": (process(), SLOW, NO_FACTS, earlier(process(), SLOW),
         V.STALLED, "61 s ago", True),
-    "stalled: the heartbeats come again": (process(), SLOW, NO_FACTS, earlier(process(), beat(90)),
+    "stalled: the heartbeats come again": (process(), SLOW, NO_FACTS, earlier(process(), heartbeat(90)),
         V.STALLED, "61 s ago", False),
     "starting: the runtime restarts it": (replace(LOOPING, restarts=()), None, NO_FACTS, None, V.STARTING,
         r"is BACKOFF, exit code 1 after 2 s; the runtime restarts it in 20 s", False),
     "flapping: the runtime keeps restarting it": (LOOPING, None, NO_FACTS, None, V.FLAPPING,
-        r"^dead: .* restarts it in 20 s; it was restarted 3 times within 1800 s", False),
+        r"^down: .* restarts it in 20 s; it was restarted 3 times within 1800 s", False),
     "flapping: it has just been restarted, and beats": (
-        replace(LOOPING, state=S.RUNNING, pid=7, since=NOW - 9), beat(1), NO_FACTS, None, V.FLAPPING,
+        replace(LOOPING, state=S.RUNNING, pid=7, since=NOW - 9), heartbeat(1), NO_FACTS, None, V.FLAPPING,
         "is RUNNING for 9 s; before that it ended with exit code 1 after 2 s", False),
     "flapping: restarts by both": (replace(LOOPING, restarts=(NOW - 40,)), None, times(2), None, V.FLAPPING,
         "restarted 3 times", False),
     "healthy: it has lived for long since": (replace(LOOPING, state=S.RUNNING, pid=7, since=NOW - 91),
-        beat(1), NO_FACTS, None, V.HEALTHY, "streaming", True),
+        heartbeat(1), NO_FACTS, None, V.HEALTHY, "streaming", True),
     "starting: a request counts the restarts from there": (LOOPING, None,
         RestartHistory(counted_from=NOW - 35), None, V.STARTING, "restarts it in 20 s", False),
     "starting: what the history knows counts once": (replace(LOOPING, restarts=(NOW - 60, NOW - 50)), None,
         RestartHistory(restarts=[NOW - 60, NOW - 50], runtime_restart_at=NOW - 50), None, V.STARTING, "",
         False),
-    "dead: the beat since was its own": (DEAD, beat(3), NO_FACTS, earlier(process(), beat(20)), V.DEAD, "",
+    "down: the beat since was its own": (DOWN, heartbeat(3), NO_FACTS, earlier(process(),
+        heartbeat(20)), V.DOWN, "",
         False),
-    "dead: another start's beat": (process(S.EXITED, ago=9), beat(3), NO_FACTS, GONE, V.DEAD, "", False),
-    "dead: restarts of long ago do not count": (DEAD, None, times(3, 1801), None, V.DEAD, "", False),
-    "superseded: another one beats": (DEAD, beat(2, pid=9, detail="a load"), NO_FACTS, GONE, V.SUPERSEDED,
-        r"status 1; another one, process 9, is at work in its place: streaming for 500 s \(a load\)", True),
-    "superseded: another one's first beat": (DEAD, beat(2, pid=9), NO_FACTS, earlier(DEAD, None),
-        V.SUPERSEDED, "process 9", True),
-    "flapping: dead too often": (DEAD, None, times(3), None, V.FLAPPING,
-        r"^dead: .*; it was restarted 3 times within 1800 s, and that does not mend it$", False),
+    "down: another start's beat": (process(S.EXITED, ago=9), heartbeat(3), NO_FACTS, GONE, V.DOWN, "", False),
+    "down: restarts of long ago do not count": (DOWN, None, times(3, 1801), None, V.DOWN, "", False),
+    "fenced: another one beats": (DOWN, heartbeat(2, pid=9, detail="a load"), NO_FACTS, GONE, V.FENCED,
+        r"status 1; another instance, process 9, is active: streaming for 500 s \(a load\)", True),
+    "fenced: another one's first beat": (DOWN, heartbeat(2, pid=9), NO_FACTS, earlier(DOWN, None),
+        V.FENCED, "process 9", True),
+    "flapping: dead too often": (DOWN, None, times(3), None, V.FLAPPING,
+        r"^down: .*; it was restarted 3 times within 1800 s, and that does not mend it$", False),
     "flapping: stalled too often": (process(), SLOW, times(3), None, V.FLAPPING, "^stalled: ", False),
-    "held: stopped": (process(S.STOPPED), beat(), RestartHistory(held="by ada since noon: new feed"), None,
-        V.HELD,
-        "^held by ada since noon: new feed; stream-x-producer is STOPPED$", True),
-    "held: and running": (process(), None, RestartHistory(held="by ada"), None, V.HELD, "is RUNNING", True),
-    "unobservable: its runtime is at a loss": (process(S.UNKNOWN), beat(), NO_FACTS, None, V.UNOBSERVABLE,
+    "suspended: stopped": (process(S.STOPPED), heartbeat(),
+        RestartHistory(suspended="by ada since noon: new feed"), None,
+        V.SUSPENDED,
+        "^suspended by ada since noon: new feed; stream-x-producer is STOPPED$", True),
+    "suspended: and running": (process(), None, RestartHistory(suspended="by ada"), None, V.SUSPENDED,
+        "is RUNNING", True),
+    "unknown: its runtime is at a loss": (process(S.UNKNOWN), heartbeat(), NO_FACTS, None, V.UNKNOWN,
         "does not know its state", False),
-    "unobservable: since when is unknown": (replace(process(), since=None), beat(), NO_FACTS, None,
-        V.UNOBSERVABLE, "does not say since when", False),
-    "unobservable: nobody looked": (None, beat(), NO_FACTS, None, V.UNOBSERVABLE, "not looked at", False),
-    "unobservable: a beat from the future": (process(), beat(-6), NO_FACTS, None, V.UNOBSERVABLE,
+    "unknown: since when is unknown": (replace(process(), since=None), heartbeat(), NO_FACTS, None,
+        V.UNKNOWN, "does not say since when", False),
+    "unknown: nobody looked": (None, heartbeat(), NO_FACTS, None, V.UNKNOWN, "not looked at", False),
+    "unknown: a beat from the future": (process(), heartbeat(-6), NO_FACTS, None, V.UNKNOWN,
         "its heartbeat is 6 s ahead of this clock: set the clocks", False),
 }  # fmt: skip
 
@@ -155,37 +164,37 @@ def assess(
     heard: Heartbeat | None,
     facts: RestartHistory,
     before: Sample | None = None,
-    trouble: dict[str, str] | None = None,
+    errors: dict[str, str] | None = None,
 ) -> HealthReport:
-    now = Sample(NOW, seen, heartbeat=heard, trouble=trouble or {})
+    now = Sample(NOW, seen, heartbeat=heard, errors=errors or {})
     assert Sample.from_json(json.loads(json.dumps(now.to_json()))) == now
     return assess_component([before, now] if before else [now], POLICY, facts)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_verdicts(case: str) -> None:
-    seen, heard, facts, before, verdict, words, conclusive = CASES[case]
+    seen, heard, facts, before, health, words, is_final = CASES[case]
     found = assess(seen, heard, facts, before)
-    assert found.verdict is verdict, found.sentence
-    assert case.startswith(f"{verdict.value}: ")
-    assert re.search(words, found.sentence), found.sentence
-    assert found.conclusive is conclusive
+    assert found.health is health, found.message
+    assert case.startswith(f"{health.value}: ")
+    assert re.search(words, found.message), found.message
+    assert found.is_final is is_final
     assert HealthReport.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
 def test_what_did_not_answer_is_said_and_nothing_else() -> None:
-    trouble = {"kafka": "away", "history": "S3 is away"}
-    for seen in (process(), DEAD, None):
-        found = assess(seen, None, RestartHistory(held="by ada"), trouble=trouble)
-        assert found.verdict is V.UNOBSERVABLE
-        assert found.sentence.startswith("history: S3 is away; kafka: away")
-        assert found.evidence["trouble"] == trouble
-        assert not found.conclusive
-    assert assess(DEAD, None, NO_FACTS, trouble=trouble).identity == DEAD.identity
+    errors = {"kafka": "away", "history": "S3 is away"}
+    for seen in (process(), DOWN, None):
+        found = assess(seen, None, RestartHistory(suspended="by ada"), errors=errors)
+        assert found.health is V.UNKNOWN
+        assert found.message.startswith("history: S3 is away; kafka: away")
+        assert found.details["errors"] == errors
+        assert not found.is_final
+    assert assess(DOWN, None, NO_FACTS, errors=errors).identity == DOWN.identity
 
 
-beats = st.none() | st.builds(
-    beat, st.floats(-500, 500), st.sampled_from(State), st.floats(-500, 5000), st.integers(1, 9)
+heartbeats = st.none() | st.builds(
+    heartbeat, st.floats(-500, 500), st.sampled_from(State), st.floats(-500, 5000), st.integers(1, 9)
 )
 processes = st.none() | st.builds(
     ProcessStatus,
@@ -200,24 +209,24 @@ processes = st.none() | st.builds(
 known = st.builds(
     RestartHistory, st.lists(st.floats(NOW - 5000, NOW), max_size=5), st.none() | st.just("by ada")
 )
-befores = st.none() | st.builds(earlier, processes.filter(bool), beats, st.floats(-5, 500))
+befores = st.none() | st.builds(earlier, processes.filter(bool), heartbeats, st.floats(-5, 500))
 
 
-@given(processes, beats, known, befores, st.sampled_from([{}, {"kafka": "away"}]))
+@given(processes, heartbeats, known, befores, st.sampled_from([{}, {"kafka": "away"}]))
 def test_anything_gives_a_verdict_and_only_a_fresh_beat_a_good_one(
     seen: ProcessStatus | None,
     heard: Heartbeat | None,
     facts: RestartHistory,
     before: Sample | None,
-    trouble: dict[str, str],
+    errors: dict[str, str],
 ) -> None:
-    found = assess(seen, heard, facts, before, trouble)
-    assert "\n" not in found.sentence
-    if trouble or seen is None:
-        assert found.verdict is V.UNOBSERVABLE
-    if found.verdict in WELL:
+    found = assess(seen, heard, facts, before, errors)
+    assert "\n" not in found.message
+    if errors or seen is None:
+        assert found.health is V.UNKNOWN
+    if found.health in WELL:
         assert seen is not None
-        assert seen.is_alive or (found.verdict, seen.state) == (V.STARTING, S.BACKOFF)
-        assert found.verdict is V.STARTING or (
-            heard is not None and -HEARTBEAT_INTERVAL <= NOW - heard.at <= POLICY.stall_seconds
+        assert seen.is_alive or (found.health, seen.state) == (V.STARTING, S.BACKOFF)
+        assert found.health is V.STARTING or (
+            heard is not None and -HEARTBEAT_INTERVAL <= NOW - heard.at <= POLICY.stall_timeout_seconds
         )

@@ -21,7 +21,7 @@ from sluice.model.health.consumer import (
     Health,
     HealthReport,
     RestartHistory,
-    judge,
+    assess_consumer,
 )
 from sluice.model.health.sample import Position, ProcessState, ProcessStatus, Sample
 from sluice.model.spec.stream import Supervision
@@ -43,9 +43,9 @@ def main(ends: int | dict[int, int] = 100, **more: Any) -> Position:
     """What main says: one partition from 0 on, or as given; owner 7, which has just published."""
     ends = ends if isinstance(ends, dict) else {0: ends}
     given: dict[str, Any] = {
-        "token": 7,
+        "epoch": 7,
         "at": NOW - 5,
-        "owned_at": SINCE + 10,
+        "acquired_at": SINCE + 10,
         "starts": dict.fromkeys(ends, 0),
     }
     return Position(**(given | {"ends": ends, "topic_id": "T"} | more))
@@ -60,7 +60,7 @@ def look(ago: float, topic: int | dict[int, int], published: Position | None, **
         "begins": dict.fromkeys(ends, 0),
         "expiring": None,
     }
-    given |= {"at": NOW - ago, "ends": ends, "published": published, "trouble": {}}
+    given |= {"at": NOW - ago, "ends": ends, "published": published, "errors": {}}
     return Sample(**(given | more))
 
 
@@ -86,95 +86,95 @@ V = Health
 # reason -> samples, facts, verdict, words of the sentence, conclusive
 CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # What could not be observed.
-    "unobservable: no look at all": ([], NO_FACTS, V.UNOBSERVABLE, "nothing was observed", False),
-    "unobservable: Kafka does not answer": (
-        [look(0, {}, main(), ends=None, begins=None, trouble={"kafka": "no answer from k in 15 s"})],
+    "unknown: no look at all": ([], NO_FACTS, V.UNKNOWN, "nothing was observed", False),
+    "unknown: Kafka does not answer": (
+        [look(0, {}, main(), ends=None, begins=None, errors={"kafka": "no answer from k in 15 s"})],
         NO_FACTS,
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         "kafka: no answer from k in 15 s; stream-x is RUNNING",
         False,
     ),
-    "unobservable: the catalog does not answer, though nobody waits": (
-        [look(0, 100, None, trouble={"lake": "down"})],
+    "unknown: the catalog does not answer, though nobody waits": (
+        [look(0, 100, None, errors={"lake": "down"})],
         NO_FACTS,
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         "lake: down",
         False,
     ),
-    "unobservable: the runtime does not answer": (
-        [look(0, 100, main(), process=None, trouble={"process": "refused"})],
+    "unknown: the runtime does not answer": (
+        [look(0, 100, main(), process=None, errors={"process": "refused"})],
         NO_FACTS,
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         "process: refused",
         False,
     ),
-    "unobservable: the process was not looked at, and nothing says why": (
+    "unknown: the process was not looked at, and nothing says why": (
         [look(0, 100, main(), process=None)],
         NO_FACTS,
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         "the process was not looked at",
         False,
     ),
-    "unobservable: the topic was not looked at, and nothing says why": (
+    "unknown: the topic was not looked at, and nothing says why": (
         [look(0, 100, main(), begins=None)],
         NO_FACTS,
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         "the topic was not looked at",
         False,
     ),
-    "unobservable: the runtime does not know the state": (
+    "unknown: the runtime does not know the state": (
         [look(0, 100, main(), process=process(ProcessState.UNKNOWN))],
         NO_FACTS,
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         "stream-x is UNKNOWN: its runtime does not know its state",
         False,
     ),
-    "unobservable: dead, but nobody can say what waits, so no restart": (
-        [look(0, {}, None, process=process(X), ends=None, trouble={"kafka": "away", "lake": "away"})],
+    "unknown: dead, but nobody can say what waits, so no restart": (
+        [look(0, {}, None, process=process(X), ends=None, errors={"kafka": "away", "lake": "away"})],
         NO_FACTS,
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         "kafka: away; lake: away; stream-x is EXITED",
         False,
     ),
-    "unobservable: even where it is held": (
-        [look(0, 100, main(), trouble={"lake": "down"})],
-        RestartHistory(held="by me"),
-        V.UNOBSERVABLE,
+    "unknown: even where it is held": (
+        [look(0, 100, main(), errors={"lake": "down"})],
+        RestartHistory(suspended="by me"),
+        V.UNKNOWN,
         "lake: down",
         False,
     ),
-    "unobservable: the first look finds a backlog and no movement": (
+    "unknown: the first look finds a backlog and no movement": (
         [look(0, 900, old())],
         NO_FACTS,
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         r"800 records wait, and nothing was published in the 0 s .*too short",
         False,
     ),
-    "unobservable: 50 s of looking are not 60": (
+    "unknown: 50 s of looking are not 60": (
         [look(50, 900, old()), look(0, 950, old())],
         NO_FACTS,
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         r"in the 50 s .*patience 60 s",
         False,
     ),
-    "unobservable: it moved before a gap of an hour, which says nothing of now": (
+    "unknown: it moved before a gap of an hour, which says nothing of now": (
         [look(3700, 500, main(50, at=NOW - 3701)), look(0, 900, old())],
         NO_FACTS,
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         "too short",
         False,
     ),
-    "unobservable: the last publication is in the future, so the driver's clock says nothing": (
+    "unknown: the last publication is in the future, so the driver's clock says nothing": (
         [look(0, 900, main(at=NOW + 500))],
         NO_FACTS,
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         "too short",
         False,
     ),
-    "unobservable: it published 61 s ago, which is more than its patience": (
+    "unknown: it published 61 s ago, which is more than its patience": (
         [look(0, 900, main(at=NOW - 61))],
         NO_FACTS,
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         "too short",
         False,
     ),
@@ -260,9 +260,9 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "catching up: another owner has just begun behind the same records": (
         [
-            look(100, 900, old(token=6)),
-            look(10, 900, old(owned_at=NOW - 9)),
-            look(0, 900, old(owned_at=NOW - 9)),
+            look(100, 900, old(epoch=6)),
+            look(10, 900, old(acquired_at=NOW - 9)),
+            look(0, 900, old(acquired_at=NOW - 9)),
         ],
         NO_FACTS,
         V.CATCHING_UP,
@@ -355,10 +355,10 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     # Falling behind.
-    "falling behind: it grew for 320 s, in both halves": (
+    "lagging: it grew for 320 s, in both halves": (
         growing([(320, 1000, 900), (160, 100_000, 10_000), (0, 200_000, 20_000)]),
         NO_FACTS,
-        V.FALLING_BEHIND,
+        V.LAGGING,
         r"180000 records wait, 179900 more than 320 s ago: it never catches up .*622 records/s arrive, 60 r",
         True,
     ),
@@ -408,7 +408,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     "stalled: a look that saw nothing in between changes nothing": (
         [
             look(70, 900, old()),
-            look(40, {}, None, process=None, ends=None, trouble={"kafka": "away"}),
+            look(40, {}, None, process=None, ends=None, errors={"kafka": "away"}),
             look(0, 900, old()),
         ],
         NO_FACTS,
@@ -419,7 +419,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     "stalled: a look without the catalog in between changes nothing": (
         [
             look(70, 900, old()),
-            look(40, 900, None, trouble={"lake": "away"}),
+            look(40, 900, None, errors={"lake": "away"}),
             look(20, {}, old(), ends=None),
             look(10, 900, old(), begins=None),
             look(0, 900, old()),
@@ -478,10 +478,10 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "published for 150 s .patience 150 s",
         True,
     ),
-    "unobservable: a restart that brought no batch doubles the patience": (
+    "unknown: a restart that brought no batch doubles the patience": (
         [look(100, 900, old(batch_at=NOW - 3600)), look(0, 900, old(batch_at=NOW - 3600))],
         times(1),
-        V.UNOBSERVABLE,
+        V.UNKNOWN,
         "patience 120 s",
         False,
     ),
@@ -505,8 +505,8 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "catching up: another start of the process begins the series anew": (
         [
-            look(100, 900, old(owned_at=NOW)),
-            look(0, 900, old(owned_at=NOW), process=process(since=NOW - 4000)),
+            look(100, 900, old(acquired_at=NOW)),
+            look(0, 900, old(acquired_at=NOW), process=process(since=NOW - 4000)),
         ],
         NO_FACTS,
         V.CATCHING_UP,
@@ -536,21 +536,21 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         False,
     ),
     "starting: the clock was put back behind the start": (
-        [look(0, 900, old(owned_at=NOW - 50), process=process(since=NOW + 3600))],
+        [look(0, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600))],
         NO_FACTS,
         V.STARTING,
         "in the 0 s since it started",
         False,
     ),
     "starting: no take-over is kept, and the process is young": (
-        [look(0, 900, old(owned_at=None), process=process(since=NOW - 10))],
+        [look(0, 900, old(acquired_at=None), process=process(since=NOW - 10))],
         NO_FACTS,
         V.STARTING,
         "in the 10 s",
         False,
     ),
     "idle: no take-over is kept, and the process is old": (
-        [look(0, 100, old(owned_at=None))],
+        [look(0, 100, old(acquired_at=None))],
         NO_FACTS,
         V.IDLE,
         "nothing arrives",
@@ -564,7 +564,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     "idle: the two clocks differ by 2 s": (
-        [look(0, 100, old(owned_at=NOW - 52), process=process(since=NOW - 50))],
+        [look(0, 100, old(acquired_at=NOW - 52), process=process(since=NOW - 50))],
         NO_FACTS,
         V.IDLE,
         "nothing arrives",
@@ -592,8 +592,8 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "stalled: the clock was put back, and the looks alone are 90 s": (
         [
-            look(95, 900, old(owned_at=NOW - 50), process=process(since=NOW + 3600)),
-            look(0, 900, old(owned_at=NOW - 50), process=process(since=NOW + 3600)),
+            look(95, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600)),
+            look(0, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600)),
         ],
         NO_FACTS,
         V.STALLED,
@@ -611,34 +611,34 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     # Not alive.
-    "dead: one look, to be looked at again": (
+    "down: one look, to be looked at again": (
         [dead(0, old())],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "stream-x is EXITED, exit status 1; 800 records wait",
         False,
     ),
-    "dead: seen twice, 4 s apart": (
+    "down: seen twice, 4 s apart": (
         [dead(4, old()), dead(0, old())],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "exit status 1",
         True,
     ),
-    "dead: seen twice, 3 s apart": (
+    "down: seen twice, 3 s apart": (
         [dead(3, old()), dead(0, old())],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "exit status 1",
         False,
     ),
-    "dead: seen twice, the first time without Kafka": (
+    "down: seen twice, the first time without Kafka": (
         [
-            look(9, {}, None, process=process(X), ends=None, begins=None, trouble={"kafka": "away"}),
+            look(9, {}, None, process=process(X), ends=None, begins=None, errors={"kafka": "away"}),
             dead(0, old()),
         ],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "exit status 1",
         True,
     ),
@@ -649,83 +649,83 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "exit status 1",
         False,
     ),
-    "dead: status 76 before there is a table": (
+    "down: status 76 before there is a table": (
         [look(0, 900, None, process=process(X, exit_status=76))],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "exit status 76; 900 records wait",
         False,
     ),
-    "dead: the earlier look saw another start of it die": (
+    "down: the earlier look saw another start of it die": (
         [dead(100, old(), since=SINCE - 500), dead(0, old())],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "exit status 1",
         False,
     ),
-    "dead: it lived at the earlier look": (
+    "down: it lived at the earlier look": (
         [look(60, 900, old()), dead(0, old())],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "EXITED",
         False,
     ),
-    "dead: stopped, though nothing waits": (
+    "down: stopped, though nothing waits": (
         [look(0, 100, old(), process=process(ProcessState.STOPPED))],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "stream-x is STOPPED, exit status 0; no record waits",
         False,
     ),
-    "dead: never started, and there is no table": (
+    "down: never started, and there is no table": (
         [
             look(9, 5, None, process=process(ProcessState.STOPPED, None)),
             look(0, 5, None, process=process(ProcessState.STOPPED, None)),
         ],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "stream-x is STOPPED, exit status 0; 5 records wait",
         True,
     ),
-    "dead: given up by its runtime": (
+    "down: given up by its runtime": (
         [look(0, 900, old(), process=process(ProcessState.FATAL))],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "stream-x is FATAL",
         False,
     ),
-    "dead: a restart is under way": (
+    "down: a restart is under way": (
         [look(0, 900, old(), process=process(ProcessState.STOPPING))],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "stream-x is STOPPING",
         False,
     ),
-    "dead: two restarts are not three": (
+    "down: two restarts are not three": (
         [dead(5, old()), dead(0, old())],
         times(2),
-        V.DEAD,
+        V.DOWN,
         "exit status 1",
         True,
     ),
-    "dead: the third restart was longer ago than the window": (
+    "down: the third restart was longer ago than the window": (
         [dead(5, old()), dead(0, old())],
         RestartHistory(restarts=[NOW - 1801, NOW - 100, NOW - 50]),
-        V.DEAD,
+        V.DOWN,
         "exit status 1",
         True,
     ),
-    "dead: restarts of a clock that was hours ahead do not count": (
+    "down: restarts of a clock that was hours ahead do not count": (
         [dead(5, old()), dead(0, old())],
         RestartHistory(restarts=[NOW + 9000, NOW + 9001, NOW + 9002]),
-        V.DEAD,
+        V.DOWN,
         "exit status 1",
         True,
     ),
-    "dead: while records are about to be deleted": (
+    "down: while records are about to be deleted": (
         [dead(5, old()), look(0, 900, old(), process=process(X), expiring={0: 5000}, expires_in=60.0)],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "retention deletes 800 unread records, the first of them within 60 s",
         True,
     ),
@@ -733,35 +733,35 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [dead(5, old()), dead(0, old())],
         times(3),
         V.FLAPPING,
-        "dead: stream-x is EXITED, exit status 1; 800 records wait; it was restarted 3 times",
+        "down: stream-x is EXITED, exit status 1; 800 records wait; it was restarted 3 times",
         True,
     ),
     # Fenced.
-    "superseded: status 76, and nothing waits": (
-        [dead(0, old(token=8), topic=100, status=76)],
+    "fenced: status 76, and nothing waits": (
+        [dead(0, old(epoch=8), topic=100, status=76)],
         NO_FACTS,
-        V.SUPERSEDED,
+        V.FENCED,
         "exit status 76: owner 8 has taken over; no record waits",
         True,
     ),
-    "superseded: status 76, and its successor publishes": (
-        [dead(0, main(token=8, at=NOW - 50), status=76)],
+    "fenced: status 76, and its successor publishes": (
+        [dead(0, main(epoch=8, at=NOW - 50), status=76)],
         NO_FACTS,
-        V.SUPERSEDED,
+        V.FENCED,
         "owner 8 has taken over; 800 records wait",
         True,
     ),
-    "dead: status 76, and its successor publishes nothing of what waits": (
-        [dead(0, main(token=8, at=NOW - 70), status=76)],
+    "down: status 76, and its successor publishes nothing of what waits": (
+        [dead(0, main(epoch=8, at=NOW - 70), status=76)],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "exit status 76; 800 records wait",
         False,
     ),
-    "dead: another status is no successor": (
+    "down: another status is no successor": (
         [dead(0, old(), topic=100, status=75)],
         NO_FACTS,
-        V.DEAD,
+        V.DOWN,
         "exit status 75; no record waits",
         False,
     ),
@@ -773,46 +773,46 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         True,
     ),
     # Held.
-    "held: stopped on purpose": (
+    "suspended: stopped on purpose": (
         [dead(0, old())],
-        RestartHistory(held="by operator since noon: move"),
-        V.HELD,
-        "held by operator since noon: move; stream-x is EXITED; 800 records wait",
+        RestartHistory(suspended="by operator since noon: move"),
+        V.SUSPENDED,
+        "suspended by operator since noon: move; stream-x is EXITED; 800 records wait",
         True,
     ),
-    "held: three restarts do not matter": (
+    "suspended: three restarts do not matter": (
         [dead(0, old())],
-        replace(times(3), held="x"),
-        V.HELD,
-        "held x",
+        replace(times(3), suspended="x"),
+        V.SUSPENDED,
+        "suspended x",
         True,
     ),
-    "held: the hold is the answer to the topic that was made anew": (
+    "suspended: the hold is the answer to the topic that was made anew": (
         [dead(0, old(900), topic=5)],
-        RestartHistory(held="by me"),
-        V.HELD,
-        "held by me; the topic was made anew: partition 0 ends at 5",
+        RestartHistory(suspended="by me"),
+        V.SUSPENDED,
+        "suspended by me; the topic was made anew: partition 0 ends at 5",
         True,
     ),
-    "at risk: held, and what could still be saved is about to go": (
+    "data at risk: held, and what could still be saved is about to go": (
         [look(0, 900, old(), process=process(X), expiring={0: 150}, expires_in=4000.0)],
-        RestartHistory(held="by me"),
-        V.AT_RISK,
-        "held by me; retention deletes 50 unread records, the first of them within 67 min",
+        RestartHistory(suspended="by me"),
+        V.DATA_AT_RISK,
+        "suspended by me; retention deletes 50 unread records, the first of them within 67 min",
         True,
     ),
     # Another topic.
-    "recreated: the id is not the table's": (
+    "topic recreated: the id is not the table's": (
         [look(0, 900, main(), topic_id="U")],
         NO_FACTS,
-        V.RECREATED,
+        V.TOPIC_RECREATED,
         "its id is U and was T: give the stream a new table, or restore the topic",
         True,
     ),
-    "recreated: the table knows no id, and an earlier look another": (
+    "topic recreated: the table knows no id, and an earlier look another": (
         [look(60, 900, main(topic_id=None)), look(0, 900, main(topic_id=None), topic_id="U")],
         NO_FACTS,
-        V.RECREATED,
+        V.TOPIC_RECREATED,
         "its id is U and was T",
         True,
     ),
@@ -837,60 +837,60 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "nothing arrives",
         True,
     ),
-    "recreated: the topic ends before the table, to be looked at again": (
+    "topic recreated: the topic ends before the table, to be looked at again": (
         [look(0, 99, main())],
         NO_FACTS,
-        V.RECREATED,
+        V.TOPIC_RECREATED,
         "partition 0 ends at 99, and the table holds offsets up to 100",
         False,
     ),
-    "recreated: the topic ends before the table, seen twice": (
+    "topic recreated: the topic ends before the table, seen twice": (
         [look(9, 99, main()), look(0, 99, main())],
         NO_FACTS,
-        V.RECREATED,
+        V.TOPIC_RECREATED,
         "partition 0 ends at 99",
         True,
     ),
-    "recreated: partitions are gone": (
+    "topic recreated: partitions are gone": (
         [look(0, {0: 100}, main({0: 100, 1: 50}))],
         NO_FACTS,
-        V.RECREATED,
+        V.TOPIC_RECREATED,
         "it has 1 partitions, and the table knows partition 1",
         False,
     ),
-    "recreated: before dead, since a restart could not go on": (
+    "topic recreated: before dead, since a restart could not go on": (
         [dead(0, old(), topic=9)],
         NO_FACTS,
-        V.RECREATED,
+        V.TOPIC_RECREATED,
         "ends at 9",
         False,
     ),
     # Deleted, or about to be.
-    "lost: the topic begins behind what is published": (
+    "data lost: the topic begins behind what is published": (
         [look(0, 900, main(), begins={0: 500})],
         NO_FACTS,
-        V.LOST,
+        V.DATA_LOST,
         r"400 offsets were deleted before they were read: partition 0: \[100, 500\): give the stream",
         True,
     ),
-    "lost: before dead, since a restart refuses to start over a hole": (
+    "data lost: before dead, since a restart refuses to start over a hole": (
         [look(0, 900, old(), begins={0: 101}, process=process(X))],
         NO_FACTS,
-        V.LOST,
+        V.DATA_LOST,
         r"1 offsets were deleted .*\[100, 101\)",
         True,
     ),
-    "at risk: unread records are older than retention allows": (
+    "data at risk: unread records are older than retention allows": (
         [look(0, {0: 900, 1: 50}, main({0: 100, 1: 50}), expiring={0: 300, 1: 50}, expires_in=5400.0)],
         NO_FACTS,
-        V.AT_RISK,
+        V.DATA_AT_RISK,
         "retention deletes 200 unread records, the first of them within 90 min; owner 7",
         True,
     ),
-    "at risk: it is not known yet whether it moves": (
+    "data at risk: it is not known yet whether it moves": (
         [look(0, 900, old(), expiring={0: 101}, expires_in=9000.0)],
         NO_FACTS,
-        V.AT_RISK,
+        V.DATA_AT_RISK,
         "deletes 1 unread records, the first of them within 2.5 h",
         False,
     ),
@@ -901,7 +901,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         "800 records wait",
         True,
     ),
-    "at risk: the begin advances, for the topic's size": (
+    "data at risk: the begin advances, for the topic's size": (
         [
             look(700, 90_000, main(50_000), begins={0: 0}),
             look(600, 91_000, main(50_000), begins={0: 10_000}),
@@ -909,7 +909,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(0, 93_000, main(54_000), begins={0: 22_000}),
         ],
         NO_FACTS,
-        V.AT_RISK,
+        V.DATA_AT_RISK,
         "at its pace unread records of partition 0 are deleted within 27 min",
         True,
     ),
@@ -950,30 +950,32 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_verdicts(case: str) -> None:
-    samples, facts, verdict, words, conclusive = CASES[case]
-    found = judge(samples, POLICY, facts)
-    assert found.verdict is verdict, found.sentence
-    assert case.startswith(f"{verdict.value}: ")
-    assert re.search(words, found.sentence), found.sentence
-    assert "\n" not in found.sentence
-    assert found.conclusive is conclusive
+    samples, facts, health, words, is_final = CASES[case]
+    found = assess_consumer(samples, POLICY, facts)
+    assert found.health is health, found.message
+    assert case.startswith(f"{health.value}: ")
+    assert re.search(words, found.message), found.message
+    assert "\n" not in found.message
+    assert found.is_final is is_final
 
 
 def test_every_verdict_has_a_case_and_one_consequence() -> None:
     # What a consumer reads from is Kafka: cut off is for parts that ask somebody else (test_tending).
-    assert {case.split(":")[0] for case in CASES} == {verdict.value for verdict in {*Health} - {V.CUT_OFF}}
+    assert {case.split(":")[0] for case in CASES} == {
+        health.value for health in {*Health} - {V.SOURCE_UNAVAILABLE}
+    }
     parts = [NO_ACTION, RESTARTABLE, NEEDS_DECISION, ALERTING]
     assert sum(map(len, parts)) == len(Health)
     assert frozenset().union(*parts) == frozenset(Health)
-    assert {Health.HELD} == NO_ACTION - WELL
+    assert {Health.SUSPENDED} == NO_ACTION - WELL
 
 
 def test_a_diagnosis_says_how_much_how_fast_and_what_it_rests_on() -> None:
     samples = growing([(20, 1000, 900), (10, 2000, 1900), (0, 3000, 2800)])
-    found = judge(samples, POLICY, times(2))
-    assert (found.lag, found.rate, found.arrivals, found.token) == (200, 95.0, 100.0, 7)
+    found = assess_consumer(samples, POLICY, times(2))
+    assert (found.lag, found.rate, found.arrivals, found.epoch) == (200, 95.0, 100.0, 7)
     assert found.identity == str(int(SINCE))
-    assert found.evidence == {
+    assert found.details == {
         "at": NOW,
         "samples": 3,
         "observed_seconds": 20,
@@ -982,69 +984,69 @@ def test_a_diagnosis_says_how_much_how_fast_and_what_it_rests_on() -> None:
         "process": process().to_json(),
         "topic_id": "T",
         "published_at": NOW - 3,
-        "owned_at": SINCE + 10,
+        "acquired_at": SINCE + 10,
         "longest_batch_seconds": None,
         "published_records": 2800,
         "unread": {"0": 200},
         "published_to": {"0": 2800},
         "risk": None,
         "restarts": [NOW - 101, NOW - 100],
-        "trouble": {},
-        "held": None,
+        "errors": {},
+        "suspended": None,
     }
 
 
 def test_a_look_that_is_given_twice_counts_once() -> None:
     once = look(0, 100, old())
-    assert judge([once, once], POLICY, NO_FACTS) == judge([once], POLICY, NO_FACTS)
+    assert assess_consumer([once, once], POLICY, NO_FACTS) == assess_consumer([once], POLICY, NO_FACTS)
 
 
 def test_only_the_pace_of_the_last_300_s_counts() -> None:
     lags = [(400, 0, 0), (310, 900_000, 90_000), (150, 900_160, 90_160), (0, 900_310, 90_310)]
-    found = judge(growing(lags), POLICY, NO_FACTS)
+    found = assess_consumer(growing(lags), POLICY, NO_FACTS)
     assert (found.rate, found.arrivals) == (1.0, 1.0)
 
 
 def test_what_is_published_counts_from_where_the_stream_began() -> None:
-    found = judge([look(0, 100, main(starts={0: 40}))], POLICY, NO_FACTS)
-    assert found.evidence["published_records"] == 60
+    found = assess_consumer([look(0, 100, main(starts={0: 40}))], POLICY, NO_FACTS)
+    assert found.details["published_records"] == 60
 
 
 def test_two_looks_are_no_trend_however_short_the_policy() -> None:
-    policy = replace(POLICY, behind_seconds=10)
+    policy = replace(POLICY, lag_window_seconds=10)
     lags = [(100, 1000, 900), (0, 200_000, 20_000)]
-    assert judge(growing(lags), policy, NO_FACTS).verdict is Health.CATCHING_UP
+    assert assess_consumer(growing(lags), policy, NO_FACTS).health is Health.CATCHING_UP
 
 
 def test_what_is_not_known_is_none() -> None:
-    found = judge([look(0, 100, None, process=process(X))], POLICY, NO_FACTS)
-    assert (found.lag, found.rate, found.arrivals, found.token) == (100, None, None, None)
-    found = judge([look(0, {}, main(), ends=None, trouble={"kafka": "away"})], POLICY, NO_FACTS)
-    assert (found.lag, found.token, found.identity) == (None, 7, str(int(SINCE)))
-    assert found.evidence == {"at": NOW, "trouble": {"kafka": "away"}, "samples": 1}
-    assert judge([], POLICY, NO_FACTS).identity is None
+    found = assess_consumer([look(0, 100, None, process=process(X))], POLICY, NO_FACTS)
+    assert (found.lag, found.rate, found.arrivals, found.epoch) == (100, None, None, None)
+    found = assess_consumer([look(0, {}, main(), ends=None, errors={"kafka": "away"})], POLICY, NO_FACTS)
+    assert (found.lag, found.epoch, found.identity) == (None, 7, str(int(SINCE)))
+    assert found.details == {"at": NOW, "errors": {"kafka": "away"}, "samples": 1}
+    assert assess_consumer([], POLICY, NO_FACTS).identity is None
 
 
 def test_patience_doubles_eightfold_at_most() -> None:
-    policy = replace(POLICY, most_restarts=99)
-    found = judge([look(0, 900, old())], policy, times(9))
-    assert found.evidence["patience_seconds"] == 480
+    policy = replace(POLICY, max_restarts=99)
+    found = assess_consumer([look(0, 900, old())], policy, times(9))
+    assert found.details["patience_seconds"] == 480
 
 
 def test_a_policy_of_its_own_is_followed() -> None:
-    policy = replace(POLICY, interval_seconds=10, stall_seconds=12, most_restarts=1)
+    policy = replace(POLICY, interval_seconds=10, stall_timeout_seconds=12, max_restarts=1)
     samples = [look(50, 900, old()), look(0, 900, old())]
-    assert judge(samples, policy, NO_FACTS).evidence["still_seconds"] == 15
-    assert judge(samples, policy, NO_FACTS).verdict is Health.STALLED
-    assert judge(samples, policy, RestartHistory([NOW - 3700])).verdict is Health.STALLED
-    assert judge([dead(0, old())], policy, times(1)).verdict is Health.FLAPPING
+    assert assess_consumer(samples, policy, NO_FACTS).details["still_seconds"] == 15
+    assert assess_consumer(samples, policy, NO_FACTS).health is Health.STALLED
+    assert assess_consumer(samples, policy, RestartHistory([NOW - 3700])).health is Health.STALLED
+    assert assess_consumer([dead(0, old())], policy, times(1)).health is Health.FLAPPING
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_samples_and_diagnoses_survive_json(case: str) -> None:
     samples, facts, *_ = CASES[case]
     assert [Sample.from_json(json.loads(json.dumps(s.to_json()))) for s in samples] == samples
-    found = judge(samples, POLICY, facts)
+    found = assess_consumer(samples, POLICY, facts)
     assert HealthReport.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
@@ -1063,9 +1065,9 @@ processes = st.builds(
 )
 positions = st.builds(
     Position,
-    token=st.integers(1, 3),
+    epoch=st.integers(1, 3),
     at=moments,
-    owned_at=st.none() | moments,
+    acquired_at=st.none() | moments,
     starts=maps,
     ends=maps,
     topic_id=topic_ids,
@@ -1082,7 +1084,7 @@ complete = st.builds(
     ends=maps,
     expiring=st.none() | maps,
     published=st.none() | positions,
-    trouble=st.just({}),
+    errors=st.just({}),
     expires_in=st.none() | st.floats(0, 1e6),
 )
 holes = st.fixed_dictionaries(
@@ -1092,7 +1094,7 @@ holes = st.fixed_dictionaries(
         "begins": st.none(),
         "ends": st.none(),
         "published": st.none(),
-        "trouble": troubles,
+        "errors": troubles,
     },
 )
 # Half of them without a hole, so that the rules behind the blindness are reached.
@@ -1104,17 +1106,18 @@ facts_of_any_kind = st.builds(RestartHistory, st.lists(moments, max_size=5), st.
 def test_any_samples_are_judged_and_trouble_is_never_well(
     samples: list[Sample], facts: RestartHistory
 ) -> None:
-    found = judge(samples, POLICY, facts)
+    found = assess_consumer(samples, POLICY, facts)
     json.dumps(found.to_json())
     assert found.lag is None or found.lag >= 0
     last = samples[-1] if samples else None
-    blind = last is None or last.trouble or None in (last.process, last.begins, last.ends)
-    assert (found.verdict is Health.UNOBSERVABLE) or not blind
-    if found.verdict in WELL:
+    blind = last is None or last.errors or None in (last.process, last.begins, last.ends)
+    assert (found.health is Health.UNKNOWN) or not blind
+    if found.health in WELL:
         assert last is not None
         assert last.process is not None
-        assert last.process.is_alive
-        assert facts.held is None
+        # One that the runtime restarts in a moment is starting.
+        assert last.process.is_alive or last.process.state is ProcessState.BACKOFF
+        assert facts.suspended is None
         assert found.lag == sum(last.unread().values())
 
 
@@ -1126,7 +1129,7 @@ def test_other_earlier_looks_never_make_a_dead_process_well(
     shuffled = data.draw(st.permutations(earlier))
     kept = shuffled[: data.draw(st.integers(0, len(shuffled)))]
     for before in (earlier, shuffled, kept, []):
-        assert judge([*before, dead_now], POLICY, facts).verdict not in WELL
+        assert assess_consumer([*before, dead_now], POLICY, facts).health not in WELL
 
 
 @given(st.lists(looks, max_size=8), looks, facts_of_any_kind)
@@ -1134,4 +1137,7 @@ def test_what_clocks_say_of_the_future_changes_nothing(
     earlier: list[Sample], last: Sample, facts: RestartHistory
 ) -> None:
     future = [replace(sample, at=last.at + 1 + index) for index, sample in enumerate(earlier)]
-    assert judge([*future, last], POLICY, facts).verdict is judge([last], POLICY, facts).verdict
+    assert (
+        assess_consumer([*future, last], POLICY, facts).health
+        is assess_consumer([last], POLICY, facts).health
+    )

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice.model.health.heartbeat import MOST_DETAIL, Heartbeat, State, parse_heartbeat
+from sluice.model.health.heartbeat import MAX_DETAIL, Heartbeat, State, parse_heartbeat
 from tests.support.raising import raising
 
 TOLD: dict[str, Any] = {"at": 1_500, "pid": 7, "state": "streaming", "since": 500, "detail": "12 sent"}
@@ -44,4 +44,4 @@ def test_a_detail_is_one_printable_line() -> None:
     evil = "a\nb\x1b[31m\u202e\u2028" + "x" * 1000
     detail = parse_heartbeat(json.dumps(TOLD | {"detail": evil}), {}).detail
     assert detail.isprintable()
-    assert (detail[:4], len(detail)) == ("a b ", MOST_DETAIL)
+    assert (detail[:4], len(detail)) == ("a b ", MAX_DETAIL)

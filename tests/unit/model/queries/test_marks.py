@@ -15,8 +15,8 @@ def test_a_mark_is_read_as_it_was_written(mark: CommittedBatch) -> None:
 def test_the_group_s_offset_is_the_batch_that_comes_next() -> None:
     assert CommittedBatch(3).offset == 0, "a lag tool shows nothing done"
     assert CommittedBatch(3, 4).offset == 5
-    assert CommittedBatch(3, 4).text() == '{"token":3}'
-    assert state.parse(0, '{"token": 3}').batch == NO_BATCH
+    assert CommittedBatch(3, 4).text() == '{"epoch":3}'
+    assert state.parse(0, '{"epoch": 3}').batch == NO_BATCH
 
 
 @pytest.mark.parametrize(
@@ -28,12 +28,12 @@ def test_the_group_s_offset_is_the_batch_that_comes_next() -> None:
         (5, "7"),
         (5, "null"),
         (5, '{"owner":3}'),
-        (5, '{"token":"3"}'),
-        (5, '{"token":3.0}'),
-        (5, '{"token":true}'),
-        (-1, '{"token":3}'),
+        (5, '{"epoch":"3"}'),
+        (5, '{"epoch":3.0}'),
+        (5, '{"epoch":true}'),
+        (-1, '{"epoch":3}'),
         # librdkafka's word for no offset at all.
-        (-1001, '{"token":3}'),
+        (-1001, '{"epoch":3}'),
     ],
 )
 def test_what_is_no_mark_is_refused_and_shown(offset: int, text: str) -> None:

@@ -106,7 +106,7 @@ def test_a_batch_with_everything() -> None:
         late=7,
         input_rate=43.0,
         processed_rate=286.7,
-        parts={
+        phases={
             "addBatch": 1.3,
             "commitOffsets": 0.03,
             "getBatch": 0.0,
@@ -133,7 +133,7 @@ def test_a_batch_with_nothing_that_may_be_missing() -> None:
         {"sources": [{"metrics": {}}, {"metrics": {"other": "1"}}]},
     ):
         found = parse({**bare, **more}, "q", Totals(0.0))
-        assert (found.seconds, found.parts) == (1.5, {})
+        assert (found.seconds, found.phases) == (1.5, {})
         assert (found.input_rate, found.processed_rate, found.state) == (None, None, None)
         assert (found.watermark, found.watermark_lag, found.behind) == (None, None, None)
 
@@ -156,7 +156,10 @@ def test_what_is_no_progress(key: str) -> None:
 
 def test_the_newest_of_each_kind() -> None:
     old, new = made(1, 100.0), made(2, 200.0, 5.0)
-    idle, ended = ActivityEvent("q", "r", 203.0, Kind.IDLE), ActivityEvent("q", "r", 205.0, Kind.ENDED, "why")
+    idle, ended = (
+        ActivityEvent("q", "r", 203.0, Kind.IDLE),
+        ActivityEvent("q", "r", 205.0, Kind.ENDED, "reason"),
+    )
     empty = history("q", [], 0.0)
     assert empty == QueryHistory("q", None, None)
     assert (empty.at, empty.newest, empty.is_ended) == (None, None, False)
@@ -227,14 +230,14 @@ def test_a_slot_for_each_minute_in_which_a_batch_ended() -> None:
         1, 60.0, 1.0, rows=10, late=1, input_rate=1.0, processed_rate=10.0, behind=OffsetLag(0, 5, 2)
     )
     longest = made(
-        2, 70.0, 9.0, rows=90, late=2, input_rate=45.0, processed_rate=10.0, parts={"addBatch": 8.0}
+        2, 70.0, 9.0, rows=90, late=2, input_rate=45.0, processed_rate=10.0, phases={"addBatch": 8.0}
     )
     last = made(3, 118.0, 1.0, rows=0, state=State(7, 1, 0, 100), watermark=100.0, behind=OffsetLag(0, 3, 3))
     over = made(4, 119.5, 1.0)
     one, two = slots([over, last, first, longest])
     assert (one.at, two.at) == (60.0, 120.0)
     assert (one.batches, one.rows, one.late) == (3, 100, 3)
-    assert (one.seconds, one.parts) == (9.0, {"addBatch": 8.0})
+    assert (one.seconds, one.phases) == (9.0, {"addBatch": 8.0})
     assert (one.state, one.watermark_lag) == (State(7, 1, 0, 100), 18.0)
     assert one.behind == OffsetLag(0, 5, 2)
     # All rows over all the time: the mean of the rates would be 23.
@@ -289,8 +292,8 @@ def test_the_metrics_of_a_query() -> None:
     for name, value in expected.items():
         assert found[f"sluice_query_{name}", *of] == value, name
     duration = "sluice_query_batch_duration_seconds"
-    parts = {key[3]: value for key, value in found.items() if key[0] == duration}
-    assert parts == {"total": 1.5, **parse(SPARK, "windows", BEGAN).parts}
+    phases = {key[3]: value for key, value in found.items() if key[0] == duration}
+    assert phases == {"total": 1.5, **parse(SPARK, "windows", BEGAN).phases}
     behind = {key[3]: value for key, value in found.items() if key[0] == "sluice_query_offsets_behind_latest"}
     assert behind == {"min": 5, "max": 20, "avg": 12.5}
     types = {family.name: family.type for family in text_string_to_metric_families(text.decode())}
@@ -306,17 +309,17 @@ def test_what_a_query_does_not_have_is_left_out() -> None:
 
 
 def test_a_dead_an_ended_and_an_idle_query_and_a_stream_that_cannot_be_read() -> None:
-    dead = history("dead", [made(), ActivityEvent("dead", "r", AT - 5, Kind.STARTED)], 0.0)
+    dead = history("down", [made(), ActivityEvent("down", "r", AT - 5, Kind.STARTED)], 0.0)
     ended = history("ended", [made(), ActivityEvent("ended", "r", AT + 2, Kind.ENDED)], 0.0)
     idle = history("idle", [made(), ActivityEvent("idle", "r", AT + 90, Kind.IDLE)], 0.0)
     new = history("new", [ActivityEvent("new", "r", AT + 90, Kind.STARTED)], 0.0)
     found = samples(exposition({"s": [dead, ended, idle, new], "hidden": None}, AT + 101))
     running = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_running"}
-    assert running == {"dead": 1, "ended": 0, "idle": 1, "new": 1}
+    assert running == {"down": 1, "ended": 0, "idle": 1, "new": 1}
     signs = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_sign_age_seconds"}
-    assert signs == {"dead": 100, "ended": 99, "idle": 11, "new": 11}
+    assert signs == {"down": 100, "ended": 99, "idle": 11, "new": 11}
     ages = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_progress_age_seconds"}
-    assert ages == {"dead": 100, "ended": 100, "idle": 100}
+    assert ages == {"down": 100, "ended": 100, "idle": 100}
     assert found["sluice_progress_readable", "hidden"] == 0
 
 

@@ -8,14 +8,22 @@ from typing import Any
 import pytest
 
 from sluice.model.queries import state as query_state
-from sluice.model.queries.state import MOST_HOLDERS, State, rule
+from sluice.model.queries.state import MAX_CHECKPOINT_EPOCHS, State, definition
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.query import Query, Sink, Window
 from tests.support.raising import raising
 
 QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10)
 STATE = State(
-    rule(QUERY), base=3, batch=4, source=99, source_at=5, watermark=6, late=7, holders=[2], ends={"0": 8}
+    definition(QUERY),
+    batch_offset=3,
+    batch=4,
+    source_snapshot_id=99,
+    source_snapshot_at=5,
+    watermark=6,
+    late_rows=7,
+    checkpoint_epochs=[2],
+    ends={"0": 8},
 )
 
 
@@ -28,12 +36,17 @@ def test_what_is_told_is_read_back() -> None:
 
 
 def test_a_query_that_was_not_there_has_counted_nothing() -> None:
-    assert query_state.read([], {"windows": QUERY}, "queries.x") == {"windows": State(rule(QUERY))}
+    assert query_state.read([], {"windows": QUERY}, "queries.x") == {"windows": State(definition(QUERY))}
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"by": ["isp"]}, {"watermark_minutes": 11}, {"window": Window(10, 10)}, {"measures": {"n": "count"}}],
+    [
+        {"group_by": ["isp"]},
+        {"watermark_minutes": 11},
+        {"window": Window(10, 10)},
+        {"aggregates": {"n": "count"}},
+    ],
 )
 def test_a_query_declared_otherwise_is_refused(changes: dict[str, Any]) -> None:
     told = query_state.summary("batch", "isp_hits", 2, {"windows": STATE})
@@ -43,19 +56,31 @@ def test_a_query_declared_otherwise_is_refused(changes: dict[str, Any]) -> None:
 
 def test_another_trigger_or_sink_is_no_other_query() -> None:
     other = replace(QUERY, trigger_seconds=99, sinks=[Sink("memory")])
-    assert rule(other) == rule(QUERY)
+    assert definition(other) == definition(QUERY)
 
 
 def test_holders_are_the_latest_owners_and_the_publisher() -> None:
     state = STATE
-    for token in range(3, 40):
-        state = state.taken_over(token)
-    assert state.holders[:3] == [39, 38, 37]
-    assert state.holders[-1] == 2
-    assert len(state.holders) == MOST_HOLDERS + 1
-    assert State(rule(QUERY)).taken_over(1).holders == [1]
+    for epoch in range(3, 40):
+        state = state.acquired(epoch)
+    assert state.checkpoint_epochs[:3] == [39, 38, 37]
+    assert state.checkpoint_epochs[-1] == 2
+    assert len(state.checkpoint_epochs) == MAX_CHECKPOINT_EPOCHS + 1
+    assert State(definition(QUERY)).acquired(1).checkpoint_epochs == [1]
 
 
 def test_counting_anew_begins_above_every_number() -> None:
-    anew = STATE.anew(5, 11)
-    assert (anew.base, anew.batch, anew.number, anew.holders, anew.source) == (12, -1, 11, [5], None)
+    rebuild = STATE.rebuild(5, 11)
+    assert (
+        rebuild.batch_offset,
+        rebuild.batch,
+        rebuild.number,
+        rebuild.checkpoint_epochs,
+        rebuild.source_snapshot_id,
+    ) == (
+        12,
+        -1,
+        11,
+        [5],
+        None,
+    )

@@ -28,7 +28,7 @@ def test_a_wider_type_and_more_columns_are_no_problem() -> None:
     assert differences("x", WANTED, {**GOOD, "a": "long", "old": "string"}) == []
 
 
-@pytest.mark.parametrize("name", ["a", "_kafka_offset", "_source_base"])
+@pytest.mark.parametrize("name", ["a", "_kafka_offset", "_source_base_offset"])
 def test_a_column_that_lacks_is_named(name: str) -> None:
     columns = {key: value for key, value in GOOD.items() if key != name}
     (problem,) = differences("x", WANTED, columns)

@@ -114,13 +114,13 @@ def test_a_wrong_stream_is_refused(change: tuple[str, str], data: str) -> None:
 
 SUPERVISION = {
     "interval_seconds": 120,
-    "stall_seconds": 60,
-    "start_seconds": 90,
-    "behind_seconds": 300,
-    "risk_seconds": 21_600,
-    "most_restarts": 3,
+    "stall_timeout_seconds": 60,
+    "startup_timeout_seconds": 90,
+    "lag_window_seconds": 300,
+    "retention_margin_seconds": 21_600,
+    "max_restarts": 3,
     "restart_window_seconds": 1_800,
-    "stop_seconds": 20,
+    "shutdown_grace_seconds": 20,
 }
 
 
@@ -135,14 +135,14 @@ def test_overrides_replace_a_streams_values_key_by_key(tmp_path: Path) -> None:
     declared = stream.load("wiki_changes", {})
     environ = overriding(
         tmp_path,
-        "[wiki_changes.supervision]\nstall_seconds = 15\nmost_restarts = 1\n"
-        "[wiki_changes.feed]\nread_seconds = 7\n",
+        "[wiki_changes.supervision]\nstall_timeout_seconds = 15\nmax_restarts = 1\n"
+        "[wiki_changes.feed]\nread_timeout_seconds = 7\n",
     )
     assert declared.feed is not None
     assert stream.load("wiki_changes", environ) == replace(
         declared,
-        supervision=replace(declared.supervision, stall_seconds=15, most_restarts=1),
-        feed=replace(declared.feed, read_seconds=7),
+        supervision=replace(declared.supervision, stall_timeout_seconds=15, max_restarts=1),
+        feed=replace(declared.feed, read_timeout_seconds=7),
     )
     assert stream.load("nyc_taxi", environ) == stream.load("nyc_taxi", {}), "another stream is as declared"
 
@@ -156,13 +156,19 @@ def test_without_overrides_a_stream_is_as_declared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "data"),
     [
-        ("[taxi.supervision]\nstall_seconds = 15\n", ("'taxi'", "nyc_taxi", "wiki_changes")),
+        ("[taxi.supervision]\nstall_timeout_seconds = 15\n", ("'taxi'", "nyc_taxi", "wiki_changes")),
         ("nyc_taxi = 15\n", ("'nyc_taxi'",)),
-        ("[nyc_taxi.supervision]\nstall_minutes = 15\n", ("supervision.stall_minutes", "stall_seconds")),
+        (
+            "[nyc_taxi.supervision]\nstall_minutes = 15\n",
+            ("supervision.stall_minutes", "stall_timeout_seconds"),
+        ),
         ('[nyc_taxi]\ntable = "raw.other"\n', ("nyc_taxi.table", "consumer.trigger_seconds")),
         ("[nyc_taxi.supervision]\ninterval_seconds = 30\n", ("nyc_taxi.supervision.interval_seconds",)),
-        ("[nyc_taxi.supervision]\nstall_seconds = 0\n", ("nyc_taxi/stream.toml", "stall_seconds is 0")),
-        ("[nyc_taxi.supervision]\nstall_seconds = '15'\n", ("stall_seconds: '15'",)),
+        (
+            "[nyc_taxi.supervision]\nstall_timeout_seconds = 0\n",
+            ("nyc_taxi/stream.toml", "stall_timeout_seconds is 0"),
+        ),
+        ("[nyc_taxi.supervision]\nstall_timeout_seconds = '15'\n", ("stall_timeout_seconds: '15'",)),
         ("[nyc_taxi\n", ("line 1",)),
     ],
     ids=[
@@ -197,8 +203,8 @@ versions_per_batch = 1
 
 def test_supervision_may_be_left_out_in_whole_and_in_part() -> None:
     assert asdict(stream.parse(MINIMAL, "stream.toml").supervision) == SUPERVISION
-    part = stream.parse(f"{MINIMAL}[supervision]\nstall_seconds = 200\n", "stream.toml")
-    assert asdict(part.supervision) == SUPERVISION | {"stall_seconds": 200}
+    component = stream.parse(f"{MINIMAL}[supervision]\nstall_timeout_seconds = 200\n", "stream.toml")
+    assert asdict(component.supervision) == SUPERVISION | {"stall_timeout_seconds": 200}
 
 
 @pytest.mark.parametrize("key", SUPERVISION)
@@ -217,8 +223,8 @@ event = "events:read"
 """
 QUERIES = """
 [queries.riders]
-by = ["rider"]
-measures = {rides = "count"}
+group_by = ["rider"]
+aggregates = {rides = "count"}
 sinks = [{kind = "kafka", topic = "riders", partitions = 1}]
 """
 
@@ -226,11 +232,11 @@ sinks = [{kind = "kafka", topic = "riders", partitions = 1}]
 def test_a_stream_without_more_is_avro_unpartitioned_and_has_a_consumer_alone() -> None:
     spec = stream.parse(MINIMAL, "stream.toml")
     assert (spec.is_avro, spec.partition_by, spec.feed, spec.queries) == (True, [], None, {})
-    assert [(p.name, p.program, p.arguments) for p in spec.parts.values()] == [
+    assert [(p.name, p.program, p.arguments) for p in spec.components.values()] == [
         ("consumer", "stream-rides", ("-m", "spark_jobs", "consumer", "rides"))
     ]
     with raising(ConfigError, "'rides'", "'producer'", "consumer"):
-        spec.part("producer")
+        spec.component("producer")
 
 
 def test_a_feed_is_read_at_its_own_address_in_somebodys_name_only() -> None:
@@ -249,13 +255,13 @@ def test_a_feed_and_queries_are_parts_with_defaults() -> None:
     assert spec.feed == stream.Feed(
         "https://feed.example/stream", "Sluice (mail@rides.example)", "event_id", "events:read", "", 30, 5000
     )
-    assert {name: (p.program, p.arguments[2:]) for name, p in spec.parts.items()} == {
+    assert {name: (p.program, p.arguments[2:]) for name, p in spec.components.items()} == {
         "consumer": ("stream-rides", ("consumer", "rides")),
         "producer": ("stream-rides-producer", ("producer", "rides")),
         "queries": ("stream-rides-queries", ("queries", "rides")),
     }
-    assert spec.part("queries") == spec.parts["queries"]
-    assert spec.program == spec.part("consumer").program
+    assert spec.component("queries") == spec.components["queries"]
+    assert spec.program == spec.component("consumer").program
 
 
 @pytest.mark.parametrize(
@@ -287,7 +293,7 @@ def test_a_wrong_feed_table_or_partition_is_refused(change: tuple[str, str], wor
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("key", ["read_seconds", "most_in_flight", "lock_seconds"])
+@pytest.mark.parametrize("key", ["read_timeout_seconds", "max_in_flight", "lock_seconds"])
 def test_every_number_of_a_feed_is_1_or_more(key: str) -> None:
     text = (MINIMAL + FEED).replace("[feed]", f"[feed]\n{key} = 0")
     with raising(ConfigError, "stream.toml", f"feed {key} is 0"):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.model.queries.database_errors import PASSING, DatabaseError, diagnose, says
+from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, says
 from sluice.model.queries.state import fence_ddl, fence_key
 from sluice.model.spec import connection
 from sluice.model.spec.config import ConfigError
@@ -114,7 +114,7 @@ class OperationalError(Postgres):
 
 
 @pytest.mark.parametrize(
-    ("kind", "error", "trouble"),
+    ("kind", "error", "errors"),
     [
         (POSTGRESQL, OperationalError('connection to server at "h": Connection refused'), DatabaseError.AWAY),
         (POSTGRESQL, OperationalError("FATAL:  the database system is starting up"), DatabaseError.AWAY),
@@ -138,13 +138,13 @@ class OperationalError(Postgres):
         (MYSQL, Exception(9999, "new"), DatabaseError.OTHER),
     ],
 )
-def test_what_a_driver_s_error_means(kind: str, error: Exception, trouble: DatabaseError) -> None:
-    assert diagnose(kind, error) == trouble
+def test_what_a_driver_s_error_means(kind: str, error: Exception, errors: DatabaseError) -> None:
+    assert diagnose(kind, error) == errors
 
 
 def test_what_passes_and_what_is_said() -> None:
-    assert {DatabaseError.AWAY, DatabaseError.FULL, DatabaseError.LOCKED} < PASSING
-    assert not PASSING & {
+    assert {DatabaseError.AWAY, DatabaseError.FULL, DatabaseError.LOCKED} < TRANSIENT
+    assert not TRANSIENT & {
         DatabaseError.LOGIN,
         DatabaseError.NO_TABLE,
         DatabaseError.VALUE,

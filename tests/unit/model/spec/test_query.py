@@ -53,21 +53,21 @@ def test_a_window_that_its_step_does_not_divide_is_in_as_many_as_hold_it() -> No
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"by": []}, "by = []"),
-        ({"by": ["ZIP"]}, "'ZIP'"),
-        ({"measures": {"hits": "sum"}}, "hits = 'sum'"),
-        ({"measures": {"version": "count"}}, "'version'"),
+        ({"group_by": []}, "group_by = []"),
+        ({"group_by": ["ZIP"]}, "'ZIP'"),
+        ({"aggregates": {"hits": "sum"}}, "hits = 'sum'"),
+        ({"aggregates": {"version": "count"}}, "'version'"),
         ({"mode": "often"}, "'often'"),
         ({"mode": "append"}, "append"),
-        ({"measures": {}}, "append"),
+        ({"aggregates": {}}, "append"),
         ({"mode": "complete"}, "'complete'"),
-        ({"at": ""}, "without at"),
+        ({"event_time": ""}, "without event_time"),
         ({"watermark_minutes": 0}, "watermark_minutes is 0"),
         ({"window": None}, "watermark_minutes without a window"),
-        ({"window": Window(10, 0)}, "every_minutes is 0; it must be 1 to 10"),
-        ({"window": Window(10, 11)}, "every_minutes is 11; it must be 1 to 10"),
-        ({"window": Window(10, 7)}, "every_minutes is 7"),
-        ({"window": Window(10, 5, 5)}, "from_minute is 5"),
+        ({"window": Window(10, 0)}, "slide_minutes is 0; it must be 1 to 10"),
+        ({"window": Window(10, 11)}, "slide_minutes is 11; it must be 1 to 10"),
+        ({"window": Window(10, 7)}, "slide_minutes is 7"),
+        ({"window": Window(10, 5, 5)}, "offset_minutes is 5"),
         ({"trigger_seconds": 0}, "trigger_seconds is 0"),
         ({"sinks": []}, "sinks = []"),
         ({"sinks": [Sink("hive")]}, "'hive'"),
@@ -80,13 +80,13 @@ def test_a_window_that_its_step_does_not_divide_is_in_as_many_as_hold_it() -> No
         ({"sinks": [Sink("iceberg")]}, "iceberg needs table"),
         ({"sinks": [Sink("iceberg", table="hits")]}, "'hits'"),
         (
-            {"sinks": [RESULTS], "window": None, "watermark_minutes": 0, "at": ""},
+            {"sinks": [RESULTS], "window": None, "watermark_minutes": 0, "event_time": ""},
             "a sink of kind iceberg needs a window",
         ),
         ({"where": {"isp": []}}, "where isp"),
         ({"where": {"Isp": ["a"]}}, "'Isp'"),
         ({"page": "Hits"}, "'Hits'"),
-        ({"page": "Hits", "sinks": [RESULTS]}, "by = ['user', 'bot']"),
+        ({"page": "Hits", "sinks": [RESULTS]}, "group_by = ['user', 'bot']"),
         ({"sinks": [TOPIC, TOPIC]}, "one of them is there twice"),
         ({"sinks": [TABLE, replace(TABLE, table="other")]}, "two sinks in one database"),
     ],
@@ -105,7 +105,7 @@ def test_a_prefix_is_a_folder(prefix: str) -> None:
 
 def test_a_result_has_keys_measures_and_a_version() -> None:
     columns = {"zipcode": "string", "hittime": "timestamp", "isp": "string"}
-    query = replace(QUERY, measures={"hits": "count", "isps": "distinct isp"})
+    query = replace(QUERY, aggregates={"hits": "count", "isps": "distinct isp"})
     assert result_types("windows", query, columns, "stream.toml") == {
         "zipcode": "string",
         "window_start": "timestamp",

@@ -97,7 +97,7 @@ def test_exact_over_files_that_are_not_contiguous(load: Load) -> None:
     load.batch(*ALL[9:], (0, 10), (0, 11))
     found = load.validate()
     assert (found["status"], found["source_rows"], found["published"], found["quarantined"]) == (
-        "exact",
+        "passed",
         15,
         15,
         0,
@@ -178,9 +178,9 @@ def test_what_is_announced_is_that_proof(load: Load) -> None:
     load.batch(*ALL)
     load.validate()
     asset = Asset(name="wiki_changes", uri="sluice://lake/raw/wiki_changes")
-    made = EmitAssetEventOperator(task_id="announce", stream="wiki_changes", asset=asset)
+    made = EmitAssetEventOperator(task_id="emit_asset_event", stream="wiki_changes", asset=asset)
     made.__dict__["ledger"] = load.ledger
     event = Event()
     made.work(given(run_id="r", outlet_events={asset: event}))
     assert event.extra is not None
-    assert (event.extra["status"], event.extra["sources"][0]["feed"]) == ("exact", URL)
+    assert (event.extra["status"], event.extra["sources"][0]["feed"]) == ("passed", URL)

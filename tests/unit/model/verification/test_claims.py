@@ -57,7 +57,7 @@ runs_of_a = st.lists(
 
 @given(runs_of_a, runs_of_a)
 def test_suspicion_is_exactly_a_row_that_is_there_twice(before: list[Run], now: list[Run]) -> None:
-    rows = [(r.partition, seq) for r in now for seq in range(r.start, r.until)]
-    had = {(r.partition, seq) for r in before for seq in range(r.start, r.until)}
+    rows = [(r.partition, sequence) for r in now for sequence in range(r.start, r.until)]
+    had = {(r.partition, sequence) for r in before for sequence in range(r.start, r.until)}
     twice = len(set(rows)) < len(rows) or bool(had & set(rows))
     assert possible_duplicates(loaded_from(before), now) == ({A} if twice else set())

@@ -16,10 +16,10 @@ def test_counts_are_added_and_subtracted_unit_by_unit() -> None:
     [
         (20, True, "versions is 20, the limit is 20"),
         (21, False, "versions is 21"),
-        (None, False, "unobservable"),
+        (None, False, "unknown"),
     ],
 )
 def test_what_is_over_or_unseen_is_not_within_its_budget(value: float | None, ok: bool, words: str) -> None:
     line = BudgetCheck("versions", value, 20)
     assert line.ok is ok
-    assert words in line.sentence()
+    assert words in line.message()

@@ -13,10 +13,10 @@ from sluice.model.verification.sources import NAMED, EventReconciliation, spans
 
 def test_exact() -> None:
     proof = EventReconciliation(10, published=8, quarantined=2)
-    assert proof.is_exact
-    assert proof.sentence() == "exact: 10 events = 8 published + 2 quarantined, each event id once"
-    assert (proof.lacking, proof.repeated) == (0, 0)
-    assert EventReconciliation(0, 0, 0).is_exact
+    assert proof.is_ok
+    assert proof.message() == "passed: 10 events = 8 published + 2 quarantined, each event id once"
+    assert (proof.missing_count, proof.repeated) == (0, 0)
+    assert EventReconciliation(0, 0, 0).is_ok
 
 
 @pytest.mark.parametrize(
@@ -31,14 +31,14 @@ def test_exact() -> None:
 )
 def test_what_is_not(more: dict[str, Any], words: str) -> None:
     proof = EventReconciliation(**({"source_rows": 10, "published": 8, "quarantined": 2} | more))
-    assert not proof.is_exact
-    assert f"not exact: {words}" in proof.sentence()
+    assert not proof.is_ok
+    assert f"failed: {words}" in proof.message()
 
 
 def test_of_many_ids_a_few_are_named() -> None:
     proof = EventReconciliation(99, 99, 0, twice={f"id{n:02}": 2 for n in range(50)})
     assert proof.repeated == 50
-    assert proof.sentence().count("times") == NAMED
+    assert proof.message().count("times") == NAMED
 
 
 @pytest.mark.parametrize(

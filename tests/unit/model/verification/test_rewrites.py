@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from sluice.model.verification.storage import Held, Rewrite
+from sluice.model.verification.storage import FileSetDigest, Rewrite
 
 GOOD: dict[str, Any] = {
     "snapshot_id": 5,
     "operation": "replace",
     "total_before": 100,
     "total_after": 100,
-    "removed": Held(9, 40, 777),
-    "added": Held(2, 40, 777),
+    "removed": FileSetDigest(9, 40, 777),
+    "added": FileSetDigest(2, 40, 777),
 }
 
 
@@ -30,8 +30,11 @@ def test_the_same_rows_in_other_files() -> None:
         ({"total_after": 99}, "the table had 100 rows and has 99"),
         ({"total_after": None}, "does not say how many rows"),
         ({"total_before": None}, "does not say how many rows"),
-        ({"added": Held(2, 39, 777)}, "40 rows were in the 9 files .* and 39 are in the 2 that"),
-        ({"added": Held(2, 40, 778)}, "the 2 files that it brought hold other coordinates than the 9"),
+        ({"added": FileSetDigest(2, 39, 777)}, "40 rows were in the 9 files .* and 39 are in the 2 that"),
+        (
+            {"added": FileSetDigest(2, 40, 778)},
+            "the 2 files that it brought hold other coordinates than the 9",
+        ),
         ({"has_deletes": True}, "files of deleted rows"),
     ],
 )

@@ -110,7 +110,7 @@ def test_over_budget_names_value_and_limit(tmp_path: Path) -> None:
 
 
 def test_without_before_there_is_nothing_to_compare(tmp_path: Path) -> None:
-    with raising(Missing, "'r'", "before.json", "provision_topic"):
+    with raising(Missing, "'r'", "baseline.json", "provision_topic"):
         operator(lakes.make(tmp_path), Inventory({}, {}, []), None).work(CONTEXT)
 
 

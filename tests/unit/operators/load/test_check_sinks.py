@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.lake.query_results import QueryPositions, Results
-from sluice.model.queries.state import State, rule
+from sluice.model.queries.state import State, definition
 from sluice.model.spec import stream
 from sluice.model.spec.ledger import produced_key, run_key
 from sluice.model.spec.query import Query, Sink
@@ -44,7 +44,7 @@ class QueryReconciliation:
         # What the windows' table holds: at each reading the next, of which the last stays.
         self.tables = [dict(COUNTS)]
         # What was asked of the windows' table, in order: its batch, or its rows.
-        self.asked: list[int | str] = []
+        self.requested: list[int | str] = []
 
     @property
     def table(self) -> dict[str, tuple[int, ...]]:
@@ -52,7 +52,9 @@ class QueryReconciliation:
 
     def standing(self) -> QueryPositions:
         states = {
-            name: State(rule(query), batch=self.batch, source=77, ends={"0": self.counted_up_to})
+            name: State(
+                definition(query), batch=self.batch, source_snapshot_id=77, ends={"0": self.counted_up_to}
+            )
             for name, query in SPEC.queries.items()
         }
         return QueryPositions(1, 0.0, 1, states, frozenset(states))
@@ -67,7 +69,7 @@ class QueryReconciliation:
     def recount(
         self, query: Query, snapshot_id: int, late: pa.Table, windows: tuple[int, int] | None
     ) -> Results:
-        if len(query.measures) == 3:
+        if len(query.aggregates) == 3:
             return dict(AUDIENCE)
         return dict(COUNTS) if query.window else dict(ZIPCODES)
 
@@ -82,7 +84,7 @@ class QueryReconciliation:
         told = self.at.get(sink.kind, [])
         batch = told.pop(0) if told else self.batch
         if sink.table == "isp_hits_windows":
-            self.asked.append(batch)
+            self.requested.append(batch)
         return batch
 
     def _read(self, name: str, sink: Sink) -> Results:
@@ -90,11 +92,11 @@ class QueryReconciliation:
             return dict(AUDIENCE)
         if sink.kind == "kafka":
             return dict(self.topic if name == "windows" else ZIPCODES)
-        self.asked.append("rows")
+        self.requested.append("rows")
         return dict(self.tables.pop(0) if len(self.tables) > 1 else self.tables[0])
 
     def run(self) -> dict[str, Any]:
-        made = ReconcileSinksOperator(task_id="check_sinks", stream="isp_hits")
+        made = ReconcileSinksOperator(task_id="reconcile_sinks", stream="isp_hits")
         made.pause_seconds = 0.0
         made.__dict__ |= {"readings": self, "ledger": self.ledger}
         return made.work(given(run_id="r"))
@@ -118,7 +120,7 @@ def test_sinks_that_hold_what_the_lake_does_are_side_by_side(
         },
     }
     assert "hits" not in found, "plain files hold no results"
-    kept = checked.ledger.get("runs/r/sinks.json")
+    kept = checked.ledger.get("runs/r/reconciliation.json")
     assert kept is not None
     assert [query["query"] for query in kept["queries"]] == ["zipcodes", "windows", "audience"]
     assert "jdbc isp_hits_audience" in capsys.readouterr().out
@@ -133,7 +135,7 @@ def test_what_differs_is_named_and_nothing_is_kept(checked: QueryReconciliation)
     assert "windows, jdbc isp_hits_windows: 1 of 2" in said
     assert "missing 00002|2026-03-01T10:02:00Z" in said
     assert "different 00001|2026-03-01T10:02:00Z (hits 4, in the lake hits 3)" in said
-    assert checked.ledger.get("runs/r/sinks.json") is None
+    assert checked.ledger.get("runs/r/reconciliation.json") is None
 
 
 def test_results_of_other_windows_than_the_loads_are_not_its_matter(checked: QueryReconciliation) -> None:
@@ -145,14 +147,14 @@ def test_a_sink_that_is_behind_is_not_read(checked: QueryReconciliation) -> None
     """It has the batch by the time that it was read: what was read may be of before."""
     checked.at["jdbc"] = [4]
     assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["sink"] == 7
-    assert checked.asked == [4, 5, "rows", 5]
+    assert checked.requested == [4, 5, "rows", 5]
 
 
 def test_a_sink_that_went_on_while_it_was_read_is_read_again(checked: QueryReconciliation) -> None:
     checked.at["jdbc"] = [5, 6]
     checked.tables.insert(0, {"00001|2026-03-01T10:02:00Z": (9,)})
     assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["sink"] == 7
-    assert checked.asked == [5, "rows", 6, 5, "rows", 5]
+    assert checked.requested == [5, "rows", 6, 5, "rows", 5]
 
 
 def test_a_sink_that_always_goes_on_is_not_taken_for_checked(checked: QueryReconciliation) -> None:

@@ -10,7 +10,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.model.health.sample import ProcessState, ProcessStatus
-from sluice.operators.load.ensure import EnsurePartOperator
+from sluice.operators.load.ensure import EnsureComponentOperator
 from tests.support.raising import raising
 from tests.support.steps import given
 
@@ -18,8 +18,8 @@ from tests.support.steps import given
 class Process:
     """A runtime with one program, and its history."""
 
-    def __init__(self, state: ProcessState, held: dict[str, Any] | None = None) -> None:
-        self.state, self.hold = state, held
+    def __init__(self, state: ProcessState, suspended: dict[str, Any] | None = None) -> None:
+        self.state, self.suspend = state, suspended
         self.started: list[str] = []
         self.recorded: list[tuple[str, dict[str, Any]]] = []
 
@@ -30,14 +30,14 @@ class Process:
         self.started.append(program)
         return True
 
-    def held(self) -> dict[str, Any] | None:
-        return self.hold
+    def suspended(self) -> dict[str, Any] | None:
+        return self.suspend
 
     def record(self, kind: str, document: dict[str, Any], at: datetime) -> None:
         self.recorded.append((kind, document))
 
     def run(self) -> dict[str, Any]:
-        made = EnsurePartOperator(task_id="ensure_queries", stream="isp_hits", part="queries")
+        made = EnsureComponentOperator(task_id="ensure_queries", stream="isp_hits", component="queries")
         made.__dict__ |= {"platform_hook": SimpleNamespace(runtime=self), "history": self}
         return made.work(given(run_id="r"))
 
@@ -60,7 +60,7 @@ def test_a_part_is_started_where_it_does_not_run(state: ProcessState, started: b
 
 
 def test_a_part_that_somebody_holds_is_left_alone() -> None:
-    process = Process(ProcessState.STOPPED, {"who": "kim", "at": "noon", "why": "the database moves"})
+    process = Process(ProcessState.STOPPED, {"who": "kim", "at": "noon", "reason": "the database moves"})
     with raising(AirflowFailException, "queries", "isp_hits", "by kim since noon: the database moves"):
         process.run()
     assert not process.started

@@ -13,13 +13,13 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.model.health.sample import Position, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
-from sluice.operators.load.ensure import EnsureStreamOperator, Ownership, has_failed, is_owned
+from sluice.operators.load.ensure import EnsureConsumerOperator, Ownership, has_failed, is_owned
 from tests.support.raising import raising
 from tests.support.supervision import events, history
 
 CONTEXT: Any = {"run_id": "load-1"}
 NONE = Ownership()
-OWNED = Ownership(token=3, since=1005.0)
+OWNED = Ownership(epoch=3, since=1005.0)
 
 
 def process(state: S, pid: int | None = 42, since: float | None = 1000.0) -> ProcessStatus:
@@ -95,11 +95,11 @@ class Lake:
     def position(self, table: str) -> Position | None:
         assert table == "raw.nyc_taxi"
         owner = self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]
-        return Position(owner.token, 0.0, owner.since, {}, {}) if owner.token else None
+        return Position(owner.epoch, 0.0, owner.since, {}, {}) if owner.epoch else None
 
 
-def operator(states: list[ProcessStatus], owners: list[Ownership]) -> tuple[EnsureStreamOperator, Runtime]:
-    made = EnsureStreamOperator(task_id="ensure_stream", stream="nyc_taxi", deadline=5)
+def operator(states: list[ProcessStatus], owners: list[Ownership]) -> tuple[EnsureConsumerOperator, Runtime]:
+    made = EnsureConsumerOperator(task_id="ensure_consumer", stream="nyc_taxi", deadline=5)
     made.poll_seconds = 0.0
     runtime = Runtime(states)
     hook = SimpleNamespace(runtime=runtime, lake=Lake(owners))
@@ -110,7 +110,7 @@ def operator(states: list[ProcessStatus], owners: list[Ownership]) -> tuple[Ensu
 def test_a_running_owner_is_left_alone() -> None:
     made, runtime = operator([process(S.RUNNING)], [OWNED])
     assert made.work(CONTEXT) == {
-        "program": "stream-nyc_taxi", "state": "running", "pid": 42, "token": 3, "started": False
+        "program": "stream-nyc_taxi", "state": "running", "pid": 42, "epoch": 3, "started": False
     }  # fmt: skip
     assert runtime.starts == 0
     assert events(made.history, "start") == []
@@ -122,7 +122,7 @@ def test_a_stopped_consumer_is_started_once_and_waited_for() -> None:
     assert made.work(CONTEXT)["started"]
     assert runtime.starts == 1
     (event,) = events(made.history, "start")
-    assert (event["who"], event["run"], event["why"]) == ("load load-1", "load-1", "stream-x is STOPPED")
+    assert (event["who"], event["run"], event["reason"]) == ("load load-1", "load-1", "stream-x is STOPPED")
 
 
 @pytest.mark.parametrize("end", [S.EXITED, S.FATAL])
@@ -144,13 +144,13 @@ def test_a_consumer_that_the_runtime_restarts_is_waited_for() -> None:
 def test_a_consumer_that_never_owns_is_red_at_the_deadline() -> None:
     made, _ = operator([process(S.RUNNING, since=time.time() + 1000)], [OWNED])
     made.deadline = 0
-    with raising(AirflowException, "stream-x", "0 s", "token 3"):
+    with raising(AirflowException, "stream-x", "0 s", "epoch 3"):
         made.work(CONTEXT)
 
 
 def test_a_held_stream_is_not_started() -> None:
     made, runtime = operator([process(S.STOPPED, None, None)], [NONE])
-    made.history.record("hold", {"who": "ada", "why": "new table"}, datetime(2026, 1, 1, tzinfo=UTC))
+    made.history.record("suspend", {"who": "ada", "reason": "new table"}, datetime(2026, 1, 1, tzinfo=UTC))
     said = ("nyc_taxi", "by ada since 2026-01-01T00:00:00+00:00: new table", "nyc_taxi_stream")
     with raising(AirflowFailException, *said):
         made.work(CONTEXT)

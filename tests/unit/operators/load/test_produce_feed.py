@@ -29,7 +29,7 @@ class World:
         self.ledger = ledger("wiki_changes")
         self.offsets = {0: 5, 1: 0}
         self.state = state
-        self.hold: dict[str, Any] | None = None
+        self.suspend: dict[str, Any] | None = None
         self.started: list[str] = []
         self.platform = SimpleNamespace(feeds={"wiki_changes": URL})
         self.kafka = self.runtime = self
@@ -52,8 +52,8 @@ class World:
     def tail(self, program: str) -> list[str]:
         return ["the feed: ConnectError: refused; connecting again in 1.0 s"]
 
-    def held(self) -> dict[str, Any] | None:
-        return self.hold
+    def suspended(self) -> dict[str, Any] | None:
+        return self.suspend
 
     def record(self, kind: str, *_: Any) -> None:
         assert kind == "start"
@@ -163,7 +163,7 @@ def test_what_is_no_good_end_is_red_and_records_nothing(
 
 def test_a_suspended_producer_is_not_started_and_that_is_said() -> None:
     world = World()
-    world.hold = {"who": "kim", "at": "noon", "why": "the wiki moves"}
+    world.suspend = {"who": "kim", "at": "noon", "reason": "the wiki moves"}
     with raising(AirflowFailException, "producer", "wiki_changes", "kim since noon: the wiki moves"):
         world.execute()
     assert world.started == []

@@ -64,14 +64,14 @@ class World:
     def table(self, where: Database, table: str, query: Query, types: Mapping[str, str], key: str) -> str:
         assert where == WHERE
         assert key == f"isp_hits/{table.removeprefix('isp_hits_')}"
-        assert set(types) == {*query.keys, *query.measures, "version"}
+        assert set(types) == {*query.keys, *query.aggregates, "version"}
         self.tables.append(table)
         return "made"
 
     def provision(self, topic: Topic) -> SimpleNamespace:
         """Kafka's."""
         self.topics.append(topic)
-        return SimpleNamespace(sentence=lambda: "as declared")
+        return SimpleNamespace(message=lambda: "as declared")
 
     def run(self) -> dict[str, Any]:
         made = ProvisionResult(task_id="provision_sinks", stream="isp_hits")

@@ -29,7 +29,7 @@ def test_streaming_until_events_are_missing() -> None:
     activity.heard()
     assert activity.state() == ("streaming", 100.0)
     now[0] += 1
-    assert activity.state() == ("silent", 100.0)
+    assert activity.state() == ("waiting", 100.0)
 
 
 def test_sending_while_kafka_has_to_catch_up() -> None:
@@ -40,6 +40,6 @@ def test_sending_while_kafka_has_to_catch_up() -> None:
     activity.blocked(True)
     now[0] = 105.0
     activity.blocked(True)
-    assert activity.state() == ("sending", 100.0)
+    assert activity.state() == ("backpressured", 100.0)
     activity.blocked(False)
     assert activity.state()[0] == "streaming"

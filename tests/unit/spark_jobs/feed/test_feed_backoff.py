@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 
 import pytest
 
-from spark_jobs.common.feed.client import MOST_ASKED_SECONDS, MOST_SECONDS, delay, retry_after
+from spark_jobs.common.feed.client import MAX_RETRY_AFTER_SECONDS, MAX_SECONDS, delay, retry_after
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
 
 def test_the_time_doubles_up_to_a_bound() -> None:
     assert [delay(failures, 1.0) for failures in (1, 2, 3, 4)] == [1, 2, 4, 8]
-    assert delay(7, 1.0) == delay(10_000, 1.0) == MOST_SECONDS
+    assert delay(7, 1.0) == delay(10_000, 1.0) == MAX_SECONDS
 
 
 def test_the_jitter_is_full() -> None:
@@ -22,7 +22,7 @@ def test_the_jitter_is_full() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "waited"), [(0.0, 0.5), (3.0, 3.5), (-7.0, 0.5), (1e12, MOST_ASKED_SECONDS + 0.5)]
+    ("asked", "waited"), [(0.0, 0.5), (3.0, 3.5), (-7.0, 0.5), (1e12, MAX_RETRY_AFTER_SECONDS + 0.5)]
 )
 def test_what_the_server_asks_for_comes_on_top(asked: float, waited: float) -> None:
     assert delay(1, 0.5, asked) == waited

@@ -44,7 +44,7 @@ class Stop(threading.Event):
         return self.is_set()
 
 
-class Site:
+class StreamUnderTest:
     """Answers as it is told, and keeps what it was asked; where it has no answer left it tells the client to
     stop."""
 
@@ -86,7 +86,7 @@ class Site:
 
 
 def test_it_says_who_asks_and_from_where() -> None:
-    site = Site()
+    site = StreamUnderTest()
     site.read("p0")
     (request,) = site.asked
     assert request.headers["user-agent"] == "Sluice/test (who@example.org)"
@@ -97,7 +97,7 @@ def test_it_says_who_asks_and_from_where() -> None:
 
 def test_each_connection_goes_on_where_the_one_before_ended() -> None:
     cut = httpx.RemoteProtocolError("cut")
-    site = Site(
+    site = StreamUnderTest(
         feed("id: 1\ndata: a\n\nid: 2\ndata: b\n\nid: 3\ndata: half", cut),
         feed("", httpx.ReadTimeout("silence")),
         feed("id: 3\ndata: c\n\n"),
@@ -107,19 +107,19 @@ def test_each_connection_goes_on_where_the_one_before_ended() -> None:
 
 
 def test_an_event_without_an_id_has_the_position_before_it_over_connections_too() -> None:
-    site = Site(feed("data: a\n\nid: 1\ndata: b\n\n"), feed("data: c\n\n"))
+    site = StreamUnderTest(feed("data: a\n\nid: 1\ndata: b\n\n"), feed("data: c\n\n"))
     assert site.read("p0") == [("a", "p0"), ("b", "1"), ("c", "1")]
-    assert Site(feed("data: a\n\n")).read() == [("a", "")]
+    assert StreamUnderTest(feed("data: a\n\n")).read() == [("a", "")]
 
 
 def test_an_id_that_no_header_can_carry_is_no_position() -> None:
-    site = Site(feed("id: 1\ndata: a\n\nid: \x01\ndata: b\n\nid:\ndata: c\n\n"))
+    site = StreamUnderTest(feed("id: 1\ndata: a\n\nid: \x01\ndata: b\n\nid:\ndata: c\n\n"))
     assert site.read() == [("a", "1"), ("b", "1"), ("c", "1")]
     assert site.resumed == [None, "1"]
 
 
 def test_it_asks_for_the_position_that_the_stream_wants() -> None:
-    site = Site(feed("id: 7\ndata: a\n\n"))
+    site = StreamUnderTest(feed("id: 7\ndata: a\n\n"))
     frames = list(site.client(rewind=lambda position: f"{int(position) - 3}").events("5"))
     assert site.resumed == ["2", "4"]
     assert [frame.position for frame in frames] == ["7"], "what it has is told as it was"
@@ -127,26 +127,26 @@ def test_it_asks_for_the_position_that_the_stream_wants() -> None:
 
 def test_the_pauses_grow_until_an_event_comes() -> None:
     down = httpx.ConnectError("refused")
-    site = Site(down, down, down, feed("data: a\n\n"), down)
+    site = StreamUnderTest(down, down, down, feed("data: a\n\n"), down)
     site.read()
     assert site.pauses[:5] == [1, 2, 4, 1, 2]
 
 
 def test_a_connection_that_brings_no_event_is_a_failure() -> None:
-    site = Site(feed(":ok\n\n"), feed(":ok\n\n"), feed("retry: 100\n\n"))
+    site = StreamUnderTest(feed(":ok\n\n"), feed(":ok\n\n"), feed("retry: 100\n\n"))
     site.read()
     assert site.pauses[:3] == [1, 2, 4.1]
 
 
 def test_the_servers_wish_is_kept_until_it_says_another() -> None:
     down = httpx.ConnectError("refused")
-    site = Site(feed("retry: 3000\ndata: a\n\n"), down, feed("retry: 0\ndata: b\n\n"))
+    site = StreamUnderTest(feed("retry: 3000\ndata: a\n\n"), down, feed("retry: 0\ndata: b\n\n"))
     site.read()
     assert site.pauses[:3] == [4, 5, 1]
 
 
 def test_a_refusal_is_waited_out_as_long_as_it_says() -> None:
-    site = Site(
+    site = StreamUnderTest(
         httpx.Response(503, headers={"Retry-After": "20"}, text="over\n capacity " + "x" * 1000),
         httpx.Response(429),
         httpx.Response(204),
@@ -155,21 +155,21 @@ def test_a_refusal_is_waited_out_as_long_as_it_says() -> None:
     assert site.read("p") == [("a", "p")]
     assert site.pauses[:3] == [21, 2, 4]
     assert site.resumed == ["p", "p", "p", "p", "p"]
-    assert [trouble[:3] for trouble in site.stop.troubles[:3]] == ["503", "429", "204"]
+    assert [errors[:3] for errors in site.stop.troubles[:3]] == ["503", "429", "204"]
     assert "over capacity xxx" in site.stop.troubles[0]
     assert len(site.stop.troubles[0]) < 400, "not all of what it says"
 
 
 def test_a_redirect_is_followed_with_the_position() -> None:
     moved = httpx.Response(301, headers={"Location": "http://other.test/stream"})
-    site = Site(moved, feed("data: a\n\n"))
+    site = StreamUnderTest(moved, feed("data: a\n\n"))
     assert site.read("p") == [("a", "p")]
     assert str(site.asked[1].url) == "http://other.test/stream"
     assert site.resumed[:2] == ["p", "p"]
 
 
 def test_only_messages_are_events_and_an_error_ends_the_connection() -> None:
-    site = Site(
+    site = StreamUnderTest(
         feed("id: 1\ndata: a\n\nevent: error\nid: 9\ndata: {}\n\nid: 10\ndata: never\n\n"),
         feed("event: other\nid: 2\ndata: x\n\nevent: message\nid: 3\ndata: c\n\n"),
     )
@@ -179,7 +179,7 @@ def test_only_messages_are_events_and_an_error_ends_the_connection() -> None:
 
 
 def test_what_it_does_is_told() -> None:
-    site = Site(httpx.ConnectError("nobody there"))
+    site = StreamUnderTest(httpx.ConnectError("nobody there"))
     site.read()
     assert site.activity.state()[0] == "connecting"
     assert "try 1" in site.activity.trouble
@@ -187,7 +187,7 @@ def test_what_it_does_is_told() -> None:
 
 
 def test_to_be_told_to_stop_ends_it() -> None:
-    site = Site(feed("data: a\n\ndata: b\n\n"))
+    site = StreamUnderTest(feed("data: a\n\ndata: b\n\n"))
     events = site.client().events(None)
     assert next(events).data == "a"
     site.stop.set()

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_jobs.common.feed.event import Event
-from spark_jobs.common.feed.reader import Seen
-from spark_jobs.common.feed.resume import Place, place, tail_of
+from spark_jobs.common.feed.reader import RecentIds
+from spark_jobs.common.feed.resume import StreamPosition, place, tail_of
 from spark_jobs.common.feed.sender import Headers
 from spark_jobs.common.feed.window import Entry, Window
 
@@ -34,8 +34,8 @@ class Broker:
 
     def __init__(self) -> None:
         self.began = 0
-        self.log: list[list[tuple[int, Place]]] = [[] for _ in range(PARTITIONS)]
-        self.sent: list[list[tuple[int, Place, Entry]]] = [[] for _ in range(PARTITIONS)]
+        self.log: list[list[tuple[int, StreamPosition]]] = [[] for _ in range(PARTITIONS)]
+        self.sent: list[list[tuple[int, StreamPosition, Entry]]] = [[] for _ in range(PARTITIONS)]
 
     def take(self, partition: int, settle: bool, window: Window) -> None:
         """Append the oldest record that was sent there; its producer learns of it, or not yet."""
@@ -45,7 +45,7 @@ class Broker:
             if settle:
                 window.settle(entry)
 
-    def tail(self, depth: int) -> list[Place]:
+    def tail(self, depth: int) -> list[StreamPosition]:
         return [said for log in self.log for _, said in log[-depth:]]
 
 
@@ -55,7 +55,7 @@ def run_process(broker: Broker, steps: int, draw: random.Random, new: int, depth
     tail = tail_of(broker.tail(depth), {}, "feed")
     window = Window(MOST, tail.resume)
     headers = Headers("feed", tail.following, window)
-    seen = Seen(1_000, tail.ids)
+    seen = RecentIds(1_000, tail.ids)
     # A position is the number of the event behind which it is; now and then a few come again. None does that
     # came before anybody listened: its order among the others would mean nothing.
     if tail.resume is None:
@@ -78,10 +78,10 @@ def run_process(broker: Broker, steps: int, draw: random.Random, new: int, depth
         else:
             # One partition is slower than the others.
             partition = draw.choice([0, 1, 1, 1, 2, 2, 2])
-            settles = draw.random() < 0.8 and not unlearned
+            is_conclusive = draw.random() < 0.8 and not unlearned
             before = broker.sent[partition][:1]
-            broker.take(partition, settles, window)
-            if before and not settles:
+            broker.take(partition, is_conclusive, window)
+            if before and not is_conclusive:
                 unlearned.append(before[0][2])
             if unlearned and draw.random() < 0.5:
                 window.settle(unlearned.pop(0))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from spark_jobs.common.feed.client import MOST_CHARACTERS, FeedError, Frame, can_be_asked_for, frames
+from spark_jobs.common.feed.client import MAX_CHARACTERS, FeedError, Frame, can_be_asked_for, frames
 from tests.support.raising import raising
 
 HEADERS = {"Content-Type": "text/event-stream"}
@@ -27,7 +27,7 @@ class Wire(httpx.SyncByteStream):
 
 
 def read(
-    body: bytes, size: int = 1 << 20, headers: dict[str, str] = HEADERS, most: int = MOST_CHARACTERS
+    body: bytes, size: int = 1 << 20, headers: dict[str, str] = HEADERS, most: int = MAX_CHARACTERS
 ) -> list[Frame]:
     response = httpx.Response(200, headers=headers, stream=Wire(body, size))
     return list(frames(response, lambda: None, most))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from spark_jobs.common.feed.event import Event
-from spark_jobs.common.feed.resume import Place, place, tail_of
+from spark_jobs.common.feed.resume import StreamPosition, place, tail_of
 from spark_jobs.common.feed.sender import Headers, feed_name
 from spark_jobs.common.feed.window import Window
 
@@ -17,7 +17,13 @@ ENDS = {0: 3, 1: 2}
 
 def test_the_newest_record_of_all_partitions_says_where_to_resume() -> None:
     tail = tail_of(
-        [Place(4, "d", "p1", FEED), Place(9, "i", "p7", FEED), Place(7, "g", "p5", FEED)], ENDS, FEED
+        [
+            StreamPosition(4, "d", "p1", FEED),
+            StreamPosition(9, "i", "p7", FEED),
+            StreamPosition(7, "g", "p5", FEED),
+        ],
+        ENDS,
+        FEED,
     )
     assert (tail.resume, tail.following, tail.ids, tail.ends) == ("p7", 10, ["d", "g", "i"], ENDS)
 
@@ -29,7 +35,7 @@ def test_an_empty_topic_begins_with_what_is_new() -> None:
 
 def test_another_feeds_position_says_nothing(levels: Callable[..., list[str]]) -> None:
     other = "other.example.org/v2/stream"
-    tail = tail_of([Place(4, "d", "p1", other)], ENDS, FEED)
+    tail = tail_of([StreamPosition(4, "d", "p1", other)], ENDS, FEED)
     assert (tail.resume, tail.following, tail.ids) == (None, 5, ["d"])
     assert levels(other, FEED) == ["WARNING"]
 
@@ -37,17 +43,17 @@ def test_another_feeds_position_says_nothing(levels: Callable[..., list[str]]) -
 def test_a_record_says_what_it_was_given() -> None:
     window = Window(10, "m")
     headers = Headers(FEED, 41, window)
-    assert place(headers.of(Event("é"), "a")) == Place(41, "é", "a", FEED)
+    assert place(headers.of(Event("é"), "a")) == StreamPosition(41, "é", "a", FEED)
     window.add("a")
     said = headers.of(Event("f"), "b", 9_000)
-    assert place(said) == Place(42, "f", "m", FEED)
-    assert ("event-bytes", b"9000") in said
+    assert place(said) == StreamPosition(42, "f", "m", FEED)
+    assert ("original-size", b"9000") in said
 
 
 def test_without_a_position_the_header_is_left_out() -> None:
     said = Headers(FEED, 1, Window(10, None)).of(Event("e"), None)
-    assert "feed-resume" not in dict(said)
-    assert place(said) == Place(1, "e", None, FEED)
+    assert "feed-position" not in dict(said)
+    assert place(said) == StreamPosition(1, "e", None, FEED)
 
 
 @pytest.mark.parametrize(
@@ -55,9 +61,9 @@ def test_without_a_position_the_header_is_left_out() -> None:
     [
         [],
         [("event-id", b"e")],
-        [("event-id", b"e"), ("feed-seq", b"no number")],
-        [("event-id", b"\xff"), ("feed-seq", b"1")],
-        [("event-id", None), ("feed-seq", b"1")],
+        [("event-id", b"e"), ("feed-sequence", b"no number")],
+        [("event-id", b"\xff"), ("feed-sequence", b"1")],
+        [("event-id", None), ("feed-sequence", b"1")],
     ],
 )
 def test_a_foreign_record_is_none_of_the_feeds(headers: list[tuple[str, bytes | None]]) -> None:

@@ -17,7 +17,7 @@ GENERATOR = stream.load("isp_hits").generator
 @pytest.mark.parametrize("hours", [1, 24, 100])
 def test_the_rhythm_runs_from_the_beginning_to_the_end_and_never_back(begin: str, hours: int) -> None:
     assert GENERATOR is not None
-    parameters = generator.parse(GENERATOR, {"seed": 7, "begin": begin, "hours": hours}, "x")
+    parameters = generator.parse(GENERATOR, {"seed": 7, "start_time": begin, "duration_hours": hours}, "x")
     found = rhythm(parameters)
     midnight = parameters.begins.replace(hour=0, minute=0)
 

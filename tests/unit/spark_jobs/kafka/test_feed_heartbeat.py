@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, TopicPartition
 
-from sluice.model.health.heartbeat import MOST_DETAIL
+from sluice.model.health.heartbeat import MAX_DETAIL
 from sluice.model.spec.platform import Kafka
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender
 from spark_jobs.common.kafka.offsets import GroupOffsets
@@ -74,7 +74,7 @@ def test_a_state_has_begun_with_the_first_beat_that_told_it() -> None:
 def test_the_worst_detail_fits_into_what_a_broker_takes() -> None:
     broker = Broker(None)
     made(broker, [1e10]).beat({0: 2**62}, "connecting", "\U0001f600" * 10_000)
-    assert len(broker.told["detail"]) == MOST_DETAIL
+    assert len(broker.told["detail"]) == MAX_DETAIL
     assert len(broker.texts[0].encode()) < 4096
 
 

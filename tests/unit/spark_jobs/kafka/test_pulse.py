@@ -5,16 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from spark_jobs.common.kafka.heartbeat import PATIENCE_SECONDS, HeartbeatSender, HeartbeatThread
+from spark_jobs.common.kafka.heartbeat import STALL_TIMEOUT_SECONDS, HeartbeatSender, HeartbeatThread
 
 
 class Heart(HeartbeatSender):
     def __init__(self) -> None:
-        self.beats: list[tuple[dict[int, int], str, str]] = []
+        self.heartbeats: list[tuple[dict[int, int], str, str]] = []
         self.beaten = threading.Event()
 
     def beat(self, ends: Mapping[int, int], state: str, detail: str = "", since: float | None = None) -> bool:
-        self.beats.append((dict(ends), state, detail))
+        self.heartbeats.append((dict(ends), state, detail))
         self.beaten.set()
         return True
 
@@ -35,7 +35,7 @@ def test_it_beats_what_was_said_last() -> None:
     made.say("working", "counting", {0: 5, 1: 6})
     made.tick()
     made.tick()
-    assert heart.beats == [
+    assert heart.heartbeats == [
         ({0: 0}, "idle", "waiting"),
         ({0: 5, 1: 6}, "working", "counting"),
         ({0: 5, 1: 6}, "working", "counting"),
@@ -47,13 +47,13 @@ def test_who_says_nothing_for_too_long_is_silent() -> None:
     made = HeartbeatThread(heart, clock=clock)
     made.say("idle", "here", {})
     assert made.tick()
-    clock.now += PATIENCE_SECONDS
+    clock.now += STALL_TIMEOUT_SECONDS
     assert made.tick()
     clock.now += 1
     assert not made.tick()
     made.say("idle", "here again", {})
     assert made.tick()
-    assert len(heart.beats) == 3
+    assert len(heart.heartbeats) == 3
 
 
 def test_long_work_that_gets_on_is_alive() -> None:
@@ -61,10 +61,10 @@ def test_long_work_that_gets_on_is_alive() -> None:
     made = HeartbeatThread(heart, lambda: list(marks), clock)
     made.say("working", "counting", {})
     for step in range(5):
-        clock.now += PATIENCE_SECONDS + 1
+        clock.now += STALL_TIMEOUT_SECONDS + 1
         marks[0] = step
         assert made.tick()
-    clock.now += PATIENCE_SECONDS + 1
+    clock.now += STALL_TIMEOUT_SECONDS + 1
     assert not made.tick()
 
 
@@ -77,5 +77,5 @@ def test_it_beats_by_itself_until_it_is_stopped() -> None:
         assert heart.beaten.wait(60)
         heart.beaten.clear()
     made.stop()
-    assert len(heart.beats) >= 3
+    assert len(heart.heartbeats) >= 3
     assert "pulse" not in [thread.name for thread in threading.enumerate()]

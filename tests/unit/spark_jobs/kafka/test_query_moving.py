@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from spark_jobs.common.kafka.heartbeat import PATIENCE_SECONDS, CountingEvent, Watchdog
+from spark_jobs.common.kafka.heartbeat import STALL_TIMEOUT_SECONDS, CountingEvent, Watchdog
 
 
 class Clock:
@@ -19,13 +19,13 @@ def test_a_query_hangs_that_is_long_in_one_batch_without_a_sign() -> None:
     clock = Clock()
     movement = Watchdog(clock)
     assert not movement.hangs("a", False, 1)
-    clock.now += PATIENCE_SECONDS
+    clock.now += STALL_TIMEOUT_SECONDS
     assert not movement.hangs("a", False, 1)
     clock.now += 1
     assert movement.hangs("a", False, 1)
     assert not movement.hangs("b", False, 1), "each is seen apart"
     assert not movement.hangs("a", False, 2), "it got on"
-    clock.now += PATIENCE_SECONDS + 1
+    clock.now += STALL_TIMEOUT_SECONDS + 1
     assert movement.hangs("a", False, 2)
 
 
@@ -34,7 +34,7 @@ def test_a_query_that_rests_does_not_hang() -> None:
     movement = Watchdog(clock)
     for _ in range(10):
         assert not movement.hangs("a", True, 1)
-        clock.now += PATIENCE_SECONDS
+        clock.now += STALL_TIMEOUT_SECONDS
     assert not movement.hangs("a", False, 1)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spark_jobs.common.lake.writer_lease import MOST_MOVES, ConcurrentCommit, own
+from spark_jobs.common.lake.writer_lease import MAX_MOVES, ConcurrentCommit, run_with_lease
 
 
 class StreamWriter:
@@ -14,16 +14,16 @@ class StreamWriter:
 
     def __init__(self, *publishes: bool) -> None:
         self.publishes = list(publishes)
-        self.taken_over = 0
+        self.acquired = 0
         self.has_published = False
 
     def acquire(self) -> dict[int, int]:
         self.has_published = False
-        self.taken_over += 1
-        return {0: self.taken_over}
+        self.acquired += 1
+        return {0: self.acquired}
 
     def consume(self, positions: dict[int, int]) -> None:
-        assert positions == {0: self.taken_over}
+        assert positions == {0: self.acquired}
         if self.publishes:
             self.has_published = self.publishes.pop(0)
             raise ConcurrentCommit("raw.trips: main was moved")
@@ -31,28 +31,28 @@ class StreamWriter:
 
 def test_it_ends_well_where_nothing_moves() -> None:
     owner: Any = StreamWriter()
-    own(owner, owner.consume)
-    assert owner.taken_over == 1
+    run_with_lease(owner, owner.consume)
+    assert owner.acquired == 1
 
 
 def test_five_moves_in_a_row_are_gone_along_with() -> None:
-    owner: Any = StreamWriter(*[False] * MOST_MOVES)
-    own(owner, owner.consume)
-    assert owner.taken_over == MOST_MOVES + 1 == 6
+    owner: Any = StreamWriter(*[False] * MAX_MOVES)
+    run_with_lease(owner, owner.consume)
+    assert owner.acquired == MAX_MOVES + 1 == 6
 
 
 def test_one_more_ends_it() -> None:
-    owner: Any = StreamWriter(*[False] * (MOST_MOVES + 1))
+    owner: Any = StreamWriter(*[False] * (MAX_MOVES + 1))
     with pytest.raises(ConcurrentCommit):
-        own(owner, owner.consume)
-    assert owner.taken_over == MOST_MOVES + 1
+        run_with_lease(owner, owner.consume)
+    assert owner.acquired == MAX_MOVES + 1
 
 
 def test_what_is_published_in_between_begins_the_count_anew() -> None:
-    moves = [*[False] * MOST_MOVES, True, *[False] * (MOST_MOVES - 1)]
+    moves = [*[False] * MAX_MOVES, True, *[False] * (MAX_MOVES - 1)]
     owner: Any = StreamWriter(*moves)
-    own(owner, owner.consume)
-    assert owner.taken_over == len(moves) + 1
+    run_with_lease(owner, owner.consume)
+    assert owner.acquired == len(moves) + 1
 
 
 def test_other_failures_are_passed_on() -> None:
@@ -61,5 +61,5 @@ def test_other_failures_are_passed_on() -> None:
 
     owner: Any = StreamWriter()
     with pytest.raises(LookupError):
-        own(owner, consume)
-    assert owner.taken_over == 1
+        run_with_lease(owner, consume)
+    assert owner.acquired == 1

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.model.queries.state import State, rule
+from sluice.model.queries.state import State, definition
 from sluice.model.spec.query import Query, Sink
-from spark_jobs.common.queries.recovery import begun
+from spark_jobs.common.queries.recovery import last_started_batch
 from spark_jobs.common.spark.offset_log import Plan, parse
 from tests.support.raising import raising
 
@@ -45,7 +45,7 @@ def test_another_form_is_refused_by_name(lines: list[str]) -> None:
 
 
 QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count"})
-STATE = State(rule(QUERY), base=10, batch=5)
+STATE = State(definition(QUERY), batch_offset=10, batch=5)
 
 
 @pytest.mark.parametrize(
@@ -63,21 +63,21 @@ STATE = State(rule(QUERY), base=10, batch=5)
 def test_a_query_goes_on_from_its_newest_batch_unless_a_sink_lacks_some(
     held: dict[str, int | None], batch: int | None
 ) -> None:
-    assert begun("hits", STATE, held, QUERY) == batch
+    assert last_started_batch("hits", STATE, held, QUERY) == batch
 
 
 def test_all_groups_come_with_the_next_batch_of_a_complete_one() -> None:
     complete = replace(QUERY, mode="complete")
-    assert begun("hits", STATE, {"a": None, "b": 15}, complete) == 5
+    assert last_started_batch("hits", STATE, {"a": None, "b": 15}, complete) == 5
 
 
 @pytest.mark.parametrize(("held", "batch"), [({"a": None}, -1), ({"a": 10}, 0), ({"a": 9}, -1)])
 def test_before_the_first_batch_no_sink_lacks_any(held: dict[str, int | None], batch: int) -> None:
-    assert begun("hits", State(rule(QUERY), base=10), held, QUERY) == batch
+    assert last_started_batch("hits", State(definition(QUERY), batch_offset=10), held, QUERY) == batch
 
 
 def test_rows_that_a_sink_lacks_are_nobodys_to_send_again() -> None:
     rows = Query([Sink("files", prefix="f/")], ["zipcode"], mode="append")
     with raising(LookupError, "hits", "batch 15", "a at 12"):
-        begun("hits", STATE, {"a": 12}, rows)
-    assert begun("hits", STATE, {"a": 16}, rows) == 6
+        last_started_batch("hits", STATE, {"a": 12}, rows)
+    assert last_started_batch("hits", STATE, {"a": 16}, rows) == 6

@@ -9,16 +9,16 @@ import pytest
 
 from spark_jobs.common.sinks.base import (
     FIRST_SECONDS,
-    MOST_SECONDS,
+    MAX_SECONDS,
     STOP_SECONDS,
-    Patience,
+    RetryPolicy,
     SinkWriteFailed,
     TransientError,
 )
 from tests.support.raising import raising
 
 REFUSED = "database d at h:1 does not answer (refused)"
-SINK, MEND, STANDS = "hits: sink jdbc counts", "mend it", "takes no records"
+SINK, FIX, STANDS = "hits: sink jdbc counts", "mend it", "takes no records"
 
 
 class Stop(threading.Event):
@@ -45,8 +45,8 @@ def stop() -> Stop:
     return Stop()
 
 
-def patience(stop: Stop, seconds: float = 60) -> Patience:
-    return Patience(SINK, MEND, seconds, stop, lambda: stop.now)
+def patience(stop: Stop, seconds: float = 60) -> RetryPolicy:
+    return RetryPolicy(SINK, FIX, seconds, stop, lambda: stop.now)
 
 
 class Work:
@@ -69,26 +69,26 @@ def away(count: int) -> list[Exception]:
 
 def test_it_is_tried_until_it_is_done_and_each_wait_is_longer_up_to_a_bound(stop: Stop) -> None:
     work = Work(*away(12))
-    assert patience(stop, 1000).until_done(work) == "done"
+    assert patience(stop, 1000).call(work) == "done"
     assert work.tries == 13
-    bounds = [min(MOST_SECONDS, FIRST_SECONDS * 2**number) for number in range(12)]
-    assert bounds[-1] == MOST_SECONDS
+    bounds = [min(MAX_SECONDS, FIRST_SECONDS * 2**number) for number in range(12)]
+    assert bounds[-1] == MAX_SECONDS
     for waited, most in zip(stop.waits, bounds, strict=True):
         assert most / 2 <= waited <= most
-    assert len({waited for waited in stop.waits if waited > MOST_SECONDS / 2}) > 1, "not all at once"
+    assert len({waited for waited in stop.waits if waited > MAX_SECONDS / 2}) > 1, "not all at once"
 
 
 def test_after_its_seconds_it_gives_up_and_says_what_is_wrong_and_the_mend(stop: Stop) -> None:
-    with raising(SinkWriteFailed, SINK, REFUSED, "30 s", MEND):
-        patience(stop, 30).until_done(Work(*away(1000)))
+    with raising(SinkWriteFailed, SINK, REFUSED, "30 s", FIX):
+        patience(stop, 30).call(Work(*away(1000)))
     assert stop.now == pytest.approx(1030), "the last try is at the end, not before and not long after"
     assert sum(stop.waits) == pytest.approx(30)
 
 
 def test_without_seconds_the_first_failure_is_the_end(stop: Stop) -> None:
     work = Work(*away(1))
-    with raising(SinkWriteFailed, SINK, "0 s", MEND):
-        patience(stop, 0).until_done(work)
+    with raising(SinkWriteFailed, SINK, "0 s", FIX):
+        patience(stop, 0).call(work)
     assert (work.tries, stop.waits) == (1, [])
 
 
@@ -102,15 +102,15 @@ def test_the_time_runs_from_the_first_failure_and_not_from_the_beginning(stop: S
             raise away(1)[0]
         return "done"
 
-    assert patience(stop, 30).until_done(slow) == "done"
+    assert patience(stop, 30).call(slow) == "done"
 
 
 def test_another_work_begins_anew(stop: Stop) -> None:
     waiting = patience(stop, 30)
     with pytest.raises(SinkWriteFailed):
-        waiting.until_done(Work(*away(1000)))
+        waiting.call(Work(*away(1000)))
     stop.waits.clear()
-    assert waiting.until_done(Work(*away(3))) == "done"
+    assert waiting.call(Work(*away(3))) == "done"
     assert stop.waits[0] <= FIRST_SECONDS
 
 
@@ -118,19 +118,19 @@ def test_what_does_not_pass_is_not_tried_again(stop: Stop) -> None:
     for error in (SinkWriteFailed("refuses the login"), ZeroDivisionError()):
         work = Work(error)
         with pytest.raises(type(error)):
-            patience(stop).until_done(work)
+            patience(stop).call(work)
         assert work.tries == 1
     assert stop.waits == []
 
 
 def test_a_stop_ends_the_waiting_between_tries(stop: Stop) -> None:
     stop.stops_at = 1003.0
-    with raising(SinkWriteFailed, SINK, REFUSED, "stop", MEND):
-        patience(stop, 1000).until_done(Work(*away(1000)))
-    assert stop.now < 1003 + MOST_SECONDS
+    with raising(SinkWriteFailed, SINK, REFUSED, "stop", FIX):
+        patience(stop, 1000).call(Work(*away(1000)))
+    assert stop.now < 1003 + MAX_SECONDS
 
 
-def standing(waiting: Patience, stop: Stop, *seconds: float) -> None:
+def standing(waiting: RetryPolicy, stop: Stop, *seconds: float) -> None:
     """Work that waits by itself for so many seconds, one after the other."""
 
     def work() -> None:
@@ -139,14 +139,14 @@ def standing(waiting: Patience, stop: Stop, *seconds: float) -> None:
             stop.now += number
             waiting.standing(STANDS)
 
-    waiting.until_done(work)
+    waiting.call(work)
 
 
 def test_work_that_waits_by_itself_is_not_made_to_wait_and_has_the_same_time(stop: Stop) -> None:
     waiting = patience(stop)
     standing(waiting, stop, 30, 29)
     standing(waiting, stop, 59)
-    with raising(SinkWriteFailed, SINK, STANDS, "60 s", MEND):
+    with raising(SinkWriteFailed, SINK, STANDS, "60 s", FIX):
         standing(waiting, stop, 59, 1)
     assert stop.waits == []
 
@@ -154,7 +154,7 @@ def test_work_that_waits_by_itself_is_not_made_to_wait_and_has_the_same_time(sto
 def test_a_stop_ends_what_has_not_moved_for_a_while_and_nothing_before(stop: Stop) -> None:
     stop.stops_at = 0.0
     standing(patience(stop), stop, STOP_SECONDS - 0.1)
-    with raising(SinkWriteFailed, SINK, STANDS, "stop", MEND):
+    with raising(SinkWriteFailed, SINK, STANDS, "stop", FIX):
         standing(patience(stop), stop, STOP_SECONDS - 0.1, 0.2)
 
 
@@ -162,9 +162,9 @@ def test_one_line_as_long_as_the_same_is_wrong_and_one_when_it_is_over(
     stop: Stop, levels: Callable[..., list[str]]
 ) -> None:
     waiting = patience(stop)
-    waiting.until_done(Work())
+    waiting.call(Work())
     assert levels() == [], "nothing was wrong"
-    waiting.until_done(Work(*away(4), TransientError("d has no room left", "has no room left"), *away(1)))
+    waiting.call(Work(*away(4), TransientError("d has no room left", "has no room left"), *away(1)))
     assert levels(SINK) == ["WARNING", "WARNING", "WARNING", "INFO"]
     assert levels(SINK, REFUSED) == ["WARNING"] * 2
     assert levels(SINK, REFUSED, "60 s") == levels(SINK, "d has no room left") == ["WARNING"]
@@ -176,5 +176,5 @@ def test_what_was_behind_it_is_kept(stop: Stop) -> None:
     failure = away(1)[0]
     failure.__cause__ = cause
     with pytest.raises(SinkWriteFailed) as ended:
-        patience(stop, 0).until_done(Work(failure))
+        patience(stop, 0).call(Work(failure))
     assert ended.value.__cause__ is cause

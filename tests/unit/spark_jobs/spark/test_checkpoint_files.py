@@ -80,7 +80,7 @@ RAN_TO_3 = [
     f"{STORE}/.6.delta.f00-0.tmp",
     "metadata",
     "sources/0/0",
-    "sluice-fork.json",
+    "sluice-copy.json",
 ]
 
 
