@@ -23,7 +23,7 @@ NEEDS_A_DISK = "disk_full"
 PLAYED_ALWAYS = "consumer_killed"
 # What exactly is expected of two of them: who notices, and that there is a restart.
 NOTICED_BY = {
-    "consumer_zombie": {"verdict dead", "verdict superseded"},
+    "consumer_zombie": {"health down", "health fenced"},
     "bucket_errors": {"the runtime"},
 }
 

@@ -139,8 +139,8 @@ def check_the_page(course: Course) -> None:
             expect(page.get_by_text(name).first).to_be_visible(timeout=60_000)
         browser.screenshot(page, "isp-hits-queries")
     with httpx.Client(base_url=root, timeout=30, trust_env=False) as client:
-        epoch = client.post("/auth/token", json=login).raise_for_status().json()["access_token"]
-        metrics = client.get("/sluice/metrics", headers={"Authorization": f"Bearer {epoch}"})
+        token = client.post("/auth/token", json=login).raise_for_status().json()["access_token"]
+        metrics = client.get("/sluice/metrics", headers={"Authorization": f"Bearer {token}"})
     assert metrics.status_code == 200
     counted = {
         sample.labels["query"]: sample.value

@@ -16,7 +16,7 @@ A, B = "a" * 16, "b" * 16
 def test_lanes_and_places_follow_from_the_rows_alone(spark: SparkSession) -> None:
     rows = [(A, row, 3) for row in range(10) if row != 4]
     for shuffled in (rows, rows[::-1]):
-        frame = spark.createDataFrame(shuffled, "source_id string, row bigint, lanes int").repartition(3)
+        frame = spark.createDataFrame(shuffled, "source_id string, row bigint, partition_count int").repartition(3)
         placed = identity.with_partition_and_sequence(frame).select(
             "row", "target_partition", "sequence", identity.key().alias("key")
         )
@@ -43,7 +43,7 @@ def test_foreign_keys_are_no_identity(spark: SparkSession) -> None:
     frame = records(spark, [None, b"", b"ride-1", f"{A}:1".encode(), f"{A}:70:7".encode()]).orderBy(
         "_kafka_offset"
     )
-    found = [(r._source_id, r._source_row, r._source_base) for r in frame.collect()]
+    found = [(r._source_id, r._source_row, r._source_base_offset) for r in frame.collect()]
     assert found == [(None, None, None)] * 4 + [(A, 70, 97)]
 
 
