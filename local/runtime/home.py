@@ -20,7 +20,7 @@ from local.base import UsageError
 ROLES = ("airflow", "producer", "consumer", "reader")
 _PASSWORDS = (
     *("postgres_admin", "postgres_airflow", "supervisor", "minio_root", "kafka_broker", "kafka_admin"),
-    *("postgres_counts", "airflow_operator", "airflow_api_secret", "airflow_jwt"),
+    *("postgres_results", "airflow_operator", "airflow_api_secret", "airflow_jwt"),
     *(f"{system}_{role}" for system in ("lake", "kafka", "minio") for role in ROLES),
 )
 

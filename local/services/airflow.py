@@ -81,19 +81,19 @@ def environment(context: Context) -> dict[str, str]:
         "SLUICE_CACHE": f"{cache()}/",
         **{f"AIRFLOW__{name}": value for name, value in settings.items()},
         "AIRFLOW_CONN_SLUICE_SPARK": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        "AIRFLOW_CONN_SLUICE_COUNTS": json.dumps(_counts(context)),
+        "AIRFLOW_CONN_SLUICE_RESULTS": json.dumps(_results_connection(context)),
     }
 
 
-def _counts(context: Context) -> dict[str, str | int]:
-    """The connection of the sinks that `stream.toml` calls sluice_counts."""
+def _results_connection(context: Context) -> dict[str, str | int]:
+    """The connection of the sinks that `stream.toml` calls sluice_results."""
     return {
         "conn_type": "postgres",
         "host": HOST,
         "port": context.ports["postgres"],
-        "schema": postgres.COUNTS,
-        "login": postgres.COUNTS,
-        "password": context.secrets["postgres_counts"],
+        "schema": postgres.RESULTS,
+        "login": postgres.RESULTS,
+        "password": context.secrets["postgres_results"],
     }
 
 

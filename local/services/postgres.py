@@ -1,4 +1,4 @@
-"""PostgreSQL 18 from its wheel: Airflow's metadata, the Iceberg catalog, and the queries' counts."""
+"""PostgreSQL 18 from its wheel: Airflow's metadata, the Iceberg catalog, and query results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from local.setup.cache import Artifact, discard, fingerprint, locked
 ROOT_BASE = Path("/var/lib/sluice")
 SUPERUSER = "sluice"
 # The database of queries' results, and its one user.
-COUNTS = "counts"
+RESULTS = "results"
 VERSION = 18
 
 
@@ -220,7 +220,7 @@ def probe(context: Context) -> str:
 
 def provision(context: Context) -> None:
     """Databases and users, each with no more rights than it needs; repeatable."""
-    logins = {"airflow": "postgres_airflow", COUNTS: "postgres_counts"}
+    logins = {"airflow": "postgres_airflow", RESULTS: "postgres_results"}
     logins |= {f"lake_{role}": f"lake_{role}" for role in ROLES}
     connection = connect(context)
     connection.autocommit = True
@@ -239,7 +239,7 @@ def provision(context: Context) -> None:
             cursor.execute("grant lake_writer to lake_producer, lake_consumer")
             cursor.execute("select datname from pg_database")
             databases = {row[0] for row in cursor.fetchall()}
-            for database, owner in (("airflow", "airflow"), ("lake", "lake_writer"), (COUNTS, SUPERUSER)):
+            for database, owner in (("airflow", "airflow"), ("lake", "lake_writer"), (RESULTS, SUPERUSER)):
                 if database not in databases:
                     cursor.execute(
                         sql.SQL("create database {} owner {}").format(
@@ -252,11 +252,11 @@ def provision(context: Context) -> None:
             cursor.execute(
                 "grant connect on database lake to lake_airflow, lake_reader, lake_producer, lake_consumer"
             )
-            cursor.execute(f"grant connect on database {COUNTS} to {COUNTS}")
+            cursor.execute(f"grant connect on database {RESULTS} to {RESULTS}")
     finally:
         connection.close()
     _provision_lake(context)
-    _provision_counts(context)
+    _provision_results(context)
 
 
 def _provision_lake(context: Context) -> None:
@@ -278,14 +278,14 @@ def _provision_lake(context: Context) -> None:
         connection.close()
 
 
-def _provision_counts(context: Context) -> None:
+def _provision_results(context: Context) -> None:
     """Its user makes tables there and writes into them; the database and its schema are not its own."""
-    connection = connect(context, COUNTS)
+    connection = connect(context, RESULTS)
     connection.autocommit = True
     try:
         with connection.cursor() as cursor:
             cursor.execute("revoke all on schema public from public")
-            cursor.execute(f"grant usage, create on schema public to {COUNTS}")
+            cursor.execute(f"grant usage, create on schema public to {RESULTS}")
     finally:
         connection.close()
 

@@ -142,10 +142,10 @@ def test_before_anything_was_counted(watch: Watch, made: Made, address: str) -> 
 
 
 def test_before_there_is_a_table(watch: Watch, made: Made, address: str) -> None:
-    made.results.error = Missing("table reports.editors does not exist")
+    made.results.error = Missing("table results.editors does not exist")
     page = watch.page
     page.goto(address)
-    expect(page.locator("#trouble")).to_have_text("No results yet: table reports.editors does not exist.")
+    expect(page.locator("#trouble")).to_have_text("No results yet: table results.editors does not exist.")
     expect(page.locator("#freshness-text")).to_have_text("no data")
     expect(page.locator(".card").first).to_be_hidden()
     made.results.error = None
@@ -267,11 +267,11 @@ def test_it_refreshes_without_loading_the_page_again(page: Page, made: Made) -> 
 
 
 def test_a_reader_that_fails_is_shown_and_what_was_known_stays(page: Page, made: Made) -> None:
-    made.results.error = Unreachable("table reports.editors: the catalog's database does not answer")
+    made.results.error = Unreachable("table results.editors: the catalog's database does not answer")
     refresh(page, made)
     trouble = page.get_by_role("alert")
     expect(trouble).to_have_text(
-        "Could not refresh: table reports.editors: the catalog's database does not answer."
+        "Could not refresh: table results.editors: the catalog's database does not answer."
         " Below is what was known before."
     )
     expect(page.locator("#freshness")).to_have_attribute("data-state", "failing")

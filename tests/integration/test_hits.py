@@ -112,7 +112,7 @@ def check_a_changed_sink_is_named(course: Course, run: str) -> None:
 
 def change_a_count(course: Course, by: int) -> str:
     """In the database, past the stream; gives the zipcode."""
-    where = database.load("sluice_counts", {database.DIRECTORY_VARIABLE: str(course.stack.home.connections)})
+    where = database.load("sluice_results", {database.DIRECTORY_VARIABLE: str(course.stack.home.connections)})
     connection = psycopg2.connect(
         host=where.host, port=where.port, dbname=where.database, user=where.username, password=where.password
     )

@@ -27,7 +27,7 @@ from tests.support.raising import raising
 from tests.support.services import Services
 
 EDITS = Query(
-    [Sink("iceberg", table="reports.editors")],
+    [Sink("iceberg", table="results.editors")],
     ["user", "bot"],
     {"edits": "count"},
     "change_timestamp",
@@ -52,7 +52,7 @@ class Editors:
     """A results table of its own, its writers, and its rows."""
 
     def __init__(self, spark: SparkSession, services: Services) -> None:
-        self.spark, self.table = spark, f"reports.editors_{next(_numbers)}"
+        self.spark, self.table = spark, f"results.editors_{next(_numbers)}"
         self.query = replace(EDITS, sinks=[Sink("iceberg", table=self.table)])
         self.platform = services.stack.platform("consumer")
 
@@ -183,7 +183,7 @@ def test_a_table_of_something_else_is_refused(editors: Editors) -> None:
 @pytest.fixture
 def queried(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Queried]:
     name = f"queried_results_{next(_numbers)}"
-    sinks = [Sink("memory"), Sink("iceberg", table=f"reports.{name}")]
+    sinks = [Sink("memory"), Sink("iceberg", table=f"results.{name}")]
     windows = Query(
         sinks, ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5), 10, "update", 0, {"isp": ["x", "y"]}
     )

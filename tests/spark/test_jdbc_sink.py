@@ -34,7 +34,7 @@ from tests.support.raising import raising
 from tests.support.services import Services
 
 TABLE = "hits"
-SINK = Sink("jdbc", connection="sluice_counts", table=TABLE)
+SINK = Sink("jdbc", connection="sluice_results", table=TABLE)
 QUERY = Query([SINK], ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10)
 TYPES = {"zipcode": "string", "window_start": "timestamp", "hits": "bigint", "version": "bigint"}
 NOON = datetime(2026, 3, 29, 12, 2, tzinfo=UTC)
@@ -191,7 +191,7 @@ def test_a_database_that_is_killed_between_batches_and_within_one_loses_and_doub
         # Long enough for a busy machine: the write is to find it away.
         assert while_dead(server, 3.0, lambda: sink.write(1, rows))
     (told,) = caplog.messages  # one line as long as the same is wrong
-    assert f"counts at 127.0.0.1:{server.database.port}" in told
+    assert f"results at 127.0.0.1:{server.database.port}" in told
 
     def write(kill: Callable[[], None]) -> bool:
         at_upsert(sink, 3, kill)
@@ -234,7 +234,7 @@ def test_a_closed_port_is_waited_for_no_longer_than_patience_and_stop_ends_the_w
     server: Server, opened: Open
 ) -> None:
     closed = replace(server.database, port=1)
-    with raising(SinkWriteFailed, "jdbc hits", "counts at 127.0.0.1:1"):
+    with raising(SinkWriteFailed, "jdbc hits", "results at 127.0.0.1:1"):
         began = time.monotonic()
         opened(closed, patience=0.3).open(1)
     assert time.monotonic() - began < 10
@@ -251,7 +251,7 @@ def test_a_table_that_is_missing_or_dropped_is_said_at_once(
     sink.open(1)
     assert sink.write(0, frame({"1": 1}))
     run(server, f"drop table {TABLE}")
-    missing = ("jdbc hits", "table hits", f"counts at 127.0.0.1:{server.database.port}", "provision_sinks")
+    missing = ("jdbc hits", "table hits", f"results at 127.0.0.1:{server.database.port}", "provision_sinks")
     with raising(SinkWriteFailed, *missing):
         sink.write(1, frame({"1": 2}))
     with raising(SinkWriteFailed, *missing):
@@ -268,7 +268,7 @@ def test_a_table_without_its_key_or_a_column_is_refused(server: Server, opened: 
     columns = "zipcode varchar(255) not null, window_start timestamp not null, hits bigint"
     run(server, f"drop table {TABLE}", f"create table {TABLE} ({columns}, version bigint)")
     if server.database.kind == "postgresql":
-        run(server, f"grant all on {TABLE} to counts")
+        run(server, f"grant all on {TABLE} to results")
     with raising(SinkWriteFailed, "table hits", "key ()", "zipcode", "provision_sinks"):
         sink.open(1)
     run(server, f"alter table {TABLE} drop column hits")
@@ -288,25 +288,25 @@ def test_what_no_waiting_mends_is_said_at_once_and_without_the_password(
             sink.open(1)
         said.extend([str(caught.value), repr(caught.value.__cause__), repr(sink), repr(sink.engine)])
 
-    refused(opened(wrong, stop=Never()), "login", "sluice_counts")
+    refused(opened(wrong, stop=Never()), "login", "sluice_results")
     refused(opened(replace(right, database="nowhere"), stop=Never()), "nowhere")
     sink = opened(stop=Never())
     sink.open(1)
     # MariaDB looks at a session's rights on a database when it begins.
     sink.close()
-    who = "counts" if right.kind == "postgresql" else "counts@'127.0.0.1'"
-    run(server, f"revoke all on {'hits from ' if right.kind == 'postgresql' else 'counts.* from '}{who}")
-    owner = "alter table hits owner to " + ("sluice" if right.kind == "postgresql" else "counts")
+    who = "results" if right.kind == "postgresql" else "results@'127.0.0.1'"
+    run(server, f"revoke all on {'hits from ' if right.kind == 'postgresql' else 'results.* from '}{who}")
+    owner = "alter table hits owner to " + ("sluice" if right.kind == "postgresql" else "results")
     try:
         if right.kind == "postgresql":
-            run(server, owner, "revoke all on hits from counts")
-        with raising(SinkWriteFailed, "right", "sluice_counts"):
+            run(server, owner, "revoke all on hits from results")
+        with raising(SinkWriteFailed, "right", "sluice_results"):
             sink.write(0, frame({"1": 1}))
     finally:
         if right.kind == "postgresql":
-            run(server, "alter table hits owner to counts")
+            run(server, "alter table hits owner to results")
         else:
-            run(server, f"grant all on counts.* to {who}")
+            run(server, f"grant all on results.* to {who}")
     said += [record.getMessage() for record in caplog.records]
     for password in ("hunter2-secret", right.password):
         assert not [text for text in said if password in text]
@@ -393,7 +393,7 @@ class disk:  # noqa: N801
                 self.server,
                 f"create tablespace small location '{folder}'",
                 f"create table {TABLE}{ddl % 'timestamptz'} tablespace small",
-                f"alter table {TABLE} owner to counts",
+                f"alter table {TABLE} owner to results",
                 "alter index hits_pkey set tablespace small",
             )
         else:
@@ -495,7 +495,7 @@ def test_provisioning_is_repeatable_and_refuses_what_differs(server: Server) -> 
     database = server.database
     with raising(Missing, "sluice_fence"):
         databases.last_batch(database, "isp", "windows")
-    with raising(Missing, "table hits", "database counts"):
+    with raising(Missing, "table hits", "database results"):
         databases.counts(database, TABLE, QUERY)
     ends: list[str] = []
 
@@ -556,7 +556,7 @@ def test_provisioning_is_repeatable_and_refuses_what_differs(server: Server) -> 
 
 
 def test_questions_to_a_database_that_does_not_answer_or_refuses(server: Server) -> None:
-    with raising(Unreachable, "counts at 127.0.0.1:1"):
+    with raising(Unreachable, "results at 127.0.0.1:1"):
         databases.last_batch(replace(server.database, port=1), "isp", "windows")
     with raising(Refused, "login", "connection") as caught:
         databases.provision(replace(server.database, password="hunter2"), TABLE, QUERY, TYPES)
@@ -564,11 +564,11 @@ def test_questions_to_a_database_that_does_not_answer_or_refuses(server: Server)
 
 
 def test_the_embedded_stack_s_database_is_its_user_s_and_no_other_is(services: Services) -> None:
-    given = json.loads(airflow.environment(services.stack.context)["AIRFLOW_CONN_SLUICE_COUNTS"])
-    made = from_connection(**given, name="sluice_counts")
+    given = json.loads(airflow.environment(services.stack.context)["AIRFLOW_CONN_SLUICE_RESULTS"])
+    made = from_connection(**given, name="sluice_results")
     assert made == Postgres(services).database
     with sa.create_engine(**made.sqlalchemy()).connect() as connection:
-        rights = "has_database_privilege(current_user, 'counts', 'create')"
+        rights = "has_database_privilege(current_user, 'results', 'create')"
         assert connection.execute(sa.text(f"select {rights}")).scalar_one() is False
     with pytest.raises(sa.exc.OperationalError, match="permission denied for database"):
         sa.create_engine(**replace(made, database="lake").sqlalchemy()).connect()

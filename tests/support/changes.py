@@ -57,7 +57,7 @@ class Changes:
     def __init__(self, spark: SparkSession, services: Services, name: str) -> None:
         declared = streams.load("wiki_changes")
         self.spark = spark
-        self.results_table = f"reports.{name}_editors"
+        self.results_table = f"results.{name}_editors"
         sinks = [Sink("iceberg", table=self.results_table)]
         self.query = replace(declared.queries["editors"], sinks=sinks, trigger_seconds=0)
         self.types = declared.result_types("editors")

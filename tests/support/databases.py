@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import sqlalchemy as sa
 
 from local.runtime.ports import HOST
-from local.services.postgres import COUNTS, SUPERUSER
+from local.services.postgres import RESULTS, SUPERUSER
 from sluice.model.spec.connection import POSTGRESQL, Database
 from tests.support.mariadb import MariaDB
 from tests.support.services import Services
@@ -20,7 +20,7 @@ Done = TypeVar("Done")
 
 
 class Server(Protocol):
-    """One of the two, with an empty database ``counts``."""
+    """One of the two, with an empty database ``results``."""
 
     database: Database
     """The way in for its user."""
@@ -41,11 +41,11 @@ class Postgres:
         stack = services.stack
         self._port, self._admin = stack.ports["postgres"], stack.secrets["postgres_admin"]
         self.database = Database(
-            POSTGRESQL, HOST, self._port, COUNTS, COUNTS, stack.secrets["postgres_counts"]
+            POSTGRESQL, HOST, self._port, RESULTS, RESULTS, stack.secrets["postgres_results"]
         )
 
     def engine(self) -> sa.Engine:
-        root = Database(POSTGRESQL, HOST, self._port, COUNTS, SUPERUSER, self._admin).sqlalchemy()
+        root = Database(POSTGRESQL, HOST, self._port, RESULTS, SUPERUSER, self._admin).sqlalchemy()
         return sa.create_engine(root["url"], poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
 
     def crash(self, seconds: float) -> None:

@@ -22,7 +22,7 @@ from tests.support import packages
 PACKAGE = "mariadb-server-core"
 START_SECONDS = 60
 STOP_SECONDS = 30
-NAME = "counts"
+NAME = "results"
 SYSTEM = Path("/usr/share/mysql")
 SYSTEM_PARTS = ("system_tables", "performance_tables", "system_tables_data")
 
@@ -44,7 +44,7 @@ class MariaDB:
 
     @property
     def database(self) -> Database:
-        """The way in for the user ``counts``, who has all rights on the database ``counts``, and no other."""
+        """Connection of the user ``results``, who has all rights on the database ``results`` only."""
         return Database(MYSQL, HOST, self.port, NAME, NAME, self._password)
 
     def engine(self) -> sa.Engine:

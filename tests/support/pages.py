@@ -55,7 +55,7 @@ window = {size_minutes = 10, slide_minutes = 10}
 watermark_minutes = 10
 aggregates = {edits = "count"}
 page = "Wikipedia: top editors"
-sinks = [{kind = "iceberg", table = "reports.editors"}]
+sinks = [{kind = "iceberg", table = "results.editors"}]
 """
 
 # Each tries another way out of being text: as markup, as Plotly's markup, as TeX, as a template, by turning

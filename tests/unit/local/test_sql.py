@@ -10,7 +10,7 @@ from local.sql import named, reads_again, tables
 def test_tables_of_every_stream() -> None:
     assert tables()["nyc_taxi"] == "raw.nyc_taxi"
     assert tables()["nyc_taxi_quarantine"] == "raw.nyc_taxi_quarantine"
-    assert tables()["wiki_changes_editors"] == "reports.wiki_changes_editors"
+    assert tables()["wiki_changes_editors"] == "results.wiki_changes_editors"
 
 
 @pytest.mark.parametrize(

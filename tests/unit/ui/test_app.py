@@ -218,7 +218,7 @@ def test_queries_that_cannot_be_read(made: Made, client: TestClient, path: str) 
 @pytest.mark.parametrize(
     ("error", "status", "kind"),
     [
-        (Missing("table reports.editors does not exist"), 404, "missing"),
+        (Missing("table results.editors does not exist"), 404, "missing"),
         (Unreachable("the catalog does not answer"), 503, "trouble"),
         (Refused("S3 denies it"), 503, "trouble"),
         (ConfigError("SLUICE_PLATFORM_DIR is not set"), 503, "trouble"),

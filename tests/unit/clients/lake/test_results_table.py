@@ -58,7 +58,7 @@ Users = list[tuple[str | None, bool | None, int]]
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     made = lakes.empty(tmp_path)
-    made.catalog.create_namespace("reports")
+    made.catalog.create_namespace("results")
     made.catalog.create_namespace("queries")
     return made
 
@@ -130,7 +130,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 def test_before_there_is_a_table_it_is_missing(lake: Lake) -> None:
     results = reader(lake)
-    with pytest.raises(Missing, match=r"reports\.editors"):
+    with pytest.raises(Missing, match=r"results\.editors"):
         results.read(0)
     create(lake)
     assert results.read(0) == Results()
@@ -244,7 +244,7 @@ def test_rows_that_were_deleted_one_by_one_are_not_shown_as_if_they_were_there(
     create(lake)
     write(lake, {0: [("Ann", False, 1)]})
     monkeypatch.setattr(ManifestFile, "content", ManifestContent.DELETES)
-    with pytest.raises(Refused, match=r"reports\.editors has rows that were deleted one by one"):
+    with pytest.raises(Refused, match=r"results\.editors has rows that were deleted one by one"):
         reader(lake).read(0)
 
 
@@ -256,7 +256,7 @@ def test_a_file_that_cannot_be_read_is_unreachable_and_is_read_the_next_time(lak
     file = Path(path.removeprefix("file://"))
     away = file.with_suffix(".away")
     file.rename(away)
-    with pytest.raises(Unreachable, match=r"1 files of table reports\.editors"):
+    with pytest.raises(Unreachable, match=r"1 files of table results\.editors"):
         results.read(0)
     away.rename(file)
     assert shown(results.read(0)) == {0: [Editor("Ann", False, 1)]}

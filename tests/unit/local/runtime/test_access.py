@@ -88,7 +88,7 @@ def test_heartbeats_are_given_by_their_part_s_role_and_only_seen_by_airflow(role
 
 
 def test_results_tables_are_the_consumer_s_to_write_and_everybody_s_to_read() -> None:
-    key = "warehouse/lake/reports/wiki_changes_editors/data/x.parquet"
+    key = "warehouse/lake/results/wiki_changes_editors/data/x.parquet"
     assert may("consumer", "s3:PutObject", key)
     assert all(may(role, "s3:GetObject", key) for role in ("airflow", "consumer", "reader"))
     assert not may("airflow", "s3:PutObject", key)

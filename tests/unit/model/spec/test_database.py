@@ -27,18 +27,18 @@ def test_a_connection_s_file_is_read_as_it_was_written() -> None:
 
 
 def test_a_file_that_others_may_read_or_that_is_missing_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "sluice_counts.toml"
+    path = tmp_path / "sluice_results.toml"
     environ = {"SLUICE_CONNECTIONS_DIR": str(tmp_path)}
-    with raising(ConfigError, path, "'sluice_counts'"):
-        connection.load("sluice_counts", environ)
+    with raising(ConfigError, path, "'sluice_results'"):
+        connection.load("sluice_results", environ)
     path.write_text(WAREHOUSE.dump())
     path.chmod(0o640)
     with raising(ConfigError, path, "600"):
-        connection.load("sluice_counts", environ)
+        connection.load("sluice_results", environ)
     path.chmod(0o600)
-    assert connection.load("sluice_counts", environ) == WAREHOUSE
+    assert connection.load("sluice_results", environ) == WAREHOUSE
     with raising(ConfigError, "SLUICE_CONNECTIONS_DIR"):
-        connection.load("sluice_counts", {})
+        connection.load("sluice_results", {})
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from tests.support.raising import raising
 TEN = Window(10, 5, 2)
 TABLE = Sink("jdbc", connection="counts", table="hits")
 TOPIC = Sink("kafka", topic="hits", partitions=2)
-RESULTS = Sink("iceberg", table="reports.hits")
+RESULTS = Sink("iceberg", table="results.hits")
 QUERY = Query([TABLE, TOPIC], ["zipcode"], {"hits": "count"}, "hittime", TEN, 10)
 
 

@@ -22,8 +22,8 @@ from sluice.operators.load.provision import ProvisionSinksOperator
 from tests.support.raising import raising
 from tests.support.steps import given
 
-CONNECTION = "AIRFLOW_CONN_SLUICE_COUNTS"
-WHERE = Database("postgresql", "127.0.0.1", 5432, "counts", "counts", "very-secret")
+CONNECTION = "AIRFLOW_CONN_SLUICE_RESULTS"
+WHERE = Database("postgresql", "127.0.0.1", 5432, "results", "results", "very-secret")
 
 
 @pytest.fixture
@@ -35,15 +35,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_connection_is_handed_over_for_its_user_alone(folder: Path) -> None:
     before = os.umask(0)
     try:
-        assert write_connection_file("sluice_counts", WHERE)
+        assert write_connection_file("sluice_results", WHERE)
     finally:
         os.umask(before)
     (path,) = folder.iterdir()
-    assert (path.name, stat.S_IMODE(path.stat().st_mode)) == ("sluice_counts.toml", 0o600)
-    assert connection.load("sluice_counts") == WHERE
-    assert not write_connection_file("sluice_counts", WHERE), "nothing is written where nothing changed"
+    assert (path.name, stat.S_IMODE(path.stat().st_mode)) == ("sluice_results.toml", 0o600)
+    assert connection.load("sluice_results") == WHERE
+    assert not write_connection_file("sluice_results", WHERE), "nothing is written where nothing changed"
     path.chmod(0o644)
-    assert write_connection_file("sluice_counts", WHERE), "what others may read is written anew"
+    assert write_connection_file("sluice_results", WHERE), "what others may read is written anew"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
@@ -51,7 +51,7 @@ def test_a_connection_is_handed_over_for_its_user_alone(folder: Path) -> None:
 def test_without_a_folder_nothing_is_handed_over(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(connection.DIRECTORY_VARIABLE, value)
     with raising(ConfigError, "SLUICE_CONNECTIONS_DIR", repr(value)):
-        write_connection_file("sluice_counts", WHERE)
+        write_connection_file("sluice_results", WHERE)
 
 
 class World:
@@ -91,7 +91,7 @@ class ProvisionResult(ProvisionSinksOperator):
 @pytest.fixture
 def connected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Airflow knows the connection of the counts."""
-    monkeypatch.setenv(CONNECTION, "postgres://counts:very-secret@127.0.0.1:5432/counts")
+    monkeypatch.setenv(CONNECTION, "postgres://results:very-secret@127.0.0.1:5432/results")
 
 
 @pytest.mark.usefixtures("connected")
@@ -104,17 +104,17 @@ def test_every_table_and_compacted_topic_is_made(folder: Path, capsys: pytest.Ca
     said = capsys.readouterr().out
     assert len(result["sinks"]) == 5
     assert all(line in said for line in result["sinks"])
-    assert connection.load("sluice_counts") == WHERE
+    assert connection.load("sluice_results") == WHERE
     assert "very-secret" not in f"{result} {said}"
 
 
 def test_a_connection_that_airflow_does_not_know_is_named(folder: Path) -> None:
-    with raising(AirflowFailException, "'sluice_counts'", CONNECTION):
+    with raising(AirflowFailException, "'sluice_results'", CONNECTION):
         World().run()
     assert not list(folder.iterdir())
 
 
 def test_a_connection_of_another_kind_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CONNECTION, "sqlite://x")
-    with raising(ConfigError, "sluice_counts", "'sqlite'"):
+    with raising(ConfigError, "sluice_results", "'sqlite'"):
         World().run()
