@@ -99,7 +99,7 @@ class Content:
 def content(lake: Table, quarantine: Table, wanted: str, topic: Offsets) -> Content:
     """Reads the coordinates and origins of all rows of `main`; `wanted` is the demo's source id.
 
-    Repeats in the quarantine (reason `repeat:…`) hold coordinates, but are no source rows of their own.
+    Duplicates in the quarantine (reason `duplicate:…`) hold coordinates, but are no source rows of their own.
     """
     columns = (*OFFSETS, "_source_id", "_source_row")
     with held(scan(lake, columns), scan(quarantine, (*columns, "reason"))) as sql:
@@ -110,11 +110,11 @@ def content(lake: Table, quarantine: Table, wanted: str, topic: Offsets) -> Cont
                 select 'lake' as home, _source_row from lake where _source_id = '{wanted}'
                 union all
                 select 'quarantine', _source_row from quarantine
-                where _source_id = '{wanted}' and not reason like 'repeat:%'
+                where _source_id = '{wanted}' and not reason like 'duplicate:%'
             )
             select
                 (select count(*) from lake),
-                (select count(*) from quarantine where not reason like 'repeat:%'),
+                (select count(*) from quarantine where not reason like 'duplicate:%'),
                 count(*) filter (home = 'lake'),
                 count(*) filter (home = 'quarantine'),
                 count(*) - count(distinct _source_row)

@@ -148,7 +148,7 @@ class Rig(StreamUnderTest):
 
     def quarantined_coordinates(self) -> list[tuple[int, int]]:
         return [
-            (r["_kafka_partition"], r["_kafka_offset"]) for r in self.quarantine() if r["stage"] == "topic"
+            (r["_kafka_partition"], r["_kafka_offset"]) for r in self.quarantine() if r["stage"] == "consumer"
         ]
 
     def rows_of(self, source_id: str) -> list[int]:

@@ -61,7 +61,7 @@ def test_of_three_producers_one_is_killed_half_way_and_one_comes_back_from_the_d
     assert rig.rows_of(source) == list(range(len(rows)))
     repeats = rig.set_aside(source)
     assert repeats, "the zombie sent nothing again: nothing was tested"
-    assert all(row["reason"].startswith("repeat: ") for row in repeats.values())
+    assert all(row["reason"].startswith("duplicate: ") for row in repeats.values())
     again = [n for n, (p, offset) in rig.places(source).items() if n in repeats and offset < sent[p]]
     assert again == [], f"the second attempt sent {len(again)} rows that the topic had"
     rig.assert_exact()

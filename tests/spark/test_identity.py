@@ -13,10 +13,12 @@ from spark_jobs.common.lake import deduplicate
 A, B = "a" * 16, "b" * 16
 
 
-def test_lanes_and_places_follow_from_the_rows_alone(spark: SparkSession) -> None:
+def test_partitions_and_sequences_follow_from_the_rows_alone(spark: SparkSession) -> None:
     rows = [(A, row, 3) for row in range(10) if row != 4]
     for shuffled in (rows, rows[::-1]):
-        frame = spark.createDataFrame(shuffled, "source_id string, row bigint, partition_count int").repartition(3)
+        frame = spark.createDataFrame(
+            shuffled, "source_id string, row bigint, partition_count int"
+        ).repartition(3)
         placed = identity.with_partition_and_sequence(frame).select(
             "row", "target_partition", "sequence", identity.key().alias("key")
         )
@@ -58,15 +60,15 @@ def named(frame: DataFrame, seen: LoadedRows) -> dict[int, str]:
 def test_a_zombie_between_its_successors_rows_is_told_apart(spark: SparkSession) -> None:
     frame = records(spark, [*keys(A, [0, 1, 2, 1, 3, 2, 4]), None, b"x", *keys(B, range(3))])
     assert named(frame, LoadedRows()) == {
-        103: "repeat: this row is also at offset 101",
-        105: "repeat: this row is also at offset 102",
+        103: "duplicate: this row is also at offset 101",
+        105: "duplicate: this row is also at offset 102",
     }
 
 
 def test_rows_of_the_published_table_are_told_apart(spark: SparkSession) -> None:
     seen = LoadedRows({A: OffsetRanges.of({0: [(0, 3)], 1: [(0, 50)]})})
     found = named(records(spark, keys(A, range(1, 6))), seen)
-    assert found == dict.fromkeys((100, 101), "repeat: this row of its source is in the table already")
+    assert found == dict.fromkeys((100, 101), "duplicate: this row of its source is in the table already")
 
 
 def test_mixed_producers_are_as_many_runs_as_there_are_gaps(spark: SparkSession) -> None:

@@ -87,4 +87,4 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
         spark.conf.set(key, value)
     aside = spark.table(f"{CATALOG}.{TAXI.quarantine_table}").where(f"_source_id = '{source}'")
     (row,) = aside.collect()
-    assert (row["_source_row"], row["stage"]) == (BAD, "source")
+    assert (row["_source_row"], row["stage"]) == (BAD, "producer")

@@ -48,10 +48,10 @@ def key() -> Column:
 
 
 def with_identity(records: DataFrame) -> DataFrame:
-    """Add ``_source_id``, ``_source_row``, ``_source_base`` from the ``key``; null for foreign records.
+    """Add ``_source_id``, ``_source_row``, ``_source_base_offset`` from the ``key``; null without one.
 
-    ``_source_base`` is the offset minus ``sequence``: constant while one producer writes one lane
-    undisturbed, which is what lets file bounds alone show that no row is there twice.
+    The base offset is the offset minus ``sequence``: constant while one producer writes a partition alone, so
+    file bounds alone show that no row is duplicated.
     """
     text = F.col("key").cast("string")
     row, sequence = (F.regexp_extract(text, KEY_PATTERN, n).cast("long") for n in (2, 3))

@@ -54,16 +54,16 @@ def named(rows: DataFrame, seen: LoadedRows, suspected: set[str]) -> DataFrame:
         F.lit(False),
     )
     earlier = F.lag("_kafka_offset").over(identity)
-    repeat = F.when(published, F.lit("repeat: this row of its source is in the table already")).when(
-        earlier.isNotNull(), F.concat(F.lit("repeat: this row is also at offset "), earlier.cast("string"))
+    duplicate = F.when(published, F.lit("duplicate: this row of its source is in the table already")).when(
+        earlier.isNotNull(), F.concat(F.lit("duplicate: this row is also at offset "), earlier.cast("string"))
     )
     found = (
-        candidates.withColumn("repeat", repeat)
-        .where(F.col("repeat").isNotNull())
-        .select("_kafka_partition", "_kafka_offset", "repeat")
+        candidates.withColumn("duplicate", duplicate)
+        .where(F.col("duplicate").isNotNull())
+        .select("_kafka_partition", "_kafka_offset", "duplicate")
     )
     joined = rows.join(F.broadcast(found), ["_kafka_partition", "_kafka_offset"], "left")
-    return joined.withColumn("reason", F.coalesce("reason", "repeat")).drop("repeat")
+    return joined.withColumn("reason", F.coalesce("reason", "duplicate")).drop("duplicate")
 
 
 def within(column: Column, ranges: IntervalSet) -> Column:

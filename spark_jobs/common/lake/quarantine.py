@@ -35,7 +35,7 @@ def quarantine_records(
     coordinates, ``key``, ``value``, identity and ``reason``.
     """
     named = bad.select(
-        F.lit("topic").alias("stage"),
+        F.lit("consumer").alias("stage"),
         "reason",
         "_kafka_partition",
         "_kafka_offset",
@@ -50,7 +50,7 @@ def quarantine_records(
     )
     lowest = min(pairs.pairs()[0][0] for pairs in ranges.partitions.values())
     there = spark.table(f"{CATALOG}.{spec.quarantine_table}").where(
-        (F.col("stage") == "topic") & (F.col("_kafka_offset") >= lowest)
+        (F.col("stage") == "consumer") & (F.col("_kafka_offset") >= lowest)
     )
     _append_new(spec, named, there, ["_kafka_partition", "_kafka_offset"])
     pairs = named.select("_kafka_partition", "_kafka_offset").toArrow()
@@ -69,7 +69,7 @@ def quarantine_rows(spark: SparkSession, spec: StreamSpec, bad: DataFrame) -> No
     ``bad`` has ``object``, ``source_id``, ``row``, ``line``, ``text`` and ``reason``.
     """
     named = bad.select(
-        F.lit("source").alias("stage"),
+        F.lit("producer").alias("stage"),
         "reason",
         F.lit(None).cast("int").alias("_kafka_partition"),
         F.lit(None).cast("bigint").alias("_kafka_offset"),
@@ -82,7 +82,7 @@ def quarantine_rows(spark: SparkSession, spec: StreamSpec, bad: DataFrame) -> No
         F.col("row").alias("_source_row"),
         F.current_timestamp().alias("quarantined_at"),
     )
-    there = spark.table(f"{CATALOG}.{spec.quarantine_table}").where(F.col("stage") == "source")
+    there = spark.table(f"{CATALOG}.{spec.quarantine_table}").where(F.col("stage") == "producer")
     _append_new(spec, named, there, ["_source_id", "_source_row"])
 
 

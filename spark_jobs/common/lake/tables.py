@@ -40,10 +40,10 @@ OFFSET_COLUMNS = (
     "_kafka_timestamp TIMESTAMP",
     "_source_id STRING",
     "_source_row BIGINT",
-    "_source_base BIGINT",
+    "_source_base_offset BIGINT",
 )
 QUARANTINE = (
-    "stage STRING NOT NULL COMMENT 'source: refused by the producer; topic: refused by the consumer'",
+    "stage STRING NOT NULL COMMENT 'rejected by the producer or the consumer'",
     "reason STRING NOT NULL",
     "_kafka_partition INT",
     "_kafka_offset BIGINT",
@@ -67,7 +67,7 @@ PROPERTIES = {
 }
 CLAIMS = {
     "write.metadata.metrics.column._source_id": "full",
-    "write.metadata.metrics.column._source_base": "full",
+    "write.metadata.metrics.column._source_base_offset": "full",
 }
 # A batch is shuffled, so that what belongs into one partition is in one task, and in one file.
 SHUFFLED = {"write.distribution-mode": "hash"}

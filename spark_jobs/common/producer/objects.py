@@ -39,7 +39,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 HEAD_BYTES = 64 * 1024
 LINES_PER_BATCH = 20_000
 LINE_SCHEMA = (
-    "source_id string, object string, lanes int, line bigint, row bigint, text string, undecodable boolean"
+    "source_id string, object string, partition_count int, line bigint, row bigint, text string, "
+    "undecodable boolean"
 )
 
 

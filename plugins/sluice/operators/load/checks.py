@@ -81,7 +81,7 @@ def _explained(quarantine: Table, within: OffsetRanges) -> OffsetRanges:
     from sluice.clients.lake import files
 
     offsets: dict[int, list[int]] = {}
-    rows = files.union(files.equal("stage", "topic"), files.overlapping(within))
+    rows = files.union(files.equal("stage", "consumer"), files.overlapping(within))
     for row in files.quarantined(quarantine, rows):
         offsets.setdefault(row[files.PARTITION], []).append(row[files.OFFSET])
     return OffsetRanges(
@@ -110,8 +110,8 @@ def check_feed_events(
     )
 
 
-# What the consumer writes before a record that it had published already; it stands for no row of its own.
-REPEAT = "repeat:"
+# Begins the quarantine reason of a record whose row is published already; it stands for no row of its own.
+DUPLICATE = "duplicate:"
 
 
 def check_generated_rows(table: Table, quarantine: Table, source: Document, rows: int) -> RowReconciliation:
@@ -121,7 +121,7 @@ def check_generated_rows(table: Table, quarantine: Table, source: Document, rows
     aside = (
         row[files.ROW]
         for row in files.quarantined(quarantine, files.equal(files.SOURCE, source["source_id"]))
-        if not row["reason"].startswith(REPEAT)
+        if not row["reason"].startswith(DUPLICATE)
     )
     return reconcile(rows, files.source_rows(table, source["source_id"]), aside)
 

@@ -106,9 +106,9 @@ def test_versions_written_are_files_manifests_and_the_list(lake: Lake) -> None:
 
 def test_quarantined_rows_come_without_their_bytes(tmp_path: Path) -> None:
     lake = lakes.make(tmp_path)
-    row = {"stage": "topic", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 3}
+    row = {"stage": "consumer", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 3}
     lakes.quarantine(lake, [row, {**row, "_kafka_partition": 1}])
     table = lake.table(lakes.QUARANTINE)
-    rows = files.union(files.equal("stage", "topic"), files.overlapping(OffsetRanges.of({0: [(0, 9)]})))
+    rows = files.union(files.equal("stage", "consumer"), files.overlapping(OffsetRanges.of({0: [(0, 9)]})))
     (found,) = files.quarantined(table, rows)
     assert (found["_kafka_offset"], found["reason"]) == (3, "r")

@@ -18,7 +18,7 @@ GREEN = Content(lake_rows=98, quarantined=2, of_source_rows=98, of_source_quaran
 def aside(place: int | None, row: int | None, reason: str, source: str | None = MINE) -> dict[str, object]:
     partition = None if place is None else 0
     return {
-        "stage": "topic", "reason": reason, "_kafka_partition": partition, "_kafka_offset": place,
+        "stage": "consumer", "reason": reason, "_kafka_partition": partition, "_kafka_offset": place,
         "_source_id": source, "_source_row": row, "object": "o", "line": row,
     }  # fmt: skip
 
@@ -29,7 +29,7 @@ def test_rows_offsets_and_what_is_there_again(tmp_path: Path) -> None:
     lakes.append(lake, [(0, 2), (0, 2)], source=OTHER)
     lakes.append(lake, [(0, 7)], source=None)
     # Row 1 of the demo's object is published, refused, and came again.
-    refused = [aside(None, 1, "no number"), aside(None, 9, "no number"), aside(4, 1, "repeat: of 0:1")]
+    refused = [aside(None, 1, "no number"), aside(None, 9, "no number"), aside(4, 1, "duplicate: of 0:1")]
     lakes.quarantine(lake, [*refused, aside(5, 3, "no Avro", source=None)])
     tables = (lake.table(lakes.TABLE), lake.table(lakes.QUARANTINE))
     assert content(*tables, MINE, {0: (0, 6)}) == Content(

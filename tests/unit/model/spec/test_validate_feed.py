@@ -71,7 +71,7 @@ class Load:
     def quarantine(self, *places: tuple[int, int]) -> None:
         table = self.lake.catalog.load_table("raw.wiki_changes_quarantine")
         rows = [
-            {"stage": "topic", "reason": "not JSON", "_kafka_partition": p, "_kafka_offset": o}
+            {"stage": "consumer", "reason": "not JSON", "_kafka_partition": p, "_kafka_offset": o}
             for p, o in places
         ]
         table.append(pa.Table.from_pylist(rows, schema=lakes.BAD_ROWS))

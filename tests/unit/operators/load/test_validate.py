@@ -49,7 +49,7 @@ class Load:
             self.lake,
             [
                 {
-                    "stage": "topic", "reason": reason, "_kafka_partition": 0, "_kafka_offset": offset,
+                    "stage": "consumer", "reason": reason, "_kafka_partition": 0, "_kafka_offset": offset,
                     "_source_id": SOURCE if row else None, "_source_row": offset if row else None, **more,
                 }
                 for offset in offsets
@@ -106,7 +106,7 @@ def test_such_a_file_is_settled_without_reading_it(load: Load, monkeypatch: pyte
 
 def test_a_repeat_is_no_row_of_its_own(load: Load) -> None:
     lakes.append(load.lake, span(0, 10))
-    load.quarantine([10, 11], reason="repeat: this row is in the table already")
+    load.quarantine([10, 11], reason="duplicate: this row is in the table already")
     found = load.validate()
     assert found["quarantined"] == 0
 
@@ -114,7 +114,7 @@ def test_a_repeat_is_no_row_of_its_own(load: Load) -> None:
 def test_a_row_that_the_producer_refused_is_accounted_for(load: Load) -> None:
     lakes.append(load.lake, span(0, 10))
     load.rows = 11
-    load.quarantine([10], stage="source", _kafka_partition=None, _kafka_offset=None, _source_row=10)
+    load.quarantine([10], stage="producer", _kafka_partition=None, _kafka_offset=None, _source_row=10)
     assert load.validate()["quarantined"] == 1
 
 
