@@ -25,7 +25,7 @@ from sluice.model.spec import overrides, stream
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
 from spark_jobs.common.feed.producer import TAIL_FACTOR, FeedProducer
-from spark_jobs.common.feed.resume import Records, read_tail
+from spark_jobs.common.feed.resume import read_tail
 from spark_jobs.common.feed.sender import feed_name
 from spark_jobs.wiki_changes.events import read, rewind
 from tests.support.services import Services
@@ -114,9 +114,8 @@ class Thread:
             self.failure = error
 
     def _produce(self, lock: Lock) -> None:
-        with Records(self._platform.kafka, TOPIC) as records:
-            tail = read_tail(records, feed_name(self._url), TAIL_FACTOR * FEED.max_in_flight)
         source, kafka = Source(read, rewind), self._platform.kafka
+        tail = read_tail(kafka, TOPIC, feed_name(self._url), TAIL_FACTOR * FEED.max_in_flight)
         made = FeedProducer(SPEC, FEED, self._url, kafka, source, tail, lock, beat_seconds=HEARTBEAT_INTERVAL)
         made.until(self._stop)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import closing
-from typing import Any
+from typing import Any, cast
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from sluice.model.spec.platform import Kafka
@@ -22,6 +23,11 @@ MISSING_RIGHT = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+# For a consumer of :func:`read_range`. What retention deletes meanwhile is skipped.
+RANGE_SETTINGS: Mapping[str, Any] = {"enable.partition.eof": True, "auto.offset.reset": "earliest"}
+_BATCH = 1_000
+# Waited for a whole _BATCH, also if less is left.
+_POLL_SECONDS = 0.1
 # A partition that was just made, or whose leader changes, is led by nobody for a moment.
 _MOVING = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 
@@ -63,6 +69,44 @@ def topic_offsets(kafka: Kafka, topic: str) -> dict[int, tuple[int, int]]:
     """As :func:`begin_and_end_offsets`, over a connection of its own."""
     with closing(consumer(kafka, f"sluice-{topic}-watermarks")) as asked:
         return begin_and_end_offsets(asked, topic)
+
+
+def read_range(
+    reader: Consumer, topic: str, starts: Mapping[int, int], ends: Mapping[int, int], seconds: float
+) -> Iterator[Message]:
+    """Yield the records of each partition from its offset in ``starts`` to before that in ``ends``.
+
+    ``reader`` has RANGE_SETTINGS and is assigned nothing afterwards. Waits for a transaction that is open
+    before the end. Raises KafkaException, or TimeoutError if not everything was read within ``seconds``.
+    """
+    positions = {partition: start for partition, start in starts.items() if start < ends[partition]}
+    if not positions:
+        return
+    deadline = time.monotonic() + seconds
+    reader.assign([TopicPartition(topic, *position) for position in positions.items()])
+    try:
+        while positions:
+            if time.monotonic() > deadline:
+                partition, offset = next(iter(positions.items()))
+                raise TimeoutError(
+                    f"topic {topic!r}: partition {partition} was read to offset {offset} of "
+                    f"{ends[partition]} in {seconds:g} s"
+                )
+            for message in reader.consume(_BATCH, _POLL_SECONDS):
+                error, partition = message.error(), cast("int", message.partition())
+                if error is not None and error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                offset, end = cast("int", message.offset()), ends[partition]
+                if error is None:
+                    if offset < end:
+                        yield message
+                    offset += 1
+                if offset < end:
+                    positions[partition] = offset
+                else:
+                    positions.pop(partition, None)
+    finally:
+        reader.unassign()
 
 
 def committed(asked: Consumer, wanted: list[TopicPartition], seconds: float) -> list[TopicPartition]:

@@ -12,7 +12,7 @@ from sluice.model.spec.stream import Feed, StreamSpec
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
 from spark_jobs.common.feed.producer import TAIL_FACTOR, FeedProducer
-from spark_jobs.common.feed.resume import Records, read_tail
+from spark_jobs.common.feed.resume import read_tail
 from spark_jobs.common.feed.sender import feed_name
 from spark_jobs.common.spark.functions import function
 from spark_jobs.common.spark.process import Fenced, run_process
@@ -49,8 +49,8 @@ def _produce(name: str, stop: threading.Event) -> None:
             if stop.is_set():
                 return
             raise Fenced(f"another producer of {name} holds the lock; waited {feed.lock_seconds} s for it")
-        with Records(platform.kafka, spec.topic.name) as records:
-            tail = read_tail(records, feed_name(url), TAIL_FACTOR * feed.max_in_flight)
+        depth = TAIL_FACTOR * feed.max_in_flight
+        tail = read_tail(platform.kafka, spec.topic.name, feed_name(url), depth)
         position = tail.resume or "what is new"
         log.info(
             "reading %s from %s; the ids of the topic's last %d records are known",

@@ -23,7 +23,6 @@ from sluice.model.queries import state
 from sluice.model.queries.state import NO_BATCH, CommittedBatch
 from sluice.model.spec.platform import Kafka
 from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, TransientError
-from spark_jobs.common.sinks.committed_batch import newest
 from spark_jobs.common.spark.process import Fenced
 
 log = logging.getLogger(__name__)
@@ -40,6 +39,8 @@ ASK_SECONDS = 3.0
 MARK_SECONDS = 15.0
 # Nothing was delivered for so long: Kafka stands still.
 STILL_SECONDS = 5.0
+# Read from the end of a partition for its newest record; ten times as many if those are markers or aborted.
+NEWEST_OFFSETS = 100
 _POLL_SECONDS = 0.1
 _POLL_RECORDS = 500
 
@@ -329,10 +330,7 @@ class Transactions:
     def _newest(self) -> int:
         """Of a topic without a mark: it is new, or the group's offset expired while nobody wrote."""
         with self._consumer() as consumer:
-            found = max(
-                newest(consumer, self.topic, number, self._version_of, self._ask_seconds)
-                for number in range(self.partitions)
-            )
+            found = max(self._newest_of(consumer, partition) for partition in range(self.partitions))
         if found != NO_BATCH:
             log.warning(
                 "%s: group %s has no offset any more; the records say that batch %d is the last",
@@ -342,6 +340,22 @@ class Transactions:
             )
         return found
 
+    def _newest_of(self, consumer: Consumer, partition: int) -> int:
+        """The batch of a partition's last record, which compaction never removes."""
+        place, seconds, last = TopicPartition(self.topic, partition), self._ask_seconds, None
+        begin, end = consumer.get_watermark_offsets(place, timeout=seconds)
+        start, offsets = end, NEWEST_OFFSETS
+        while start > begin and last is None:
+            start, offsets = max(begin, end - offsets), offsets * 10
+            try:
+                for message in kafka_io.read_range(
+                    consumer, self.topic, {partition: start}, {partition: end}, seconds
+                ):
+                    last = message.value()
+            except TimeoutError as error:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, str(error))) from error
+        return NO_BATCH if last is None else self._version_of(last)
+
     @contextmanager
     def _consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
         consumer = kafka_io.consumer(
@@ -350,7 +364,7 @@ class Transactions:
             {
                 "error_cb": self._note,
                 "isolation.level": isolation,
-                "enable.partition.eof": True,
+                **kafka_io.RANGE_SETTINGS,
                 # A partition's end is told after so long; nothing more is expected there.
                 "fetch.wait.max.ms": 10,
                 "log_level": 2,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, cast
+from unittest.mock import patch
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
+from sluice.clients import kafka_reader
 from sluice.clients.errors import Refused, Unreachable
-from sluice.clients.kafka_reader import read_range
 from sluice.model.spec.platform import Kafka
 from tests.support.kafka_records import Record
 from tests.support.raising import raising
@@ -20,6 +21,7 @@ class FakeConsumer:
     def __init__(self, *answers: list[Record], error: KafkaError | None = None) -> None:
         self.answers, self.error = list(answers), error
         self.assigned: list[TopicPartition] = []
+        self.assigned_at_end: list[TopicPartition] | None = None
         self.is_closed = False
 
     def make(self, kafka: Kafka, group: str, settings: Mapping[str, Any]) -> Consumer:
@@ -32,6 +34,9 @@ class FakeConsumer:
 
     def consume(self, count: int, seconds: float) -> list[Record]:
         return self.answers.pop(0) if self.answers else []
+
+    def unassign(self) -> None:
+        self.assigned_at_end = []
 
     def close(self) -> None:
         self.is_closed = True
@@ -46,8 +51,9 @@ def end(partition: int, offset: int) -> Record:
 
 
 def offsets(consumer: FakeConsumer, starts: dict[int, int], ends: dict[int, int]) -> list[tuple[int, int]]:
-    found = read_range(Kafka("k:9092"), "t", starts, ends, 0.05, consumer.make)
-    return [(cast("int", one.partition()), cast("int", one.offset())) for one in found]
+    with patch.object(kafka_reader, "consumer", consumer.make):
+        found = kafka_reader.read_range(Kafka("k:9092"), "t", starts, ends, 0.05)
+        return [(cast("int", one.partition()), cast("int", one.offset())) for one in found]
 
 
 def test_it_reads_to_the_ends_and_no_further() -> None:
@@ -59,6 +65,7 @@ def test_it_reads_to_the_ends_and_no_further() -> None:
     assert len(consumer.answers) == 1
     assert [(one.partition, one.offset) for one in consumer.assigned] == [(0, 0), (1, 5), (2, 0)]
     assert consumer.is_closed
+    assert consumer.assigned_at_end == []
     assert offsets(FakeConsumer(), {0: 4}, {0: 4}) == []
 
 
