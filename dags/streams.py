@@ -10,7 +10,7 @@ from airflow.sdk.bases.operator import chain
 
 from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.stream import Source, StreamSpec
+from sluice.model.spec.stream import SourceType, StreamSpec
 from sluice.operators import docs, forms
 from sluice.operators.load.audit import AuditOperator
 from sluice.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
@@ -26,9 +26,9 @@ from sluice.sensors.published import PublishedSensor
 START = datetime(2026, 1, 1, tzinfo=UTC)
 # The longest task that sends (a feed's waits in the triggerer), and the longest run, with a retry.
 SEND_TIMEOUTS = {
-    Source.CSV: (timedelta(hours=2), timedelta(hours=4)),
-    Source.GENERATOR: (timedelta(hours=13), timedelta(hours=28)),
-    Source.FEED: (timedelta(minutes=10), timedelta(hours=28)),
+    SourceType.CSV: (timedelta(hours=2), timedelta(hours=4)),
+    SourceType.GENERATOR: (timedelta(hours=13), timedelta(hours=28)),
+    SourceType.FEED: (timedelta(minutes=10), timedelta(hours=28)),
 }
 
 
@@ -53,7 +53,7 @@ def load_dag(spec: StreamSpec) -> DAG:
         },
         params=forms.load(spec),
     ) as dag:
-        produce = ProduceFeedOperator if spec.source is Source.FEED else ProduceOperator
+        produce = ProduceFeedOperator if spec.source is SourceType.FEED else ProduceOperator
         asset = Asset(name=spec.name, uri=f"sluice://lake/{spec.table.replace('.', '/')}")
         name, hour = spec.name, timedelta(hours=1)
         steps: list[Any] = [ProvisionTopicOperator(task_id="provision_topic", stream=name)]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from sluice.model import exits
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.stream import Source
+from sluice.model.spec.stream import SourceType
 
 Job = Callable[[str, Sequence[str]], int]
 
@@ -28,14 +28,14 @@ def consumer(name: str, options: Sequence[str]) -> int:
 
 def producer(name: str, options: Sequence[str]) -> int:
     source = streams.load(name).source
-    if source is Source.FEED:
+    if source is SourceType.FEED:
         from spark_jobs.common.feed.run import run
 
         _parse_no(options)
         return run(name)
     from spark_jobs.common.producer.run import main
 
-    if source is Source.GENERATOR:
+    if source is SourceType.GENERATOR:
         from spark_jobs.common.producer.generated import generated_rows
 
         return main(name, generated_rows, options)

@@ -25,7 +25,7 @@ from sluice.clients.lake import query_results
 from sluice.clients.lake.catalog import Lake
 from sluice.io.kafka import topic_offsets
 from sluice.model.spec import connection as connections
-from sluice.model.spec.query import Kind, Query, Sink
+from sluice.model.spec.query import Query, Sink, SinkKind
 from sluice.ui.navigation import PREFIX
 
 STREAM = "isp_hits"
@@ -134,7 +134,7 @@ class HitsDemo(Demo):
             reader.close()
 
     def _held(self, stack: Stack, query: Query, sink: Sink) -> query_results.Results:
-        if sink.kind == Kind.JDBC:
+        if sink.kind == SinkKind.JDBC:
             folder = {connections.DIRECTORY_VARIABLE: str(stack.home.connections)}
             where = connections.load(sink.connection, folder)
             return query_results.texts(databases.counts(where, sink.table, query), query)
@@ -150,7 +150,10 @@ class HitsDemo(Demo):
                 counts.query,
                 f"{counts.results:,}",
                 f"{counts.lake:,}",
-                *(f"{by_kind[kind]:,}" if kind in by_kind else "" for kind in (Kind.JDBC, Kind.KAFKA)),
+                *(
+                    f"{by_kind[kind]:,}" if kind in by_kind else ""
+                    for kind in (SinkKind.JDBC, SinkKind.KAFKA)
+                ),
                 f"{counts.late:,}",
             )
         console.print(table)

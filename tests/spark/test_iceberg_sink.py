@@ -16,7 +16,7 @@ from sluice.clients.lake import query_results as lake_queries
 from sluice.clients.lake import results_table
 from sluice.clients.lake.catalog import Lake
 from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import Query, Sink, Window
+from sluice.model.spec.query import Query, Sink, TimeWindow
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.sinks.base import SinkWriteFailed
 from spark_jobs.common.sinks.iceberg import IcebergSink
@@ -31,7 +31,7 @@ EDITS = Query(
     ["user", "bot"],
     {"edits": "count"},
     "change_timestamp",
-    Window(10, 10),
+    TimeWindow(10, 10),
     10,
 )
 TYPES = {
@@ -185,7 +185,15 @@ def queried(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator
     name = f"queried_results_{next(_numbers)}"
     sinks = [Sink("memory"), Sink("iceberg", table=f"results.{name}")]
     windows = Query(
-        sinks, ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5), 10, "update", 0, {"isp": ["x", "y"]}
+        sinks,
+        ["zipcode"],
+        {"hits": "count"},
+        "hittime",
+        TimeWindow(10, 5),
+        10,
+        "update",
+        0,
+        {"isp": ["x", "y"]},
     )
     made = Queried(spark, services, name, {"windows": windows}, tmp_path)
     yield made

@@ -24,7 +24,7 @@ from local.services import airflow
 from sluice.clients import database as databases
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.spec.connection import Database, from_connection
-from sluice.model.spec.query import Query, Sink, Window
+from sluice.model.spec.query import Query, Sink, TimeWindow
 from spark_jobs.common.sinks.base import SinkWriteFailed
 from spark_jobs.common.sinks.fence import Limits
 from spark_jobs.common.sinks.jdbc import CHUNK_ROWS, JdbcSink
@@ -35,7 +35,7 @@ from tests.support.services import Services
 
 TABLE = "hits"
 SINK = Sink("jdbc", connection="sluice_results", table=TABLE)
-QUERY = Query([SINK], ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10)
+QUERY = Query([SINK], ["zipcode"], {"hits": "count"}, "hittime", TimeWindow(10, 5, 2), 10)
 TYPES = {"zipcode": "string", "window_start": "timestamp", "hits": "bigint", "version": "bigint"}
 NOON = datetime(2026, 3, 29, 12, 2, tzinfo=UTC)
 Open = Callable[..., JdbcSink]

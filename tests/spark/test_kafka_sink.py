@@ -35,7 +35,7 @@ from sluice.model.queries import state
 from sluice.model.queries.state import CommittedBatch
 from sluice.model.spec import query
 from sluice.model.spec.platform import Kafka
-from sluice.model.spec.query import Query, Window, key_text
+from sluice.model.spec.query import Query, TimeWindow, key_text
 from sluice.model.spec.stream import Topic
 from spark_jobs.common.sinks.base import SinkWriteFailed
 from spark_jobs.common.sinks.kafka import KafkaSink, version_of
@@ -484,7 +484,7 @@ def test_update_and_complete_give_a_reader_the_same_counts(
             sinks=[query.Sink("kafka", topic=made.topic, partitions=PARTITIONS)],
             group_by=["zipcode", "day"],
             event_time="hittime",
-            window=Window(60, 60),
+            window=TimeWindow(60, 60),
             aggregates={"hits": "count"},
             mode=mode,
         )

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.spec.query import Query, Sink, Window
+from sluice.model.spec.query import Query, Sink, TimeWindow
 from spark_jobs.common.queries.preview import ROWS, ConsoleSink, MemorySink
 
 CONSOLE, MEMORY = Sink("console"), Sink("memory")
 COUNTS = Query([CONSOLE, MEMORY], ["zipcode"], {"hits": "count"})
-WINDOWS = Query([MEMORY], ["zipcode"], {"hits": "count"}, "hittime", Window(60, 60), 10)
+WINDOWS = Query([MEMORY], ["zipcode"], {"hits": "count"}, "hittime", TimeWindow(60, 60), 10)
 ROWS_ONLY = Query([MEMORY], ["zipcode"], mode="append")
 
 

@@ -24,8 +24,8 @@ from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.progress import ProgressReader
 from sluice.model.queries.progress import (
     ActivityEvent,
+    ActivityKind,
     Entry,
-    Kind,
     Progress,
     QueryHistory,
     Totals,
@@ -192,12 +192,12 @@ def test_a_query_that_ends_reports_it_and_loses_nothing(
     bad, good = found(reader, "ending")
     assert (bad.query, good.query) == ("bad/one", "good one")
     assert isinstance(good.newest, ActivityEvent)
-    assert (good.newest.kind, good.newest.detail) == (Kind.ENDED, "")
+    assert (good.newest.kind, good.newest.detail) == (ActivityKind.ENDED, "")
     assert [batch.batch for batch in good.batches] == list(range(len(good.batches)))
     assert good.batches[-1].rows > 0
     assert (good.batches[-1].state, good.batches[-1].watermark, good.batches[-1].behind) == (None, None, None)
     assert isinstance(bad.newest, ActivityEvent)
-    assert bad.newest.kind == Kind.ENDED
+    assert bad.newest.kind == ActivityKind.ENDED
     assert "no such luck" in bad.newest.detail
     assert "\n" not in bad.newest.detail
 
@@ -225,10 +225,10 @@ def test_streams_share_a_topic_and_what_is_older_than_the_window_comes_with_the_
     services: Services, topic: str
 ) -> None:
     now = time.time()
-    ended = ActivityEvent("gone", "run", now - 3 * DAY + 1, Kind.ENDED)
+    ended = ActivityEvent("gone", "run", now - 3 * DAY + 1, ActivityKind.ENDED)
     send(services, "a", *(batch(n, now - 3 * DAY + n / 10, "gone") for n in range(4)), ended)
     send(services, "b", batch(0, now - 2 * HOUR), batch(1, now - 600), batch(1, now - 600))
-    send(services, "a", batch(7, now - 60), ActivityEvent("q", "run", now - 30, Kind.IDLE))
+    send(services, "a", batch(7, now - 60), ActivityEvent("q", "run", now - 30, ActivityKind.IDLE))
     reader = ProgressReader(services.stack.platform("airflow").kafka, older_records=2)
 
     first = reader.read(now - HOUR, now)

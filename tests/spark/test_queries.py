@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import Query, Sink, Window
+from sluice.model.spec.query import Query, Sink, TimeWindow
 from spark_jobs.common.queries.preview import MemorySink, show
 from spark_jobs.common.queries.run import check_no_debug_sinks
 from spark_jobs.common.spark.process import Fenced
@@ -26,13 +26,13 @@ from tests.support.services import Services
 
 _numbers = count()
 SINKS = [Sink("console"), Sink("memory")]
-WINDOWS = Query(SINKS, ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10, trigger_seconds=0)
+WINDOWS = Query(SINKS, ["zipcode"], {"hits": "count"}, "hittime", TimeWindow(10, 5, 2), 10, trigger_seconds=0)
 AUDIENCE = Query(
     SINKS,
     ["zipcode"],
     {"hits": "count", "users": "distinct user_id", "isps": "distinct isp"},
     "hittime",
-    Window(60, 60),
+    TimeWindow(60, 60),
     10,
     trigger_seconds=0,
 )

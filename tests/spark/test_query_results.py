@@ -9,17 +9,17 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.spec.query import Query, Sink, Window
+from sluice.model.spec.query import Query, Sink, TimeWindow
 from spark_jobs.common.queries.aggregate import late, results
 
 SINKS = [Sink("console")]
-WINDOWS = Query(SINKS, ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10)
+WINDOWS = Query(SINKS, ["zipcode"], {"hits": "count"}, "hittime", TimeWindow(10, 5, 2), 10)
 DAYS = Query(
     SINKS,
     ["zipcode"],
     {"hits": "count", "users": "distinct user_id", "isps": "distinct isp"},
     "hittime",
-    Window(1440, 1440),
+    TimeWindow(1440, 1440),
     10,
 )
 ZIPCODES = Query(SINKS, ["zipcode"], {"hits": "count"}, mode="complete")

@@ -19,12 +19,12 @@ from starlette.types import Receive, Scope, Send
 from sluice.clients.lake.results_table import Editor, Results, Window
 from sluice.model.queries.progress import (
     ActivityEvent,
-    Kind,
+    ActivityKind,
     OffsetLag,
     Progress,
     ProgressSnapshot,
     QueryHistory,
-    State,
+    StateMetrics,
     Totals,
     history,
 )
@@ -192,7 +192,7 @@ def make_past(now: float) -> ProgressSnapshot:
     windows = make_batches(
         "windows",
         now - 5,
-        state=lambda n, at: State(40_000 + 60 * n, 900, n % 9, 9_000_000 + 20_000 * n),
+        state=lambda n, at: StateMetrics(40_000 + 60 * n, 900, n % 9, 9_000_000 + 20_000 * n),
         watermark=lambda n, at: at - 640 - n % 30,
         late=lambda n, at: n % 5,
     )
@@ -202,10 +202,10 @@ def make_past(now: float) -> ProgressSnapshot:
     queries = (
         past(STREAM, consumer),
         past("windows", windows),
-        past("rests", rests, ActivityEvent("rests", "1", now - 42, Kind.IDLE)),
+        past("rests", rests, ActivityEvent("rests", "1", now - 42, ActivityKind.IDLE)),
         past("down", dead),
-        past(HOSTILE[0], failed, ActivityEvent(HOSTILE[0], "1", now - 600, Kind.ENDED, HOSTILE[1])),
-        past("new", [], ActivityEvent("new", "1", now - 8, Kind.STARTED)),
+        past(HOSTILE[0], failed, ActivityEvent(HOSTILE[0], "1", now - 600, ActivityKind.ENDED, HOSTILE[1])),
+        past("new", [], ActivityEvent("new", "1", now - 8, ActivityKind.STARTED)),
     )
     return ProgressSnapshot({STREAM: queries})
 

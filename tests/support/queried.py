@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 
 from sluice.clients.lake import query_results as lake_queries
 from sluice.clients.lake.catalog import Lake
-from sluice.model.queries.state import State, read
+from sluice.model.queries.state import QueryState, read
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import Kind, Query
+from sluice.model.spec.query import Query, SinkKind
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries import recovery
@@ -119,7 +119,7 @@ class Queried:
             n: [
                 KeptSink(folder / f"{n}-{s.kind}.json", query, f"{n} {s.kind}")
                 for s in query.sinks
-                if s.kind != Kind.ICEBERG
+                if s.kind != SinkKind.ICEBERG
             ]
             for n, query in queries.items()
         }
@@ -132,7 +132,7 @@ class Queried:
     def checkpoints(self) -> Path:
         return self.folder / "checkpoints"
 
-    def states(self) -> dict[str, State]:
+    def states(self) -> dict[str, QueryState]:
         """What the queries' table says."""
         table = IcebergTable(self.spark, self.spec.queries_table)
         summaries = (summary for _, summary in table.ancestors(MAIN))
@@ -173,7 +173,7 @@ class Queried:
         return [
             IcebergSink(self.spark, self.spec.name, name, query, sink, types)
             for sink in query.sinks
-            if sink.kind == Kind.ICEBERG
+            if sink.kind == SinkKind.ICEBERG
         ]
 
     @staticmethod

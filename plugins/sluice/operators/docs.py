@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from sluice.model.spec.stream import Source, StreamSpec
+from sluice.model.spec.stream import SourceType, StreamSpec
 
 RECORDS = {
-    Source.CSV: "Rows of CSV objects",
-    Source.FEED: "Events of a feed",
-    Source.GENERATOR: "Generated records",
+    SourceType.CSV: "Rows of CSV objects",
+    SourceType.FEED: "Events of a feed",
+    SourceType.GENERATOR: "Generated records",
 }
 _SENT_ONCE = {
-    Source.CSV: "An object version is loaded once; to load a corrected file, upload it under the same name.",
-    Source.FEED: "The offsets of a run begin where the topic ended before its first attempt, and end where "
-    "it ended after the wait. One run at a time waits, so no event is in two runs' offsets.",
-    Source.GENERATOR: "The same values are the same records, which are loaded once.",
+    SourceType.CSV: "An object version is loaded once; to load a corrected file, upload it under its name.",
+    SourceType.FEED: "The offsets of a run begin where the topic ended before its first attempt, and end "
+    "where it ended after the wait. One run at a time waits, so no event is in two runs' offsets.",
+    SourceType.GENERATOR: "The same values are the same records, which are loaded once.",
 }
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from sluice.model.spec.stream import Source, StreamSpec
+from sluice.model.spec.stream import SourceType, StreamSpec
 
 
 def load(spec: StreamSpec) -> dict[str, Param]:
     """What a load sends, by kind of source, and its limits."""
-    if spec.source is Source.FEED:
+    if spec.source is SourceType.FEED:
         source = _feed()
     elif spec.generator:
         source = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.model.queries.progress import (
     SILENT_SECONDS,
     ActivityEvent,
-    Kind,
+    ActivityKind,
     ProgressSnapshot,
     QueryHistory,
 )
@@ -131,6 +131,6 @@ def life(query: QueryHistory, now: float) -> dict[str, Any]:
         return {"state": "ended", **told}
     if now - query.at > SILENT_SECONDS:
         return {"state": "silent", **told}
-    if isinstance(newest, ActivityEvent) and newest.kind in (Kind.IDLE, Kind.WORKING):
+    if isinstance(newest, ActivityEvent) and newest.kind in (ActivityKind.IDLE, ActivityKind.WORKING):
         return {"state": str(newest.kind), **told}
     return {"state": "running", **told}

@@ -161,7 +161,7 @@ class Activity:
             self._blocked = self._clock()
 
     def state(self) -> tuple[str, float]:
-        """One of :class:`sluice.model.health.heartbeat.State`, and since when."""
+        """One of :class:`sluice.model.health.heartbeat.HeartbeatState`, and since when."""
         blocked = self._blocked
         if blocked is not None:
             return "backpressured", blocked

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from confluent_kafka import TopicPartition
 
-from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, MAX_DETAIL, State
+from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, MAX_DETAIL, HeartbeatState
 from sluice.model.spec.platform import Kafka
 from spark_jobs.common.kafka.offsets import COMMIT_SECONDS, GroupOffsets
 
@@ -56,13 +56,13 @@ class HeartbeatSender:
     def beat(self, ends: Mapping[int, int], state: str, detail: str = "", since: float | None = None) -> bool:
         """Tell ``ends`` (partition -> next offset; at least one partition) and what is being done.
 
-        ``state`` is a word of State; ``detail`` is cut to MOST_DETAIL characters. ``since``: when the state
+        ``state``: a HeartbeatState; ``detail`` is cut to MOST_DETAIL characters. ``since``: when the state
         began, seconds since 1970; by default the first beat in a row that told it. Returns whether Kafka has
         taken it; takes COMMIT_SECONDS and one more at most. A failure is logged once per streak of them, and
         stops nothing. Raises ValueError for a state that is none.
         """
-        if state not in list(State):
-            raise ValueError(f"state {state!r}: one of {', '.join(sorted(State))}")
+        if state not in list(HeartbeatState):
+            raise ValueError(f"state {state!r}: one of {', '.join(sorted(HeartbeatState))}")
         now = self._clock()
         if state != self._state:
             self._state, self._since = state, now

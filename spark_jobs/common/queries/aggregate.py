@@ -5,8 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sluice.model.spec.query import WINDOW, Query
-from sluice.model.spec.query import Window as Windows
+from sluice.model.spec.query import WINDOW, Query, TimeWindow
 
 _WINDOW = "_window"
 
@@ -53,7 +52,7 @@ def _matching(rows: DataFrame, query: Query) -> DataFrame:
     return rows
 
 
-def _window(at: str, windows: Windows) -> Column:
+def _window(at: str, windows: TimeWindow) -> Column:
     return F.window(
         at,
         f"{windows.size_minutes} minutes",

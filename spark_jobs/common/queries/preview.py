@@ -25,7 +25,7 @@ from sluice.model.spec import query as queries
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import VERSION, Kind, Query
+from sluice.model.spec.query import VERSION, Query, SinkKind
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.queries import aggregate
 from spark_jobs.common.sinks.base import Sink
@@ -116,7 +116,7 @@ def _look(name: str, query: str, stop: threading.Event) -> None:
     if query not in spec.queries:
         raise ConfigError(f"stream {name} has no query {query!r}; it has {', '.join(spec.queries)}")
     spark = session.start(f"sluice {name} look", platforms.load("reader"), PARTITIONS, SETTINGS)
-    sink = ConsoleSink(name, query, spec.queries[query], queries.Sink(Kind.CONSOLE))
+    sink = ConsoleSink(name, query, spec.queries[query], queries.Sink(SinkKind.CONSOLE))
     with tempfile.TemporaryDirectory(prefix="sluice-look-") as folder:
         streaming = show(spark, spec, query, sink, Path(folder))
         while streaming.isActive and not stop.wait(0.5):

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from sluice.model.queries.state import State
+from sluice.model.queries.state import QueryState
 from sluice.model.spec.query import Mode, Query
 from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.sinks.base import Sink
@@ -50,7 +50,7 @@ def checkpoint(
     return checkpoints.create(owner.epoch)
 
 
-def _refuse_gap(restored: Checkpoint, state: State, batch: int) -> None:
+def _refuse_gap(restored: Checkpoint, state: QueryState, batch: int) -> None:
     """Between what the table says and the batch that runs again, nothing was read. Raises CheckpointCorrupted
     else: the table is older than the checkpoint."""
     if batch > state.batch:
@@ -62,7 +62,9 @@ def _refuse_gap(restored: Checkpoint, state: State, batch: int) -> None:
             )
 
 
-def last_started_batch(name: str, state: State, held: Mapping[str, int | None], query: Query) -> int | None:
+def last_started_batch(
+    name: str, state: QueryState, held: Mapping[str, int | None], query: Query
+) -> int | None:
     """The newest batch (numbered as in the streaming query) that some sink of a query has, where it goes on
     from ``state``; None where all must be counted anew, because no batch to come would bring what a sink
     lacks.
@@ -81,7 +83,7 @@ def last_started_batch(name: str, state: State, held: Mapping[str, int | None], 
     )
 
 
-def behind(name: str, state: State, held: Mapping[str, int | None]) -> LookupError:
+def behind(name: str, state: QueryState, held: Mapping[str, int | None]) -> LookupError:
     """What is said where rows cannot be counted anew."""
     found = ", ".join(f"{sink} at {'none' if number is None else number}" for sink, number in held.items())
     return LookupError(

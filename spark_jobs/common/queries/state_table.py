@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.model.queries import state as states
-from sluice.model.queries.state import State
+from sluice.model.queries.state import QueryState
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.lake.iceberg import MAIN
@@ -48,12 +48,12 @@ class QueryStateWriter(WriterLease):
         _ensure(spark, spec.queries_table)
         super().__init__(spark, spec.queries_table, f"the queries of {spec.name}")
         self.spark, self.spec = spark, spec
-        self.states: dict[str, State] = {}
+        self.states: dict[str, QueryState] = {}
         # Who may have the newest batch in a checkpoint, before this owner.
-        self.before: Mapping[str, State] = {}
+        self.before: Mapping[str, QueryState] = {}
         self._one_at_a_time = threading.Lock()
 
-    def acquire(self) -> Mapping[str, State]:
+    def acquire(self) -> Mapping[str, QueryState]:
         """Become the owner, also once more after ConcurrentCommit. Returns where each query stands, with the
         holders of before. Raises ConfigError for a query that was declared otherwise when it was counted."""
 
@@ -72,7 +72,7 @@ class QueryStateWriter(WriterLease):
         """``query`` counts everything again, in batches numbered above ``number``; said with its first."""
         self.states[query] = self.states[query].rebuild(self.epoch, number)
 
-    def publish(self, query: str, state: State, late: DataFrame | None) -> None:
+    def publish(self, query: str, state: QueryState, late: DataFrame | None) -> None:
         """Say that all sinks of ``query`` are at ``state``, and which rows of its newest batch were ``late``.
 
         Raises Fenced when a later owner has taken over, ConcurrentCommit when maintenance moved ``main``;

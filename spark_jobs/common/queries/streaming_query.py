@@ -12,7 +12,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from sluice.model.queries.state import State
+from sluice.model.queries.state import QueryState
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query
 from sluice.model.spec.stream import StreamSpec
@@ -172,7 +172,7 @@ class StreamingQueryRun:
             )
         return snapshot
 
-    def _after(self, state: State, batch: int, plan: Plan, snapshot: Snapshot) -> State:
+    def _after(self, state: QueryState, batch: int, plan: Plan, snapshot: Snapshot) -> QueryState:
         return replace(
             state,
             batch=batch,

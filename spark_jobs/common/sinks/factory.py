@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from sluice.model.spec import connection
 from sluice.model.spec import query as queries
 from sluice.model.spec.platform import Platform
-from sluice.model.spec.query import Kind
+from sluice.model.spec.query import SinkKind
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.sinks.files import FilesSink
@@ -40,15 +40,15 @@ def _opened(
     stop: threading.Event,
 ) -> Sink:
     query = spec.queries[name]
-    match Kind(sink.kind):
-        case Kind.JDBC:
+    match SinkKind(sink.kind):
+        case SinkKind.JDBC:
             types, where = spec.result_types(name), connection.load(sink.connection)
             return JdbcSink(spec.name, name, query, sink, types, where, stop, STALL_TIMEOUT_SECONDS)
-        case Kind.KAFKA:
+        case SinkKind.KAFKA:
             return KafkaSink(spec.name, name, query, sink, platform.kafka, stop, STALL_TIMEOUT_SECONDS)
-        case Kind.ICEBERG:
+        case SinkKind.ICEBERG:
             return IcebergSink(spark, spec.name, name, query, sink, spec.result_types(name))
-        case Kind.FILES:
+        case SinkKind.FILES:
             return FilesSink(spec.name, name, query, sink, platform.s3, platform.lake.warehouse)
-        case Kind.CONSOLE | Kind.MEMORY:
+        case SinkKind.CONSOLE | SinkKind.MEMORY:
             raise ValueError(f"query {name}: a sink of kind {sink.kind} is not supervised")

@@ -28,8 +28,8 @@ from pyspark.sql.streaming.listener import (
 from sluice.model.queries.progress import (
     ACTIVITY_SECONDS,
     ActivityEvent,
+    ActivityKind,
     Entry,
-    Kind,
     Totals,
     parse,
     record_key,
@@ -164,7 +164,7 @@ class ProgressListener(StreamingQueryListener):
             run = _Run(event.name or UNNAMED, Totals(time.time()))
             self._runs[str(event.runId)] = run
             self.all_ended.clear()
-            self._report(str(event.runId), run, Kind.STARTED)
+            self._report(str(event.runId), run, ActivityKind.STARTED)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
         self.batch_ended(json.loads(event.progress.json))
@@ -174,14 +174,14 @@ class ProgressListener(StreamingQueryListener):
             run = self._runs.get(str(event.runId))
             if run is not None and not run.is_idle:
                 run.is_idle = True
-                self._report(str(event.runId), run, Kind.IDLE)
+                self._report(str(event.runId), run, ActivityKind.IDLE)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         with self._lock:
             run = self._runs.pop(str(event.runId), None)
             if run is not None:
                 reason = (event.exception or "").strip().partition("\n")[0][:MAX_DETAIL]
-                self._report(str(event.runId), run, Kind.ENDED, reason)
+                self._report(str(event.runId), run, ActivityKind.ENDED, reason)
             if not self._runs:
                 self.all_ended.set()
 
@@ -201,8 +201,8 @@ class ProgressListener(StreamingQueryListener):
         with self._lock:
             for run_id, run in self._runs.items():
                 if self._clock() - run.reported_at >= ACTIVITY_SECONDS:
-                    self._report(run_id, run, Kind.IDLE if run.is_idle else Kind.WORKING)
+                    self._report(run_id, run, ActivityKind.IDLE if run.is_idle else ActivityKind.WORKING)
 
-    def _report(self, run_id: str, run: _Run, kind: Kind, detail: str = "") -> None:
+    def _report(self, run_id: str, run: _Run, kind: ActivityKind, detail: str = "") -> None:
         run.reported_at = self._clock()
         self._send(ActivityEvent(run.query, run_id, time.time(), kind, detail))

@@ -21,7 +21,7 @@ from sluice.clients.kafka_admin import (
     check_not_shrinking,
     config_diff,
 )
-from sluice.model.health.heartbeat import Heartbeat, State
+from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.stream import BROKER_DEFAULT, Topic
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender
@@ -212,13 +212,18 @@ def test_a_heartbeat_is_read_as_it_was_given(told: Told) -> None:
     assert heart.beat({0: 5, 2: 7}, "streaming", "zażółć \n gęślą", since=1_699_999_999.0)
     found = told.reader.heartbeat("s", "producer", "t")
     expected = Heartbeat(
-        1_700_000_000.25, os.getpid(), State.STREAMING, 1_699_999_999.0, "zażółć   gęślą", {0: 5, 2: 7}
+        1_700_000_000.25,
+        os.getpid(),
+        HeartbeatState.STREAMING,
+        1_699_999_999.0,
+        "zażółć   gęślą",
+        {0: 5, 2: 7},
     )
     assert found == expected
     assert heart.beat({0: 6, 2: 7}, "waiting")
     later = told.reader.heartbeat("s", "producer", "t")
     assert later is not None
-    assert (later.state, later.ends) == (State.WAITING, {0: 6, 2: 7})
+    assert (later.state, later.ends) == (HeartbeatState.WAITING, {0: 6, 2: 7})
     assert told.reader.heartbeat("s", "queries", "t") is None, "another part's group"
 
 

@@ -26,7 +26,7 @@ from local.status.rows import HEADERS
 from sluice.hooks.lifecycle import Request
 from sluice.model import exits
 from sluice.model.health import heartbeat, status
-from sluice.model.health.heartbeat import State
+from sluice.model.health.heartbeat import HeartbeatState
 from sluice.model.health.status import ALERTING, NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
 from sluice.model.queries import state as query_state
 from sluice.model.spec import ledger, platform, query, stream
@@ -239,21 +239,21 @@ def test_the_words_of_a_query() -> None:
     meanings = {names(row[0])[0]: row[3] for row in table(text, "query's key", "type", "default")}
     assert set(query.Mode) <= set(names(meanings["mode"]))
     keys = {names(row[0])[0]: row[3] for row in table(text, "sink's key", "type", "default")}
-    assert set(query.Kind) <= set(names(keys.pop("kind")))
+    assert set(query.SinkKind) <= set(names(keys.pop("kind")))
     for kind, needed in query.NEEDS.items():
         assert {key for key, meaning in keys.items() if f"`{kind}`:" in meaning} == set(needed)
 
 
 def test_what_every_kind_of_sink_guarantees() -> None:
     rows = table(ARCHITECTURE.read_text(), "sink", "what it guarantees", "what it costs")
-    assert {name for row in rows for name in names(row[0])} == set(query.Kind)
+    assert {name for row in rows for name in names(row[0])} == set(query.SinkKind)
     assert all(len(row) == 3 and all(row) for row in rows)
 
 
 def test_what_the_queries_table_says() -> None:
     text = section(ARCHITECTURE.read_text(), "How queries are counted")
     words = [word for row in table(text, "query's word", "meaning") for word in names(row[0])]
-    assert words == [field.name for field in dataclasses.fields(query_state.State)]
+    assert words == [field.name for field in dataclasses.fields(query_state.QueryState)]
     summary = query_state.summary("batch", "s", 1, {})
     assert set(summary) <= set(spans(text))
     columns = [
@@ -301,8 +301,8 @@ def test_the_headers_of_a_feeds_record() -> None:
 
 def test_the_states_of_a_heartbeat() -> None:
     said = [names(row[0])[0] for row in table(OPERATING.read_text(), "state", "what the part says")]
-    assert said == [state.value for state in heartbeat.State]
-    assert set(said) == set(State)
+    assert said == [state.value for state in heartbeat.HeartbeatState]
+    assert set(said) == set(HeartbeatState)
 
 
 def test_what_a_snapshot_of_results_says() -> None:

@@ -15,7 +15,7 @@ from local.status.observe import ComponentHistory, Seen, Supervised, Unavailable
 from local.status.rows import StreamRow, ago, component_row, in_words
 from sluice.clients.lake.catalog import BatchInfo
 from sluice.clients.ledger import History
-from sluice.model.health.heartbeat import Heartbeat, State
+from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.sample import ProcessStatus, Sample
 from sluice.model.spec import stream
@@ -200,7 +200,7 @@ PRODUCER = PARTS.component("producer")
 def test_another_component_has_a_heartbeat_in_the_place_of_a_batch(
     health: str, fine: bool, colour: str
 ) -> None:
-    heartbeat = Heartbeat(NOW - 3, 7, State.STREAMING, NOW - 500)
+    heartbeat = Heartbeat(NOW - 3, 7, HeartbeatState.STREAMING, NOW - 500)
     sample = Sample(NOW, process(program=PRODUCER.program), heartbeat=heartbeat)
     seen = dataclasses.replace(WELL, sample=sample, health=recorded(health), batches=[])
     row = component_row(PARTS, PRODUCER, "RUNNING", seen, NOW)

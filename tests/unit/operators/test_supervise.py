@@ -19,7 +19,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.ledger import History
 from sluice.hooks.observation import Observation
 from sluice.model.health.consumer import Health
-from sluice.model.health.heartbeat import Heartbeat, State
+from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
 from sluice.model.health.sample import Position, ProcessExit, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.spec import stream
@@ -62,7 +62,7 @@ class World(Runtime):
         self.lives: float | None = 4.0
         self.ends: tuple[float, int] | None = None
         self.foreign = False
-        self.state, self.state_since = State.STREAMING, 400.0
+        self.state, self.state_since = HeartbeatState.STREAMING, 400.0
         self.meanwhile: Callable[[], None] = lambda: None
         self.ti = Ti({})
         self.requested: dict[str, Any] | None = None
@@ -103,7 +103,7 @@ class World(Runtime):
     # Kafka and the lake.
 
     def heartbeat(
-        self, ago: float, pid: int = 7, state: State = State.STREAMING, since: float = 400
+        self, ago: float, pid: int = 7, state: HeartbeatState = HeartbeatState.STREAMING, since: float = 400
     ) -> Heartbeat:
         return Heartbeat(self.now - ago, pid, state, self.now - since)
 
@@ -355,7 +355,7 @@ def test_restarts_that_did_not_help_are_not_repeated() -> None:
 
 
 def test_a_source_that_does_not_answer_is_red_and_not_restarted(producer: World) -> None:
-    producer.heard = producer.heartbeat(1, state=State.CONNECTING, since=75)
+    producer.heard = producer.heartbeat(1, state=HeartbeatState.CONNECTING, since=75)
     producer.red("producer", "wiki_changes", "source unavailable", "75 s")
     assert (producer.did, producer.happened) == ([], ["health source unavailable"])
 

@@ -15,8 +15,8 @@ from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import open_sql, quoted
 from sluice.clients.lake.catalog import ancestors, sluice_properties
 from sluice.model.queries import state as query_state
-from sluice.model.queries.state import State
-from sluice.model.spec.query import WINDOW, Query, Window, key_text
+from sluice.model.queries.state import QueryState
+from sluice.model.spec.query import WINDOW, Query, TimeWindow, key_text
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -39,7 +39,7 @@ class QueryPositions:
     snapshot_id: int
     at: float
     epoch: int
-    states: Mapping[str, State]
+    states: Mapping[str, QueryState]
     measuring: frozenset[str]
 
     @property
@@ -135,7 +135,7 @@ def _counting(query: Query, windows: tuple[int, int] | None) -> str:
     return f"select {', '.join([*keys, *aggregates])} from {rows} group by {', '.join(keys)}"
 
 
-def _placed(query: Query, window: Window, windows: tuple[int, int] | None) -> str:
+def _placed(query: Query, window: TimeWindow, windows: tuple[int, int] | None) -> str:
     """SQL for ``source``'s rows, each once for every window that it is in and not too late for."""
     every, length, shift = (
         minutes * 60 * _MICROS

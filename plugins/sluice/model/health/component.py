@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, NOTHING_COMES, Heartbeat, State
+from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, NOTHING_COMES, Heartbeat, HeartbeatState
 from sluice.model.health.sample import ProcessState, Sample
 from sluice.model.health.status import Health, HealthReport, RestartHistory, Rules, unknown, unknown_reasons
 from sluice.model.spec.stream import Supervision
@@ -114,7 +114,7 @@ class _Component(Rules):
     def _cut_off(self) -> HealthReport | None:
         heartbeat = self._own()
         seconds = self.now.at - heartbeat.since
-        if heartbeat.state is not State.CONNECTING or seconds < self.policy.stall_timeout_seconds:
+        if heartbeat.state is not HeartbeatState.CONNECTING or seconds < self.policy.stall_timeout_seconds:
             return None
         return self.say(
             Health.SOURCE_UNAVAILABLE,

@@ -14,7 +14,7 @@ HEARTBEAT_INTERVAL = 5.0
 MAX_DETAIL = 200
 
 
-class State(StrEnum):
+class HeartbeatState(StrEnum):
     """What a part says that it does."""
 
     # Its source does not answer, since it last did.
@@ -29,7 +29,7 @@ class State(StrEnum):
     WORKING = "working"
 
 
-NOTHING_COMES = frozenset({State.WAITING, State.IDLE})
+NOTHING_COMES = frozenset({HeartbeatState.WAITING, HeartbeatState.IDLE})
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Heartbeat(JsonRecord):
 
     at: float
     pid: int
-    state: State
+    state: HeartbeatState
     since: float
     detail: str = ""
     ends: Mapping[int, int] = field(default_factory=dict)
@@ -64,15 +64,15 @@ def parse_heartbeat(metadata: str, ends: Mapping[int, int]) -> Heartbeat:
         if not isinstance(data.get(name), int | float) or isinstance(data[name], bool):
             raise ValueError(f"{name} is {data.get(name)!r}, and no number")
     state, detail = data.get("state"), data.get("detail", "")
-    if not isinstance(state, str) or state not in State.__members__.values():
-        raise ValueError(f"state is {state!r}, and none of {', '.join(State)}")
+    if not isinstance(state, str) or state not in HeartbeatState.__members__.values():
+        raise ValueError(f"state is {state!r}, and none of {', '.join(HeartbeatState)}")
     if not isinstance(detail, str):
         raise ValueError(f"detail is {detail!r}, and no text")
     line = "".join(character if character.isprintable() else " " for character in detail)
     return Heartbeat(
         at=data["at"] / 1000,
         pid=int(data["pid"]),
-        state=State(state),
+        state=HeartbeatState(state),
         since=data["since"] / 1000,
         detail=line[:MAX_DETAIL],
         ends=dict(ends),

@@ -22,7 +22,7 @@ SILENT_SECONDS = ACTIVITY_SECONDS + 60.0
 _WHOLE = "triggerExecution"
 
 
-class Kind(StrEnum):
+class ActivityKind(StrEnum):
     """Kinds of activity events."""
 
     STARTED = "started"
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StateMetrics:
     """What a query keeps between batches, over all its operators: rows in all, those that the batch updated
     and removed, and bytes of memory."""
 
@@ -87,7 +87,7 @@ class Progress:
     input_rate: float | None = None
     processed_rate: float | None = None
     phases: dict[str, float] = field(default_factory=dict)
-    state: State | None = None
+    state: StateMetrics | None = None
     watermark: float | None = None
     behind: OffsetLag | None = None
 
@@ -144,7 +144,7 @@ class QueryHistory:
     @property
     def is_ended(self) -> bool:
         """Whether its newest entry is its end."""
-        return isinstance(self.newest, ActivityEvent) and self.newest.kind == Kind.ENDED
+        return isinstance(self.newest, ActivityEvent) and self.newest.kind == ActivityKind.ENDED
 
 
 def history(query: str, entries: Iterable[Entry], since: float) -> QueryHistory:
@@ -233,14 +233,14 @@ def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _state(operators: list[dict[str, Any]]) -> State | None:
+def _state(operators: list[dict[str, Any]]) -> StateMetrics | None:
     if not operators:
         return None
 
     def total(key: str) -> int:
         return sum(int(operator.get(key, 0)) for operator in operators)
 
-    return State(
+    return StateMetrics(
         total("numRowsTotal"), total("numRowsUpdated"), total("numRowsRemoved"), total("memoryUsedBytes")
     )
 

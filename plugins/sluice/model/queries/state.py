@@ -26,7 +26,7 @@ MAX_CHECKPOINT_EPOCHS = 8
 
 
 @dataclass(frozen=True)
-class State:
+class QueryState:
     """What is in all sinks of one query: everything of the stream's table up to the snapshot
     ``source_snapshot_id``.
 
@@ -52,13 +52,13 @@ class State:
         """The newest batch as the sinks call it."""
         return self.batch_offset + self.batch
 
-    def acquired(self, epoch: int) -> State:
+    def acquired(self, epoch: int) -> QueryState:
         latest, publisher = [epoch, *self.checkpoint_epochs[:-1]], self.checkpoint_epochs[-1:]
         return replace(self, checkpoint_epochs=[*latest[:MAX_CHECKPOINT_EPOCHS], *publisher])
 
-    def rebuild(self, epoch: int, number: int) -> State:
+    def rebuild(self, epoch: int, number: int) -> QueryState:
         """Everything is counted again, in batches whose numbers are above ``number``."""
-        return State(definition=self.definition, batch_offset=number + 1, checkpoint_epochs=[epoch])
+        return QueryState(definition=self.definition, batch_offset=number + 1, checkpoint_epochs=[epoch])
 
 
 def definition(query: Query) -> str:
@@ -82,7 +82,7 @@ def definition(query: Query) -> str:
 
 def read(
     summaries: Iterable[Mapping[str, str]], queries: Mapping[str, Query], where: str
-) -> dict[str, State]:
+) -> dict[str, QueryState]:
     """The state of each query, from the newest summary that tells any, the newest first.
 
     A query that was not there then has counted nothing. Raises ConfigError for one that was declared
@@ -92,7 +92,7 @@ def read(
     told = json.loads(said.get("sluice.queries", "{}"))
     states = {}
     for name, query in queries.items():
-        there = State(**told[name]) if name in told else State(definition(query))
+        there = QueryState(**told[name]) if name in told else QueryState(definition(query))
         if there.definition != definition(query):
             raise ConfigError(
                 f"{where}: query {name} was {there.definition} and is {definition(query)} now: what "
@@ -103,7 +103,7 @@ def read(
     return states
 
 
-def summary(kind: str, stream: str, epoch: int, states: Mapping[str, State]) -> dict[str, str]:
+def summary(kind: str, stream: str, epoch: int, states: Mapping[str, QueryState]) -> dict[str, str]:
     """What a snapshot of the queries' table says: ``kind`` is init, epoch-start or batch."""
     return {
         "sluice.kind": kind,
@@ -113,7 +113,7 @@ def summary(kind: str, stream: str, epoch: int, states: Mapping[str, State]) -> 
     }
 
 
-def common_end_offsets(states: Iterable[State]) -> dict[int, int]:
+def common_end_offsets(states: Iterable[QueryState]) -> dict[int, int]:
     """Partition -> up to which offset all of these queries have counted."""
     told = [state.ends for state in states]
     partitions = {partition for ends in told for partition in ends}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from sluice.model.queries.progress import OffsetLag, Progress, State
+from sluice.model.queries.progress import OffsetLag, Progress, StateMetrics
 
 SLOT_SECONDS = 60.0
 
@@ -28,7 +28,7 @@ class TimeBucket:
     processed_rate: float | None
     seconds: float
     phases: dict[str, float]
-    state: State | None
+    state: StateMetrics | None
     watermark_lag: float | None
     behind: OffsetLag | None
 

@@ -35,7 +35,7 @@ class Mode(StrEnum):
     APPEND = "append"
 
 
-class Kind(StrEnum):
+class SinkKind(StrEnum):
     """Where results go."""
 
     JDBC = "jdbc"
@@ -49,22 +49,22 @@ class Kind(StrEnum):
 # What a page shows: for whom is counted, and whether that is a bot.
 PAGE_COLUMNS = ["user", "bot"]
 # For a person who looks; nothing of it outlives the process.
-FOR_A_PERSON = frozenset({Kind.CONSOLE, Kind.MEMORY})
+FOR_A_PERSON = frozenset({SinkKind.CONSOLE, SinkKind.MEMORY})
 # What a result's key can be made of: each value has a text of its own.
 KEY_TYPES = ("string", "int", "bigint", "date", "boolean")
 # Sink -> the keys that it needs.
-NEEDS: Mapping[Kind, tuple[str, ...]] = {
-    Kind.JDBC: ("connection", "table"),
-    Kind.KAFKA: ("topic", "partitions"),
-    Kind.ICEBERG: ("table",),
-    Kind.FILES: ("prefix",),
-    Kind.CONSOLE: (),
-    Kind.MEMORY: (),
+NEEDS: Mapping[SinkKind, tuple[str, ...]] = {
+    SinkKind.JDBC: ("connection", "table"),
+    SinkKind.KAFKA: ("topic", "partitions"),
+    SinkKind.ICEBERG: ("table",),
+    SinkKind.FILES: ("prefix",),
+    SinkKind.CONSOLE: (),
+    SinkKind.MEMORY: (),
 }
 
 
 @dataclass(frozen=True)
-class Window:
+class TimeWindow:
     """Windows of ``size_minutes``, one beginning every ``slide_minutes``, the day's first ``offset_minutes``
     past midnight (UTC).
 
@@ -84,7 +84,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Sink:
-    """One place to which a query's results go. ``kind``, a word of Kind, says which of the others it needs.
+    """One place to which a query's results go. ``kind``, a SinkKind, says which others it needs.
 
     ``connection`` is the id of an Airflow connection, ``table`` is in its database, or, of Iceberg, in the
     lake (``namespace.table``); ``topic`` is compacted and has ``partitions``; ``prefix`` is a folder of the
@@ -121,7 +121,7 @@ class Query:
     group_by: list[str]
     aggregates: dict[str, str] = field(default_factory=dict)
     event_time: str = ""
-    window: Window | None = None
+    window: TimeWindow | None = None
     watermark_minutes: int = 0
     mode: str = Mode.UPDATE.value
     trigger_seconds: int = 10
@@ -131,7 +131,7 @@ class Query:
     @property
     def results_table(self) -> str:
         """The Iceberg table among its sinks; empty if there is none."""
-        return next((sink.table for sink in self.sinks if sink.kind == Kind.ICEBERG), "")
+        return next((sink.table for sink in self.sinks if sink.kind == SinkKind.ICEBERG), "")
 
     @property
     def keys(self) -> list[str]:
@@ -247,22 +247,22 @@ def _check_sinks(query: Query, refuse: _Refuse) -> None:
     if not query.sinks:
         raise refuse("sinks = []: name at least one place for its results")
     for sink in query.sinks:
-        if sink.kind not in list(Kind):
-            raise refuse(f"sink kind {sink.kind!r}: one of {', '.join(Kind)}")
-        needs = NEEDS[Kind(sink.kind)]
+        if sink.kind not in list(SinkKind):
+            raise refuse(f"sink kind {sink.kind!r}: one of {', '.join(SinkKind)}")
+        needs = NEEDS[SinkKind(sink.kind)]
         for key in ("connection", "table", "topic", "partitions", "prefix"):
             if bool(getattr(sink, key)) != (key in needs):
                 has = f"needs {key}" if key in needs else f"has no {key}"
                 raise refuse(f"a sink of kind {sink.kind} {has}; it takes {', '.join(needs) or 'nothing'}")
-        if (sink.kind == Kind.FILES) != (query.mode == Mode.APPEND) and sink.kind not in FOR_A_PERSON:
+        if (sink.kind == SinkKind.FILES) != (query.mode == Mode.APPEND) and sink.kind not in FOR_A_PERSON:
             raise refuse(
                 f"mode {query.mode!r} and a sink of kind {sink.kind}: files take append, and only they"
             )
-        if sink.kind == Kind.ICEBERG and query.window is None:
+        if sink.kind == SinkKind.ICEBERG and query.window is None:
             raise refuse("a sink of kind iceberg needs a window: a batch rewrites the windows that changed")
-        if sink.kind == Kind.ICEBERG and not _TABLE.fullmatch(sink.table):
+        if sink.kind == SinkKind.ICEBERG and not _TABLE.fullmatch(sink.table):
             raise refuse(f"sink iceberg: table {sink.table!r}: write it as namespace.table, in lower case")
-        for value in (sink.connection, sink.table if sink.kind != Kind.ICEBERG else ""):
+        for value in (sink.connection, sink.table if sink.kind != SinkKind.ICEBERG else ""):
             if value and not _NAME.fullmatch(value):
                 raise refuse(f"sink {sink.kind}: {value!r}: use lower-case letters, digits and _")
         if sink.topic and not _TOPIC.fullmatch(sink.topic):

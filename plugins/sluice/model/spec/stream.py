@@ -39,7 +39,7 @@ BROKER_DEFAULT = -1
 NO_USER = "@example."
 
 
-class Source(StrEnum):
+class SourceType(StrEnum):
     """Where a load's records come from: one of these tables of stream.toml; ``csv`` without any."""
 
     CSV = "csv"
@@ -190,10 +190,10 @@ class StreamSpec:
         return self.folder / self.schema
 
     @property
-    def source(self) -> Source:
+    def source(self) -> SourceType:
         if self.feed:
-            return Source.FEED
-        return Source.GENERATOR if self.generator else Source.CSV
+            return SourceType.FEED
+        return SourceType.GENERATOR if self.generator else SourceType.CSV
 
     def feed_url(self, feeds: Mapping[str, str]) -> str:
         """Where the feed is read: at what ``feeds`` (of a platform file) says, or else at its own ``url``.
@@ -310,13 +310,13 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
 
 
 def _check_source(spec: StreamSpec, declared: Mapping[str, Any], where: str) -> None:
-    sources = [source for source in Source if source in declared]
+    sources = [source for source in SourceType if source in declared]
     if len(sources) > 1:
         raise ConfigError(f"{where}: [{sources[0]}] and [{sources[1]}]: a stream has one source; keep one")
     if spec.is_avro == bool(spec.decode):
         fix = "leave decode out" if spec.is_avro else 'add decode = "transforms:<function>"'
         raise ConfigError(f"{where}: decode {spec.decode!r} with schema {spec.schema!r}; {fix}")
-    if spec.source is Source.CSV and not spec.is_avro:
+    if spec.source is SourceType.CSV and not spec.is_avro:
         raise ConfigError(
             f"{where}: schema {spec.schema!r}: rows of CSV objects are sent as Avro; name an .avsc file, "
             "or add [feed] or [generator]"

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundExceptio
 from sluice.hooks.connections import write_connection_file
 from sluice.model.queries.state import fence_key
 from sluice.model.spec import connection as databases
-from sluice.model.spec.query import Kind
+from sluice.model.spec.query import SinkKind
 from sluice.model.spec.stream import PROGRESS_TOPIC, Topic
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import inventory
@@ -76,8 +76,8 @@ class ProvisionSinksOperator(StreamOperator):
 
     def _provision(self, name: str, sink: Sink) -> str:
         query = self.spec.queries[name]
-        match Kind(sink.kind):
-            case Kind.JDBC:
+        match SinkKind(sink.kind):
+            case SinkKind.JDBC:
                 where = connection(sink.connection)
                 types, key = self.spec.result_types(name), fence_key(self.stream, name)
                 made = self.provision_table(where, sink.table, query, types, key)
@@ -87,7 +87,7 @@ class ProvisionSinksOperator(StreamOperator):
                     else ""
                 )
                 return f"{sink.name}: {made}{changed}"
-            case Kind.KAFKA:
+            case SinkKind.KAFKA:
                 topic = Topic(sink.topic, sink.partitions, self.spec.topic.replication_factor, COMPACTED)
                 return f"{sink.name}: {self.platform_hook.kafka.provision(topic).message()}"
             case _:

@@ -14,7 +14,7 @@ from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
 from sluice.model.queries.reconciliation import compare
 from sluice.model.spec.ledger import run_key
-from sluice.model.spec.query import Kind
+from sluice.model.spec.query import SinkKind
 from sluice.operators.base import StreamOperator
 from sluice.operators.load.provision import connection
 
@@ -89,14 +89,14 @@ class Readings:
 
         query, stream, kafka = self.spec.queries[name], self.spec.name, self.hook.platform.kafka
         lake = self.hook.lake
-        match Kind(sink.kind):
-            case Kind.JDBC:
+        match SinkKind(sink.kind):
+            case SinkKind.JDBC:
                 where = connection(sink.connection)
                 return (
                     lambda: databases.last_batch(where, stream, name),
                     lambda: query_results.texts(databases.counts(where, sink.table, query), query),
                 )
-            case Kind.KAFKA:
+            case SinkKind.KAFKA:
                 return (
                     lambda: kafka_reader.last_batch(kafka, stream, name, sink.topic),
                     lambda: {
@@ -104,7 +104,7 @@ class Readings:
                         for key, result in kafka_reader.read(kafka, sink.topic, query.keys).items()
                     },
                 )
-            case Kind.ICEBERG:
+            case SinkKind.ICEBERG:
                 return (
                     lambda: results_table.last_batch(lake.table(sink.table)),
                     lambda: query_results.texts(

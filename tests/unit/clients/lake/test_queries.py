@@ -15,8 +15,8 @@ from sluice.clients.errors import Unreachable
 from sluice.clients.lake import query_results
 from sluice.clients.lake.catalog import Lake
 from sluice.model.queries import state
-from sluice.model.queries.state import State, definition
-from sluice.model.spec.query import Query, Sink, Window, key_text
+from sluice.model.queries.state import QueryState, definition
+from sluice.model.spec.query import Query, Sink, TimeWindow, key_text
 from sluice.model.verification.ranges import OffsetRanges
 from tests.support import lake as lakes
 from tests.support.raising import raising
@@ -39,7 +39,7 @@ LATE = pa.schema(
         pa.field("_kafka_offset", pa.int64()),
     ]
 )
-WINDOWS = Query([Sink("console")], ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10)
+WINDOWS = Query([Sink("console")], ["zipcode"], {"hits": "count"}, "hittime", TimeWindow(10, 5, 2), 10)
 USERS = Query([Sink("console")], ["zipcode"], {"users": "distinct user_id", "hits": "count"})
 BOTH = {"windows": WINDOWS, "users": USERS}
 
@@ -78,7 +78,7 @@ def put(lake: Lake, *hits: tuple[str, str, str | None], first: int = 0) -> int:
     return head.snapshot_id
 
 
-def say(lake: Lake, states: dict[str, State], late: Sequence[tuple[int, str, int]] = ()) -> None:
+def say(lake: Lake, states: dict[str, QueryState], late: Sequence[tuple[int, str, int]] = ()) -> None:
     """A batch of the windows' query with late rows: (batch, window's beginning, offset)."""
     rows = [
         {
@@ -116,7 +116,7 @@ def test_a_hit_counts_in_each_window_that_holds_it(lake: Lake) -> None:
 def test_what_came_too_late_for_one_window_counts_in_the_other(lake: Lake) -> None:
     snapshot = put(lake, ("a", "10:02:00", "x"), ("a", "10:02:00", "x"))
     states = {
-        name: State(definition(query), batch_offset=5, batch=1, source_snapshot_id=snapshot)
+        name: QueryState(definition(query), batch_offset=5, batch=1, source_snapshot_id=snapshot)
         for name, query in BOTH.items()
     }
     say(lake, states, [(6, "09:57:00", 1), (4, "09:57:00", 0)])
@@ -164,9 +164,12 @@ def test_the_lake_is_counted_as_it_was_at_the_snapshot(lake: Lake) -> None:
 
 def test_the_queries_stand_where_the_one_that_is_behind_stands(lake: Lake) -> None:
     assert query_results.standing(lake.table("queries.hits"), BOTH) is None
-    ahead, behind = State(definition(WINDOWS), ends={"0": 9, "1": 3}), State(definition(USERS), ends={"0": 7})
+    ahead, behind = (
+        QueryState(definition(WINDOWS), ends={"0": 9, "1": 3}),
+        QueryState(definition(USERS), ends={"0": 7}),
+    )
     rows = Query([Sink("files", prefix="f/")], ["zipcode"], mode="append")
-    copied = State(definition(rows), ends={"0": 1})
+    copied = QueryState(definition(rows), ends={"0": 1})
     say(lake, {"windows": ahead, "users": behind, "rows": copied})
     standing = query_results.standing(lake.table("queries.hits"), {**BOTH, "rows": rows})
     assert standing is not None

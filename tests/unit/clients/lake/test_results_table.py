@@ -23,7 +23,7 @@ from sluice.clients.lake import query_results, results_table
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results_table import Editor, Results, ResultsReader, Window
 from sluice.model.queries import state as query_state
-from sluice.model.queries.state import State, definition
+from sluice.model.queries.state import QueryState, definition
 from tests.support import lake as lakes
 from tests.support import pages
 
@@ -71,7 +71,7 @@ def create(lake: Lake) -> None:
 
 def say(lake: Lake, **state: Any) -> None:
     """What the queries' table says of the query."""
-    told = State(
+    told = QueryState(
         definition(QUERY), **{"batch": 4, "source_snapshot_id": 7, "source_snapshot_at": 1_000_000} | state
     )
     summary = query_state.summary("batch", SPEC.name, 1, {"editors": told})

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.model.health.component import CONFIRM_SECONDS, assess_component
-from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, Heartbeat, State
+from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, Heartbeat
+from sluice.model.health.heartbeat import HeartbeatState as State
 from sluice.model.health.sample import ProcessExit, ProcessStatus, Sample
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.status import WELL, Health, HealthReport, RestartHistory

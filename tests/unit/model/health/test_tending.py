@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sluice.model.health.heartbeat import MAX_DETAIL, Heartbeat, State, parse_heartbeat
+from sluice.model.health.heartbeat import MAX_DETAIL, Heartbeat, HeartbeatState, parse_heartbeat
 from tests.support.raising import raising
 
 TOLD: dict[str, Any] = {"at": 1_500, "pid": 7, "state": "streaming", "since": 500, "detail": "12 sent"}
@@ -15,7 +15,7 @@ TOLD: dict[str, Any] = {"at": 1_500, "pid": 7, "state": "streaming", "since": 50
 
 def test_a_beat_is_what_the_part_told() -> None:
     assert parse_heartbeat(json.dumps(TOLD), {0: 5}) == Heartbeat(
-        1.5, 7, State.STREAMING, 0.5, "12 sent", {0: 5}
+        1.5, 7, HeartbeatState.STREAMING, 0.5, "12 sent", {0: 5}
     )
     assert parse_heartbeat(json.dumps(TOLD | {"later": "word"}), {}).detail == "12 sent"
 

@@ -13,11 +13,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.model.queries.progress import (
     ActivityEvent,
-    Kind,
+    ActivityKind,
     OffsetLag,
     Progress,
     QueryHistory,
-    State,
+    StateMetrics,
     Totals,
     from_json,
     history,
@@ -114,7 +114,7 @@ def test_a_batch_with_everything() -> None:
             "queryPlanning": 0.06,
             "walCommit": 0.04,
         },
-        state=State(1000, 100, 3, 1_500_000),
+        state=StateMetrics(1000, 100, 3, 1_500_000),
         watermark=1_772_365_790.0,
         behind=OffsetLag(5.0, 20.0, 12.5),
     )
@@ -157,8 +157,8 @@ def test_what_is_no_progress(key: str) -> None:
 def test_the_newest_of_each_kind() -> None:
     old, new = made(1, 100.0), made(2, 200.0, 5.0)
     idle, ended = (
-        ActivityEvent("q", "r", 203.0, Kind.IDLE),
-        ActivityEvent("q", "r", 205.0, Kind.ENDED, "reason"),
+        ActivityEvent("q", "r", 203.0, ActivityKind.IDLE),
+        ActivityEvent("q", "r", 205.0, ActivityKind.ENDED, "reason"),
     )
     empty = history("q", [], 0.0)
     assert empty == QueryHistory("q", None, None)
@@ -174,7 +174,7 @@ def test_the_newest_of_each_kind() -> None:
     # Of one moment, the activity: a query ends after its batch.
     assert history("q", [new, ended], 0.0).is_ended
     assert not history("q", [ended, made(3, 300.0)], 0.0).is_ended
-    again = ActivityEvent("q", "r2", 205.0, Kind.STARTED)
+    again = ActivityEvent("q", "r2", 205.0, ActivityKind.STARTED)
     assert history("q", [ended, again], 0.0).activity is again
 
 
@@ -186,8 +186,8 @@ def test_the_newest_of_each_kind() -> None:
     [
         parse(SPARK, "windows", BEGAN),
         made(),
-        ActivityEvent('a "name"\n ü', "r", 1.5, Kind.ENDED, "line"),
-        ActivityEvent("q", "r", 1.5, Kind.IDLE),
+        ActivityEvent('a "name"\n ü', "r", 1.5, ActivityKind.ENDED, "line"),
+        ActivityEvent("q", "r", 1.5, ActivityKind.IDLE),
     ],
 )
 def test_a_record_and_back(entry: Progress | ActivityEvent) -> None:
@@ -232,13 +232,15 @@ def test_a_slot_for_each_minute_in_which_a_batch_ended() -> None:
     longest = made(
         2, 70.0, 9.0, rows=90, late=2, input_rate=45.0, processed_rate=10.0, phases={"addBatch": 8.0}
     )
-    last = made(3, 118.0, 1.0, rows=0, state=State(7, 1, 0, 100), watermark=100.0, behind=OffsetLag(0, 3, 3))
+    last = made(
+        3, 118.0, 1.0, rows=0, state=StateMetrics(7, 1, 0, 100), watermark=100.0, behind=OffsetLag(0, 3, 3)
+    )
     over = made(4, 119.5, 1.0)
     one, two = slots([over, last, first, longest])
     assert (one.at, two.at) == (60.0, 120.0)
     assert (one.batches, one.rows, one.late) == (3, 100, 3)
     assert (one.seconds, one.phases) == (9.0, {"addBatch": 8.0})
-    assert (one.state, one.watermark_lag) == (State(7, 1, 0, 100), 18.0)
+    assert (one.state, one.watermark_lag) == (StateMetrics(7, 1, 0, 100), 18.0)
     assert one.behind == OffsetLag(0, 5, 2)
     # All rows over all the time: the mean of the rates would be 23.
     assert one.input_rate == pytest.approx(100 / (10 / 1 + 90 / 45))
@@ -309,10 +311,10 @@ def test_what_a_query_does_not_have_is_left_out() -> None:
 
 
 def test_a_dead_an_ended_and_an_idle_query_and_a_stream_that_cannot_be_read() -> None:
-    dead = history("down", [made(), ActivityEvent("down", "r", AT - 5, Kind.STARTED)], 0.0)
-    ended = history("ended", [made(), ActivityEvent("ended", "r", AT + 2, Kind.ENDED)], 0.0)
-    idle = history("idle", [made(), ActivityEvent("idle", "r", AT + 90, Kind.IDLE)], 0.0)
-    new = history("new", [ActivityEvent("new", "r", AT + 90, Kind.STARTED)], 0.0)
+    dead = history("down", [made(), ActivityEvent("down", "r", AT - 5, ActivityKind.STARTED)], 0.0)
+    ended = history("ended", [made(), ActivityEvent("ended", "r", AT + 2, ActivityKind.ENDED)], 0.0)
+    idle = history("idle", [made(), ActivityEvent("idle", "r", AT + 90, ActivityKind.IDLE)], 0.0)
+    new = history("new", [ActivityEvent("new", "r", AT + 90, ActivityKind.STARTED)], 0.0)
     found = samples(exposition({"s": [dead, ended, idle, new], "hidden": None}, AT + 101))
     running = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_running"}
     assert running == {"down": 1, "ended": 0, "idle": 1, "new": 1}

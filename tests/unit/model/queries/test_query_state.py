@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from sluice.model.queries import state as query_state
-from sluice.model.queries.state import MAX_CHECKPOINT_EPOCHS, State, definition
+from sluice.model.queries.state import MAX_CHECKPOINT_EPOCHS, QueryState, definition
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.query import Query, Sink, Window
+from sluice.model.spec.query import Query, Sink, TimeWindow
 from tests.support.raising import raising
 
-QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count"}, "hittime", Window(10, 5, 2), 10)
-STATE = State(
+QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count"}, "hittime", TimeWindow(10, 5, 2), 10)
+STATE = QueryState(
     definition(QUERY),
     batch_offset=3,
     batch=4,
@@ -36,7 +36,7 @@ def test_what_is_told_is_read_back() -> None:
 
 
 def test_a_query_that_was_not_there_has_counted_nothing() -> None:
-    assert query_state.read([], {"windows": QUERY}, "queries.x") == {"windows": State(definition(QUERY))}
+    assert query_state.read([], {"windows": QUERY}, "queries.x") == {"windows": QueryState(definition(QUERY))}
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_query_that_was_not_there_has_counted_nothing() -> None:
     [
         {"group_by": ["isp"]},
         {"watermark_minutes": 11},
-        {"window": Window(10, 10)},
+        {"window": TimeWindow(10, 10)},
         {"aggregates": {"n": "count"}},
     ],
 )
@@ -66,7 +66,7 @@ def test_holders_are_the_latest_owners_and_the_publisher() -> None:
     assert state.checkpoint_epochs[:3] == [39, 38, 37]
     assert state.checkpoint_epochs[-1] == 2
     assert len(state.checkpoint_epochs) == MAX_CHECKPOINT_EPOCHS + 1
-    assert State(definition(QUERY)).acquired(1).checkpoint_epochs == [1]
+    assert QueryState(definition(QUERY)).acquired(1).checkpoint_epochs == [1]
 
 
 def test_counting_anew_begins_above_every_number() -> None:

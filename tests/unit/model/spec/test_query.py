@@ -10,10 +10,10 @@ import pytest
 
 from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.query import Query, Sink, Window, check, key_text, result_types
+from sluice.model.spec.query import Query, Sink, TimeWindow, check, key_text, result_types
 from tests.support.raising import raising
 
-TEN = Window(10, 5, 2)
+TEN = TimeWindow(10, 5, 2)
 TABLE = Sink("jdbc", connection="counts", table="hits")
 TOPIC = Sink("kafka", topic="hits", partitions=2)
 RESULTS = Sink("iceberg", table="results.hits")
@@ -43,11 +43,11 @@ def test_a_window_holds_its_beginning_and_not_its_end(at: str, starts: list[str]
 
 
 def test_windows_side_by_side_hold_a_moment_once() -> None:
-    assert Window(1440, 1440).starts(seconds("2026-03-01T23:59:59")) == [seconds("2026-03-01T00:00:00")]
+    assert TimeWindow(1440, 1440).starts(seconds("2026-03-01T23:59:59")) == [seconds("2026-03-01T00:00:00")]
 
 
 def test_a_window_that_its_step_does_not_divide_is_in_as_many_as_hold_it() -> None:
-    assert [len(Window(10, 4).starts(at)) for at in (0, 60, 120, 180)] == [3, 3, 2, 2]
+    assert [len(TimeWindow(10, 4).starts(at)) for at in (0, 60, 120, 180)] == [3, 3, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -64,10 +64,10 @@ def test_a_window_that_its_step_does_not_divide_is_in_as_many_as_hold_it() -> No
         ({"event_time": ""}, "without event_time"),
         ({"watermark_minutes": 0}, "watermark_minutes is 0"),
         ({"window": None}, "watermark_minutes without a window"),
-        ({"window": Window(10, 0)}, "slide_minutes is 0; it must be 1 to 10"),
-        ({"window": Window(10, 11)}, "slide_minutes is 11; it must be 1 to 10"),
-        ({"window": Window(10, 7)}, "slide_minutes is 7"),
-        ({"window": Window(10, 5, 5)}, "offset_minutes is 5"),
+        ({"window": TimeWindow(10, 0)}, "slide_minutes is 0; it must be 1 to 10"),
+        ({"window": TimeWindow(10, 11)}, "slide_minutes is 11; it must be 1 to 10"),
+        ({"window": TimeWindow(10, 7)}, "slide_minutes is 7"),
+        ({"window": TimeWindow(10, 5, 5)}, "offset_minutes is 5"),
         ({"trigger_seconds": 0}, "trigger_seconds is 0"),
         ({"sinks": []}, "sinks = []"),
         ({"sinks": [Sink("hive")]}, "'hive'"),

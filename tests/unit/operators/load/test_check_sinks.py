@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.lake.query_results import QueryPositions, Results
-from sluice.model.queries.state import State, definition
+from sluice.model.queries.state import QueryState, definition
 from sluice.model.spec import stream
 from sluice.model.spec.ledger import produced_key, run_key
 from sluice.model.spec.query import Query, Sink
@@ -52,7 +52,7 @@ class QueryReconciliation:
 
     def standing(self) -> QueryPositions:
         states = {
-            name: State(
+            name: QueryState(
                 definition(query), batch=self.batch, source_snapshot_id=77, ends={"0": self.counted_up_to}
             )
             for name, query in SPEC.queries.items()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sluice.model.queries.state import State, definition
+from sluice.model.queries.state import QueryState, definition
 from sluice.model.spec.query import Query, Sink
 from spark_jobs.common.queries.recovery import last_started_batch
 from spark_jobs.common.spark.offset_log import Plan, parse
@@ -45,7 +45,7 @@ def test_another_form_is_refused_by_name(lines: list[str]) -> None:
 
 
 QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count"})
-STATE = State(definition(QUERY), batch_offset=10, batch=5)
+STATE = QueryState(definition(QUERY), batch_offset=10, batch=5)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_all_groups_come_with_the_next_batch_of_a_complete_one() -> None:
 
 @pytest.mark.parametrize(("held", "batch"), [({"a": None}, -1), ({"a": 10}, 0), ({"a": 9}, -1)])
 def test_before_the_first_batch_no_sink_lacks_any(held: dict[str, int | None], batch: int) -> None:
-    assert last_started_batch("hits", State(definition(QUERY), batch_offset=10), held, QUERY) == batch
+    assert last_started_batch("hits", QueryState(definition(QUERY), batch_offset=10), held, QUERY) == batch
 
 
 def test_rows_that_a_sink_lacks_are_nobodys_to_send_again() -> None:

@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from sluice.model.queries.progress import ACTIVITY_SECONDS, ActivityEvent, Entry, Kind, Progress, Totals
+from sluice.model.queries.progress import (
+    ACTIVITY_SECONDS,
+    ActivityEvent,
+    ActivityKind,
+    Entry,
+    Progress,
+    Totals,
+)
 from sluice.model.spec.platform import Kafka
 from spark_jobs.common.spark.progress_listener import SETTINGS, ProgressListener, ProgressProducer
 
@@ -50,24 +57,24 @@ def test_a_silent_query_reports_activity_and_one_that_ended_none() -> None:
 
     event: Any = SimpleNamespace(runId="a", name="q", exception="why\nat line 7")
     listener.onQueryStarted(event)
-    assert (kinds(), listener.all_ended.is_set()) == ([Kind.STARTED], False)
+    assert (kinds(), listener.all_ended.is_set()) == ([ActivityKind.STARTED], False)
     now[0] = ACTIVITY_SECONDS - 1
     listener.report_activity()
     assert kinds() == []
     now[0] += 1
     listener.report_activity()
     listener.report_activity()
-    assert kinds() == [Kind.WORKING]
+    assert kinds() == [ActivityKind.WORKING]
     listener.onQueryIdle(event)
     listener.onQueryIdle(event)
-    assert kinds() == [Kind.IDLE]
+    assert kinds() == [ActivityKind.IDLE]
     now[0] += ACTIVITY_SECONDS
     listener.report_activity()
-    assert kinds() == [Kind.IDLE]
+    assert kinds() == [ActivityKind.IDLE]
     listener.onQueryTerminated(event)
     (end,) = sent
     assert isinstance(end, ActivityEvent)
-    assert (end.kind, end.detail) == (Kind.ENDED, "why")
+    assert (end.kind, end.detail) == (ActivityKind.ENDED, "why")
     now[0] += 10 * ACTIVITY_SECONDS
     listener.report_activity()
     assert sent == [end]
