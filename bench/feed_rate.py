@@ -63,7 +63,7 @@ class Course:
         now = time.time()
         status = httpx.get(f"{replay.url(self.stack.context)}/status", timeout=5, trust_env=False).json()
         topic = sum(after - first for first, after in self.site.bounds().values())
-        known = self.site.lake.published(self.site.spec.table)
+        known = self.site.lake.position(self.site.spec.table)
         lake = 0 if known is None else sum(known.ends.values()) - sum(known.starts.values())
         replayed = status["n"] + 1
         return {"at": now, "replayed": replayed, "topic": topic, "lake": lake, "behind": replayed - lake}

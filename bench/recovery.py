@@ -102,8 +102,8 @@ class Recovery:
 
     def _rows_of(self, epoch: int) -> float | None:
         """When the first batch of a writer from ``epoch`` on was made."""
-        steps = (step for step in self.site.steps() if step.kind == "batch" and step.epoch >= epoch)
-        return next((step.at for step in steps), None)
+        batches = (c for c in self.site.commits() if c.kind == "batch" and c.epoch >= epoch)
+        return next((batch.at for batch in batches), None)
 
 
 def measure(kills: int) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from local.stack.stack import Stack
 from sluice.clients.errors import Missing
 from sluice.clients.lake import files, query_results
 from sluice.clients.lake.arrow_sql import quoted
-from sluice.clients.lake.catalog import Lake, published
+from sluice.clients.lake.catalog import Lake, position
 from sluice.clients.lake.results_table import Editor, Results, ResultsReader, Window
 from sluice.io.kafka import topic_offsets
 from sluice.io.retry import wait_for
@@ -218,7 +218,7 @@ def busiest(results: Results) -> Window | None:
 
 def uncounted_records(lake: Lake, spec: StreamSpec) -> int:
     """Records that are published, and that some query of the stream has not counted yet."""
-    lake_state = published(lake.table(spec.table))
+    lake_state = position(lake.table(spec.table))
     try:
         standing = query_results.standing(lake.table(spec.queries_table), spec.queries)
     except Missing:

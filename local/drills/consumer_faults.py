@@ -213,7 +213,7 @@ def wake_the_outsider(context: DrillContext) -> None:
     if code != EXIT_FENCED:
         raise Failed(f"the zombie ended with {code} and must end with {EXIT_FENCED}")
     epoch = context.kept["epoch"]
-    mine = [step for step in context.site.steps(since=woken) if step.epoch == epoch]
+    mine = [commit for commit in context.site.commits(since=woken) if commit.epoch == epoch]
     if mine:
         raise Failed(f"the zombie (owner {epoch}) published {len(mine)} snapshots after its successor")
     context.say(

@@ -141,7 +141,7 @@ class DrillRun:
         newest = self.site.history.latest("health")
         if newest is not None and not is_calm(newest):
             return False
-        return any(step.kind == "batch" for step in self.site.steps(since=began))
+        return any(commit.kind == "batch" for commit in self.site.commits(since=began))
 
     # From the break to the recovery.
 
@@ -185,7 +185,7 @@ class DrillRun:
         after = max(self.record.detected_at or 0.0, self.record.repaired_at or 0.0)
         at = self.context.await_(
             "published again",
-            lambda: moved_on(self.site.steps(self.context.broken), after, self.context.total),
+            lambda: moved_on(self.site.commits(self.context.broken), after, self.context.total),
             self._limit(self.drill.recover_seconds),
         )
         self.record.recovered_at = at

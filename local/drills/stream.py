@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property
+from itertools import takewhile
 from typing import Any
 
 import psycopg2
@@ -16,7 +15,7 @@ from local.base import UsageError
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack, wait_until
 from sluice.clients.errors import Missing
-from sluice.clients.lake.catalog import Lake, ancestors, sluice_properties
+from sluice.clients.lake.catalog import Commit, Lake, ancestors, commits, sluice_properties
 from sluice.clients.ledger import History
 from sluice.io.kafka import topic_offsets
 from sluice.io.s3 import connect
@@ -26,17 +25,6 @@ from sluice.runtime.supervisord import SupervisorRuntime
 
 LAND_SECONDS = 180.0
 GOING = ("STARTING", "RUNNING", "BACKOFF")
-
-
-@dataclass(frozen=True)
-class Step:
-    """A snapshot of main that a consumer made: when (seconds since 1970), its kind and owner, and how far
-    all partitions reach together."""
-
-    at: float
-    kind: str
-    epoch: int
-    total: int
 
 
 class StreamUnderTest:
@@ -82,27 +70,14 @@ class StreamUnderTest:
         """As it is now. Raises clients.errors.Missing before the stream's first start."""
         return self.lake.table(self.spec.table)
 
-    def steps(self, since: float = 0.0) -> list[Step]:
-        """What consumers put on main after `since`, oldest first."""
-        found: list[Step] = []
-        for snapshot in ancestors(self.table()):
-            if snapshot.timestamp_ms / 1000 <= since:
-                break
-            facts = sluice_properties(snapshot)
-            if "end-offsets" in facts:
-                found.append(
-                    Step(
-                        snapshot.timestamp_ms / 1000,
-                        facts["kind"],
-                        int(facts["epoch"]),
-                        sum(_offsets(facts["end-offsets"]).values()),
-                    )
-                )
-        return found[::-1]
+    def commits(self, since: float = 0.0) -> list[Commit]:
+        """The consumers' commits to main after `since`, oldest first."""
+        newest = takewhile(lambda commit: commit.at > since, commits(self.table()))
+        return [commit for commit in newest if commit.kind][::-1]
 
     def ends(self) -> dict[int, int]:
         """Partition -> how far main says it is published; partitions without a record left out."""
-        found = self.lake.published(self.spec.table)
+        found = self.lake.position(self.spec.table)
         return {} if found is None else {p: end for p, end in found.ends.items() if end > found.starts[p]}
 
     def epoch(self) -> int:
@@ -211,13 +186,9 @@ class StreamUnderTest:
         return list(answer["dag_runs"])
 
 
-def _offsets(text: str) -> dict[int, int]:
-    return {int(partition): int(offset) for partition, offset in json.loads(text).items()}
-
-
-def moved_on(steps: Iterable[Step], after: float, total: int) -> float | None:
+def moved_on(commits: Iterable[Commit], after: float, total: int) -> float | None:
     """When the first batch later than `after` brought main past `total`; None when none did."""
-    for step in steps:
-        if step.kind == "batch" and step.at > after and step.total > total:
-            return step.at
+    for commit in commits:
+        if commit.kind == "batch" and commit.at > after and sum(commit.ends.values()) > total:
+            return commit.at
     return None

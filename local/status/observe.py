@@ -21,7 +21,7 @@ from local.stack.airflow_api import Airflow, AirflowError
 from local.stack.health import UNREACHABLE_ERRORS
 from local.stack.stack import Stack
 from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.clients.lake.catalog import BatchInfo, Lake, recent_batches
+from sluice.clients.lake.catalog import Commit, Lake, recent_batches
 from sluice.clients.ledger import History
 from sluice.io.s3 import connect
 from sluice.model.health.sample import Sample
@@ -109,7 +109,7 @@ class Seen:
 
     sample: Sample | Unavailable
     health: dict[str, Any] | Unavailable | None
-    batches: Sequence[BatchInfo] | Unavailable
+    batches: Sequence[Commit] | Unavailable
     past: ComponentHistory | Unavailable
     supervised: Supervised | Unavailable
 
@@ -151,7 +151,7 @@ def _history(stack: Stack, spec: StreamSpec, component: Component) -> History:
     return History(connect(platform.s3), platform.lake.ledger, history_name(spec.name, component.name))
 
 
-def _batches(stack: Stack, spec: StreamSpec) -> list[BatchInfo]:
+def _batches(stack: Stack, spec: StreamSpec) -> list[Commit]:
     lake = Lake.open(stack.platform("airflow"))
     if lake.location(spec.table) is None:
         return []
@@ -180,7 +180,7 @@ def supervised(airflow: Airflow, dag: str) -> Supervised:
     return Supervised(paused, max(ends, default=None))
 
 
-def rate(batches: Sequence[BatchInfo], now: float) -> float:
+def rate(batches: Sequence[Commit], now: float) -> float:
     """Records per second over the recent batches (newest first), 0 when none is recent.
 
     From the oldest's end to the newest's, so what the oldest brought does not count; where there is one

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from local.status.observe import Seen, Supervised, Unavailable, rate
-from sluice.clients.lake.catalog import BatchInfo
+from sluice.clients.lake.catalog import Commit
 from sluice.model.health.consumer import NEEDS_DECISION, RESTARTABLE, WELL, no_action
 from sluice.model.health.sample import Sample
 from sluice.model.spec.stream import CONSUMER, Component, StreamSpec
@@ -124,7 +124,7 @@ def _health(found: dict[str, Any] | None, component: str, now: float) -> Cell:
     return Cell(f"{found['health']}, {since}", found["health"] in no_action(component))
 
 
-def _batch(found: Sequence[BatchInfo], now: float) -> Cell:
+def _batch(found: Sequence[Commit], now: float) -> Cell:
     return Cell(ago(now, found[0].at if found else None), None)
 
 

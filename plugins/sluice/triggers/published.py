@@ -9,7 +9,7 @@ from sluice.model.verification.ranges import OffsetRanges
 from sluice.triggers.wait import Outcome, Progress, WaitTrigger
 
 if TYPE_CHECKING:
-    from sluice.clients.lake.catalog import Published
+    from sluice.model.health.sample import Position
 
 
 def beyond_reach(expected: OffsetRanges, starts: dict[int, int]) -> OffsetRanges:
@@ -43,13 +43,14 @@ class PublishedTrigger(WaitTrigger):
         if lost := beyond_reach(expected, state.starts):
             message = f"the stream began behind {lost}, so it will never publish that"
             return Progress(message, Outcome.PERMANENT)
-        done = state.ranges.intersect(expected).count
+        published = OffsetRanges.from_ends(state.starts, state.ends)
+        done = published.intersect(expected).count
         message = f"{done} of {expected.count} records of the load are {verb}"
-        return Progress(message, Outcome.REACHED if state.ranges.covers(expected) else None)
+        return Progress(message, Outcome.REACHED if published.covers(expected) else None)
 
-    def _reached(self, component: str) -> Published | None:
+    def _reached(self, component: str) -> Position | None:
         """What ``component`` has reached of the topic."""
-        state = self.hook.lake.published(self.spec.table)
+        state = self.hook.lake.position(self.spec.table)
         if component != "queries" or state is None:
             return state
         # Here, where it is used: PyArrow takes a second.

@@ -13,7 +13,7 @@ import pytest
 from local.base import UsageError
 from local.status.observe import ComponentHistory, Seen, Supervised, Unavailable, past, rate, run_concurrently
 from local.status.rows import StreamRow, ago, component_row, in_words
-from sluice.clients.lake.catalog import BatchInfo
+from sluice.clients.lake.catalog import Commit
 from sluice.clients.ledger import History
 from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
 from sluice.model.health.sample import ProcessState as S
@@ -26,8 +26,8 @@ SPEC = stream.load("nyc_taxi")
 NOW = 10_000.0
 
 
-def batch(at: float, records: int, began: float | None = None) -> BatchInfo:
-    return BatchInfo(at=at, began=began, records=records, epoch=3)
+def batch(at: float, records: int, began: float | None = None) -> Commit:
+    return Commit(1, at, "batch", 3, began=began, records=records)
 
 
 def recorded(health: str) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def test_a_stream_that_nobody_wants_to_run_is_off_and_no_trouble() -> None:
         ([batch(NOW - 10, 300), batch(NOW - 20, 100), batch(NOW - 30, 999), batch(NOW - 400, 999)], 20.0),
     ],
 )
-def test_rows_per_second(batches: list[BatchInfo], expected: float) -> None:
+def test_rows_per_second(batches: list[Commit], expected: float) -> None:
     assert rate(batches, NOW) == expected
 
 

@@ -11,9 +11,8 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.lake.catalog import Published
+from sluice.model.health.sample import Position, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
-from sluice.model.health.sample import ProcessStatus
 from sluice.model.spec.ledger import run_key
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.sensors.published import PublishedSensor
@@ -31,8 +30,8 @@ def process(state: S, pid: int | None = 1) -> ProcessStatus:
     return ProcessStatus("stream-x", state, pid)
 
 
-def state(ends: dict[int, int], starts: dict[int, int] | None = None) -> Published:
-    return Published(1, 0.0, "batch", 1, starts or {0: 0, 1: 0}, ends)
+def state(ends: dict[int, int], starts: dict[int, int] | None = None) -> Position:
+    return Position(1, 0.0, None, starts or {0: 0, 1: 0}, ends)
 
 
 def test_a_process_may_be_down_for_the_grace() -> None:
@@ -70,7 +69,7 @@ class Hook:
         self.closed = False
         self.fired = threading.Event()
 
-    def published(self, table: str) -> Published | None:
+    def position(self, table: str) -> Position | None:
         return self._next(self.states)
 
     def status(self, program: str) -> ProcessStatus:

@@ -1,7 +1,7 @@
-"""The lake's tables through PyIceberg: the catalog, and what snapshots say of a stream. No JVM.
+"""The lake's tables through PyIceberg: the catalog, and a stream's commits and position. No JVM.
 
-Readers see ``main`` only. A consumer's snapshots carry ``sluice.*`` in their summary; maintenance leaves
-snapshots without, so what a stream has reached is in the newest ancestor of ``main`` that has them.
+A consumer's snapshots carry ``sluice.*`` in their summary, those of maintenance do not: a stream's position
+is in the newest ancestor of ``main`` that has them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -25,57 +25,33 @@ from sqlalchemy.orm import Session
 from sluice.clients.errors import Missing, Unreachable
 from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
-from sluice.model.verification.ranges import OffsetRanges
 
 MAIN = "main"
-# Of how many batches the longest says what to expect of the next.
+# The longest of these predicts the next one.
 BATCHES = 20
 CONNECT_SECONDS = 5
 REQUEST_SECONDS = 60
 
 
 @dataclass(frozen=True)
-class Published:
-    """What the newest ``sluice.*`` snapshot of ``main`` says. ``at`` is its time, seconds since 1970;
-    ``topic_id`` is None where its writer gave none."""
-
-    snapshot_id: int
-    at: float
-    kind: str
-    epoch: int
-    starts: dict[int, int]
-    ends: dict[int, int]
-    topic_id: str | None = None
-
-    @property
-    def ranges(self) -> OffsetRanges:
-        """Everything that is published, or with its coordinates in the quarantine."""
-        return OffsetRanges.from_ends(self.starts, self.ends)
-
-
-@dataclass(frozen=True)
 class Commit:
-    """One snapshot of ``main`` with its cost: ``kind`` is init, epoch-start, batch, or "" for maintenance."""
+    """One snapshot of ``main``. ``kind``: init, epoch-start, batch, or "" for maintenance, which has no more.
+
+    Times in seconds since 1970; ``began`` is None unless a batch recorded it. ``records``: of the batch,
+    quarantined ones included; ``ends``: partition -> the offset up to which everything is published.
+    """
 
     snapshot_id: int
-    at_ms: int
-    kind: str
-    epoch: int | None
-
-
-@dataclass(frozen=True)
-class BatchInfo:
-    """One published batch: when it ``began`` (None before snapshots said so) and when it was written, in
-    seconds since 1970; its records (those in the quarantine with them); its owner's epoch."""
-
     at: float
-    began: float | None
-    records: int
-    epoch: int
+    kind: str = ""
+    epoch: int = 0
+    ends: dict[int, int] = field(default_factory=dict)
+    records: int = 0
+    began: float | None = None
 
     @property
     def seconds(self) -> float | None:
-        """How long it took to read and write; None where its beginning is unknown."""
+        """How long a batch took to read and write."""
         return None if self.began is None else max(self.at - self.began, 0.0)
 
 
@@ -133,17 +109,9 @@ class Lake:
                 self._loaded[name] = self.catalog.load_table(name)
         return self._loaded[name]
 
-    def published(self, name: str) -> Published | None:
-        """What the stream has reached on ``main``, or None before its first snapshot or its table."""
-        if self.location(name) is None:
-            return None
-        return published(self.table(name))
-
     def position(self, name: str) -> Position | None:
-        """The same with what supervision needs; None before the stream's first snapshot or its table."""
-        if self.location(name) is None:
-            return None
-        return position(self.table(name))
+        """The stream's position on ``main``; None before its first snapshot or its table."""
+        return None if self.location(name) is None else position(self.table(name))
 
 
 def ancestors(table: Table, ref: str = MAIN) -> Iterator[Snapshot]:
@@ -163,95 +131,55 @@ def sluice_properties(snapshot: Snapshot) -> dict[str, str]:
     return {key.removeprefix("sluice."): value for key, value in summary.items() if key.startswith("sluice.")}
 
 
-def published(table: Table) -> Published | None:
-    """The newest ``sluice.*`` snapshot among the ancestors of ``main``; None where there is none."""
+def commits(table: Table, since: int | None = None) -> Iterator[Commit]:
+    """The kept snapshots of ``main``, newest first, down to the one after snapshot ``since``."""
     for snapshot in ancestors(table):
+        if snapshot.snapshot_id == since:
+            return
         facts = sluice_properties(snapshot)
-        if "end-offsets" in facts:
-            return Published(
-                snapshot_id=snapshot.snapshot_id,
-                at=snapshot.timestamp_ms / 1000,
-                kind=facts["kind"],
-                epoch=int(facts["epoch"]),
-                starts=_offsets(facts["start-offsets"]),
-                ends=_offsets(facts["end-offsets"]),
-                topic_id=facts.get("topic-id") or None,
-            )
-    return None
+        ranges: dict[str, list[int]] = json.loads(facts.get("offset-ranges", "{}"))
+        began = facts.get("started-at")
+        yield Commit(
+            snapshot_id=snapshot.snapshot_id,
+            at=snapshot.timestamp_ms / 1000,
+            kind=facts.get("kind", ""),
+            epoch=int(facts.get("epoch") or 0),
+            ends=_offsets(facts.get("end-offsets", "{}")),
+            records=sum(until - start for start, until in ranges.values()),
+            began=int(began) / 1000 if began else None,
+        )
+
+
+def recent_batches(table: Table, limit: int) -> list[Commit]:
+    """The newest ``limit`` batches of ``main``, newest first."""
+    return list(islice((commit for commit in commits(table) if commit.kind == "batch"), limit))
 
 
 def position(table: Table) -> Position | None:
-    """What ``main`` says of the stream, from the same snapshot as ``published``; None where there is none."""
-    state = published(table)
-    if state is None:
+    """The position that the newest ``sluice.*`` snapshot of ``main`` records; None if there is none."""
+    for snapshot in ancestors(table):
+        facts = sluice_properties(snapshot)
+        if "end-offsets" in facts:
+            break
+    else:
         return None
     batches = recent_batches(table, BATCHES)
     durations = [batch.seconds for batch in batches if batch.seconds is not None]
     return Position(
-        epoch=state.epoch,
-        at=state.at,
-        acquired_at=acquired_at(table),
-        starts=state.starts,
-        ends=state.ends,
-        topic_id=state.topic_id,
+        epoch=int(facts["epoch"]),
+        at=snapshot.timestamp_ms / 1000,
+        acquired_at=next((commit.at for commit in commits(table) if commit.kind == "epoch-start"), None),
+        starts=_offsets(facts["start-offsets"]),
+        ends=_offsets(facts["end-offsets"]),
+        topic_id=facts.get("topic-id") or None,
         longest_batch=max(durations, default=None),
         batch_at=batches[0].at if batches else None,
     )
 
 
-def recent_batches(table: Table, limit: int) -> list[BatchInfo]:
-    """The newest ``limit`` batches of ``main`` that are kept, newest first."""
-    batches = (s for s in ancestors(table) if sluice_properties(s).get("kind") == "batch")
-    return [_batch(snapshot) for snapshot in islice(batches, limit)]
-
-
-def _batch(snapshot: Snapshot) -> BatchInfo:
-    facts = sluice_properties(snapshot)
-    began = facts.get("started-at")
-    ranges: dict[str, list[int]] = json.loads(facts["offset-ranges"])
-    return BatchInfo(
-        at=snapshot.timestamp_ms / 1000,
-        began=int(began) / 1000 if began else None,
-        records=sum(until - start for start, until in ranges.values()),
-        epoch=int(facts["epoch"]),
-    )
-
-
-def acquired_at(table: Table) -> float | None:
-    """When ``main`` last changed hands, in seconds since 1970; None where no take-over is kept."""
-    for snapshot in ancestors(table):
-        if sluice_properties(snapshot).get("kind") == "epoch-start":
-            return snapshot.timestamp_ms / 1000
-    return None
-
-
-def commits_since(table: Table, snapshot_id: int | None) -> list[Commit]:
-    """The snapshots of ``main`` that came after ``snapshot_id`` (None: all that are kept), oldest first."""
-    commits = []
-    for snapshot in ancestors(table):
-        if snapshot.snapshot_id == snapshot_id:
-            break
-        facts = sluice_properties(snapshot)
-        epoch = facts.get("epoch")
-        commits.append(
-            Commit(
-                snapshot.snapshot_id,
-                snapshot.timestamp_ms,
-                facts.get("kind", ""),
-                int(epoch) if epoch else None,
-            )
-        )
-    return commits[::-1]
-
-
 def columns(table: Table) -> dict[str, str]:
     """Column -> Iceberg type, as the current schema writes it (``long``, ``timestamptz``, ``map<…>``)."""
     return {field.name: str(field.field_type) for field in table.schema().fields}
-
-
-def heads(table: Table) -> dict[str, int]:
-    """Branch or tag -> the id of its snapshot."""
-    return {name: ref.snapshot_id for name, ref in table.refs().items()}
 
 
 def _offsets(text: str) -> dict[int, int]:

@@ -103,7 +103,7 @@ class AuditOperator(StreamOperator):
         """Strangers among the data objects, the batches since ``before``, and the versions of each of those
         batches whose metadata files the table still logs."""
         from sluice.clients.lake import files
-        from sluice.clients.lake.catalog import commits_since, metadata_times
+        from sluice.clients.lake.catalog import commits, metadata_times
 
         lake = self.platform_hook.lake
         table, quarantine = lake.table(self.spec.table), lake.table(self.spec.quarantine_table)
@@ -112,14 +112,14 @@ class AuditOperator(StreamOperator):
         strangers = unknown(
             seen.data, known, None if newest is None else datetime.fromtimestamp(newest / 1000, UTC)
         )
-        commits, written = commits_since(table, since), metadata_times(table)
+        since_then, written = list(commits(table, since))[::-1], metadata_times(table)
         batches, costs = 0, []
-        for number, commit in enumerate(commits):
+        for number, commit in enumerate(since_then):
             if commit.kind != "batch":
                 continue
             batches += 1
-            following = commits[number + 1].at_ms if number + 1 < len(commits) else None
-            own = metadata_files(written, commit.at_ms, following)
+            following = round(since_then[number + 1].at * 1000) if number + 1 < len(since_then) else None
+            own = metadata_files(written, round(commit.at * 1000), following)
             if own is not None:
                 costs.append(files.versions_written(table, commit.snapshot_id) + own)
         return strangers, batches, costs

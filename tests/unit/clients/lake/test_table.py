@@ -18,7 +18,7 @@ from tests.support.raising import raising
 
 def test_before_the_consumers_first_start_there_is_nothing_published(tmp_path: Path) -> None:
     lake = lakes.empty(tmp_path)
-    assert lake.published(lakes.TABLE) is None
+    assert lake.position(lakes.TABLE) is None
     with raising(Missing, lakes.TABLE, "consumer"):
         lake.table(lakes.TABLE)
 
@@ -35,22 +35,19 @@ def test_a_catalog_that_does_not_answer_is_unreachable(tmp_path: Path) -> None:
 
 def test_the_newest_snapshot_that_says_something_counts_even_below_maintenance(tmp_path: Path) -> None:
     lake = lakes.make(tmp_path)
-    assert lake.published(lakes.TABLE) is None
+    assert lake.position(lakes.TABLE) is None
     lakes.append(lake, [], lakes.summary("epoch-start", 7, {0: 0, 1: 5}, {0: 0, 1: 5}))
     lakes.append(lake, [(0, 0), (1, 5)], lakes.summary("batch", 7, {0: 1, 1: 6}, {0: 0, 1: 5}))
     lakes.append(lake, [(0, 99)])
-    state = lake.published(lakes.TABLE)
+    state = lake.position(lakes.TABLE)
     assert state is not None
-    assert (state.kind, state.epoch, state.ends) == ("batch", 7, {0: 1, 1: 6})
-    assert str(state.ranges) == "partition 0: [0, 1); partition 1: [5, 6)"
+    assert (state.epoch, state.starts, state.ends) == (7, {0: 0, 1: 5}, {0: 1, 1: 6})
+    assert state.acquired_at is not None
+    assert state.acquired_at < state.at
     table = lake.table(lakes.TABLE)
-    taken = tables.acquired_at(table)
-    assert taken is not None
-    assert taken < state.at
-    kinds = [commit.kind for commit in tables.commits_since(table, None)]
-    assert kinds == ["epoch-start", "batch", ""]
-    first = tables.commits_since(table, None)[0]
-    assert [c.kind for c in tables.commits_since(table, first.snapshot_id)] == ["batch", ""]
+    assert [commit.kind for commit in tables.commits(table)] == ["", "batch", "epoch-start"]
+    first = list(tables.commits(table))[-1]
+    assert [c.kind for c in tables.commits(table, first.snapshot_id)] == ["", "batch"]
 
 
 def test_s3_is_read_only_when_the_catalog_points_elsewhere(tmp_path: Path) -> None:
@@ -58,11 +55,11 @@ def test_s3_is_read_only_when_the_catalog_points_elsewhere(tmp_path: Path) -> No
     files = tmp_path / "warehouse"
     for end in (1, 2):
         lakes.append(other, [(0, end)], lakes.summary("batch", 1, {0: end}))
-        state = lake.published(lakes.TABLE)
+        state = lake.position(lakes.TABLE)
         assert state is not None
         assert state.ends == {0: end}
         away = files.rename(tmp_path / "away")
-        assert lake.published(lakes.TABLE) == state, "without any file"
+        assert lake.position(lakes.TABLE) == state, "without any file"
         away.rename(files)
 
 
@@ -83,16 +80,16 @@ def test_a_position_is_put_together_from_the_newest_snapshots_of_each_kind(tmp_p
     )
     lakes.append(lake, [(0, 99)])
     state = lake.position(lakes.TABLE)
-    newest, before, *_ = [c for c in tables.commits_since(lake.table(lakes.TABLE), None)[::-1] if c.kind]
+    newest, before, *_ = [c for c in tables.commits(lake.table(lakes.TABLE)) if c.kind]
     assert state == Position(
         epoch=8,
-        at=newest.at_ms / 1000,
-        acquired_at=newest.at_ms / 1000,
+        at=newest.at,
+        acquired_at=newest.at,
         starts={0: 0, 1: 5},
         ends={0: 1, 1: 5},
         topic_id="U",
         longest_batch=None,
-        batch_at=before.at_ms / 1000,
+        batch_at=before.at,
     )
     assert state.records == 1
     lakes.append(lake, [], lakes.summary("batch", 8, {0: 2, 1: 5}, {0: 0, 1: 5}, ranges={0: (1, 2)}))
@@ -162,9 +159,8 @@ def test_metadata_times_reach_from_the_log_to_now(tmp_path: Path) -> None:
     assert times == sorted(times)
 
 
-def test_columns_and_heads(tmp_path: Path) -> None:
+def test_columns(tmp_path: Path) -> None:
     lake = lakes.make(tmp_path)
     lakes.append(lake, [(0, 0)])
     table = lake.table(lakes.TABLE)
     assert tables.columns(table)["_kafka_offset"] == "long"
-    assert list(tables.heads(table)) == ["main"]

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from local.drills.result import DrillRecord, seconds, store, table
-from local.drills.stream import Step, moved_on
+from local.drills.stream import moved_on
 from local.drills.traffic import lost_and_doubled
 from local.stack.lake import Exactness
+from sluice.clients.lake.catalog import Commit
 
 PASSED = Exactness(gaps=0, duplicates=0, unexpected=0, records=500)
 GREEN = DrillRecord(
@@ -112,11 +113,11 @@ def test_seconds(begin: float | None, end: float | None, expected: float | None)
 
 def test_recovered_is_the_first_batch_after_it_that_brought_something() -> None:
     steps = [
-        Step(at=5.0, kind="batch", epoch=1, total=120),  # before it was noticed
-        Step(at=11.0, kind="epoch-start", epoch=2, total=120),
-        Step(at=12.0, kind="batch", epoch=2, total=100),  # nothing new
-        Step(at=13.0, kind="batch", epoch=2, total=130),
-        Step(at=14.0, kind="batch", epoch=2, total=140),
+        Commit(1, 5.0, "batch", 1, {0: 120}),  # before it was noticed
+        Commit(1, 11.0, "epoch-start", 2, {0: 120}),
+        Commit(1, 12.0, "batch", 2, {0: 100}),  # nothing new
+        Commit(1, 13.0, "batch", 2, {0: 130}),
+        Commit(1, 14.0, "batch", 2, {0: 140}),
     ]
     assert moved_on(steps, after=10.0, total=100) == 13.0
     assert moved_on(steps, after=10.0, total=140) is None
