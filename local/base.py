@@ -25,6 +25,21 @@ class UsageError(Exception):
     ours and is shown with its traceback.
     """
 
+    # Of sluice.model.error_codes, which the bootstrap cannot import.
+    code = "SLU-801"
+
+
+class SetupError(UsageError):
+    """Something could not be fetched, built or found."""
+
+    code = "SLU-802"
+
+
+class UnhealthyService(UsageError):
+    """A service of the stack does not start, or did not become healthy."""
+
+    code = "SLU-803"
+
 
 REPO = Path(__file__).resolve().parent.parent
 
@@ -56,7 +71,7 @@ def end_with(main: Callable[[list[str]], int], interrupted: Callable[[], str] = 
     try:
         sys.exit(main(sys.argv[1:]))
     except UsageError as problem:
-        sys.exit(f"sluice: {problem}")
+        sys.exit(f"sluice: {problem.code} {problem}")
     except KeyboardInterrupt:
         text = interrupted()
         if text:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from local.base import UsageError
+from local.base import SetupError
 from local.progress import Step
 
 _running: set[subprocess.Popen[str]] = set()
@@ -25,7 +25,7 @@ def run(
 ) -> str:
     """Runs a program to its end and gives the last 100 lines of its output (stdout and stderr together).
 
-    Raises UsageError with the program, its exit code, its last lines and the log's path when it ends badly.
+    Raises SetupError with the program, its exit code, its last lines and the log's path when it ends badly.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     tail: collections.deque[str] = collections.deque(maxlen=100)
@@ -42,7 +42,7 @@ def run(
                 cwd=cwd,
             )
         except OSError as error:
-            raise UsageError(f"{step.name}: cannot run {argv[0]}: {error.strerror}") from error
+            raise SetupError(f"{step.name}: cannot run {argv[0]}: {error.strerror}") from error
         with _guard:
             _running.add(process)
         try:
@@ -59,7 +59,7 @@ def run(
                 process.wait()
     if code != 0:
         shown = "\n  ".join(list(tail)[-8:])
-        raise UsageError(
+        raise SetupError(
             f"{step.name}: {Path(argv[0]).name} ended with {code}; all of it is in {log}\n  {shown}"
         )
     return "\n".join(tail)

@@ -15,6 +15,7 @@ from sluice.model import exits
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import SourceType
+from spark_jobs.common.spark.process import failure_line
 
 Job = Callable[[str, Sequence[str]], int]
 
@@ -66,7 +67,7 @@ JOBS: Mapping[str, Job] = {job.__name__: job for job in (consumer, producer, que
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the job that ``arguments`` name (None: the command line); return its exit code.
 
-    78: the stream's declaration is wrong, as the last line of stderr says.
+    1: it failed; 78: the stream's declaration is wrong. The last line of stderr is the :func:`failure_line`.
     """
     parser = argparse.ArgumentParser(prog="python -m spark_jobs", description="Run one job of a stream.")
     parser.add_argument("job", choices=JOBS)
@@ -75,9 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     try:
         return JOBS[args.job](args.stream, args.options)
-    except ConfigError:
+    except Exception as error:
         traceback.print_exc()
-        return exits.CONFIGURATION
+        print(failure_line(error), file=sys.stderr)  # noqa: T201
+        return exits.CONFIGURATION if isinstance(error, ConfigError) else 1
 
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ POLL_SECONDS = 1.0
 class Failed(Exception):
     """The drill cannot go on, or saw what must not be. The text is its one line."""
 
+    code = "SLU-804"
+
 
 @dataclass
 class DrillContext:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from local.base import UsageError
+from local.base import UnhealthyService
 from local.runtime.context import Context, with_parent
 from local.runtime.home import ROLES, write_private
 from local.runtime.ports import HOST
@@ -93,7 +93,7 @@ def _java(context: Context, heap: str, *main: str) -> list[str]:
 
 
 def prepare(context: Context) -> None:
-    """Writes its configuration and formats its storage once. Raises UsageError when formatting fails.
+    """Writes its configuration and formats its storage once. Raises UnhealthyService when formatting fails.
 
     Must run while Kafka does not.
     """
@@ -114,7 +114,7 @@ def prepare(context: Context) -> None:
         env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
     )
     if done.returncode != 0:
-        raise UsageError(
+        raise UnhealthyService(
             f"formatting Kafka's storage ended with {done.returncode}: "
             f"{' '.join((done.stdout + done.stderr).split())[-500:]}"
         )

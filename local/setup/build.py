@@ -17,7 +17,7 @@ import sys
 from pathlib import Path
 
 from local import shell
-from local.base import UsageError
+from local.base import SetupError
 from local.progress import Step
 from local.setup.cache import HERE, JAR_HASHES, MINIO_VERSION, REQUIREMENTS, environment, pinned_jars, sha256
 
@@ -25,7 +25,7 @@ from local.setup.cache import HERE, JAR_HASHES, MINIO_VERSION, REQUIREMENTS, env
 def make_python_environment(folder: Path, work: Path, step: Step) -> None:
     """Fills `folder`. It is the final place, since the scripts in `bin` hold their interpreter's path.
 
-    Raises UsageError when uv fails. uv's own cache lies in `work`: an interrupted run goes on from there.
+    Raises SetupError when uv fails. uv's own cache lies in `work`: an interrupted run goes on from there.
     """
     uv = Path(sys.executable).with_name("uv")
     log = work / "env.log"
@@ -52,13 +52,13 @@ def make_python_environment(folder: Path, work: Path, step: Step) -> None:
 
 
 def make_jar_set(folder: Path, jar_set: str, java_home: Path, work: Path, step: Step) -> None:
-    """Fills `folder` with the jars of a set. Raises UsageError when Ivy fails or a jar is not the pinned
+    """Fills `folder` with the jars of a set. Raises SetupError when Ivy fails or a jar is not the pinned
     one."""
     resolve(folder, jar_set, java_home, work, step)
     found = {path.name: sha256(path) for path in folder.iterdir()}
     complaint = differences(found, pinned_jars(jar_set))
     if complaint:
-        raise UsageError(
+        raise SetupError(
             f"the {jar_set} jars are not the pinned ones ({JAR_HASHES.name}): {complaint}; "
             "if that is meant, run make lock"
         )
@@ -69,7 +69,7 @@ def resolve(folder: Path, jar_set: str, java_home: Path, work: Path, step: Step)
     folder.mkdir(parents=True)
     found = sorted((environment().path / "lib").glob("python3.*/site-packages/pyspark/jars/ivy-*.jar"))
     if not found:
-        raise UsageError(f"no Ivy jar inside PySpark under {environment().path}: run make setup again")
+        raise SetupError(f"no Ivy jar inside PySpark under {environment().path}: run make setup again")
     shell.run(
         [
             java_home / "bin" / "java",
@@ -107,7 +107,7 @@ MODULE = "github.com/minio/minio"
 
 
 def make_minio(folder: Path, work: Path, step: Step) -> None:
-    """Builds `folder`/minio. Raises UsageError when Go or the build fails."""
+    """Builds `folder`/minio. Raises SetupError when Go or the build fails."""
     log = work / "minio.log"
     go = _go(work, step, log)
     env = {

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from local.base import REPO, UsageError, cache
+from local.base import REPO, SetupError, cache
 
 MANIFEST = ".manifest.json"
 
@@ -151,7 +151,7 @@ def locked(root: Path, say: Callable[[str], None]) -> Iterator[None]:
         root.mkdir(parents=True, exist_ok=True)
         file = (root / "lock").open("w")
     except OSError as error:
-        raise UsageError(
+        raise SetupError(
             f"cache folder {root}: {error.strerror}; make it writable or set SLUICE_CACHE to another folder"
         ) from error
     with file:

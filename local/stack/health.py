@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.exceptions import ClientError as S3Error
 from confluent_kafka import KafkaException
 
-from local.base import UsageError
+from local.base import UnhealthyService, UsageError
 from local.progress import Step
 from local.runtime.context import Context
 from local.runtime.ports import HOST
@@ -63,7 +63,7 @@ def probe(name: str, context: Context) -> str:
     component = airflow.COMPONENTS[name][1]
     status = airflow.health(context).get(component, "not mentioned")
     if status != "healthy":
-        raise UsageError(f"{component} is {status}")
+        raise UnhealthyService(f"{component} is {status}")
     return "healthy"
 
 
@@ -80,7 +80,8 @@ def address(name: str, context: Context) -> str:
 def wait(name: str, context: Context, supervisor: Supervisor, step: Step, seconds: float) -> None:
     """Waits until a service is healthy.
 
-    Raises UsageError with the last lines of its log as soon as it has ended for good, or after `seconds`.
+    Raises UnhealthyService with the last lines of its log as soon as it has ended for good, or after
+    `seconds`.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -97,9 +98,11 @@ def wait(name: str, context: Context, supervisor: Supervisor, step: Step, second
         log = context.home.logs / f"{name}.log"
         if info["statename"] in ENDED:
             reason = info["spawnerr"] or info["description"]
-            raise UsageError(f"{name} is {info['statename']} ({reason}); the end of {log}:\n{tail(log)}")
+            raise UnhealthyService(
+                f"{name} is {info['statename']} ({reason}); the end of {log}:\n{tail(log)}"
+            )
         if time.monotonic() > deadline:
-            raise UsageError(
+            raise UnhealthyService(
                 f"{name} was not healthy within {seconds:.0f} s ({why}); the end of {log}:\n{tail(log)}"
             )
         time.sleep(0.5)

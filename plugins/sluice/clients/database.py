@@ -16,6 +16,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
+from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, says
 from sluice.model.queries.state import FENCE_TABLE, fence_ddl, fence_key
 from sluice.model.spec.connection import Database
@@ -87,7 +88,8 @@ def provision(
     if differences:
         raise Refused(
             f"table {table} in {database.where}: {'; '.join(differences)}; rename it and run this step "
-            "again, which makes it anew, or give the sink another table"
+            "again, which makes it anew, or give the sink another table",
+            ErrorCode.DATABASE_TABLE,
         )
     return ProvisionResult(database.where, tuple(made))
 
@@ -103,13 +105,17 @@ def counts(database: Database, table: str, query: Query) -> pa.Table:
         lacking = [name for name in names if name not in there]
         if lacking:
             raise Refused(
-                f"table {table} in {database.where} lacks {', '.join(lacking)}; run provision_sinks again"
+                f"table {table} in {database.where} lacks {', '.join(lacking)}; run provision_sinks again",
+                ErrorCode.DATABASE_TABLE,
             )
         families = {name: family_of(there[name]) for name in names}
         unknown = [name for name in names if families[name] not in _ARROW]
         if unknown:
             are = ", ".join(f"{name} {families[name]}" for name in unknown)
-            raise Refused(f"table {table} in {database.where} has {are}; run provision_sinks again")
+            raise Refused(
+                f"table {table} in {database.where} has {are}; run provision_sinks again",
+                ErrorCode.DATABASE_TABLE,
+            )
         schema = pa.schema([(name, _ARROW[families[name]]) for name in names])
         # Typed where a driver gives something else: MySQL's booleans are numbers.
         columns = [sa.column(name, sa.Boolean() if families[name] == "boolean" else None) for name in names]
@@ -148,7 +154,9 @@ def _asking(database: Database) -> Iterator[sa.Engine]:
         yield engine
     except NoSuchTableError as error:
         table = str(error).strip("`")
-        raise Missing(f"table {table} does not exist in {database.where}; run provision_sinks") from error
+        raise Missing(
+            f"table {table} does not exist in {database.where}; run provision_sinks", ErrorCode.DATABASE_TABLE
+        ) from error
     except DBAPIError as error:
         cause = error.orig if error.orig is not None else error
         raise translated(database, cause) from cause
@@ -160,11 +168,14 @@ def translated(database: Database, error: BaseException) -> ClientError:
     trouble = diagnose(database.kind, error)
     what = f"{database.where} {trouble} ({says(error)})"
     if trouble in TRANSIENT:
-        return Unreachable(what)
+        return Unreachable(what, ErrorCode.DATABASE_UNREACHABLE)
     if trouble in (DatabaseError.NO_TABLE, DatabaseError.NO_DATABASE):
-        return Missing(what)
+        return Missing(what, ErrorCode.DATABASE_TABLE)
     mend = "; check the Airflow connection and its user's rights"
-    return Refused(what + (mend if trouble in (DatabaseError.LOGIN, DatabaseError.DENIED) else ""))
+    return Refused(
+        what + (mend if trouble in (DatabaseError.LOGIN, DatabaseError.DENIED) else ""),
+        ErrorCode.DATABASE_REFUSED,
+    )
 
 
 def _tables(engine: sa.Engine) -> set[str]:
@@ -217,7 +228,8 @@ def _wanted(table: str, query: Query, types: Mapping[str, str]) -> dict[str, str
         if types[name] not in _FAMILIES:
             raise Refused(
                 f"table {table}: column {name} of type {types[name]} cannot be a key; group by a column of "
-                f"type {', '.join(_FAMILIES)}"
+                f"type {', '.join(_FAMILIES)}",
+                ErrorCode.INVALID_CONFIGURATION,
             )
         wanted[name] = _FAMILIES[types[name]]
     return wanted | dict.fromkeys([*query.aggregates, VERSION], "bigint")

@@ -5,13 +5,23 @@ Every message names the thing, the value and, where there is one, the mend; none
 
 from __future__ import annotations
 
+from sluice.model.error_codes import ErrorCode
+
 
 class ClientError(Exception):
-    """The base of what clients raise."""
+    """The base of what clients raise; ``code`` of the class unless one is given."""
+
+    code = ErrorCode.REQUEST_REFUSED
+
+    def __init__(self, message: object, code: ErrorCode | None = None) -> None:
+        super().__init__(message)
+        self.code = code or type(self).code
 
 
 class Missing(ClientError):
     """What was named does not exist."""
+
+    code = ErrorCode.DOCUMENT_NOT_FOUND
 
 
 class Refused(ClientError):
@@ -20,3 +30,5 @@ class Refused(ClientError):
 
 class Unreachable(ClientError):
     """The system could not be observed; the same question may be answered later."""
+
+    code = ErrorCode.SYSTEM_UNREACHABLE

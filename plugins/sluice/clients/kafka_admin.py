@@ -30,6 +30,7 @@ from confluent_kafka.admin import (
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN, TIMEOUT_SECONDS, committed
 from sluice.io.retry import wait_for
+from sluice.model.error_codes import ErrorCode
 from sluice.model.health.heartbeat import Heartbeat, parse_heartbeat
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.stream import BROKER_DEFAULT, Topic
@@ -256,7 +257,8 @@ class KafkaAdmin:
 
     def _missing(self, topic: str) -> Missing:
         return Missing(
-            f"topic {topic!r} does not exist on {self.servers}; run the load's provision_topic step"
+            f"topic {topic!r} does not exist on {self.servers}; run the load's provision_topic step",
+            ErrorCode.TOPIC_NOT_FOUND,
         )
 
     def _create(self, topic: Topic) -> bool:
@@ -312,7 +314,8 @@ class KafkaAdmin:
         if shape is None or shape.partitions < partitions:
             has = shape.partitions if shape else 0
             raise Unreachable(
-                f"topic {topic!r} has {has} partitions, {self.timeout:g} s after {partitions} were wanted"
+                f"topic {topic!r} has {has} partitions, {self.timeout:g} s after {partitions} were wanted",
+                ErrorCode.KAFKA_UNREACHABLE,
             )
         return shape
 
@@ -325,7 +328,9 @@ class KafkaAdmin:
                 return False
             raise translated(what, error) from error
         except FutureTimeout as error:
-            raise Unreachable(f"{what}: no answer from {self.servers} in {self.timeout:g} s") from error
+            raise Unreachable(
+                f"{what}: no answer from {self.servers} in {self.timeout:g} s", ErrorCode.KAFKA_UNREACHABLE
+            ) from error
         return True
 
     def _result(self, what: str, future: Future[T]) -> T:
@@ -339,7 +344,9 @@ class KafkaAdmin:
             cause = error if self._login_error is None else KafkaException(self._login_error)
             raise translated(what, cause) from error
         except FutureTimeout as error:
-            raise Unreachable(f"{what}: no answer from {self.servers} in {self.timeout:g} s") from error
+            raise Unreachable(
+                f"{what}: no answer from {self.servers} in {self.timeout:g} s", ErrorCode.KAFKA_UNREACHABLE
+            ) from error
 
 
 def check_not_shrinking(topic: Topic, has: TopicDescription) -> None:
@@ -348,13 +355,15 @@ def check_not_shrinking(topic: Topic, has: TopicDescription) -> None:
         raise Refused(
             f"topic {topic.name!r} has {has.partitions} partitions and the stream wants {topic.partitions}: "
             f"Kafka cannot take partitions away; set partitions = {has.partitions} in stream.toml, "
-            "or name another topic"
+            "or name another topic",
+            ErrorCode.TOPIC_MISMATCH,
         )
     if topic.replication_factor not in (BROKER_DEFAULT, has.replication_factor):
         raise Refused(
             f"topic {topic.name!r} has replication factor {has.replication_factor} and the stream wants "
             f"{topic.replication_factor}: that moves data between brokers and is not done here; set "
-            f"replication_factor = {has.replication_factor} in stream.toml, or reassign the partitions"
+            f"replication_factor = {has.replication_factor} in stream.toml, or reassign the partitions",
+            ErrorCode.TOPIC_MISMATCH,
         )
 
 
@@ -372,5 +381,10 @@ def translated(what: str, error: KafkaException) -> Refused | Unreachable:
     cause: KafkaError = error.args[0]
     message = f"{what}: {cause.str()} ({cause.name()})"
     if cause.code() in _DENIED:
-        return Refused(f"{message}; check [kafka] in the role's platform file and the user's rights")
-    return Refused(f"{message}; correct stream.toml") if cause.code() in _WRONG else Unreachable(message)
+        return Refused(
+            f"{message}; check [kafka] in the role's platform file and the user's rights",
+            ErrorCode.KAFKA_PERMISSION,
+        )
+    if cause.code() in _WRONG:
+        return Refused(f"{message}; correct stream.toml", ErrorCode.TOPIC_MISMATCH)
+    return Unreachable(message, ErrorCode.KAFKA_UNREACHABLE)

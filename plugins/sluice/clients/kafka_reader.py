@@ -14,6 +14,7 @@ from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.clients.kafka_admin import TIMEOUT_SECONDS, KafkaAdmin, translated
 from sluice.io import kafka as kafka_io
 from sluice.io.kafka import consumer
+from sluice.model.error_codes import ErrorCode
 from sluice.model.queries import state
 from sluice.model.queries.state import NO_BATCH
 from sluice.model.spec.platform import Kafka
@@ -47,7 +48,8 @@ def read_range(
             reason = f"; Kafka: {errors[-1]}" if errors else ""
             raise Unreachable(
                 f"{error}{reason}. Kafka is slow or unavailable, or the writer of an open transaction hangs. "
-                "Fix: check that the query runs"
+                "Fix: check that the query runs",
+                ErrorCode.KAFKA_UNREACHABLE,
             ) from error
 
 
@@ -81,7 +83,8 @@ def read(kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SE
     except Missing as error:
         raise Missing(
             f"topic {topic!r} does not exist on {kafka.bootstrap_servers}; run the load's "
-            "provision_sinks step"
+            "provision_sinks step",
+            ErrorCode.TOPIC_NOT_FOUND,
         ) from error
     return newest(topic, keys, read_range(kafka, topic, dict.fromkeys(ends, 0), ends, seconds))
 
@@ -100,7 +103,9 @@ def last_batch(kafka: Kafka, stream: str, query: str, topic: str) -> int | None:
         batch = state.parse(*found).batch
     except ValueError as error:
         raise Refused(
-            f"group {group!r}, topic {topic!r}: {error}; delete the group's offsets and start the query again"
+            f"group {group!r}, topic {topic!r}: {error}; delete the group's offsets and start the "
+            "query again",
+            ErrorCode.SINKS_DIFFER,
         ) from error
     return None if batch == NO_BATCH else batch
 
@@ -118,7 +123,8 @@ def newest(topic: str, keys: Sequence[str], messages: Iterable[Message]) -> dict
             raise Refused(
                 f"topic {topic!r}, partition {message.partition()}, offset {message.offset()}: no "
                 f"result of the query ({type(error).__name__}: {error}); only the query may write there: "
-                "delete the topic, run the load's provision_sinks step, and let the query begin anew"
+                "delete the topic, run the load's provision_sinks step, and let the query begin anew",
+                ErrorCode.SINKS_DIFFER,
             ) from error
         if key not in results or result.version >= results[key].version:
             results[key] = result

@@ -24,6 +24,7 @@ from botocore.exceptions import ClientError as S3Error
 
 from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.s3 import asking, error_code, split
+from sluice.model.error_codes import ErrorCode
 from sluice.model.health.consumer import RestartHistory
 from sluice.model.spec.ledger import RUNTIME, Document, history_key, history_prefix, moment, moment_of
 from sluice.model.spec.stream import Supervision
@@ -75,7 +76,8 @@ class Ledger:
             else:
                 return document
         raise Unreachable(
-            f"ledger document {self.uri(key)}: {ATTEMPTS} conditional puts met another writer's"
+            f"ledger document {self.uri(key)}: {ATTEMPTS} conditional puts met another writer's",
+            ErrorCode.S3_UNREACHABLE,
         )
 
     def _put_if_absent(self, key: str, body: bytes) -> None:

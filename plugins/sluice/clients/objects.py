@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.s3 import asking
+from sluice.model.error_codes import ErrorCode
 from sluice.model.verification.sources import source_id
 from sluice.model.verification.storage import PrefixUsage
 
@@ -38,7 +39,9 @@ def data_rows(chunks: Iterable[bytes], name: str, longest: int = LONGEST_LINE) -
     """
     lines = _lines(plain(chunks, name), name, longest)
     if not next(lines, b"").strip():
-        raise Refused(f"{name}: has no header line; upload the file with one, or leave it out")
+        raise Refused(
+            f"{name}: has no header line; upload the file with one, or leave it out", ErrorCode.INVALID_HEADER
+        )
     return sum(1 for line in lines if line.strip())
 
 
@@ -76,11 +79,16 @@ def _gunzip(head: bytes, stream: Iterator[bytes], name: str) -> Iterator[bytes]:
             try:
                 yield member.decompress(data)
             except zlib.error as error:
-                raise Refused(f"{name}: damaged gzip data ({error}); upload the file again") from error
+                raise Refused(
+                    f"{name}: damaged gzip data ({error}); upload the file again", ErrorCode.CORRUPT_OBJECT
+                ) from error
             data = member.unused_data
         data = next(stream, None)
     if not member.eof:
-        raise Refused(f"{name}: truncated gzip data, it ends before its end mark; upload the file again")
+        raise Refused(
+            f"{name}: truncated gzip data, it ends before its end mark; upload the file again",
+            ErrorCode.CORRUPT_OBJECT,
+        )
 
 
 def _lines(chunks: Iterable[bytes], name: str, longest: int = LONGEST_LINE) -> Iterator[bytes]:
@@ -89,7 +97,9 @@ def _lines(chunks: Iterable[bytes], name: str, longest: int = LONGEST_LINE) -> I
         *whole, rest = (rest + chunk).split(b"\n")
         yield from whole
         if len(rest) > longest:
-            raise Refused(f"{name}: a line is longer than {longest} bytes; it is no CSV")
+            raise Refused(
+                f"{name}: a line is longer than {longest} bytes; it is no CSV", ErrorCode.CORRUPT_OBJECT
+            )
     if rest:
         yield rest
 
@@ -146,13 +156,15 @@ class Bucket:
         for key in keys:
             if not key.endswith(SUFFIXES):
                 raise Refused(
-                    f"s3://{self.name}/{key}: a source ends in {' or '.join(SUFFIXES)}; correct 'objects'"
+                    f"s3://{self.name}/{key}: a source ends in {' or '.join(SUFFIXES)}; correct 'objects'",
+                    ErrorCode.INVALID_PARAMETER,
                 )
         chosen = sorted(set(keys)) if keys else sorted(self._keys(prefix))
         if not chosen:
             raise Missing(
                 f"s3://{self.name}/{prefix} holds no object that ends in {' or '.join(SUFFIXES)}; "
-                "upload one or correct 'source_prefix'"
+                "upload one or correct 'source_prefix'",
+                ErrorCode.OBJECT_NOT_FOUND,
             )
         return [self.head(key) for key in chosen]
 
@@ -173,7 +185,7 @@ class Bucket:
             with asking(f"source object {what}"):
                 found = self.client.head_object(Bucket=self.name, Key=key, **version)  # type: ignore[arg-type]
         except Missing as error:
-            raise Missing(f"{error}; upload it, or correct 'objects'") from error
+            raise Missing(f"{error}; upload it, or correct 'objects'", ErrorCode.OBJECT_NOT_FOUND) from error
         # "null" is what was there before the bucket kept versions: it can be overwritten, so it pins nothing.
         present = found.get("VersionId")
         return ObjectVersion(

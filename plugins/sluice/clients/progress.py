@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sluice.clients.errors import Unreachable
 from sluice.clients.kafka_admin import KafkaAdmin, TopicId
 from sluice.clients.kafka_reader import read_range
+from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.progress import (
     Entry,
     ProgressSnapshot,
@@ -61,7 +62,9 @@ class ProgressReader:
         try:
             begins = self._update(since)
         except Unreachable as error:
-            raise Unreachable(f"query progress: Kafka is unavailable: {error}") from error
+            raise Unreachable(
+                f"query progress: Kafka is unavailable: {error}", ErrorCode.KAFKA_UNREACHABLE
+            ) from error
         queries: defaultdict[str, list[QueryHistory]] = defaultdict(list)
         for (stream, query), entries in sorted(self._entries.items()):
             found = history(query, entries, since)

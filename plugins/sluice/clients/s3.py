@@ -10,6 +10,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.exceptions import ClientError as S3Error
 
 from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.model.error_codes import ErrorCode
 
 _MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound"})
 _DENIED = frozenset({"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
@@ -28,14 +29,16 @@ def asking(what: str) -> Iterator[None]:
     except S3Error as error:
         code = error_code(error)
         if code in _MISSING:
-            raise Missing(f"{what} does not exist ({code})") from error
+            raise Missing(f"{what} does not exist ({code})", ErrorCode.OBJECT_NOT_FOUND) from error
         if code in _DENIED:
             raise Refused(
-                f"{what}: S3 denies it ({code}); check [s3] in the role's platform file and the user's policy"
+                f"{what}: S3 denies it ({code}); check [s3] in the role's platform file and "
+                "the user's policy",
+                ErrorCode.S3_PERMISSION,
             ) from error
-        raise Unreachable(f"{what}: S3 answered {code}: {error}") from error
+        raise Unreachable(f"{what}: S3 answered {code}: {error}", ErrorCode.S3_UNREACHABLE) from error
     except BotoCoreError as error:
-        raise Unreachable(f"{what}: {error}") from error
+        raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error
 
 
 def split(uri: str) -> tuple[str, str]:

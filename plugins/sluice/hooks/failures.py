@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from sluice.clients.errors import ClientError, Missing, Refused
+from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
+from sluice.model.error_codes import CODE, PERMANENT, ErrorCode, code_in, with_code
 from sluice.model.spec.config import ConfigError
 
 if TYPE_CHECKING:
@@ -32,24 +33,37 @@ def final_failures() -> Iterator[None]:
     try:
         yield
     except (Missing, Refused, ConfigError) as error:
-        raise AirflowFailException(str(error)) from error
+        raise failed(error.code, error) from error
+    except Unreachable as error:
+        raise Unreachable(with_code(error.code, error), error.code) from error
 
 
-# What jobs say of a source that no further attempt can read, and of a compaction that would change rows
-# (spark_jobs.common).
-_HOPELESS = ("CorruptObject: ", "InvalidHeader: ", "ConfigError: ", "RowsDiffer: ")
+def failed(code: ErrorCode, message: object) -> AirflowFailException:
+    """A task's failure without retries."""
+    return AirflowFailException(with_code(code, message))
+
+
+def failed_attempt(code: ErrorCode, message: object) -> AirflowException:
+    """A task's failure that is retried."""
+    return AirflowException(with_code(code, message))
 
 
 def is_permanent(reason: str) -> bool:
     """Whether a job's :func:`failure_reason` is one that the next attempt would find unchanged."""
-    return any(name in reason for name in _HOPELESS)
+    return code_in(reason) in PERMANENT
 
 
 def failure_reason(output: Sequence[str]) -> str:
-    """The line that says why a process failed: the last that names an exception, else the last."""
+    """Why a process failed: the last line with a code or an exception, from there on; else the last line."""
     lines = [line.strip() for line in output if line.strip()]
-    reasons = [match.group() for line in lines if (match := _REASON.search(line))]
+    reasons = [match for line in lines if (match := _reason(line))]
     return (reasons or lines or ["it wrote nothing"])[-1][:500]
+
+
+def _reason(line: str) -> str:
+    coded = CODE.search(line)
+    match = coded or _REASON.search(line)
+    return line[match.start() :] if match else ""
 
 
 def log_excerpt(runtime: Runtime, program: str, log: Any) -> str:

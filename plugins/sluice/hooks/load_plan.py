@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sluice.clients.errors import Missing, Refused
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec import generator as generated
 from sluice.model.spec.generator import Generator
 from sluice.model.spec.ledger import Document, planned_key, produced_key, run_key
@@ -67,7 +68,10 @@ def pin(
     objects = bucket.resolve(params.get("source_prefix") or "", params.get("objects") or ())
     for source in objects:
         if not bucket.has_header(source):
-            raise Refused(f"{source.uri}: has no header line; upload the file with one, or leave it out")
+            raise Refused(
+                f"{source.uri}: has no header line; upload the file with one, or leave it out",
+                ErrorCode.INVALID_HEADER,
+            )
     sources = [_of_object(source) for source in objects]
     return _put(ledger, kafka, sources, run_id=run_id, stream=stream, topic=topic, params=params)
 
@@ -187,7 +191,8 @@ def _begin(ledger: Ledger, source: Document, *, topic: str, ends: Mapping[int, i
     if begin["topic"] != topic:
         raise Refused(
             f"{name_of(source)} was planned for topic {begin['topic']!r} and the stream's is {topic!r} now; "
-            f"to load it into the new topic, {_again(source)}"
+            f"to load it into the new topic, {_again(source)}",
+            ErrorCode.SOURCE_TOPIC_CHANGED,
         )
     return begin
 
@@ -203,7 +208,8 @@ def complete_source(ledger: Ledger, source: Document, ends: Mapping[int, int], r
         if end < begin:
             raise Refused(
                 f"topic {source['topic']!r} partition {partition} ends at {end}, before offset {begin} at "
-                f"which {name_of(source)} was planned: the topic was made anew; {_again(source)}"
+                f"which {name_of(source)} was planned: the topic was made anew; {_again(source)}",
+                ErrorCode.SOURCE_TOPIC_CHANGED,
             )
         ranges[partition] = [begin, end]
     return ledger.put(

@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.hooks.failures import final_failures
+from sluice.hooks.failures import failed, final_failures
 from sluice.hooks.platform import StreamMixin
+from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import ENDED
 from sluice.model.spec.ledger import history_name
 
@@ -71,12 +71,13 @@ class StartingOperator(ComponentOperator):
         """Raises AirflowFailException where somebody holds it: another try would find the same."""
         suspended = self.history.suspended()
         if suspended is not None:
-            raise AirflowFailException(
+            raise failed(
+                ErrorCode.SUSPENDED,
                 f"the {self.component} of {self.stream} is suspended by {suspended.get('who')} since "
                 f"{suspended['at']}: "
                 f"{suspended.get('reason') or 'no reason given'}; resume it: trigger "
                 f"{self.stream}_stream with "
-                "action start"
+                "action start",
             )
 
     def ensure_runs(self, context: Context) -> bool:

@@ -19,6 +19,7 @@ from sluice.clients.errors import ClientError, Missing
 from sluice.hooks.failures import final_failures, table
 from sluice.hooks.lifecycle import request_from
 from sluice.hooks.platform import StreamMixin
+from sluice.model.error_codes import ErrorCode
 from sluice.model.health.consumer import HealthReport
 from sluice.model.health.status import Answer
 from sluice.model.spec.ledger import Document, history_name
@@ -55,7 +56,8 @@ class DecisionRequest:
         except (KeyError, TypeError, ValueError) as error:
             raise Missing(
                 f"the run's conf is no request for a decision ({str(error).splitlines()[0]}): supervision "
-                "triggers this DAG; to restart or stop a component, trigger the stream's DAG with an action"
+                "triggers this DAG; to restart or stop a component, trigger the stream's DAG with an action",
+                ErrorCode.INVALID_PARAMETER,
             ) from error
 
 

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.hooks.subprocess import SubprocessHook
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.hooks.failures import failed
+from sluice.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -37,9 +39,10 @@ class DrillOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         if not os.environ.get(HOME_VARIABLE):
-            raise AirflowFailException(
+            raise failed(
+                ErrorCode.DRILL_FAILED,
                 f"{HOME_VARIABLE} is not set, so this Airflow belongs to no embedded stack: "
-                "drills break that one only"
+                "drills break that one only",
             )
         self._process = SubprocessHook()
         done = self._process.run_command(
@@ -47,7 +50,9 @@ class DrillOperator(BaseOperator):
             env={**os.environ, "AT_ONCE": "1" if self.trigger_immediately in ("True", "true", "1") else ""},
         )
         if done.exit_code != 0:
-            raise AirflowFailException(f"drill {self.drill}: {done.output or f'exit {done.exit_code}'}")
+            raise failed(
+                ErrorCode.DRILL_FAILED, f"drill {self.drill}: {done.output or f'exit {done.exit_code}'}"
+            )
         return dict(json.loads(done.output))
 
     def on_kill(self) -> None:

@@ -10,12 +10,11 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from sluice.clients.errors import Missing, Refused
 from sluice.hooks import failures
-from sluice.hooks.failures import final_failures
+from sluice.hooks.failures import failed, final_failures
 from sluice.hooks.load_plan import now
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.operators.base import StreamOperator
 from sluice.operators.spark_job import SparkJobOperator
@@ -75,9 +74,14 @@ def closed_before(given: str | None, at: datetime) -> date:
     try:
         before = date.fromisoformat(given)
     except ValueError as error:
-        raise Refused(f"compact_before = {given!r} is no date; write it as 2026-11-20") from error
+        raise Refused(
+            f"compact_before = {given!r} is no date; write it as 2026-11-20", ErrorCode.INVALID_PARAMETER
+        ) from error
     if before > today:
-        raise Refused(f"compact_before = {given} is later than {today}: the stream still writes to that date")
+        raise Refused(
+            f"compact_before = {given} is later than {today}: the stream still writes to that date",
+            ErrorCode.INVALID_PARAMETER,
+        )
     return before
 
 
@@ -104,9 +108,10 @@ class CheckCompactionOperator(StreamOperator):
         for problem in problems:
             self.log.error("%s", problem)
         if problems:
-            raise AirflowFailException(
+            raise failed(
+                ErrorCode.COMPACTION_NOT_VERIFIED,
                 f"{self.spec.table} is not as it was: {'; '.join(problems)}; stop the stream, and roll main "
-                f"back to snapshot {pinned['snapshot_id']}"
+                f"back to snapshot {pinned['snapshot_id']}",
             )
         return {
             "before": pinned["before"],

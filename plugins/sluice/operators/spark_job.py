@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-from sluice.hooks.failures import failure_reason, is_permanent
+from sluice.hooks.failures import failed, failed_attempt, failure_reason, is_permanent
 from sluice.hooks.platform import StreamMixin
+from sluice.model.error_codes import ErrorCode, code_in
 from sluice.model.spec.stream import ENTRY_POINT
 
 if TYPE_CHECKING:
@@ -43,8 +44,10 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
             self.run_job(context)
         except AirflowException as error:
             reason = failure_reason(str(error).splitlines())
-            kind = AirflowFailException if is_permanent(reason) else AirflowException
-            raise kind(f"the {self.job} of stream {self.stream!r} failed: {reason}") from error
+            code = code_in(reason) or ErrorCode.PROCESS_FAILED
+            fail = failed if is_permanent(reason) else failed_attempt
+            text = reason.removeprefix(code).lstrip()
+            raise fail(code, f"the {self.job} of stream {self.stream!r} failed: {text}") from error
 
     def run_job(self, context: Context) -> None:
         """Give it to Spark, and wait for its end. Raises AirflowException with its output where it failed."""
@@ -55,9 +58,10 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         try:
             BaseHook.get_connection(self._conn_id)
         except AirflowNotFoundException as error:
-            raise AirflowFailException(
+            raise failed(
+                ErrorCode.CONNECTION_NOT_FOUND,
                 f"connection {self._conn_id!r} does not exist, so there is no Spark to submit to; add it in "
-                f"Airflow under Admin, or set AIRFLOW_CONN_{self._conn_id.upper()}"
+                f"Airflow under Admin, or set AIRFLOW_CONN_{self._conn_id.upper()}",
             ) from error
 
     def on_kill(self) -> None:

@@ -6,12 +6,13 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, DagRunTriggerException
+from airflow.sdk.exceptions import AirflowRuntimeError, DagRunTriggerException
 from airflow.triggers.base import StartTriggerArgs
 
-from sluice.hooks.failures import final_failures, log_excerpt, table
+from sluice.hooks.failures import failed, final_failures, log_excerpt, table
 from sluice.hooks.lifecycle import Lifecycle, request_from
 from sluice.hooks.observation import Observation
+from sluice.model.error_codes import ErrorCode
 from sluice.model.health.consumer import NEEDS_DECISION, RESTARTABLE, HealthReport, no_action
 from sluice.model.health.status import Action, action_for
 from sluice.operators.base import ComponentOperator
@@ -68,8 +69,9 @@ class ActingOperator(ComponentOperator):
         outcome, reason = Outcome(event["outcome"]), event["reason"]
         if outcome in (Outcome.DIED, Outcome.TIMED_OUT):
             words = log_excerpt(self.platform_hook.runtime, self.program, self.log)
-            raise AirflowFailException(
-                f"{self.program} was started and does not go on, {outcome.value}: {reason}; {words}"
+            raise failed(
+                ErrorCode.COMPONENT_DOWN,
+                f"{self.program} was started and does not go on, {outcome.value}: {reason}; {words}",
             )
         self.log.info("%s, %.1f s after the decision", reason, event["at"] - act["at"])
         if outcome is Outcome.RECOVERED:
@@ -102,7 +104,7 @@ class SuperviseOperator(ActingOperator):
     def act(self, context: Context, event: dict[str, Any]) -> None:
         """What follows from the check."""
         if "error" in event:
-            raise AirflowFailException(event["error"])
+            raise failed(ErrorCode.INVALID_CONFIGURATION, event["error"])
         # Now: what is deferred, triggers another DAG or fails has no return value.
         context["ti"].xcom_push(key="return_value", value=event)
         observation = Observation.from_json(event)
@@ -123,8 +125,9 @@ class SuperviseOperator(ActingOperator):
             elif assessed.health in NEEDS_DECISION:
                 self._request_decision(context, assessed)
             elif assessed.health not in no_action(self.component):
-                raise AirflowFailException(
-                    f"the {self.component} of {self.stream} is {assessed.health.value}: {assessed.message}"
+                raise failed(
+                    ErrorCode[f"HEALTH_{assessed.health.name}"],
+                    f"the {self.component} of {self.stream} is {assessed.health.value}: {assessed.message}",
                 )
             return
         request = request_from(context, context["params"].get("reason") or "", requested=True)

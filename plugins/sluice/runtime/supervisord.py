@@ -82,7 +82,7 @@ class SupervisorRuntime(Runtime):
         try:
             self._ask(program, lambda: self._rpc.startProcess(program, False))
         except _Answered as answer:
-            if answer.code == Faults.ALREADY_STARTED:
+            if answer.fault_code == Faults.ALREADY_STARTED:
                 return False
             raise
         status = self.status(program)
@@ -128,7 +128,7 @@ class SupervisorRuntime(Runtime):
         try:
             self._ask(program, request)
         except _Answered as answer:
-            if answer.code != Faults.NOT_RUNNING:
+            if answer.fault_code != Faults.NOT_RUNNING:
                 raise
 
     def tail(self, program: str, size: int = 8192) -> list[str]:
@@ -140,7 +140,7 @@ class SupervisorRuntime(Runtime):
         try:
             text, _, _ = self._ask(program, partial(getattr(self._rpc, method), program, 0, size))
         except _Answered as answer:
-            if answer.code != Faults.NO_FILE:
+            if answer.fault_code != Faults.NO_FILE:
                 raise
             return None
         return str(text)
@@ -171,7 +171,7 @@ class _Answered(Refused):
 
     def __init__(self, program: str, fault: Fault) -> None:
         super().__init__(f"program {program!r}: supervisord says {fault.faultString}")
-        self.code = int(fault.faultCode)
+        self.fault_code = int(fault.faultCode)
 
 
 def parse_status(info: dict[str, Any], reports: str | None) -> ProcessStatus:

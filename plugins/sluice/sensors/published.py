@@ -7,11 +7,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseSensorOperator
-from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.hooks import load_plan as plans
-from sluice.hooks.failures import final_failures, log_excerpt
+from sluice.hooks.failures import failed, final_failures, log_excerpt
 from sluice.hooks.platform import StreamMixin
+from sluice.model.error_codes import ErrorCode
 from sluice.triggers.published import PublishedTrigger
 from sluice.triggers.wait import BACKSTOP, GRACE_INTERVALS, Outcome
 
@@ -86,7 +86,7 @@ class PublishedSensor(StreamMixin, BaseSensorOperator):
                 f"{reason}; {words}; look at {self.stream}_stream, and unpause it; or clear "
                 "the step that starts it"
             )
-        raise AirflowFailException(f"not landed, {outcome.value}: {reason}")
+        raise failed(ErrorCode.NOT_PUBLISHED, f"not landed, {outcome.value}: {reason}")
 
     def _grace(self) -> float:
         return self.spec.supervision.interval_seconds * GRACE_INTERVALS if self.grace is None else self.grace

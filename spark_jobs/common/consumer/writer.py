@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.deduplication import LoadedRows, Run, loaded_from, possible_duplicates
@@ -45,6 +46,8 @@ Decode = Callable[[DataFrame], DataFrame]
 
 class VerificationFailed(RuntimeError):
     """The batch's own audit did not come out exact; nothing of it was published."""
+
+    code = ErrorCode.BATCH_NOT_VERIFIED
 
 
 @dataclass

@@ -18,6 +18,8 @@ from typing import cast
 import httpx
 from httpx_sse import EventSource
 
+from sluice.model.error_codes import ErrorCode
+
 log = logging.getLogger(__name__)
 
 # The server's `retry:` in such a number of digits and more is no time to wait.
@@ -40,6 +42,8 @@ _BODY_SECONDS = 5.0
 
 class FeedError(Exception):
     """The feed did not answer as a feed; it is asked again."""
+
+    code = ErrorCode.HEALTH_SOURCE_UNAVAILABLE
 
 
 @dataclass(frozen=True, slots=True)

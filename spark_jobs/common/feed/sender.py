@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from confluent_kafka import KafkaError, Message, Producer
 
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.stream import Topic
 from spark_jobs.common.feed.event import Event
@@ -91,6 +92,8 @@ def _log_of_librdkafka() -> logging.Logger:
 
 class Undelivered(Exception):
     """Kafka did not take a record. The next start resumes before it."""
+
+    code = ErrorCode.UNDELIVERED
 
 
 class Sender:

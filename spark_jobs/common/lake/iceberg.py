@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.schema import spelled
 from sluice.model.verification.deduplication import Run
@@ -29,6 +30,8 @@ MAIN = "main"
 
 class Refused(RuntimeError):
     """The catalog refused to move a branch: it does not descend from where the branch points now."""
+
+    code = ErrorCode.CONCURRENT_COMMIT
 
 
 @dataclass(frozen=True)

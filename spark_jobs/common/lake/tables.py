@@ -28,6 +28,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.schema import Partition, parse_ddl
@@ -90,6 +91,8 @@ _TRUNCATED = (IntegerType, LongType, DecimalType, StringType, BinaryType)
 
 class IncompatibleSchema(ConfigError):
     """The table there is not the declared one, and cannot become it."""
+
+    code = ErrorCode.INCOMPATIBLE_SCHEMA
 
 
 def declared(spec: StreamSpec) -> StructType:

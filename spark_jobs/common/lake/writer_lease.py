@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from sluice.model.error_codes import ErrorCode
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
 from spark_jobs.common.spark.process import Fenced, first_line
 
@@ -32,6 +33,8 @@ Position = TypeVar("Position", covariant=True)
 
 class ConcurrentCommit(RuntimeError):
     """``main`` was moved by somebody who owns nothing (maintenance); a new take-over goes on from there."""
+
+    code = ErrorCode.CONCURRENT_COMMIT
 
 
 class LeaseHolder(Protocol[Position]):

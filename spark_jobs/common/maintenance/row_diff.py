@@ -7,11 +7,15 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sluice.model.error_codes import ErrorCode
+
 OFFSET_COLUMNS = ("_kafka_partition", "_kafka_offset")
 
 
 class RowsDiffer(RuntimeError):
     """Rows are not what they were."""
+
+    code = ErrorCode.ROWS_DIFFER
 
 
 @dataclass(frozen=True)

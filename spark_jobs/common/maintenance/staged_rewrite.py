@@ -26,6 +26,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
 
 log = logging.getLogger(__name__)
@@ -39,6 +40,8 @@ _OUTDATED = ("ValidationException", "CommitFailedException")
 
 class CommitConflict(RuntimeError):
     """``main`` was changed meanwhile such that the rewritten files no longer stand for what is there."""
+
+    code = ErrorCode.CONCURRENT_COMMIT
 
 
 @dataclass(frozen=True)

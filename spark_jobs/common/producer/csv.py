@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.stream import Csv
 from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.spark.session import computed
@@ -29,6 +30,8 @@ BOUNDS = {IntegerType: (-(2**31), 2**31 - 1), LongType: (-(2**63), 2**63 - 1)}
 
 class InvalidHeader(RuntimeError):
     """The columns that an object names cannot be those of the schema."""
+
+    code = ErrorCode.INVALID_HEADER
 
 
 def column_names(header: str, where: str) -> list[str]:

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.io.s3 import connect
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec import platform as platforms
 from spark_jobs.common.kafka import keys
 from spark_jobs.common.kafka.avro import Schemas, encode, schema_headers
@@ -67,6 +68,8 @@ class SourceObject:
 
 class CorruptObject(RuntimeError):
     """An object cannot be read to its end, or is no text with a header line."""
+
+    code = ErrorCode.CORRUPT_OBJECT
 
 
 def read_json(platform: platforms.Platform, uri: str) -> Any:

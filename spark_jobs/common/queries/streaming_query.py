@@ -12,6 +12,7 @@ from dataclasses import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.state import QueryState
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query
@@ -31,6 +32,8 @@ log = logging.getLogger(__name__)
 
 class PartialSnapshotRead(RuntimeError):
     """A batch reads a part of a snapshot, so nobody could say up to where is counted."""
+
+    code = ErrorCode.PARTIAL_SNAPSHOT_READ
 
 
 class StreamingQueryRun:

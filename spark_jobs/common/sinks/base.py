@@ -19,12 +19,16 @@ from typing import Protocol, TypeVar
 
 from pyspark.sql import DataFrame
 
+from sluice.model.error_codes import ErrorCode
+
 
 class SinkWriteFailed(RuntimeError):
     """A sink did not take a batch; it holds none of it, or the same batch can be written again.
 
     The first line names the sink, the reason and the mend.
     """
+
+    code = ErrorCode.SINK_WRITE_FAILED
 
 
 class Sink(Protocol):
@@ -65,6 +69,8 @@ Done = TypeVar("Done")
 class TransientError(Exception):
     """What may be over when it is tried again. The text says what is wrong, without the sink's name; ``kind``
     says so in a word or two, the same for as long as the same is wrong."""
+
+    code = ErrorCode.SINK_WRITE_FAILED
 
     def __init__(self, text: str, kind: str = "") -> None:
         super().__init__(text)

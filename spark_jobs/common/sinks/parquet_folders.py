@@ -24,6 +24,7 @@ from botocore.exceptions import ClientError
 from pyarrow import parquet
 
 from sluice.io.s3 import connect
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import S3
 
 # What Hive and Spark write as %XX, besides control characters.
@@ -121,6 +122,8 @@ _CONFLICTS = 5
 
 class RowsDiffer(RuntimeError):
     """There is a file already where one was to be written, and it holds other rows."""
+
+    code = ErrorCode.SINK_WRITE_FAILED
 
 
 @dataclass(frozen=True)

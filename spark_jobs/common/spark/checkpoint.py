@@ -32,6 +32,7 @@ from pathlib import Path, PurePosixPath
 
 from pyspark.sql import SparkSession
 
+from sluice.model.error_codes import ErrorCode
 from spark_jobs.common.spark.filesystem import Files
 
 BASES = ("zip", "snapshot")
@@ -41,6 +42,8 @@ _VERSIONED = re.compile(rf"(\d+)\.({'|'.join(BASES + CHANGES)})")
 
 class CheckpointIncomplete(LookupError):
     """A checkpoint does not hold all of what it should."""
+
+    code = ErrorCode.CHECKPOINT_CORRUPTED
 
 
 def store_folders(metadata: str, where: str) -> list[str]:
@@ -149,6 +152,8 @@ FIX = "see the file system's error above in the log, and start the stream again"
 
 class CheckpointCorrupted(LookupError):
     """A checkpoint lacks what Spark took for written; the batch is not published."""
+
+    code = ErrorCode.CHECKPOINT_CORRUPTED
 
 
 class Checkpoint:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from sluice.model import exits
+from sluice.model.error_codes import ErrorCode, code_of
 from sluice.model.spec.config import ConfigError
 
 log = logging.getLogger(__name__)
@@ -18,9 +19,13 @@ log = logging.getLogger(__name__)
 class Fenced(RuntimeError):
     """A later owner has taken over; this one must end and not come back."""
 
+    code = ErrorCode.FENCED
+
 
 class Unrecoverable(LookupError):
     """Table and topic do not fit together any more: a restart finds the same, and a person must decide."""
+
+    code = ErrorCode.UNRECOVERABLE
 
 
 def log_to_stderr() -> None:
@@ -35,7 +40,8 @@ def run_process(what: str, work: Callable[[threading.Event], None]) -> int:
     """Run a process's ``work`` until it ends, or until SIGTERM or SIGINT ask it to; returns the exit code.
 
     ``work`` returns soon after the event is set. 0: it returned. 76: it raised Fenced. 78: it raised
-    ConfigError or Unrecoverable. 1: it raised anything else. The log's last line says what.
+    ConfigError or Unrecoverable. 1: it raised anything else. The log's last line is its
+    :func:`failure_line`.
     """
     log_to_stderr()
     stop = threading.Event()
@@ -49,15 +55,20 @@ def run_process(what: str, work: Callable[[threading.Event], None]) -> int:
     try:
         work(stop)
     except Fenced as notice:
-        log.error("superseded: %s", notice)
+        log.error("%s", failure_line(notice))
         return exits.FENCED
     except Exception as error:
         log.exception("%s failed", what)
-        log.error("failed: %s: %s", type(error).__name__, first_line(error))
+        log.error("%s", failure_line(error))
         return exits.CONFIGURATION if isinstance(error, ConfigError | Unrecoverable) else 1
     if stop.is_set():
         log.info("stopped as asked")
     return 0
+
+
+def failure_line(error: Exception) -> str:
+    """The last line of a process that failed: code, class and message."""
+    return f"{code_of(error)} {type(error).__name__}: {first_line(error)}"
 
 
 def first_line(error: Exception) -> str:

@@ -10,7 +10,6 @@ import types
 import typing
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -499,96 +498,3 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
 def test_the_exit_codes_of_a_consumer() -> None:
     codes = [row[0] for row in table(OPERATING.read_text(), "exit code", "meaning")]
     assert codes == ["0", str(exits.FENCED), str(exits.CONFIGURATION), "1"]
-
-
-# Messages: docs/operating.md has each that the code raises, and none that it does not.
-
-
-def flat(node: ast.expr) -> str:
-    """A message's text with … for each value in it."""
-    if isinstance(node, ast.Constant):
-        return str(node.value)
-    if isinstance(node, ast.JoinedStr):
-        return "".join(flat(part) for part in node.values)
-    return "…"
-
-
-@cache
-def texts() -> str:
-    """Every text of the code, one per line."""
-    nodes = (
-        node
-        for file in source_files("local", "plugins", "spark_jobs")
-        for node in ast.walk(ast.parse(file.read_text()))
-    )
-    found = [flat(node) for node in nodes if isinstance(node, ast.Constant | ast.JoinedStr)]
-    scripts = [
-        re.sub(r"\$\{[^{}]*\}", "…", script.read_text())
-        for script in sorted((REPO / "plugins" / "sluice" / "ui" / "static").glob("*.js"))
-    ]
-    others = (*scripts, (REPO / "local" / "run").read_text())
-    return "\n".join(" ".join(text.split()) for text in (*found, *others))
-
-
-def pieces(message: str) -> Iterator[str]:
-    """What stands between the values; a piece that is too short says nothing."""
-    for piece in re.split(r"…|<\w+>", message):
-        piece = piece.strip(" :;,()")
-        if len(piece) >= 9:
-            yield piece
-
-
-def test_operating_quotes_only_what_the_code_says() -> None:
-    quoted = [code for code in spans(OPERATING.read_text()) if "…" in code and not code.startswith("Cannot ")]
-    assert len(quoted) > 80
-    wrong = [
-        f"{piece!r} of {code!r}"
-        for code in quoted
-        for piece in pieces(re.sub(r"\b\d+ s\b", "… s", code).replace("stream-… is EXITED", "…"))
-        if piece not in texts()
-    ]
-    assert not wrong, "docs/operating.md quotes what no code says: " + "; ".join(wrong)
-
-
-# Programming errors, answers of another class that are caught, and texts that are only passed on.
-INTERNAL = {
-    "KeyError",
-    "NotImplementedError",
-    "FileExistsError",
-    "AssertionError",
-    "AirflowError",
-    "_Answered",
-}
-PASSED_ON = {
-    "…: status or cut, not both",
-    "…: give a status, a cut or a delay",
-    "the look at … shows no process; ask is_complete first",
-    "range […, …) ends before it begins",
-    "the component gave no heartbeat; check _is_own() first",
-    "the sample of … shows no process; check unknown_reasons() first",
-    "… is no S3 address; write s3://bucket/prefix",
-    "…: not within … s",
-}
-
-
-def raised() -> Iterator[tuple[str, str]]:
-    for file in source_files("local", "plugins", "spark_jobs"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if not (isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args):
-                continue
-            if isinstance(node.exc.func, ast.Name) and node.exc.func.id not in INTERNAL:
-                yield f"{file.relative_to(REPO)}:{node.lineno}", flat(node.exc.args[0])
-
-
-def longest(items: Iterable[str]) -> str:
-    return max(items, key=len, default="")
-
-
-def test_operating_has_every_message_that_is_raised() -> None:
-    page = " ".join(OPERATING.read_text().split())
-    missing = [
-        f"{where}: {message}"
-        for where, message in raised()
-        if message not in PASSED_ON and longest(pieces(" ".join(message.split()))) not in page
-    ]
-    assert not missing, "docs/operating.md has no section for:\n" + "\n".join(missing)

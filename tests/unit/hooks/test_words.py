@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from botocore.exceptions import IncompleteReadError
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.hooks.failures import failure_reason, final_failures, is_permanent, table
+from sluice.hooks.failures import failed, failed_attempt, failure_reason, final_failures, is_permanent, table
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.config import ConfigError
+from spark_jobs.common.lake.tables import IncompatibleSchema
+from spark_jobs.common.maintenance.row_diff import RowsDiffer
+from spark_jobs.common.maintenance.staged_rewrite import CommitConflict
+from spark_jobs.common.producer.csv import InvalidHeader
+from spark_jobs.common.producer.objects import CorruptObject
+from spark_jobs.common.spark.process import failure_line
 
 REASONS = {
     "python": (["Traceback", "  File x", "LookupError: no topic", "bye"], "LookupError: no topic"),
     "dotted": (["spark_jobs.common.producer.objects.CorruptObject: s3://b/k: broke off"], None),
+    "coded": (
+        ["LookupError: no topic", "E process: SLU-402 VerificationFailed: a gap", "bye"],
+        "SLU-402 VerificationFailed: a gap",
+    ),
     "java": (["Caused by: org.apache.kafka.common.errors.TimeoutException: late"], None),
     "no exception": (["one", "two", ""], "two"),
     "nothing": ([], "it wrote nothing"),
@@ -25,22 +37,35 @@ def test_last_reason(case: tuple[list[str], str | None]) -> None:
 
 
 def test_only_a_source_that_stays_unreadable_is_hopeless() -> None:
-    assert is_permanent("spark_jobs.common.producer.objects.CorruptObject: s3://b/k: broke off")
-    assert is_permanent("spark_jobs.common.producer.csv.InvalidHeader: s3://b/k: the header lacks column 'x'")
-    assert is_permanent("spark_jobs.common.maintenance.row_diff.RowsDiffer: 3 rows of 2026-11-19 differ")
-    assert not is_permanent("botocore.exceptions.IncompleteReadError: 3 read, but total bytes expected is 9")
+    for error in (CorruptObject("broke off"), InvalidHeader("no column 'x'"), RowsDiffer("3 rows"),
+                  ConfigError("key"), IncompatibleSchema("column 'x'")):  # fmt: skip
+        assert is_permanent(failure_reason([f"2026-11-20 ERROR x: {failure_line(error)}"]))
+    for other in (CommitConflict("moved"), IncompleteReadError(actual_bytes=3, expected_bytes=9)):
+        assert not is_permanent(failure_reason([failure_line(other)]))
+    # By the code alone.
+    assert is_permanent("SLU-302 whatever it says")
+    assert not is_permanent("spark_jobs.common.producer.objects.CorruptObject: s3://b/k: broke off")
 
 
 @pytest.mark.parametrize("kind", [Missing, Refused, ConfigError])
 def test_what_a_retry_cannot_mend_is_final_with_the_same_words(kind: type[Exception]) -> None:
     with pytest.raises(AirflowFailException) as caught, final_failures():
         raise kind("reason")
-    assert str(caught.value) == "reason"
+    assert str(caught.value) == f"{kind.code} reason"  # type: ignore[attr-defined]
 
 
 def test_what_may_pass_is_left_to_the_retries() -> None:
-    with pytest.raises(Unreachable), final_failures():
-        raise Unreachable("reason")
+    with pytest.raises(Unreachable) as caught, final_failures(), final_failures():
+        raise Unreachable("reason", ErrorCode.KAFKA_UNREACHABLE)
+    assert str(caught.value) == "SLU-201 reason"
+    assert caught.value.code is ErrorCode.KAFKA_UNREACHABLE
+
+
+def test_a_failures_text_begins_with_its_code_once() -> None:
+    for fail, kind in ((failed, AirflowFailException), (failed_attempt, AirflowException)):
+        error = fail(ErrorCode.SUSPENDED, "the consumer is suspended")
+        assert (type(error), str(error)) == (kind, "SLU-503 the consumer is suspended")
+        assert str(fail(ErrorCode.SUSPENDED, error)) == str(error)
 
 
 def test_columns_align_and_numbers_stand_right() -> None:

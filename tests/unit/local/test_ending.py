@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from local.base import UsageError, end_with
+from local.base import SetupError, UnhealthyService, UsageError, end_with
 
 
 def raising(error: BaseException) -> Callable[[list[str]], int]:
@@ -23,9 +23,10 @@ def test_an_exit_code_is_passed_on() -> None:
 
 
 def test_a_problem_is_one_line() -> None:
-    with pytest.raises(SystemExit) as end:
-        end_with(raising(UsageError("no such thing: make it")))
-    assert end.value.code == "sluice: no such thing: make it"
+    for kind, code in ((UsageError, "SLU-801"), (SetupError, "SLU-802"), (UnhealthyService, "SLU-803")):
+        with pytest.raises(SystemExit) as end:
+            end_with(raising(kind("no such thing: make it")))
+        assert end.value.code == f"sluice: {code} no such thing: make it"
 
 
 def test_an_interrupt_says_what_is_given_for_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -83,7 +83,7 @@ def test_a_task_that_is_ended_ends_its_drill_which_repairs_what_it_broke(home: P
     made.on_kill()
     thread.join(30)
     assert (home / "repaired").exists()
-    assert [str(error) for error in failure] == ["drill x: sluice: interrupted"]
+    assert [str(error) for error in failure] == ["SLU-804 drill x: sluice: interrupted"]
 
 
 def test_without_a_home_there_is_nothing_to_break(monkeypatch: pytest.MonkeyPatch) -> None:

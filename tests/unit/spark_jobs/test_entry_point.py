@@ -47,7 +47,7 @@ def test_a_stream_that_is_unknown_is_an_end_that_no_restart_changes(
 ) -> None:
     assert main(["producer", "taxi"]) == exits.CONFIGURATION
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("sluice.model.spec.config.ConfigError: ")
+    assert last.startswith("SLU-101 ConfigError: ")
     assert "'taxi'" in last
 
 

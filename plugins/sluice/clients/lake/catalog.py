@@ -23,6 +23,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from sluice.clients.errors import Missing, Unreachable
+from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
 
@@ -102,7 +103,10 @@ class Lake:
         """
         location = self.location(name)
         if location is None:
-            raise Missing(f"table {name} does not exist; the stream's consumer makes it at its start")
+            raise Missing(
+                f"table {name} does not exist; the stream's consumer makes it at its start",
+                ErrorCode.TABLE_NOT_FOUND,
+            )
         known = self._loaded.get(name)
         if known is None or known.metadata_location != location:
             with asking(f"table {name}"):
@@ -193,17 +197,26 @@ def asking(what: str) -> Iterator[None]:
     try:
         yield
     except NoSuchTableError as error:
-        raise Missing(f"{what} does not exist; the stream's consumer makes it at its start") from error
+        raise Missing(
+            f"{what} does not exist; the stream's consumer makes it at its start", ErrorCode.TABLE_NOT_FOUND
+        ) from error
     except DBAPIError as error:
         reason = " ".join(str(error.orig).split())
         if "iceberg_tables" in reason and ("does not exist" in reason or "no such table" in reason):
-            raise Missing(f"{what}: the catalog's database holds no tables yet") from error
-        raise Unreachable(f"{what}: the catalog's database does not answer: {reason}") from error
+            raise Missing(
+                f"{what}: the catalog's database holds no tables yet", ErrorCode.TABLE_NOT_FOUND
+            ) from error
+        raise Unreachable(
+            f"{what}: the catalog's database does not answer: {reason}", ErrorCode.CATALOG_UNREACHABLE
+        ) from error
     except PoolTimeout as error:
         # Each connection waits for an answer that does not come.
-        raise Unreachable(f"{what}: the catalog's database does not answer: no connection is free") from error
+        raise Unreachable(
+            f"{what}: the catalog's database does not answer: no connection is free",
+            ErrorCode.CATALOG_UNREACHABLE,
+        ) from error
     except OSError as error:
-        raise Unreachable(f"{what}: {error}") from error
+        raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error
 
 
 def metadata_times(table: Table) -> list[int]:

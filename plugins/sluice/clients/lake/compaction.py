@@ -12,6 +12,7 @@ from pyiceberg.table.snapshots import Snapshot
 from sluice.clients.errors import Missing
 from sluice.clients.lake.catalog import ancestors, asking, sluice_properties
 from sluice.clients.lake.files import pairs
+from sluice.model.error_codes import ErrorCode
 from sluice.model.verification.storage import FileSetDigest, Rewrite
 
 # splitmix64's constants (Steele, Lea, Flood 2014); numbers wrap at 64 bits.
@@ -34,7 +35,8 @@ def since(table: Table, snapshot_id: int | None) -> list[Rewrite]:
     if snapshot_id is not None:
         raise Missing(
             f"snapshot {snapshot_id} is no ancestor of main any more: the table was rolled back behind it, "
-            "or it has expired; look at the table's history"
+            "or it has expired; look at the table's history",
+            ErrorCode.COMPACTION_NOT_VERIFIED,
         )
     return found[::-1]
 

@@ -22,6 +22,7 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.lake import files, query_results
 from sluice.clients.lake.catalog import MAIN, Lake, ancestors, asking, sluice_properties
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.query import PAGE_COLUMNS, WINDOW, Query
 
 if TYPE_CHECKING:
@@ -142,7 +143,10 @@ class ResultsReader:
 
     def _refreshed(self) -> Table:
         if self._lake.location(self._name) is None:
-            raise Missing(f"table {self._name} not found; the stream's queries create it when they start")
+            raise Missing(
+                f"table {self._name} not found; the stream's queries create it when they start",
+                ErrorCode.TABLE_NOT_FOUND,
+            )
         table = self._lake.table(self._name)
         if table is not self._known:
             self._manifests = self._listed(table)

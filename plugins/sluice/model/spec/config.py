@@ -15,11 +15,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sluice.model.error_codes import ErrorCode
+
 T = TypeVar("T")
 
 
 class ConfigError(ValueError):
     """A declaration is wrong. The message names the file, the key, the value and the mend."""
+
+    code = ErrorCode.INVALID_CONFIGURATION
 
 
 def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:

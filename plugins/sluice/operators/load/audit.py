@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from sluice.clients.errors import Missing
 from sluice.hooks import failures
+from sluice.hooks.failures import failed
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import run_key
 from sluice.model.verification.storage import BudgetCheck, PrefixUsage
 from sluice.operators.base import StreamOperator
@@ -83,7 +83,7 @@ class AuditOperator(StreamOperator):
                 self.log.warning("%s: %s", label, uri)
         over = [line.message() for line in budget if not line.ok]
         if over:
-            raise AirflowFailException(f"over budget: {'; '.join(over)}")
+            raise failed(ErrorCode.OVER_BUDGET, f"over budget: {'; '.join(over)}")
         return {
             "counts": {
                 name: {

@@ -11,9 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowException
-
-from sluice.hooks.failures import log_excerpt
+from sluice.hooks.failures import failed_attempt, log_excerpt
+from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import ENDED, ProcessState, ProcessStatus
 from sluice.operators.base import StartingOperator
 
@@ -85,16 +84,19 @@ class EnsureConsumerOperator(StartingOperator):
             if process.state in ENDED and not expected:
                 started = self.start(context, process)
             elif has_failed(expected, began, process):
-                raise AirflowException(self._obituary(process, "ended before it owned the stream"))
+                raise failed_attempt(
+                    ErrorCode.COMPONENT_DOWN, self._obituary(process, "ended before it owned the stream")
+                )
             expected = True
             seen = self._ownership()
             if is_owned(process, seen, before, time.time(), self.deadline):
                 break
             if time.monotonic() > until:
-                raise AirflowException(
+                raise failed_attempt(
+                    ErrorCode.LEASE_NOT_ACQUIRED,
                     self._obituary(
                         process, f"does not own the stream after {self.deadline:g} s (epoch {seen.epoch})"
-                    )
+                    ),
                 )
             time.sleep(self.poll_seconds)
             process = runtime.status(self.program)

@@ -6,10 +6,9 @@ import time
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
-
 from sluice.hooks import load_plan as plans
-from sluice.hooks.failures import final_failures, log_excerpt
+from sluice.hooks.failures import failed, failed_attempt, final_failures, log_excerpt
+from sluice.model.error_codes import ErrorCode
 from sluice.operators.base import StartingOperator
 from sluice.triggers.arrived import ArrivedTrigger
 from sluice.triggers.wait import BACKSTOP, GRACE_INTERVALS, Outcome
@@ -85,12 +84,13 @@ class ProduceFeedOperator(StartingOperator):
         failure = f"{plans.name_of(source)}: {event['reason']}"
         if Outcome(event["outcome"]) is Outcome.PERMANENT:
             self.check_not_suspended()
-            raise AirflowFailException(f"{failure}; {self._last_words()}")
+            raise failed(ErrorCode.COMPONENT_DOWN, f"{failure}; {self._last_words()}")
         if "ends" not in event:
-            raise AirflowException(failure)
+            raise failed_attempt(ErrorCode.SYSTEM_UNREACHABLE, failure)
         if not event["arrived"]:
-            raise AirflowFailException(
-                f"no events in time: {failure}; {self._last_words()}; clear the task to wait again"
+            raise failed(
+                ErrorCode.NO_EVENTS,
+                f"no events in time: {failure}; {self._last_words()}; clear the task to wait again",
             )
         ends = {int(partition): end for partition, end in event["ends"].items()}
         plans.complete_feed(self.ledger, source, ends, run_id)

@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException
 
 from sluice.hooks.connections import write_connection_file
+from sluice.hooks.failures import failed
+from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.state import fence_key
 from sluice.model.spec import connection as databases
 from sluice.model.spec.query import SinkKind
@@ -108,9 +110,10 @@ def connection(name: str) -> Database:
     try:
         found = BaseHook.get_connection(name)
     except AirflowNotFoundException as error:
-        raise AirflowFailException(
+        raise failed(
+            ErrorCode.CONNECTION_NOT_FOUND,
             f"connection {name!r} does not exist; add it in Airflow under Admin, or set "
-            f"AIRFLOW_CONN_{name.upper()}"
+            f"AIRFLOW_CONN_{name.upper()}",
         ) from error
     return databases.from_connection(
         found.conn_type,

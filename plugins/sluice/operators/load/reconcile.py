@@ -7,11 +7,11 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from sluice.clients.errors import Unreachable
 from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
+from sluice.hooks.failures import failed
+from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.reconciliation import compare
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.query import SinkKind
@@ -148,7 +148,9 @@ class ReconcileSinksOperator(StreamOperator):
         for problem in problems:
             self.log.error("%s", problem)
         if problems:
-            raise AirflowFailException(f"the sinks do not hold what the lake does: {'; '.join(problems)}")
+            raise failed(
+                ErrorCode.SINKS_DIFFER, f"the sinks do not hold what the lake does: {'; '.join(problems)}"
+            )
         document = {"at": plans.now(), "queries": [asdict(checked) for checked in found]}
         self.ledger.put(run_key(context["run_id"], "reconciliation"), document)
         return {checked.query: _short(checked) for checked in found}
@@ -163,14 +165,16 @@ class ReconcileSinksOperator(StreamOperator):
             time.sleep(self.pause_seconds)
         raise Unreachable(
             f"query {name} went on {TRIES} times while its sinks were read; try again when less comes in, or "
-            "raise its trigger_seconds"
+            "raise its trigger_seconds",
+            ErrorCode.QUERIES_BEHIND,
         )
 
     def _standing(self) -> QueryPositions:
         standing = self.readings.standing()
         if standing is None:
-            raise AirflowFailException(
-                f"nobody has owned the queries of {self.stream} yet; clear ensure_queries"
+            raise failed(
+                ErrorCode.QUERIES_BEHIND,
+                f"nobody has owned the queries of {self.stream} yet; clear ensure_queries",
             )
         return standing
 
@@ -183,16 +187,17 @@ class ReconcileSinksOperator(StreamOperator):
         query, state = self.spec.queries[name], standing.states[name]
         readings = self.readings
         if state.source_snapshot_id is None:
-            raise AirflowFailException(f"query {name} of {self.stream} has counted nothing yet")
+            raise failed(ErrorCode.QUERIES_BEHIND, f"query {name} of {self.stream} has counted nothing yet")
         uncounted = {
             partition: ranges.pairs()[-1][1]
             for partition, ranges in expected.partitions.items()
             if ranges.pairs()[-1][1] > int(state.ends.get(str(partition), 0))
         }
         if uncounted:
-            raise AirflowFailException(
+            raise failed(
+                ErrorCode.QUERIES_BEHIND,
                 f"query {name} of {self.stream} has counted up to {state.ends}, and the load ends at "
-                f"{uncounted}: clear counted"
+                f"{uncounted}: clear counted",
             )
         windows = readings.touched(query, state.source_snapshot_id, expected)
         readers = [(sink, reader) for sink in query.sinks if (reader := readings.sink(name, sink, windows))]

@@ -11,11 +11,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from sluice.clients.errors import Missing
 from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
+from sluice.hooks.failures import failed
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.spec.schema import schema_problems
 from sluice.operators.base import StreamOperator
@@ -124,7 +124,7 @@ class ValidateOperator(StreamOperator):
         for problem in problems:
             self.log.error("%s", problem)
         if problems:
-            raise AirflowFailException(f"the load is not proved: {'; '.join(problems)}")
+            raise failed(ErrorCode.LOAD_NOT_VERIFIED, f"the load is not proved: {'; '.join(problems)}")
         head = table.current_snapshot()
         proof = document(findings, run_id, self.spec.table, head.snapshot_id if head else None, expected)
         self.ledger.put(run_key(run_id, "proof"), proof)

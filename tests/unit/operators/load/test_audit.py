@@ -103,7 +103,7 @@ def test_over_budget_names_value_and_limit(tmp_path: Path) -> None:
     with pytest.raises(AirflowFailException) as caught:
         made.work(CONTEXT)
     assert str(caught.value) == (
-        "over budget: delete markers added is 2, the limit is 0; "
+        "SLU-405 over budget: delete markers added is 2, the limit is 0; "
         "keys overwritten with other content is 1, the limit is 0; "
         "versions of the costliest batch is 4, the limit is 3"
     )

@@ -1,0 +1,110 @@
+"""Error codes: one per failure that a user meets; docs/errors.md has their fixes. Standard library only."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+
+class ErrorCode(StrEnum):
+    """A code; ``summary`` is its title in docs/errors.md. A code is never given to another failure."""
+
+    summary: str
+
+    def __new__(cls, value: str, summary: str) -> ErrorCode:
+        code = str.__new__(cls, value)
+        code._value_, code.summary = value, summary
+        return code
+
+    # Configuration and set-up.
+    INVALID_CONFIGURATION = "SLU-101", "Invalid configuration"
+    CONNECTION_NOT_FOUND = "SLU-102", "Airflow connection not found"
+    INCOMPATIBLE_SCHEMA = "SLU-103", "Table is incompatible with the declaration"
+    INVALID_PARAMETER = "SLU-104", "Invalid parameter of a run"
+    DOCUMENT_NOT_FOUND = "SLU-105", "Result of an earlier task is missing"
+    # Systems.
+    SYSTEM_UNREACHABLE = "SLU-200", "System unreachable"
+    KAFKA_UNREACHABLE = "SLU-201", "Kafka unreachable"
+    KAFKA_PERMISSION = "SLU-202", "Kafka permission denied"
+    TOPIC_NOT_FOUND = "SLU-203", "Topic not found"
+    TOPIC_MISMATCH = "SLU-204", "Topic differs from the declaration"
+    S3_UNREACHABLE = "SLU-211", "S3 unreachable"
+    S3_PERMISSION = "SLU-212", "S3 permission denied"
+    OBJECT_NOT_FOUND = "SLU-213", "Object not found"
+    CATALOG_UNREACHABLE = "SLU-221", "Catalog unreachable"
+    TABLE_NOT_FOUND = "SLU-222", "Table not found in the lake"
+    DATABASE_UNREACHABLE = "SLU-231", "Database of a sink unreachable"
+    DATABASE_REFUSED = "SLU-232", "Database of a sink refused the request"
+    DATABASE_TABLE = "SLU-233", "Table of a sink missing or different"
+    REQUEST_REFUSED = "SLU-290", "Request refused"
+    # Sources and records.
+    CORRUPT_OBJECT = "SLU-302", "Corrupt object"
+    INVALID_HEADER = "SLU-303", "Invalid header line"
+    SOURCE_TOPIC_CHANGED = "SLU-304", "Topic changed since the load was planned"
+    NO_EVENTS = "SLU-305", "No events in time"
+    # Verification and reconciliation.
+    LOAD_NOT_VERIFIED = "SLU-401", "Load verification failed"
+    BATCH_NOT_VERIFIED = "SLU-402", "Batch verification failed"
+    SINKS_DIFFER = "SLU-403", "Sinks differ from the lake"
+    QUERIES_BEHIND = "SLU-404", "Queries have not processed the load"
+    OVER_BUDGET = "SLU-405", "Storage budget exceeded"
+    ROWS_DIFFER = "SLU-406", "Compaction would change rows"
+    COMPACTION_NOT_VERIFIED = "SLU-407", "Compaction verification failed"
+    NOT_PUBLISHED = "SLU-408", "Load not published"
+    # Components: consumer, producer, queries.
+    PROCESS_FAILED = "SLU-500", "Component or Spark job failed"
+    FENCED = "SLU-501", "Fenced by another writer"
+    LEASE_NOT_ACQUIRED = "SLU-502", "Consumer did not acquire the lease"
+    SUSPENDED = "SLU-503", "Stream is suspended"
+    COMPONENT_DOWN = "SLU-504", "Component is down or did not recover"
+    CHECKPOINT_CORRUPTED = "SLU-505", "Checkpoint corrupted or incomplete"
+    UNRECOVERABLE = "SLU-507", "Topic and table do not fit together"
+    CONCURRENT_COMMIT = "SLU-508", "Concurrent commits to main"
+    UNDELIVERED = "SLU-509", "Kafka did not acknowledge records"
+    # Supervision: one per health status that fails a task.
+    HEALTH_LAGGING = "SLU-601", "Health: lagging"
+    HEALTH_DATA_AT_RISK = "SLU-602", "Health: data at risk"
+    HEALTH_DATA_LOST = "SLU-603", "Health: data lost"
+    HEALTH_TOPIC_RECREATED = "SLU-604", "Health: topic recreated"
+    HEALTH_FENCED = "SLU-605", "Health: fenced"
+    HEALTH_SOURCE_UNAVAILABLE = "SLU-606", "Health: source unavailable"
+    HEALTH_UNKNOWN = "SLU-607", "Health: unknown"
+    # Queries and sinks.
+    SINK_WRITE_FAILED = "SLU-701", "Sink write failed"
+    PARTIAL_SNAPSHOT_READ = "SLU-702", "Query read a part of a snapshot"
+    # The embedded stack (local/base.py has these as text: it runs before anything is installed).
+    COMMAND_FAILED = "SLU-801", "Command cannot run"
+    SETUP_FAILED = "SLU-802", "Set-up failed"
+    SERVICE_UNHEALTHY = "SLU-803", "Service did not become healthy"
+    DRILL_FAILED = "SLU-804", "Drill failed"
+
+
+# A further attempt finds the same.
+PERMANENT = frozenset(
+    {
+        ErrorCode.INVALID_CONFIGURATION,
+        ErrorCode.INCOMPATIBLE_SCHEMA,
+        ErrorCode.CORRUPT_OBJECT,
+        ErrorCode.INVALID_HEADER,
+        ErrorCode.ROWS_DIFFER,
+    }
+)
+CODE = re.compile(r"\bSLU-\d{3}\b")
+
+
+def code_of(error: BaseException) -> ErrorCode:
+    """The ``code`` of an exception; PROCESS_FAILED for those that are not Sluice's."""
+    code = getattr(error, "code", None)
+    return code if isinstance(code, ErrorCode) else ErrorCode.PROCESS_FAILED
+
+
+def code_in(text: str) -> ErrorCode | None:
+    """The first code in a text."""
+    found = CODE.search(text)
+    return next((code for code in ErrorCode if found and code == found[0]), None)
+
+
+def with_code(code: ErrorCode, message: object) -> str:
+    """The message with a code in front: its own if it has one there."""
+    text = str(message)
+    return text if CODE.match(text) else f"{code} {text}"

@@ -1,0 +1,45 @@
+"""How a process of a stream ends: its exit code, and a last log line that begins with an error code."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from sluice.model import exits
+from sluice.model.spec.config import ConfigError
+from spark_jobs.common.consumer.writer import VerificationFailed
+from spark_jobs.common.spark.process import Fenced, Unrecoverable, run_process
+
+
+@pytest.fixture(autouse=True)
+def signals() -> Iterator[None]:
+    """As they were: a process sets its own."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "line"),
+    [
+        (Fenced("epoch 3 is newer"), exits.FENCED, "SLU-501 Fenced: epoch 3 is newer"),
+        (ConfigError("no key"), exits.CONFIGURATION, "SLU-101 ConfigError: no key"),
+        (Unrecoverable("gone"), exits.CONFIGURATION, "SLU-507 Unrecoverable: gone"),
+        (VerificationFailed("a gap\nmore"), 1, "SLU-402 VerificationFailed: a gap"),
+        (LookupError("no topic"), 1, "SLU-500 LookupError: no topic"),
+    ],
+)
+def test_the_last_line_of_a_log_begins_with_the_code(
+    error: Exception, exit_code: int, line: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work(stop: threading.Event) -> None:
+        raise error
+
+    with caplog.at_level(logging.INFO):
+        assert run_process("the consumer", work) == exit_code
+    assert caplog.messages[-1] == line
