@@ -17,7 +17,7 @@ from sluice.model.health.sample import EXIT_FENCED
 from spark_jobs.common.feed.client import Activity, Client, Frame
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.lock import Lost
-from spark_jobs.common.feed.sender import Headers, Sender
+from spark_jobs.common.feed.sender import Sender
 from spark_jobs.common.feed.window import Window
 from spark_jobs.wiki_changes.events import rewind
 from tests.support.faulty_replay import MALFORMED, FaultyReplay
@@ -148,7 +148,7 @@ def test_a_silent_connection_is_given_up_and_one_that_lives_is_not(fault: dict[s
         wait_for("events", lambda: len(read.frames) > 10)
         replay.set_faults(**fault)
         wait_for("another connection", lambda: len(replay.asked) >= 2)
-        assert "ReadTimeout" in read.activity.trouble
+        assert "ReadTimeout" in read.activity.error
         replay.clear_faults()
         # More than one connection brings before it hangs: what hung when it was healed is given up by then.
         got = len(read.frames)
@@ -293,7 +293,7 @@ def test_what_is_too_long_for_the_topic_is_cut_and_says_so(feed: Feed, services:
     window = Window(10, "m")
     # The topic of the test has the broker's limit, as a topic without a config of its own.
     topic = services.stack.platform("producer").kafka, SPEC.topic.__class__(TOPIC, PARTITIONS)
-    sender = Sender(*topic, window, Headers("f", 1, window), dict.fromkeys(range(PARTITIONS), 0))
+    sender = Sender(*topic, "f", 1, window, dict.fromkeys(range(PARTITIONS), 0))
     texts = ["x" * (2 << 20), "x" * sender.max_bytes, "short"]
     for text in texts:
         sender.send(Event(text[:1] + str(len(text)), key="k"), text, None, lambda: None)

@@ -24,8 +24,8 @@ from local.base import REPO
 from sluice.model.spec import overrides, stream
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
-from spark_jobs.common.feed.producer import TAIL_FACTOR, FeedProducer
 from spark_jobs.common.feed.resume import read_tail
+from spark_jobs.common.feed.run import TAIL_FACTOR, FeedProducer
 from spark_jobs.common.feed.sender import feed_name
 from spark_jobs.wiki_changes.events import read, rewind
 from tests.support.services import Services
@@ -116,8 +116,9 @@ class Thread:
     def _produce(self, lock: Lock) -> None:
         source, kafka = Source(read, rewind), self._platform.kafka
         tail = read_tail(kafka, TOPIC, feed_name(self._url), TAIL_FACTOR * FEED.max_in_flight)
-        made = FeedProducer(SPEC, FEED, self._url, kafka, source, tail, lock, beat_seconds=HEARTBEAT_INTERVAL)
-        made.until(self._stop)
+        producer = FeedProducer(SPEC, FEED, self._url, kafka, source, tail, lock)
+        producer.heartbeat_seconds = HEARTBEAT_INTERVAL
+        producer.run_until(self._stop)
 
     def ends(self, seconds: float = 20) -> BaseException | None:
         """What it failed by, once it has ended by itself."""

@@ -1,4 +1,4 @@
-"""What a stream says about its feed: what an event is, and from where to resume."""
+"""A stream's own functions over its feed: read an event, rewind a position."""
 
 from __future__ import annotations
 
@@ -8,24 +8,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What the producer must know of one event.
-
-    ``event_id``: unique per event, and the same whenever it comes again. ``key``: events of one key keep
-    their order; None where it has none. ``poison``: why no table can take it, or None; it goes to the topic
-    all the same, where the consumer quarantines it. ``is_canary``: no event, but a sign that the feed is
-    alive; it is not sent.
-    """
+    """One event. ``event_id``: unique, the same if the event comes again. Events of one ``key`` keep their
+    order. ``malformed``: why no table can take it, or None; it is sent all the same, and the consumer
+    quarantines it. ``is_canary``: only shows that the feed is alive; it is not sent."""
 
     event_id: str
     key: str | None = None
-    poison: str | None = None
+    malformed: str | None = None
     is_canary: bool = False
 
 
 @dataclass(frozen=True)
 class Source:
-    """A stream's feed. ``read``: data and position -> the event; it never raises. ``rewind``: the newest
-    position that was handled -> the one to ask for, the same or an earlier one: what comes twice is known."""
+    """A stream's feed. ``read``: data and position -> the event; never raises. ``rewind``: the newest
+    handled position -> the one to request, the same or an earlier one; duplicates are skipped."""
 
     read: Callable[[str, str], Event]
     rewind: Callable[[str], str]

@@ -1,4 +1,4 @@
-"""From the feed to the sender: what is new goes to the topic, in a thread of its own."""
+"""Read the feed in a thread and send its new events."""
 
 from __future__ import annotations
 
@@ -13,51 +13,50 @@ from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.sender import Sender
 from spark_jobs.common.feed.window import Window
 
+_CHECK_SECONDS = 0.2
+
 
 class RecentIds:
-    """The last ``most`` ids; the oldest is forgotten first. Not for several threads at once."""
+    """The last ``size`` event ids, ``ids`` (oldest first) among them. Not thread-safe."""
 
-    def __init__(self, most: int, ids: Iterable[str] = ()) -> None:
-        """``ids``: what is known from the start, oldest first."""
-        self._most = most
+    def __init__(self, size: int, ids: Iterable[str] = ()) -> None:
+        self._size = size
+        # A plain dict slows down when its first key is removed again and again.
         self._ids: OrderedDict[str, None] = OrderedDict()
-        for known in ids:
-            self.is_new(known)
+        for event_id in ids:
+            self.is_duplicate(event_id)
 
-    def is_new(self, event_id: str) -> bool:
-        """Whether it was not known; from here on it is."""
+    def is_duplicate(self, event_id: str) -> bool:
+        """Whether the id is among them; if not, it is added."""
         if event_id in self._ids:
-            return False
+            return True
         self._ids[event_id] = None
-        if len(self._ids) > self._most:
+        if len(self._ids) > self._size:
             self._ids.popitem(last=False)
-        return True
+        return False
 
     def __len__(self) -> int:
         return len(self._ids)
 
 
-_CHECK_SECONDS = 0.2
-
-
 @dataclass
 class Counts:
-    """What became of the events that were read. ``poison`` are among those that were ``sent``."""
+    """Events that were read. The ``malformed`` ones are among those ``sent``."""
 
     sent: int = 0
-    known: int = 0
+    duplicate: int = 0
     canary: int = 0
-    poison: int = 0
+    malformed: int = 0
 
     def message(self) -> str:
         return (
-            f"{self.sent} sent ({self.poison} of them poison), {self.known} known already, "
+            f"{self.sent} sent ({self.malformed} of them malformed), {self.duplicate} duplicates, "
             f"{self.canary} canaries"
         )
 
 
 class _Stopped(Exception):
-    """Told to stop while waiting."""
+    """``stop`` was set during a wait."""
 
 
 class Reader:
@@ -67,7 +66,7 @@ class Reader:
         self,
         client: Client,
         source: Source,
-        seen: RecentIds,
+        recent_ids: RecentIds,
         window: Window,
         sender: Sender,
         activity: Activity,
@@ -77,12 +76,12 @@ class Reader:
         self.failure: Exception | None = None
         self._client = client
         self._source = source
-        self._seen = seen
+        self._recent_ids = recent_ids
         self._window = window
         self._sender = sender
         self._activity = activity
         self._stop = stop
-        # A daemon: one that waits for a server's answer does not keep the process from ending.
+        # A daemon: a wait for the server does not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="feed", daemon=True)
 
     def start(self) -> None:
@@ -93,19 +92,19 @@ class Reader:
         return self._thread.is_alive()
 
     def end(self, seconds: float) -> None:
-        """Set ``stop``, and wait for the end up to so many seconds."""
+        """Set ``stop``, and wait at most ``seconds`` for the thread's end."""
         self._stop.set()
         self._client.cut()
         self._thread.join(seconds)
 
     def _run(self) -> None:
         try:
-            for frame in self._client.events(self._window.mark):
+            for frame in self._client.events(self._window.low_water_mark):
                 self._handle(frame)
         except _Stopped:
             return
         except Exception as error:
-            # For the thread that waits for this one's end.
+            # FeedProducer raises it.
             self.failure = error
 
     def _handle(self, frame: Frame) -> None:
@@ -114,14 +113,14 @@ class Reader:
         self._wait_for_room()
         if event.is_canary:
             self.counts.canary += 1
-            self._window.passed(position)
-        elif not self._seen.is_new(event.event_id):
-            self.counts.known += 1
-            self._window.passed(position)
+            self._window.skip(position)
+        elif self._recent_ids.is_duplicate(event.event_id):
+            self.counts.duplicate += 1
+            self._window.skip(position)
         else:
             self._sender.send(event, frame.data, position, self._wait)
             self.counts.sent += 1
-            self.counts.poison += event.poison is not None
+            self.counts.malformed += event.malformed is not None
 
     def _wait_for_room(self) -> None:
         if not self._window.has_room(0):

@@ -1,4 +1,4 @@
-"""What the topic knows of the feed: where to resume, and which events it holds already."""
+"""Read from the topic where to resume the feed, and which events it holds."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SETTINGS: Mapping[str, Any] = {
     "fetch.wait.max.ms": 100,
     "queued.max.messages.kbytes": 32 * 1024,
 }
-# What a killed producer had handed to the network may still arrive: so long nothing must.
+# Records of a killed producer may still arrive; the topic must be unchanged for this long.
 SETTLE_SECONDS = 1.0
 MAX_ROUNDS = 30
 
 
 @dataclass(frozen=True)
 class StreamPosition:
-    """What one record says: its number, its event's id, where to resume, and which feed it is from."""
+    """The feed headers of one record. ``resume``: the position from which to resume."""
 
     sequence: int
     event_id: str
@@ -41,67 +41,63 @@ class StreamPosition:
 @dataclass(frozen=True)
 class Tail:
     """The end of a topic. ``ends``: partition -> next offset. ``ids``: of its last records, oldest first.
-    ``following``: the number of the next record. ``resume``: where the feed goes on, None for what is new."""
+    ``resume``: the feed's position, None to begin with new events."""
 
     ends: dict[int, int]
     ids: list[str] = field(default_factory=list)
-    following: int = 1
+    next_sequence: int = 1
     resume: str | None = None
 
 
-def place(headers: Iterable[tuple[str, str | bytes | None]]) -> StreamPosition | None:
-    """What a record's headers say; None for a record that is not a feed's."""
-    said = {name: value for name, value in headers if isinstance(value, bytes)}
+def stream_position(headers: Iterable[tuple[str, str | bytes | None]]) -> StreamPosition | None:
+    """The feed headers of a record; None for a record of another producer."""
+    values = {name: value for name, value in headers if isinstance(value, bytes)}
     try:
-        sequence, event_id = int(said[SEQUENCE]), said[EVENT_ID].decode()
-        resume, feed = (said[name].decode() if name in said else None for name in (RESUME, FEED))
+        sequence, event_id = int(values[SEQUENCE]), values[EVENT_ID].decode()
+        resume, feed = (values[name].decode() if name in values else None for name in (RESUME, FEED))
     except (KeyError, ValueError):
         return None
     return StreamPosition(sequence, event_id, resume, feed)
 
 
-def tail_of(places: Iterable[StreamPosition], ends: Mapping[int, int], feed: str) -> Tail:
-    """The tail that these records make. ``feed``: the one that is to be resumed; a position of another one
-    says nothing in it."""
-    ordered = sorted(places, key=lambda found: found.sequence)
+def tail_of(positions: Iterable[StreamPosition], ends: Mapping[int, int], feed: str) -> Tail:
+    """The tail of these records. A position of another feed than ``feed`` is not used."""
+    ordered = sorted(positions, key=lambda position: position.sequence)
     if not ordered:
         return Tail(dict(ends))
     newest = ordered[-1]
     if newest.feed != feed:
-        log.warning(
-            "the topic's newest record is of the feed %s; %s begins with what is new there", newest.feed, feed
-        )
+        log.warning("feed changed from=%s to=%s; starting with its new events", newest.feed, feed)
     return Tail(
         ends=dict(ends),
-        ids=[found.event_id for found in ordered],
-        following=newest.sequence + 1,
+        ids=[position.event_id for position in ordered],
+        next_sequence=newest.sequence + 1,
         resume=newest.resume if newest.feed == feed else None,
     )
 
 
 def read_tail(kafka: Kafka, topic: str, feed: str, depth: int) -> Tail:
-    """Read the last ``depth`` records of each partition, once nothing more arrives.
+    """Read the last ``depth`` records of each partition, until no more arrive.
 
-    Raises LookupError, KafkaException or TimeoutError as the functions of :mod:`sluice.io.kafka`, and
-    RuntimeError if the topic keeps growing: another program writes to it.
+    Raises as :mod:`sluice.io.kafka`, and RuntimeError if the topic keeps growing.
     """
     with closing(consumer(kafka, f"sluice-{topic}-records", _SETTINGS)) as reader:
         bounds = begin_and_end_offsets(reader, topic)
         starts = {partition: max(first, end - depth) for partition, (first, end) in bounds.items()}
         ends = {partition: end for partition, (_, end) in bounds.items()}
-        found: list[StreamPosition] = []
+        positions: list[StreamPosition] = []
         for _ in range(MAX_ROUNDS):
-            found += _places(read_range(reader, topic, starts, ends, READ_SECONDS))
+            positions += _positions(read_range(reader, topic, starts, ends, READ_SECONDS))
             time.sleep(SETTLE_SECONDS)
             starts = ends
             ends = {partition: end for partition, (_, end) in begin_and_end_offsets(reader, topic).items()}
             if ends == starts:
-                return tail_of(found, ends, feed)
+                return tail_of(positions, ends, feed)
     raise RuntimeError(
         "the topic grows although no producer holds the lock: another program writes to it; end that first"
     )
 
 
-def _places(messages: Iterable[Message]) -> list[StreamPosition]:
-    found = (place(cast(list[tuple[str, bytes | None]], message.headers() or [])) for message in messages)
-    return [one for one in found if one is not None]
+def _positions(messages: Iterable[Message]) -> list[StreamPosition]:
+    headers = (cast(list[tuple[str, bytes | None]], message.headers() or []) for message in messages)
+    return [position for values in headers if (position := stream_position(values)) is not None]

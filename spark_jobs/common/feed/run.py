@@ -1,44 +1,61 @@
-"""The producer of a feed: from its start to its end."""
+"""The producer of a feed."""
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
 from contextlib import closing
+from dataclasses import replace
 
+from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
+from sluice.model.spec.platform import Kafka
 from sluice.model.spec.stream import Feed, StreamSpec
+from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.lock import Lock
-from spark_jobs.common.feed.producer import TAIL_FACTOR, FeedProducer
-from spark_jobs.common.feed.resume import read_tail
-from spark_jobs.common.feed.sender import feed_name
+from spark_jobs.common.feed.reader import Counts, Reader, RecentIds
+from spark_jobs.common.feed.resume import Tail, read_tail
+from spark_jobs.common.feed.sender import Sender, Undelivered, feed_name
+from spark_jobs.common.feed.window import Window
+from spark_jobs.common.kafka.heartbeat import HeartbeatSender
 from spark_jobs.common.spark.functions import function
 from spark_jobs.common.spark.process import Fenced, run_process
 
 log = logging.getLogger(__name__)
 
+# As long as a broker's restart may take; after that the process ends, and the next one resumes.
+DELIVERY_SECONDS = 300.0
+# Of a stop; the next start reads again what Kafka has not acknowledged by then.
+FLUSH_SECONDS = 8.0
+LOG_SECONDS = 60.0
+_POLL_SECONDS = 0.5
+_END_SECONDS = 3.0
+# Ids that are remembered, and that are read back of each partition, per event that may be in flight: the
+# duplicates of a rewound position come on top of those in flight.
+_RECENT_FACTOR = 20
+TAIL_FACTOR = 2
+
 
 def run(name: str) -> int:
-    """Produce for stream ``name`` until told to stop (SIGTERM, SIGINT); returns the exit code.
+    """Produce for stream ``name`` until SIGTERM or SIGINT; returns the exit code.
 
-    0: ended as asked. 76: another producer runs, or may run. 1: anything else; the last line of stderr says
-    what.
+    0: ended as asked. 76: another producer runs, or may run. 1: any other failure.
     """
-    # It logs every request; the client says more of each.
+    # httpx logs every request; the client below logs more of each.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     return run_process(f"the producer of {name}", lambda stop: _produce(name, stop))
 
 
 def source(spec: StreamSpec, feed: Feed) -> Source:
-    """What the stream says of its feed. Raises ConfigError for a function that is not there."""
+    """The stream's own functions. Raises ConfigError for a missing function."""
     rewind = function(spec, feed.rewind) if feed.rewind else str
     return Source(function(spec, feed.event), rewind)
 
 
 def _produce(name: str, stop: threading.Event) -> None:
-    """Raises Fenced, Lost, and what a database, a broker or the reading raises."""
     spec, platform = streams.load(name), platforms.load("producer")
     url = spec.feed_url(platform.feeds)
     assert spec.feed is not None
@@ -51,17 +68,95 @@ def _produce(name: str, stop: threading.Event) -> None:
             raise Fenced(f"another producer of {name} holds the lock; waited {feed.lock_seconds} s for it")
         depth = TAIL_FACTOR * feed.max_in_flight
         tail = read_tail(platform.kafka, spec.topic.name, feed_name(url), depth)
-        position = tail.resume or "what is new"
-        log.info(
-            "reading %s from %s; the ids of the topic's last %d records are known",
-            url,
-            position,
-            len(tail.ids),
-        )
-        production = FeedProducer(spec, feed, url, platform.kafka, events, tail, lock)
-        unacknowledged = production.until(stop)
-        log.info("stopped: %s", production.counts.message())
+        log.info("started url=%s position=%s ids_read_back=%d", url, tail.resume or "latest", len(tail.ids))
+        producer = FeedProducer(spec, feed, url, platform.kafka, events, tail, lock)
+        unacknowledged = producer.run_until(stop)
+        log.info("stopped: %s", producer.counts.message())
         if unacknowledged:
-            log.warning(
-                "Kafka has not acknowledged %d events; the next start reads them again", unacknowledged
-            )
+            log.warning("events=%d not acknowledged; the next start reads them again", unacknowledged)
+
+
+class FeedProducer:
+    """One run of a producer that holds the lock. For one thread; it reads the feed in another."""
+
+    # Between two heartbeats, each of which checks the lock.
+    heartbeat_seconds = HEARTBEAT_INTERVAL
+
+    def __init__(
+        self, spec: StreamSpec, feed: Feed, url: str, kafka: Kafka, source: Source, tail: Tail, lock: Lock
+    ) -> None:
+        """``tail``: of the topic, read under the lock."""
+        self._lock = lock
+        self._halt = threading.Event()
+        self._activity = Activity()
+        self._window = Window(feed.max_in_flight, tail.resume)
+        name, sequence = feed_name(url), tail.next_sequence
+        self._sender = Sender(kafka, spec.topic, name, sequence, self._window, tail.ends)
+        self._heartbeat = HeartbeatSender(kafka, spec.name, "producer", spec.topic.name)
+        self._reader = Reader(
+            Client(
+                url, feed.user_agent, feed.read_timeout_seconds, source.rewind, self._activity, self._halt
+            ),
+            source,
+            RecentIds(_RECENT_FACTOR * feed.max_in_flight, tail.ids),
+            self._window,
+            self._sender,
+            self._activity,
+            self._halt,
+        )
+        self._next_heartbeat = 0.0
+        self._next_log = time.monotonic() + LOG_SECONDS
+        self._last_logged = Counts()
+
+    @property
+    def counts(self) -> Counts:
+        return self._reader.counts
+
+    def run_until(self, stop: threading.Event) -> int:
+        """Produce until ``stop``; returns the records without acknowledgement FLUSH_SECONDS later.
+
+        Raises Lost, Undelivered, and errors of the reader; nothing is sent after that.
+        """
+        self._reader.start()
+        try:
+            while self._reader.is_alive and not stop.is_set():
+                self._step()
+            self._reader.end(_END_SECONDS)
+            if self._reader.failure is not None:
+                raise self._reader.failure
+            return self._flush()
+        except BaseException:
+            self._sender.abandon()
+            self._reader.end(_END_SECONDS)
+            # Once more, for what the reader queued in between.
+            self._sender.abandon()
+            raise
+
+    def _flush(self) -> int:
+        deadline = time.monotonic() + FLUSH_SECONDS
+        while (left := len(self._window)) and time.monotonic() < deadline:
+            self._step()
+        self._send_heartbeat()
+        return left
+
+    def _step(self) -> None:
+        self._sender.poll(_POLL_SECONDS)
+        age = self._window.oldest_age
+        if age > DELIVERY_SECONDS:
+            raise Undelivered(f"Kafka has not acknowledged a record for {age:.0f} s")
+        now = time.monotonic()
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + self.heartbeat_seconds
+            self._lock.check()
+            self._send_heartbeat()
+        if now >= self._next_log:
+            self._next_log = now + LOG_SECONDS
+            counts = replace(self.counts)
+            if counts != self._last_logged:
+                self._last_logged = counts
+                log.info("%s", counts.message())
+
+    def _send_heartbeat(self) -> None:
+        state, since = self._activity.state()
+        detail = self._activity.error if state == "connecting" else self.counts.message()
+        self._heartbeat.beat(self._sender.ends, state, detail, since)

@@ -14,6 +14,11 @@ Answer = httpx.Response | Exception
 FEED = {"Content-Type": "text/event-stream"}
 
 
+@pytest.fixture(autouse=True)
+def _full_jitter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.common.feed.client.random.random", lambda: 1.0)
+
+
 class Body(httpx.SyncByteStream):
     def __init__(self, text: str, error: Exception | None) -> None:
         self.text, self.error = text, error
@@ -35,12 +40,12 @@ class Stop(threading.Event):
         super().__init__()
         self.activity = activity
         self.pauses: list[float] = []
-        self.troubles: list[str] = []
+        self.errors: list[str] = []
 
     def wait(self, timeout: float | None = None) -> bool:
         assert timeout is not None
         self.pauses.append(timeout)
-        self.troubles.append(self.activity.trouble)
+        self.errors.append(self.activity.error)
         return self.is_set()
 
 
@@ -73,7 +78,6 @@ class StreamUnderTest:
             rewind,
             self.activity,
             self.stop,
-            drawn=lambda: 1.0,
             transport=httpx.MockTransport(self._answer),
         )
 
@@ -155,9 +159,9 @@ def test_a_refusal_is_waited_out_as_long_as_it_says() -> None:
     assert site.read("p") == [("a", "p")]
     assert site.pauses[:3] == [21, 2, 4]
     assert site.resumed == ["p", "p", "p", "p", "p"]
-    assert [errors[:3] for errors in site.stop.troubles[:3]] == ["503", "429", "204"]
-    assert "over capacity xxx" in site.stop.troubles[0]
-    assert len(site.stop.troubles[0]) < 400, "not all of what it says"
+    assert [error[:3] for error in site.stop.errors[:3]] == ["503", "429", "204"]
+    assert "over capacity xxx" in site.stop.errors[0]
+    assert len(site.stop.errors[0]) < 400, "not all of what it says"
 
 
 def test_a_redirect_is_followed_with_the_position() -> None:
@@ -182,8 +186,8 @@ def test_what_it_does_is_told() -> None:
     site = StreamUnderTest(httpx.ConnectError("nobody there"))
     site.read()
     assert site.activity.state()[0] == "connecting"
-    assert "try 1" in site.activity.trouble
-    assert "nobody there" in site.activity.trouble
+    assert "try 1" in site.activity.error
+    assert "nobody there" in site.activity.error
 
 
 def test_to_be_told_to_stop_ends_it() -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.reader import RecentIds
-from spark_jobs.common.feed.resume import StreamPosition, place, tail_of
-from spark_jobs.common.feed.sender import Headers
+from spark_jobs.common.feed.resume import StreamPosition, stream_position, tail_of
+from spark_jobs.common.feed.sender import record_headers
 from spark_jobs.common.feed.window import Entry, Window
 
 PARTITIONS = 3
@@ -43,7 +43,7 @@ class Broker:
             n, said, entry = self.sent[partition].pop(0)
             self.log[partition].append((n, said))
             if settle:
-                window.settle(entry)
+                window.acknowledge(entry)
 
     def tail(self, depth: int) -> list[StreamPosition]:
         return [said for log in self.log for _, said in log[-depth:]]
@@ -54,8 +54,8 @@ def run_process(broker: Broker, steps: int, draw: random.Random, new: int, depth
     ``new``: the event with which it begins where it has nothing to resume from."""
     tail = tail_of(broker.tail(depth), {}, "feed")
     window = Window(MOST, tail.resume)
-    headers = Headers("feed", tail.following, window)
-    seen = RecentIds(1_000, tail.ids)
+    sequence = tail.next_sequence
+    recent_ids = RecentIds(1_000, tail.ids)
     # A position is the number of the event behind which it is; now and then a few come again. None does that
     # came before anybody listened: its order among the others would mean nothing.
     if tail.resume is None:
@@ -68,12 +68,14 @@ def run_process(broker: Broker, steps: int, draw: random.Random, new: int, depth
             return True
         if n < EVENTS and draw.random() < 0.6 and window.has_room(0):
             key = (n * 7919) % KEYS
-            if seen.is_new(str(n)):
-                said = place(headers.of(Event(str(n)), str(n)))
+            if not recent_ids.is_duplicate(str(n)):
+                headers = record_headers(Event(str(n)), sequence, "feed", window.resume_position(str(n)))
+                sequence += 1
+                said = stream_position(headers)
                 assert said is not None
                 broker.sent[partition_of(key)].append((n, said, window.add(str(n))))
             else:
-                window.passed(str(n))
+                window.skip(str(n))
             n += 1
         else:
             # One partition is slower than the others.
@@ -84,7 +86,7 @@ def run_process(broker: Broker, steps: int, draw: random.Random, new: int, depth
             if before and not is_conclusive:
                 unlearned.append(before[0][2])
             if unlearned and draw.random() < 0.5:
-                window.settle(unlearned.pop(0))
+                window.acknowledge(unlearned.pop(0))
     for partition in range(PARTITIONS):
         for _ in range(draw.randrange(len(broker.sent[partition]) + 1)):
             broker.take(partition, False, window)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from spark_jobs.common.feed.client import MAX_CHARACTERS, FeedError, Frame, can_be_asked_for, frames
+from spark_jobs.common.feed import client
+from spark_jobs.common.feed.client import FeedError, Frame, frames, is_valid_position
 from tests.support.raising import raising
 
 HEADERS = {"Content-Type": "text/event-stream"}
@@ -26,11 +27,9 @@ class Wire(httpx.SyncByteStream):
             raise httpx.RemoteProtocolError("cut")
 
 
-def read(
-    body: bytes, size: int = 1 << 20, headers: dict[str, str] = HEADERS, most: int = MAX_CHARACTERS
-) -> list[Frame]:
+def read(body: bytes, size: int = 1 << 20, headers: dict[str, str] = HEADERS) -> list[Frame]:
     response = httpx.Response(200, headers=headers, stream=Wire(body, size))
-    return list(frames(response, lambda: None, most))
+    return list(frames(response, lambda: None))
 
 
 def message(data: str, position: str = "", event: str = "message", retry: float | None = None) -> Frame:
@@ -81,11 +80,12 @@ def test_other_answers_are_no_feed() -> None:
         read(b"<html>", headers={"Content-Type": "text/html"})
 
 
-def test_a_frame_without_end_is_given_up() -> None:
+def test_a_frame_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MAX_CHARACTERS", 1000)
     long = b"data: " + b"x" * 900 + b"\n\n"
-    assert len(read(long * 5, 100, most=1000)) == 5
+    assert len(read(long * 5, 100)) == 5
     with raising(FeedError, 1000):
-        read(b"data: x\n" * 200, 100, most=1000)
+        read(b"data: x\n" * 200, 100)
 
 
 def test_every_piece_is_a_sign_of_life() -> None:
@@ -110,4 +110,4 @@ def test_every_piece_is_a_sign_of_life() -> None:
     ],
 )
 def test_a_position_must_fit_into_a_header(position: str, can: bool) -> None:
-    assert can_be_asked_for(position) is can
+    assert is_valid_position(position) is can

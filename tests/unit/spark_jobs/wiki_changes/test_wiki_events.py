@@ -24,7 +24,7 @@ def changed(**values: Any) -> str:
 
 def test_an_event_is_known_by_its_meta_id_and_keyed_by_its_wiki() -> None:
     event = read(changed(), "p")
-    assert (event.event_id, event.key, event.poison, event.is_canary) == (
+    assert (event.event_id, event.key, event.malformed, event.is_canary) == (
         "63d9586d-899f",
         "mswiktionary",
         None,
@@ -36,14 +36,14 @@ def test_every_recorded_event_is_good() -> None:
     lines = (REPO / "samples" / "wiki_changes" / "recentchange.jsonl").read_text().splitlines()
     events = [read(line, "p") for line in lines if line]
     assert len({event.event_id for event in events}) == len(events) >= 50
-    assert all(event.poison is None and event.key and not event.is_canary for event in events)
+    assert all(event.malformed is None and event.key and not event.is_canary for event in events)
 
 
 def test_the_legacy_shape_and_json_over_several_lines_are_good() -> None:
     legacy = EVENT | {"meta": {"id": "x", "schema_uri": "mediawiki/recentchange/2", "domain": "d"}}
     del legacy["$schema"]
     assert read(json.dumps(legacy, indent=1), "p").event_id == "x"
-    assert read(json.dumps(legacy), "p").poison is None
+    assert read(json.dumps(legacy), "p").malformed is None
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_without_a_wiki_the_domain_is_the_key(wiki: object, key: str) -> None:
 
 def test_without_either_it_has_no_key_and_is_good() -> None:
     event = read('{"meta": {"id": "x"}, "wiki": "\\ud800"}', "p")
-    assert (event.key, event.poison) == (None, None)
+    assert (event.key, event.malformed) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_without_either_it_has_no_key_and_is_good() -> None:
 )
 def test_poison_has_a_reason_an_id_and_no_key(data: str, reason: str) -> None:
     event = read(data, "p1")
-    assert event.poison is not None
-    assert reason in event.poison
+    assert event.malformed is not None
+    assert reason in event.malformed
     assert event.key is None
     assert event.event_id == read(data, "p1").event_id, "it is known when it comes again"
     assert event.event_id not in (read(data, "p2").event_id, read(data + " ", "p1").event_id)
