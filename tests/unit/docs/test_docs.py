@@ -34,12 +34,21 @@ from spark_jobs.common.feed import sender
 
 REPO = Path(__file__).resolve().parents[3]
 README = REPO / "README.md"
-ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING, DAGS = (
+ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING, DAGS, STORED, DEVELOPING = (
     REPO / "docs" / f"{name}.md"
-    for name in ("architecture", "operating", "adding-a-stream", "your-own-systems", "testing", "dags")
+    for name in (
+        "architecture",
+        "operating",
+        "adding-a-stream",
+        "your-own-systems",
+        "testing",
+        "dags",
+        "stored-data",
+        "developing",
+    )
 )
 BENCH = REPO / "bench" / "README.md"
-PAGES = [README, ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING, DAGS, BENCH]
+PAGES = [README, ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING, DAGS, STORED, DEVELOPING, BENCH]
 EXAMPLE = REPO / "docs" / "platform.example.toml"
 VERB = re.compile(r"\bmake (?!it (?:writable|one of))([a-z][a-z-]*)")
 VARIABLE = re.compile(r"(?<![A-Z_])SLUICE_[A-Z_]*[A-Z]")
@@ -250,8 +259,8 @@ def test_what_every_kind_of_sink_guarantees() -> None:
 
 
 def test_what_the_queries_table_says() -> None:
-    text = section(ARCHITECTURE.read_text(), "How queries are counted")
-    words = [word for row in table(text, "query's word", "meaning") for word in names(row[0])]
+    text = section(STORED.read_text(), "Table of the queries")
+    words = [word for row in table(text, "query's key", "meaning") for word in names(row[0])]
     assert words == [field.name for field in dataclasses.fields(query_state.QueryState)]
     summary = query_state.summary("batch", "s", 1, {})
     assert set(summary) <= set(spans(text))
@@ -276,8 +285,8 @@ def test_the_example_of_a_platform_file_is_one_and_has_every_key() -> None:
 
 
 def test_the_parts_of_a_stream() -> None:
-    rows = table(ARCHITECTURE.read_text(), "word", "meaning")
-    (words,) = [row[1] for row in rows if row[0] == "part"]
+    rows = table(ARCHITECTURE.read_text(), "term", "meaning")
+    (words,) = [row[1] for row in rows if row[0] == "component"]
     components = {
         name: None for stream_name in stream.names() for name in stream.load(stream_name).components
     }
@@ -288,7 +297,7 @@ def test_the_routes_of_the_pages() -> None:
     app = (REPO / "plugins" / "sluice" / "ui" / "app.py").read_text()
     routes = [f"{navigation.PREFIX}{route}" for route in re.findall(r'@app\.\w+\("([^"]+)"', app)]
     text = ARCHITECTURE.read_text()
-    assert [names(row[0])[0] for row in table(text, "route", "decision")] == routes
+    assert [names(row[0])[0] for row in table(text, "route", "response")] == routes
     page = f"{navigation.PREFIX}/results/{navigation.pages(navigation.every())[0][0]}"
     assert f"http://127.0.0.1:{ports.DEFAULTS['airflow']}{page}" in README.read_text()
 
@@ -307,7 +316,7 @@ def test_the_states_of_a_heartbeat() -> None:
 def test_what_a_snapshot_of_results_says() -> None:
     text = section(ARCHITECTURE.read_text(), "How queries are counted")
     source = (REPO / "spark_jobs" / "common" / "sinks" / "iceberg.py").read_text()
-    assert set(re.findall(r'"(sluice\.\w+)": ', source)) <= set(spans(text))
+    assert set(re.findall(r'"(sluice\.[\w-]+)": ', source)) <= set(spans(text))
 
 
 def test_every_behaviour_names_a_test() -> None:
@@ -325,7 +334,7 @@ def test_every_command_of_the_tests() -> None:
 
 
 def test_every_measurement() -> None:
-    commands = {names(row[0])[0] for row in table(BENCH.read_text(), "command", "decision_requested")}
+    commands = {names(row[0])[0] for row in table(BENCH.read_text(), "command", "question")}
     found = {
         f"python -m bench.{file.stem}"
         for file in (REPO / "bench").glob("*.py")
@@ -459,7 +468,7 @@ def constant(file: str, name: str) -> Any:
 
 
 def test_the_columns_of_the_tables() -> None:
-    text = ARCHITECTURE.read_text()
+    text = STORED.read_text()
     for name, head in (("OFFSET_COLUMNS", ("column", "type")), ("QUARANTINE", ("column", "meaning"))):
         columns = [column.split()[0] for column in constant("spark_jobs/common/lake/tables.py", name)]
         rows = table(text, *head)
@@ -470,20 +479,24 @@ def snapshot_keys() -> set[str]:
     """The keys of ``Owner._summary``: those that are written out, and those that its callers add."""
     text = (REPO / "spark_jobs" / "common" / "consumer" / "writer.py").read_text()
     added = {
-        f"sluice.{keyword.arg}"
+        f"sluice.{ast.literal_eval(key)}"
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "_summary"
-        for keyword in node.keywords
+        for argument in node.args
+        if isinstance(argument, ast.Dict)
+        for key in argument.keys
+        if key is not None
     }
-    return added | set(re.findall(r'"(sluice\.\w+)"', text))
+    assert added
+    return added | set(re.findall(r'"(sluice\.[\w-]+)"', text))
 
 
 def test_what_a_snapshot_and_the_ledger_say() -> None:
-    text = ARCHITECTURE.read_text()
+    text = STORED.read_text()
     said = [key for row in table(text, "key", "meaning") for key in names(row[0])]
     assert sorted(said) == sorted(snapshot_keys())
     objects = [names(row[0])[0] for row in table(text, "object", "holds")]
-    of_run = ("plan", "before", "proof", "sinks", "compaction")
+    of_run = ("plan", "baseline", "proof", "reconciliation", "compaction")
     run = [ledger.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
     source = [ledger.planned_key("<source id>"), ledger.produced_key("<source id>")]
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
