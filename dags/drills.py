@@ -68,4 +68,4 @@ for name, what in DRILLS.items() if HOME_VARIABLE in os.environ else ():
             )
         },
     ) as dag:
-        DrillOperator(task_id="drill", drill=name, trigger_immediately="{{ params.at_once }}")
+        DrillOperator(task_id="drill", drill=name, trigger_immediately="{{ params.trigger_immediately }}")
