@@ -7,7 +7,11 @@ from typing import Any
 import pytest
 
 from sluice.model.spec import stream
+from sluice.model.spec.stream import Source
 from tests.unit.docs.test_docs import DAGS, OPERATING, names, section, slugs, table
+
+KINDS = {Source.CSV: "CSV", Source.FEED: "feed", Source.GENERATOR: "generated"}
+each_stream = pytest.mark.parametrize("name", stream.names())
 
 
 def dag_of(bag: Any, dag_id: str) -> tuple[dict[str, object], list[str]]:
@@ -21,48 +25,68 @@ def written(value: object) -> str:
     return "empty" if value in ([], None) else str(value)
 
 
-@pytest.mark.parametrize(
-    ("head", "dag_id"),
-    [("A load from the UI", "nyc_taxi_load"), ("A stream that is supervised", "nyc_taxi_stream")],
-)
-def test_the_form_and_the_steps_of_a_dag(bag: Any, head: str, dag_id: str) -> None:
-    params, steps = dag_of(bag, dag_id)
-    text = section(DAGS.read_text(), head)
-    said = {names(row[0])[0]: row[1].strip("`") for row in table(text, "param", "default")}
-    assert said == {name: written(value) for name, value in params.items()}
-    listed = [name for row in table(text, "step") for name in names(row[0])]
-    assert sorted(listed) == sorted(steps)
+def applies(cell: str, name: str) -> bool:
+    """Whether a row is for the stream ``name``: its cell names all streams, a kind of source, or queries."""
+    spec = stream.load(name)
+    kinds = {"all", KINDS[spec.source], *(["with queries"] if spec.queries else [])}
+    assert cell in {"all", "with queries", *KINDS.values()}
+    return cell in kinds
 
 
-WIKI = ("wiki_changes_load", "wiki_changes_stream", "wiki_changes_compact")
+def documented_params(text: str, name: str) -> dict[str, str]:
+    rows = table(text, "param", "default")
+    return {
+        names(row[0])[0]: row[1].strip("`").replace("<stream>", name)
+        for row in rows
+        if len(row) == 3 or applies(row[2], name)
+    }
 
 
-def test_the_forms_and_the_steps_of_the_wikipedia_stream(bag: Any) -> None:
-    """Its steps are those of the taxi's DAG of the same kind, and those that are named."""
-    text = section(DAGS.read_text(), "The Wikipedia stream")
-    rows = {names(row[0])[0]: row[1] for row in table(text, "DAG", "steps")}
-    assert list(rows) == list(WIKI)
-    for dag_id, cell in rows.items():
-        kind = dag_id.removeprefix("wiki_changes_")
-        params, steps = dag_of(bag, dag_id)
-        of_taxi = dag_of(bag, f"nyc_taxi_{kind}")[1] if "taxi" in cell else []
-        assert sorted([*of_taxi, *names(cell)]) == sorted(steps), dag_id
-        said = {
-            name: value.strip(" `")
-            for row in table(text, "param", "default", "of")
-            if row[2] == kind
-            for name, value in zip(names(row[0]), row[1].split(","), strict=True)
-        }
-        assert said == {name: written(value) for name, value in params.items()}, dag_id
+@each_stream
+def test_the_form_and_the_steps_of_a_load(bag: Any, name: str) -> None:
+    params, steps = dag_of(bag, f"{name}_load")
+    text = section(DAGS.read_text(), "Load")
+    rows = [row for row in table(text, "step", "streams", "what it does") if applies(row[1], name)]
+    assert [step for row in rows for step in names(row[0])] == steps
+    assert all(row[2] for row in rows)
+    spec = stream.load(name)
+    of_generator = set(spec.generator.schemas) if spec.generator else set()
+    expected = {param: written(value) for param, value in params.items() if param not in of_generator}
+    assert documented_params(text, name) == expected
 
 
-def test_the_forms_and_the_steps_of_the_isp_stream(bag: Any) -> None:
-    """Its steps are those of the taxi's DAG of the same kind, and those that are named."""
-    rows = table(section(DAGS.read_text(), "The ISP stream"), "DAG", "steps")
-    assert [names(row[0])[0] for row in rows] == ["isp_hits_load", "isp_hits_stream"]
-    for dag, cell in ((names(row[0])[0], row[1]) for row in rows):
-        of_taxi = dag_of(bag, dag.replace("isp_hits", "nyc_taxi"))[1]
-        assert sorted([*of_taxi, *names(cell)]) == sorted(dag_of(bag, dag)[1]), dag
+@each_stream
+def test_the_form_and_the_steps_of_supervision(bag: Any, name: str) -> None:
+    params, steps = dag_of(bag, f"{name}_stream")
+    text = section(DAGS.read_text(), "Supervision")
+    rows = [row for row in table(text, "step", "streams", "what it does") if applies(row[1], name)]
+    assert sorted(step for row in rows for step in names(row[0])) == sorted(steps)
+    assert all(row[2] for row in rows)
+    assert documented_params(text, name) == {param: written(value) for param, value in params.items()}
+
+
+def test_the_form_and_the_steps_of_compaction(bag: Any) -> None:
+    (suffix,) = [
+        names(row[0])[0].removeprefix("<stream>")
+        for row in table(DAGS.read_text(), "DAG", "runs", "what it does")
+        if row[1] == "daily"
+    ]
+    text = section(DAGS.read_text(), "Compaction")
+    compacted = {name for name in stream.names() if f"{name}{suffix}" in bag.dags}
+    assert compacted == {"wiki_changes", "isp_hits"}
+    for name in compacted:
+        params, steps = dag_of(bag, f"{name}{suffix}")
+        assert [step for row in table(text, "step", "what it does") for step in names(row[0])] == steps
+        assert documented_params(text, name) == {param: written(value) for param, value in params.items()}
+
+
+def test_every_dag_is_named(bag: Any) -> None:
+    patterns = [names(row[0])[0] for row in table(DAGS.read_text(), "DAG", "runs", "what it does")]
+    known = {pattern.replace("<stream>", name) for pattern in patterns for name in stream.names()}
+    assert {dag_id for dag_id in bag.dags if not dag_id.startswith("drill_")} <= known
+
+
+def test_the_form_of_a_load_of_generated_hits(bag: Any) -> None:
     form = section(OPERATING.read_text(), "A load of generated hits")
     said = {
         name: value.strip(" `")

@@ -30,7 +30,7 @@ from sluice.model.health.status import ALERTING, NEEDS_DECISION, NO_ACTION, REST
 from sluice.model.queries import state as query_state
 from sluice.model.spec import ledger, platform, query, stream
 from sluice.ui import navigation
-from spark_jobs.common.feed import sender
+from spark_jobs.common.feed import event, sender
 
 REPO = Path(__file__).resolve().parents[3]
 README = REPO / "README.md"
@@ -305,6 +305,13 @@ def test_the_routes_of_the_pages() -> None:
 def test_the_headers_of_a_feeds_record() -> None:
     said = [names(row[0])[0] for row in table(ARCHITECTURE.read_text(), "header", "holds")]
     assert said == [sender.EVENT_ID, sender.SEQUENCE, sender.RESUME, sender.FEED, sender.EVENT_BYTES]
+
+
+def test_the_fields_of_an_event() -> None:
+    (line,) = re.findall(r"^def read\(.*-> Event:\s+# (.+)$", ADDING.read_text(), re.M)
+    assert re.findall(r"(\w+)(?: \([^)]*\))?(?:, |$)", line) == [
+        field.name for field in dataclasses.fields(event.Event)
+    ]
 
 
 def test_the_states_of_a_heartbeat() -> None:
