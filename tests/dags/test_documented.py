@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from sluice.model.spec import stream
-from sluice.model.spec.stream import Source
+from sluice.model.spec.stream import SourceType
 from tests.unit.docs.test_docs import DAGS, OPERATING, names, section, slugs, table
 
-KINDS = {Source.CSV: "CSV", Source.FEED: "feed", Source.GENERATOR: "generated"}
+KINDS = {SourceType.CSV: "CSV", SourceType.FEED: "feed", SourceType.GENERATOR: "generated"}
 each_stream = pytest.mark.parametrize("name", stream.names())
 
 
