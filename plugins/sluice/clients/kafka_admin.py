@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from confluent_kafka import (
-    Consumer,
     KafkaError,
     KafkaException,
     TopicCollection,
@@ -28,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN, TIMEOUT_SECONDS, committed
+from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN, TIMEOUT_SECONDS, committed, consumer
 from sluice.io.retry import wait_for
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.heartbeat import Heartbeat, parse_heartbeat
@@ -37,7 +36,7 @@ from sluice.model.spec.stream import BROKER_DEFAULT, Topic
 
 T = TypeVar("T")
 _DENIED = REFUSED_LOGIN | MISSING_RIGHT
-# What the broker will not take however often it is asked; its words name the value.
+# Rejected for good; the broker's message names the value.
 _WRONG = frozenset(
     {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG, KafkaError.INVALID_REPLICATION_FACTOR}
 )
@@ -45,7 +44,7 @@ _WRONG = frozenset(
 
 @dataclass(frozen=True)
 class TopicDiff:
-    """What provisioning changed. ``partitions`` and each of ``config`` are (before, after)."""
+    """Changes of one provisioning. ``partitions`` and each of ``config`` are (before, after)."""
 
     topic: str
     created: bool = False
@@ -57,7 +56,6 @@ class TopicDiff:
         return not (self.created or self.partitions or self.config)
 
     def message(self) -> str:
-        """One line for the log."""
         if self.is_empty:
             return f"topic {self.topic!r} is as declared"
         parts = ["created"] if self.created else []
@@ -67,7 +65,6 @@ class TopicDiff:
         return f"topic {self.topic!r}: {', '.join(parts)}"
 
     def as_dict(self) -> dict[str, Any]:
-        """The same for an XCom."""
         return {
             "topic": self.topic,
             "created": self.created,
@@ -78,7 +75,7 @@ class TopicDiff:
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """A topic as it is: partitions, and copies of each (the fewest of any partition)."""
+    """``replication_factor``: the fewest replicas of any partition."""
 
     partitions: int
     replication_factor: int
@@ -86,47 +83,38 @@ class TopicDescription:
 
 @dataclass(frozen=True)
 class TopicId:
-    """Which topic it is: a topic that is made anew under its old name gets another id."""
+    """A topic's id, which changes when the topic is recreated under its name, and its partition count."""
 
     topic_id: str
     partitions: int
 
 
 class KafkaAdmin:
-    """One role's way in. Every request has ``timeout`` seconds; then it raises Unreachable."""
+    """One role's access to topics and groups. Raises Unreachable without an answer in ``timeout`` seconds."""
 
-    def __init__(
-        self,
-        kafka: Kafka,
-        timeout: float = TIMEOUT_SECONDS,
-        admin: AdminClient | None = None,
-        consumer: Callable[..., Consumer] = Consumer,
-    ) -> None:
-        """``admin``, ``consumer``: in the place of librdkafka's own."""
+    def __init__(self, kafka: Kafka, timeout: float = TIMEOUT_SECONDS) -> None:
         self.servers = kafka.bootstrap_servers
         self.timeout = timeout
-        # librdkafka prints to stderr why it cannot connect; that is what a failing task's log needs.
-        # It tries a refused login again and again, and answers "transport failure" to whoever asks meanwhile;
-        # only the callback says that it was the login.
+        self._kafka = kafka
+        # librdkafka retries a refused login, and meanwhile answers requests with "transport failure": only
+        # the callback names the login.
         self._login_error: KafkaError | None = None
         self._settings: dict[str, Any] = {
-            **kafka.librdkafka(),
             "socket.timeout.ms": int(timeout * 1000),
             "reconnect.backoff.max.ms": 5000,
+            "error_cb": self._note,
         }
-        # Not by its truth: an idle client has the length 0.
-        self.admin = AdminClient(self._settings, error_cb=self._note) if admin is None else admin
-        self._make_consumer = consumer
+        self.admin = AdminClient({**kafka.librdkafka(), **self._settings})
 
     def _note(self, error: KafkaError) -> None:
         if error.code() in _DENIED:
             self._login_error = error
 
     def provision(self, topic: Topic) -> TopicDiff:
-        """Make the topic as declared; say what changed. Idempotent, and two at once do no harm.
+        """Create or change the topic as declared. Idempotent, also for two callers at once.
 
-        Only declared configs are compared. Raises Refused, having changed nothing, where partitions would
-        have to go away or copies of them would have to move.
+        Only declared configs are compared. Raises Refused, and changes nothing, if partitions would have to
+        be removed or replicas moved.
         """
         before = self.shape(topic.name)
         created = before is None and self._create(topic)
@@ -144,8 +132,8 @@ class KafkaAdmin:
         )
 
     def shape(self, topic: str) -> TopicDescription | None:
-        """How the topic is, or None where there is none."""
-        # Asking for all topics: asking for one by name may create it (auto.create.topics.enable).
+        """The topic's description; None if it does not exist."""
+        # All topics: a request for one by name may create it (auto.create.topics.enable).
         found = self._ask(f"topics of {self.servers}", lambda: self.admin.list_topics(timeout=self.timeout))
         metadata = found.topics.get(topic)
         if metadata is None or (metadata.error and metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
@@ -160,17 +148,21 @@ class KafkaAdmin:
         )
 
     def identify(self, topic: str) -> TopicId:
-        """The topic's id and how many partitions it has, in one request. Raises Missing where it is none."""
-        what = f"topic {topic!r}"
+        """The topic's id and partition count, in one request. Raises Missing."""
         request = TopicCollection([topic])
-        futures = self._ask(what, lambda: self.admin.describe_topics(request, request_timeout=self.timeout))
-        found = self._ask(what, lambda: self._if_known(topic, futures[topic]))
-        return TopicId(str(found.topic_id), len(found.partitions))
+        found = self._results(
+            f"topic {topic!r}",
+            lambda: self.admin.describe_topics(request, request_timeout=self.timeout),
+            unless=KafkaError.UNKNOWN_TOPIC_OR_PART,
+        )
+        if not found:
+            raise self._missing(topic)
+        return TopicId(str(found[topic].topic_id), len(found[topic].partitions))
 
     def begins(self, topic: str, partitions: int | None = None) -> dict[int, int]:
         """Partition -> the first offset that the topic still keeps.
 
-        Here and in ``ends``: who knows how many ``partitions`` there are saves the question.
+        Here and in ``ends``: a known number of ``partitions`` saves a request.
         """
         return self._offsets(topic, OffsetSpec.earliest(), partitions)
 
@@ -179,33 +171,30 @@ class KafkaAdmin:
         return self._offsets(topic, OffsetSpec.latest(), partitions)
 
     def first_after(self, topic: str, at_ms: int, ends: Mapping[int, int]) -> dict[int, int]:
-        """Partition -> the first offset whose record is not older than ``at_ms`` (ms since 1970).
-
-        Where all records are older it is the end, as ``ends`` says; asked for the partitions of ``ends``.
-        """
-        # A moment before 1970 would be a word of the protocol: -1 latest, -2 earliest.
+        """Partition -> the first offset at or after ``at_ms`` (ms since 1970), else its end."""
+        # A moment before 1970 would be the protocol's constant: -1 latest, -2 earliest.
         found = self._list(topic, dict.fromkeys(ends, OffsetSpec.for_timestamp(max(at_ms, 0))))
         return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
 
     def retention_ms(self, topic: str) -> int | None:
-        """After how many ms retention may delete a record; None where it never does because of age."""
+        """The age in ms at which retention may delete a record; None if age deletes none."""
         config = self._config(topic)
         age = int(config.get("retention.ms") or -1)
         deletes = "delete" in (config.get("cleanup.policy") or "delete").split(",")
         return age if deletes and age >= 0 else None
 
     def heartbeat(self, stream: str, component: str, topic: str) -> Heartbeat | None:
-        """The newest heartbeat of a stream's part, from the offsets of its group; None before the first.
+        """The newest heartbeat of a stream's component, from its group's offsets; None before the first.
 
-        Raises Missing where there is no such topic, and Unreachable where something else than a heartbeat
-        stands there: somebody set the group's offsets by hand, say; the part's next beat mends that.
+        Raises Missing without the topic, and Unreachable for offsets that are no heartbeat (set by hand,
+        say); the component's next heartbeat corrects them.
         """
         group = f"sluice-{stream}-{component}"
         what = f"heartbeat of group {group!r}"
         shape = self.shape(topic)
         if shape is None:
             raise self._missing(topic)
-        # By name: of all that the group has, the broker leaves out silently what the role may not see.
+        # By name: from a listing of the group the broker silently omits what the role may not see.
         wanted = [TopicPartition(topic, partition) for partition in range(shape.partitions)]
         found = self._ask(what, lambda: self._committed(group, wanted))
         kept = sorted((place for place in found if place.offset >= 0), key=lambda place: place.partition)
@@ -224,12 +213,8 @@ class KafkaAdmin:
         return None if found.offset < 0 else (found.offset, found.metadata or "")
 
     def _committed(self, group: str, wanted: list[TopicPartition]) -> list[TopicPartition]:
-        with closing(self._consumer(group)) as consumer:
-            return committed(consumer, wanted, self.timeout)
-
-    def _consumer(self, group: str) -> Consumer:
-        settings = {"group.id": group, "enable.auto.commit": False}
-        return self._make_consumer({**self._settings, **settings}, error_cb=self._note)
+        with closing(consumer(self._kafka, group, self._settings)) as reader:
+            return committed(reader, wanted, self.timeout)
 
     def _offsets(self, topic: str, which: OffsetSpec, partitions: int | None) -> dict[int, int]:
         if partitions is None:
@@ -241,100 +226,88 @@ class KafkaAdmin:
 
     def _list(self, topic: str, which: Mapping[int, OffsetSpec]) -> dict[int, int]:
         request = {TopicPartition(topic, partition): spec for partition, spec in which.items()}
-        what = f"offsets of topic {topic!r}"
-        futures = self._ask(what, lambda: self.admin.list_offsets(request, request_timeout=self.timeout))
-        return {
-            partition.partition: self._result(what, future).offset for partition, future in futures.items()
-        }
-
-    def _if_known(self, topic: str, future: Future[T]) -> T:
-        try:
-            return future.result(timeout=self.timeout)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise self._missing(topic) from error
-            raise
+        found = self._results(
+            f"offsets of topic {topic!r}",
+            lambda: self.admin.list_offsets(request, request_timeout=self.timeout),
+        )
+        return {place.partition: result.offset for place, result in found.items()}
 
     def _missing(self, topic: str) -> Missing:
         return Missing(
-            f"topic {topic!r} does not exist on {self.servers}; run the load's provision_topic step",
+            f"topic {topic!r} does not exist on {self.servers}. Fix: run the load's provision_topic step",
             ErrorCode.TOPIC_NOT_FOUND,
         )
 
     def _create(self, topic: Topic) -> bool:
         new = NewTopic(topic.name, topic.partitions, topic.replication_factor, config=topic.config)
-        what = f"creating topic {topic.name!r}"
-        futures = self._ask(what, lambda: self.admin.create_topics([new], operation_timeout=self.timeout))
-        return self._unless(KafkaError.TOPIC_ALREADY_EXISTS, what, futures[topic.name])
+        created = self._results(
+            f"creating topic {topic.name!r}",
+            lambda: self.admin.create_topics([new], operation_timeout=self.timeout),
+            unless=KafkaError.TOPIC_ALREADY_EXISTS,
+        )
+        return bool(created)
 
     def _grow(self, topic: Topic) -> None:
-        what = f"adding partitions to topic {topic.name!r}"
         request = [NewPartitions(topic.name, topic.partitions)]
-        futures = self._ask(
-            what, lambda: self.admin.create_partitions(request, operation_timeout=self.timeout)
+        self._results(
+            f"adding partitions to topic {topic.name!r}",
+            lambda: self.admin.create_partitions(request, operation_timeout=self.timeout),
+            # Another run was faster; _await checks the number.
+            unless=KafkaError.INVALID_PARTITIONS,
         )
-        # INVALID_PARTITIONS: another run was faster; _await sees whether the number is right now.
-        self._unless(KafkaError.INVALID_PARTITIONS, what, futures[topic.name])
 
     def _configure(self, topic: Topic) -> dict[str, tuple[str | None, str]]:
-        if not topic.config:
-            return {}
-        what = f"configs of topic {topic.name!r}"
-        changed = config_diff(topic.config, self._config(topic.name))
+        changed = config_diff(topic.config, self._config(topic.name)) if topic.config else {}
         if changed:
             entries = [
                 ConfigEntry(name, new, incremental_operation=AlterConfigOpType.SET)
                 for name, (_, new) in changed.items()
             ]
             wanted = ConfigResource(ResourceType.TOPIC, topic.name, incremental_configs=entries)
-            altered = self._ask(
-                what, lambda: self.admin.incremental_alter_configs([wanted], request_timeout=self.timeout)
+            self._results(
+                f"configs of topic {topic.name!r}",
+                lambda: self.admin.incremental_alter_configs([wanted], request_timeout=self.timeout),
             )
-            (future,) = altered.values()
-            self._result(what, future)
         return changed
 
     def _config(self, topic: str) -> dict[str, str | None]:
-        """Every config of the topic, the broker's defaults with it."""
-        what = f"configs of topic {topic!r}"
+        """Every config of the topic, including the broker's defaults."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        described = self._ask(
-            what, lambda: self.admin.describe_configs([resource], request_timeout=self.timeout)
+        found = self._results(
+            f"configs of topic {topic!r}",
+            lambda: self.admin.describe_configs([resource], request_timeout=self.timeout),
         )
-        (future,) = described.values()
-        return {name: entry.value for name, entry in self._result(what, future).items()}
+        return {name: entry.value for config in found.values() for name, entry in config.items()}
 
     def _await(self, topic: str, partitions: int) -> TopicDescription:
-        """Wait until brokers tell of at least that many partitions: metadata travels after the answer."""
+        """Wait until brokers report at least ``partitions``: metadata propagates after the answer."""
         shape = wait_for(
             lambda: self.shape(topic),
             self.timeout,
             is_done=lambda shape: shape is not None and shape.partitions >= partitions,
         )
         if shape is None or shape.partitions < partitions:
-            has = shape.partitions if shape else 0
             raise Unreachable(
-                f"topic {topic!r} has {has} partitions, {self.timeout:g} s after {partitions} were wanted",
+                f"topic {topic!r} has {shape.partitions if shape else 0} partitions {self.timeout:g} s after "
+                f"{partitions} were requested",
                 ErrorCode.KAFKA_UNREACHABLE,
             )
         return shape
 
-    def _unless(self, expected: int, what: str, future: Future[Any]) -> bool:
-        """Whether it was done; False where the broker answered with the ``expected`` code."""
-        try:
-            future.result(timeout=self.timeout)
-        except KafkaException as error:
-            if error.args[0].code() == expected:
-                return False
-            raise translated(what, error) from error
-        except FutureTimeout as error:
-            raise Unreachable(
-                f"{what}: no answer from {self.servers} in {self.timeout:g} s", ErrorCode.KAFKA_UNREACHABLE
-            ) from error
-        return True
+    def _results(
+        self, what: str, request: Callable[[], Mapping[Any, Future[Any]]], unless: int | None = None
+    ) -> dict[Any, Any]:
+        """The results of a request; none if Kafka answered with the error code ``unless``."""
 
-    def _result(self, what: str, future: Future[T]) -> T:
-        return self._ask(what, lambda: future.result(timeout=self.timeout))
+        def wait() -> dict[Any, Any]:
+            try:
+                return {key: future.result(timeout=self.timeout) for key, future in request().items()}
+            except KafkaException as error:
+                if error.args[0].code() == unless:
+                    return {}
+                raise
+
+        return self._ask(what, wait)
 
     def _ask(self, what: str, question: Callable[[], T]) -> T:
         try:
@@ -344,25 +317,24 @@ class KafkaAdmin:
             cause = error if self._login_error is None else KafkaException(self._login_error)
             raise translated(what, cause) from error
         except FutureTimeout as error:
-            raise Unreachable(
-                f"{what}: no answer from {self.servers} in {self.timeout:g} s", ErrorCode.KAFKA_UNREACHABLE
-            ) from error
+            message = f"{what}: no answer from {self.servers} in {self.timeout:g} s"
+            raise Unreachable(message, ErrorCode.KAFKA_UNREACHABLE) from error
 
 
 def check_not_shrinking(topic: Topic, has: TopicDescription) -> None:
-    """Raise Refused where the declaration cannot be reached without moving or losing records."""
+    """Raise Refused if the declaration needs partitions removed or replicas moved."""
     if has.partitions > topic.partitions:
         raise Refused(
-            f"topic {topic.name!r} has {has.partitions} partitions and the stream wants {topic.partitions}: "
-            f"Kafka cannot take partitions away; set partitions = {has.partitions} in stream.toml, "
-            "or name another topic",
+            f"topic {topic.name!r} has {has.partitions} partitions and the stream wants {topic.partitions}; "
+            f"Kafka cannot remove partitions. Fix: set partitions = {has.partitions} in stream.toml, or name "
+            "another topic",
             ErrorCode.TOPIC_MISMATCH,
         )
     if topic.replication_factor not in (BROKER_DEFAULT, has.replication_factor):
         raise Refused(
             f"topic {topic.name!r} has replication factor {has.replication_factor} and the stream wants "
-            f"{topic.replication_factor}: that moves data between brokers and is not done here; set "
-            f"replication_factor = {has.replication_factor} in stream.toml, or reassign the partitions",
+            f"{topic.replication_factor}; replicas are not moved here. Fix: set replication_factor = "
+            f"{has.replication_factor} in stream.toml, or reassign the partitions",
             ErrorCode.TOPIC_MISMATCH,
         )
 
@@ -370,21 +342,19 @@ def check_not_shrinking(topic: Topic, has: TopicDescription) -> None:
 def config_diff(
     declared: Mapping[str, str], present: Mapping[str, str | None]
 ) -> dict[str, tuple[str | None, str]]:
-    """Declared configs that are not so: name -> (present, declared)."""
+    """Declared configs that differ: name -> (present, declared)."""
     return {
         name: (present.get(name), value) for name, value in declared.items() if present.get(name) != value
     }
 
 
 def translated(what: str, error: KafkaException) -> Refused | Unreachable:
-    """An error of Kafka's in Sluice's words, beginning with ``what``."""
+    """A Kafka error as a client error whose message begins with ``what``."""
     cause: KafkaError = error.args[0]
     message = f"{what}: {cause.str()} ({cause.name()})"
     if cause.code() in _DENIED:
-        return Refused(
-            f"{message}; check [kafka] in the role's platform file and the user's rights",
-            ErrorCode.KAFKA_PERMISSION,
-        )
+        fix = "check [kafka] in the role's platform file and the user's rights"
+        return Refused(f"{message}. Fix: {fix}", ErrorCode.KAFKA_PERMISSION)
     if cause.code() in _WRONG:
-        return Refused(f"{message}; correct stream.toml", ErrorCode.TOPIC_MISMATCH)
+        return Refused(f"{message}. Fix: correct stream.toml", ErrorCode.TOPIC_MISMATCH)
     return Unreachable(message, ErrorCode.KAFKA_UNREACHABLE)

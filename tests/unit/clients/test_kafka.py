@@ -7,11 +7,13 @@ import os
 from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from sluice.clients import kafka_admin
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
 from sluice.clients.kafka_admin import (
     KafkaAdmin,
@@ -117,10 +119,9 @@ class Broker:
         return future
 
 
-def admin(broker: Broker, consumer: Any = None) -> KafkaAdmin:
-    """Over the broker; ``consumer`` is the one whom it asks for a group's offsets."""
-    client: Any = broker
-    return KafkaAdmin(Kafka("k:9092"), 5.0, client, lambda *_, **__: consumer)
+def admin(broker: Broker) -> KafkaAdmin:
+    with patch.object(kafka_admin, "AdminClient", lambda _: broker):
+        return KafkaAdmin(Kafka("k:9092"), 5.0)
 
 
 def test_a_topic_is_identified_in_one_request() -> None:
@@ -266,6 +267,9 @@ def test_what_the_broker_will_not_show_is_no_missing_heartbeat(
             self.closed = True
 
     consumer = Refusing()
-    with raising(kind, "heartbeat", "'sluice-s-producer'"):
-        admin(Broker({0: [], 1: []}), consumer).heartbeat("s", "producer", "t")
+    with (
+        patch.object(kafka_admin, "consumer", lambda *_: consumer),
+        raising(kind, "heartbeat", "'sluice-s-producer'"),
+    ):
+        admin(Broker({0: [], 1: []})).heartbeat("s", "producer", "t")
     assert consumer.closed
