@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import io
+from collections.abc import Callable
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -13,27 +17,38 @@ from tests.support.raising import raising
 CSV = b"a,b\n1,2\n\n3,4\r\n   \n5,6"
 
 
-def cut(data: bytes, size: int) -> list[bytes]:
-    return [data[i : i + size] for i in range(0, len(data), size)]
+class Body(io.RawIOBase):
+    """A response that gives at most ``size`` bytes at a time."""
+
+    def __init__(self, data: bytes, size: int = 1000) -> None:
+        self.rest, self.size = data, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self.rest[: min(self.size, len(buffer))]
+        buffer[: len(part)], self.rest = part, self.rest[len(part) :]
+        return len(part)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 def test_blank_lines_are_no_rows_wherever_the_chunks_end(size: int) -> None:
-    assert objects.data_rows(cut(CSV, size), "x") == 3
+    assert objects.data_rows(Body(CSV, size), "x") == 3
 
 
 @pytest.mark.parametrize("size", [1, 5, 1000])
 def test_gzip_is_told_by_its_first_bytes_and_may_have_members(size: int) -> None:
     data = gzip.compress(b"a,b\n1,2\n") + gzip.compress(b"3,4\n")
-    assert objects.data_rows(cut(data, size), "x") == 2
+    assert objects.data_rows(Body(data, size), "x") == 2
 
 
 def test_padding_after_gzip_is_no_member() -> None:
-    assert objects.data_rows([gzip.compress(b"a\n1\n"), b"\0" * 100], "x") == 1
+    assert objects.data_rows(Body(gzip.compress(b"a\n1\n") + b"\0" * 100), "x") == 1
 
 
 def test_a_header_alone_is_no_row() -> None:
-    assert objects.data_rows([b"a,b"], "x") == 0
+    assert objects.data_rows(Body(b"a,b"), "x") == 0
 
 
 # Named: a test whose name holds the time of its collection is another one in each process.
@@ -42,24 +57,31 @@ def test_a_header_alone_is_no_row() -> None:
 )
 def test_no_header_is_refused_by_name(data: bytes) -> None:
     with raising(Refused, "s3://b/k", "header"):
-        objects.data_rows([data], "s3://b/k")
-    assert not objects.has_header([data], "s3://b/k")
+        objects.data_rows(Body(data), "s3://b/k")
+    assert not objects.has_header(Body(data), "s3://b/k")
 
 
 def test_truncated_gzip_is_refused_by_name() -> None:
     data = gzip.compress(b"a,b\n" + b"1,2\n" * 10_000)
     with raising(Refused, "s3://b/k", "truncated"):
-        objects.data_rows([data[:-9]], "s3://b/k")
+        objects.data_rows(Body(data[:-9]), "s3://b/k")
 
 
 def test_damaged_gzip_is_refused_by_name() -> None:
     data = bytearray(gzip.compress(b"a,b\n" + b"1,2\n" * 10_000))
     data[30] ^= 0xFF
     with raising(Refused, "s3://b/k", "gzip"):
-        objects.data_rows([bytes(data)], "s3://b/k")
+        objects.data_rows(Body(bytes(data)), "s3://b/k")
 
 
-def test_a_line_without_end_is_refused() -> None:
-    with raising(Refused, "s3://b/k", "10 bytes"):
-        objects.data_rows([b"a\n", b"x" * 11], "s3://b/k", longest=10)
-    assert objects.data_rows([b"a\n", b"x" * 10], "s3://b/k", longest=10) == 1
+def test_something_else_after_gzip_is_refused() -> None:
+    with raising(Refused, "s3://b/k", "gzip"):
+        objects.data_rows(Body(gzip.compress(b"a\n1\n") + b"b"), "s3://b/k")
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_line_without_end_is_refused(pack: Callable[[bytes], bytes]) -> None:
+    with patch.object(objects, "MAX_LINE_BYTES", 10):
+        with raising(Refused, "s3://b/k", "10 bytes"):
+            objects.data_rows(Body(pack(b"a\n" + b"x" * 11)), "s3://b/k")
+        assert objects.data_rows(Body(pack(b"a\n" + b"x" * 10)), "s3://b/k") == 1
