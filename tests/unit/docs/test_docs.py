@@ -34,11 +34,12 @@ from spark_jobs.common.feed import event, sender
 
 REPO = Path(__file__).resolve().parents[3]
 README = REPO / "README.md"
-ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING, DAGS, STORED, DEVELOPING = (
+ARCHITECTURE, OPERATING, ERRORS, ADDING, OWN_SYSTEMS, TESTING, DAGS, STORED, DEVELOPING = (
     REPO / "docs" / f"{name}.md"
     for name in (
         "architecture",
         "operating",
+        "errors",
         "adding-a-stream",
         "your-own-systems",
         "testing",
@@ -48,7 +49,19 @@ ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING, DAGS, STORED, DEVELOPING 
     )
 )
 BENCH = REPO / "bench" / "README.md"
-PAGES = [README, ARCHITECTURE, OPERATING, ADDING, OWN_SYSTEMS, TESTING, DAGS, STORED, DEVELOPING, BENCH]
+PAGES = [
+    README,
+    ARCHITECTURE,
+    OPERATING,
+    ERRORS,
+    ADDING,
+    OWN_SYSTEMS,
+    TESTING,
+    DAGS,
+    STORED,
+    DEVELOPING,
+    BENCH,
+]
 EXAMPLE = REPO / "docs" / "platform.example.toml"
 VERB = re.compile(r"\bmake (?!it (?:writable|one of))([a-z][a-z-]*)")
 VARIABLE = re.compile(r"(?<![A-Z_])SLUICE_[A-Z_]*[A-Z]")
@@ -315,7 +328,7 @@ def test_the_fields_of_an_event() -> None:
 
 
 def test_the_states_of_a_heartbeat() -> None:
-    said = [names(row[0])[0] for row in table(OPERATING.read_text(), "state", "what the part says")]
+    said = [names(row[0])[0] for row in table(OPERATING.read_text(), "state", "meaning", "health")]
     assert said == [state.value for state in heartbeat.HeartbeatState]
     assert set(said) == set(HeartbeatState)
 
@@ -351,13 +364,13 @@ def test_every_measurement() -> None:
 
 
 def test_how_to_look_at_a_query() -> None:
-    text = section(OPERATING.read_text(), "Look at a query")
+    text = section(OPERATING.read_text(), "Preview a query")
     (of, name), *_ = re.findall(r"python -m spark_jobs queries (\w+) --look (\w+)", text)
     assert name in stream.load(of).queries
 
 
 def test_every_verdict_has_a_section() -> None:
-    text = section(OPERATING.read_text(), "The verdicts")
+    text = section(OPERATING.read_text(), "Health statuses")
     assert re.findall(r"^#### (.+)$", text, re.M) == [health.value for health in Health]
 
 
@@ -388,7 +401,7 @@ def test_the_columns_of_make_status() -> None:
 
 
 def test_every_drill() -> None:
-    rows = table(OPERATING.read_text(), "drill", "what it breaks")
+    rows = table(OPERATING.read_text(), "drill", "fault")
     assert sorted(names(row[0])[0] for row in rows) == sorted(DRILLS)
     assert f"in {len(DRILLS)} ways" in README.read_text()
 

@@ -12,9 +12,8 @@ import pytest
 
 from sluice.model.error_codes import PERMANENT, ErrorCode, code_in, code_of
 from sluice.model.health.status import ALERTING
-from tests.unit.docs.test_docs import REPO, source_files
+from tests.unit.docs.test_docs import ERRORS, REPO, source_files
 
-ERRORS = REPO / "docs" / "errors.md"
 PRODUCT = ("local", "plugins", "spark_jobs", "dags")
 # Caught by their own module or a caller of it: a user meets another class.
 INTERNAL = {
