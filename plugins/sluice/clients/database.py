@@ -1,7 +1,4 @@
-"""A foreign SQL database that holds queries' results: its tables are made here, and read for validations.
-
-What writes there is a stream (``spark_jobs/common/sinks/jdbc.py``).
-"""
+"""An external SQL database as a sink: create its tables, and read them to reconcile."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
@@ -23,7 +19,7 @@ from sluice.model.spec.connection import Database
 from sluice.model.spec.query import VERSION, Query
 
 READ_ROWS = 10_000
-# A key's text: as long as MySQL can have three of in one key.
+# Of a key column: MySQL allows three of these in one key.
 TEXT_CHARACTERS = 255
 # Spark's DDL type -> the family of a column.
 _FAMILIES = {
@@ -34,40 +30,32 @@ _FAMILIES = {
     **dict.fromkeys(("tinyint", "smallint", "int"), "integer"),
     "bigint": "bigint",
 }
-_ARROW = {
-    "text": pa.string(),
-    "date": pa.date32(),
-    "boolean": pa.bool_(),
-    "timestamp in UTC": pa.timestamp("us", "UTC"),
-    "integer": pa.int64(),
-    "bigint": pa.int64(),
-}
-# Collations that tell texts apart by every character, a blank at the end included: MariaDB's and MySQL's.
+# Collations that distinguish every character, trailing blanks included: MariaDB's and MySQL's.
 _MARIADB_EXACT, _MYSQL_EXACT = "utf8mb4_nopad_bin", "utf8mb4_0900_bin"
 
 
 @dataclass(frozen=True)
 class ProvisionResult:
-    """What was made of what is needed: the names of tables; empty where all was there."""
+    """``made``: names of the tables that were created."""
 
     database: str
     made: tuple[str, ...]
 
     def __str__(self) -> str:
-        what = f"made {' and '.join(self.made)}" if self.made else "all tables are there"
+        what = f"created {' and '.join(self.made)}" if self.made else "all tables exist"
         return f"{self.database}: {what}"
 
 
 def provision(
     database: Database, table: str, query: Query, types: Mapping[str, str], key: str | None = None
 ) -> ProvisionResult:
-    """Make the table of a query's results, and the fence's, where they are missing; say what was made.
+    """Create the missing ones of a query's results table and the fence table.
 
-    ``types``: result column -> Spark's DDL type. ``key``: the writer's, as ``fence_key`` gives it: of a table
-    that is made anew, the fence forgets what its writer had written, so that it counts all again.
+    ``types``: result column -> Spark's DDL type. ``key``: the writer's, as ``fence_key`` gives it; if the
+    results table is created, the fence deletes that writer's batch, so that it writes all results again.
 
-    Idempotent, and two at once do no harm. Raises Refused, naming what differs, for a table with other
-    columns, another key, or keys that two results could share; nothing of a table that is there is changed.
+    Idempotent, also for two callers at once. Raises Refused, and changes nothing, for a table with other
+    columns, another key, or keys that two results could share.
     """
     with _asking(database) as engine:
         made = []
@@ -81,63 +69,46 @@ def provision(
             made.append(table)
             if key is not None:
                 with engine.begin() as connection:
-                    # A writer that is at work finds no row, and is refused until it has entered again.
+                    # A running writer finds no row, and cannot write until it calls open() again.
                     forget = sa.text(f"delete from {FENCE_TABLE} where stream = :key")
                     connection.execute(forget, {"key": key})
         differences = _differences(engine, table, query, types)
     if differences:
         raise Refused(
-            f"table {table} in {database.where}: {'; '.join(differences)}; rename it and run this step "
-            "again, which makes it anew, or give the sink another table",
+            f"table {table} in {database.where}: {'; '.join(differences)}. Fix: rename it and run this step "
+            "again, which creates it, or name another table in the sink",
             ErrorCode.DATABASE_TABLE,
         )
     return ProvisionResult(database.where, tuple(made))
 
 
-def counts(database: Database, table: str, query: Query) -> pa.Table:
-    """The results: the query's keys and measures, and ``version``; moments in UTC. In no order.
+def counts(database: Database, table: str, query: Query) -> Iterator[tuple[Any, ...]]:
+    """Yield the results: keys, aggregates and version, in any order; times without a zone are in UTC.
 
-    Read by one statement, so as they were at one moment. Raises Missing without the table.
+    One statement reads them, so they are of one moment. Raises Missing without the table.
     """
+    names = [*query.keys, *query.aggregates, VERSION]
     with _asking(database) as engine, engine.connect() as connection:
-        there = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table)}
-        names = [*query.keys, *query.aggregates, VERSION]
-        lacking = [name for name in names if name not in there]
-        if lacking:
+        types = {column["name"]: column["type"] for column in sa.inspect(connection).get_columns(table)}
+        families = {name: family_of(types[name]) if name in types else "missing" for name in names}
+        wrong = [f"{name} {family}" for name, family in families.items() if family not in _FAMILIES.values()]
+        if wrong:
             raise Refused(
-                f"table {table} in {database.where} lacks {', '.join(lacking)}; run provision_sinks again",
+                f"table {table} in {database.where} has columns {', '.join(wrong)}. Fix: run provision_sinks "
+                "again",
                 ErrorCode.DATABASE_TABLE,
             )
-        families = {name: family_of(there[name]) for name in names}
-        unknown = [name for name in names if families[name] not in _ARROW]
-        if unknown:
-            are = ", ".join(f"{name} {families[name]}" for name in unknown)
-            raise Refused(
-                f"table {table} in {database.where} has {are}; run provision_sinks again",
-                ErrorCode.DATABASE_TABLE,
-            )
-        schema = pa.schema([(name, _ARROW[families[name]]) for name in names])
-        # Typed where a driver gives something else: MySQL's booleans are numbers.
+        # Typed if a driver returns something else: MySQL's booleans are numbers.
         columns = [sa.column(name, sa.Boolean() if families[name] == "boolean" else None) for name in names]
         statement: Any = sa.select(*columns).select_from(sa.table(table))
-        found = connection.execution_options(stream_results=True, yield_per=READ_ROWS).execute(statement)
-        batches = [
-            pa.RecordBatch.from_arrays(
-                [
-                    pa.array(list(values), type=field.type)
-                    for field, values in zip(schema, zip(*rows, strict=True), strict=True)
-                ],
-                schema=schema,
-            )
-            for rows in found.partitions()
-        ]
-        return pa.Table.from_batches(batches, schema=schema)
+        for row in connection.execution_options(yield_per=READ_ROWS).execute(statement):
+            yield tuple(row)
 
 
 def last_batch(database: Database, stream: str, query_name: str) -> int | None:
-    """The last batch of a query that the database holds; None where there is none yet.
+    """The last batch of a query that the database has committed; None before the first.
 
-    Raises Missing where nothing was ever provisioned there.
+    Raises Missing if nothing was ever provisioned there.
     """
     statement = sa.text(f"select batch from {FENCE_TABLE} where stream = :key")
     with _asking(database) as engine, engine.connect() as connection:
@@ -147,16 +118,14 @@ def last_batch(database: Database, stream: str, query_name: str) -> int | None:
 
 @contextmanager
 def _asking(database: Database) -> Iterator[sa.Engine]:
-    """An engine for one question, closed with the block. The database's errors become Missing, Refused or
-    Unreachable; of a statement that failed nothing is said but the server's own words."""
+    """An engine whose errors become Missing, Refused or Unreachable with only the server's own message."""
     engine = sa.create_engine(**database.sqlalchemy())
     try:
         yield engine
     except NoSuchTableError as error:
         table = str(error).strip("`")
-        raise Missing(
-            f"table {table} does not exist in {database.where}; run provision_sinks", ErrorCode.DATABASE_TABLE
-        ) from error
+        message = f"table {table} does not exist in {database.where}. Fix: run provision_sinks"
+        raise Missing(message, ErrorCode.DATABASE_TABLE) from error
     except DBAPIError as error:
         cause = error.orig if error.orig is not None else error
         raise translated(database, cause) from cause
@@ -171,11 +140,9 @@ def translated(database: Database, error: BaseException) -> ClientError:
         return Unreachable(what, ErrorCode.DATABASE_UNREACHABLE)
     if trouble in (DatabaseError.NO_TABLE, DatabaseError.NO_DATABASE):
         return Missing(what, ErrorCode.DATABASE_TABLE)
-    mend = "; check the Airflow connection and its user's rights"
-    return Refused(
-        what + (mend if trouble in (DatabaseError.LOGIN, DatabaseError.DENIED) else ""),
-        ErrorCode.DATABASE_REFUSED,
-    )
+    is_login = trouble in (DatabaseError.LOGIN, DatabaseError.DENIED)
+    fix = ". Fix: check the Airflow connection and its user's rights" if is_login else ""
+    return Refused(what + fix, ErrorCode.DATABASE_REFUSED)
 
 
 def _tables(engine: sa.Engine) -> set[str]:
@@ -183,13 +150,11 @@ def _tables(engine: sa.Engine) -> set[str]:
 
 
 def _create(engine: sa.Engine, statement: sa.Executable) -> None:
-    """Make what another may be making at the same moment."""
     try:
         with engine.begin() as connection:
             connection.execute(statement)
     except DBAPIError as error:
-        # PostgreSQL's "if not exists" looks, and then makes: of two at once one finds the other's entry in
-        # the system's tables.
+        # PostgreSQL's "if not exists" is not atomic: of two at once, one meets the other's catalog entry.
         if getattr(error.orig, "pgcode", None) not in ("23505", "42P07", "42710"):
             raise
 

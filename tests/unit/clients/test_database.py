@@ -53,5 +53,7 @@ def test_a_column_s_family(column: sa.types.TypeEngine[object], family: str) -> 
 
 
 def test_what_was_made_is_said() -> None:
-    assert str(database.ProvisionResult("database d at h:1", ())) == "database d at h:1: all tables are there"
-    assert str(database.ProvisionResult("database d at h:1", ("a", "b"))) == "database d at h:1: made a and b"
+    assert str(database.ProvisionResult("database d at h:1", ())) == "database d at h:1: all tables exist"
+    assert (
+        str(database.ProvisionResult("database d at h:1", ("a", "b"))) == "database d at h:1: created a and b"
+    )

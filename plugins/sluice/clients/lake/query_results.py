@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -112,9 +112,7 @@ def recount(
         rows = files.between(query.event_time, [(_iso(windows[0]), _iso(end))])
     source = _rows(table, snapshot_id, _matching(rows, query), tuple(dict.fromkeys(columns)))
     with open_sql() as sql:
-        results = sql.rows(_counting(query, windows), source=source, late=late)
-    split = len(query.keys)
-    return {key_text(result[:split]): result[split:] for result in results}
+        return texts(sql.rows(_counting(query, windows), source=source, late=late), query)
 
 
 def _matching(rows: BooleanExpression, query: Query) -> BooleanExpression:
@@ -155,14 +153,11 @@ def _placed(query: Query, window: TimeWindow, windows: tuple[int, int] | None) -
     )"""
 
 
-def texts(results: pa.Table, query: Query) -> Results:
-    """The same of results as a database gives them: the columns of keys and measures."""
-    columns = [results.column(name).to_pylist() for name in query.keys]
-    aggregates = [results.column(name).to_pylist() for name in query.aggregates]
-    return {
-        key_text(values): told
-        for values, told in zip(zip(*columns, strict=True), zip(*aggregates, strict=True), strict=True)
-    }
+def texts(rows: Iterable[Sequence[Any]], query: Query) -> Results:
+    """Rows of keys, aggregates and perhaps more columns, by key text."""
+    split = len(query.keys)
+    end = split + len(query.aggregates)
+    return {key_text(row[:split]): tuple(row[split:end]) for row in rows}
 
 
 def _rows(

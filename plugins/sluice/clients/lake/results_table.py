@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -80,10 +80,12 @@ def last_batch(table: Table) -> int | None:
     return None
 
 
-def read(table: Table, query: Query, windows: tuple[int, int] | None = None) -> pa.Table:
-    """Keys and measures. ``windows``: the first and the last start (seconds since 1970); default all."""
+def read(table: Table, query: Query, windows: tuple[int, int] | None = None) -> Iterator[tuple[Any, ...]]:
+    """Yield keys and aggregates. ``windows``: first and last start (seconds since 1970), all by default."""
     rows = files.between(WINDOW, [(_iso(windows[0]), _iso(windows[1] + 1))]) if windows else AlwaysTrue()
-    return files.read(table, rows, (*query.keys, *query.aggregates)).read_all()
+    columns = (*query.keys, *query.aggregates)
+    for batch in files.read(table, rows, columns):
+        yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
 
 
 def _iso(seconds: int) -> str:

@@ -178,7 +178,7 @@ def test_the_queries_stand_where_the_one_that_is_behind_stands(lake: Lake) -> No
 
 
 def test_a_databases_rows_have_the_keys_of_a_topics(lake: Lake) -> None:
-    rows = pa.table({"zipcode": ["a"], "window_start": [at("10:02:00").replace(tzinfo=None)], "hits": [3]})
+    rows = [("a", at("10:02:00").replace(tzinfo=None), 3, "version")]
     assert query_results.texts(rows, WINDOWS) == {"a|2026-03-01T10:02:00Z": (3,)}
 
 
