@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ from pyspark.sql import functions as F
 from sluice.model.spec import query
 from sluice.model.spec.platform import S3
 from sluice.model.spec.query import Query
-from spark_jobs.common.sinks.base import SinkWriteFailed
+from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.files import FilesSink
 from spark_jobs.common.sinks.parquet_folders import MarkerStore
 from spark_jobs.common.spark.process import Fenced
@@ -37,9 +38,9 @@ class Watched(MarkerStore):
         super().__init__(client, bucket, prefix)
         self._before = before
 
-    def put(self, kind: str, number: int, said: Mapping[str, Any]) -> bool:
+    def put(self, kind: str, number: int, document: Mapping[str, Any]) -> bool:
         self._before(kind)
-        return super().put(kind, number, said)
+        return super().put(kind, number, document)
 
 
 class Interrupted(FilesSink):
@@ -50,7 +51,7 @@ class Interrupted(FilesSink):
         super().__init__(*given)
         self.then: dict[str, Callable[[], object]] = {}
         client = boto3.client("s3", **cast("dict[str, Any]", self._s3.boto3()))
-        self._places = Watched(client, self._bucket, f"{self._prefix}_sluice/", self._interrupt)
+        self._markers = Watched(client, self._bucket, f"{self._prefix}_sluice/", self._interrupt)
         self._s3 = tasks_s3 or self._s3
 
     def _interrupt(self, kind: str) -> None:
@@ -79,8 +80,8 @@ class StreamPosition:
 
     def sink(self, epoch: int | None = None, tasks_s3: S3 | None = None) -> Interrupted:
         declared = self.query.sinks[0]
-        given = "isp", "hits", self.query, declared, self.writes, "s3://warehouse/lake"
-        made = Interrupted(*given, tasks_s3=tasks_s3)
+        target = Target("isp", "hits", self.query, declared, threading.Event())
+        made = Interrupted(target, self.writes, "s3://warehouse/lake", tasks_s3=tasks_s3)
         if epoch:
             made.open(epoch)
         return made
@@ -168,7 +169,7 @@ def test_a_batch_that_is_there_is_not_written_again(place: StreamPosition) -> No
     assert place.objects() == before
     assert place.ids() == ids(*batches.values())
     said = place.client.get_object(
-        Bucket="warehouse", Key=f"{place.prefix}_sluice/whole/{10**15 - 1 - 11:015d}.json"
+        Bucket="warehouse", Key=f"{place.prefix}_sluice/committed/{10**15 - 1 - 11:015d}.json"
     )["Body"].read()
     assert b'"batch": 11, "epoch": 1, "files": 2, "rows": 6' in said
 
@@ -179,7 +180,7 @@ def half(sink: Interrupted, number: int, rows: DataFrame) -> None:
     def die() -> None:
         raise Death
 
-    sink.then["whole"] = die
+    sink.then["committed"] = die
     with pytest.raises(Death):
         sink.write(number, rows)
 
@@ -209,14 +210,14 @@ def test_other_rows_under_the_same_number_are_noticed(place: StreamPosition) -> 
 def test_a_batch_that_somebody_completed_with_fewer_folders_is_noticed(place: StreamPosition) -> None:
     one, other = place.sink(1), place.sink(1)
     assert one.write(0, place.hits("10115"))
-    with raising(SinkWriteFailed, "owner 1", "batch 0", "'files': 1, 'rows': 3", "'files': 2, 'rows': 6"):
+    with raising(SinkWriteFailed, "writer 1", "batch 0", "'files': 1, 'rows': 3", "'files': 2, 'rows': 6"):
         other.write(0, place.hits("10115", "20095"))
 
 
 def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: StreamPosition) -> None:
     zombie = place.sink(1)
     place.sink(2)
-    with raising(Fenced, "isp hits", place.prefix, "owner 1", "owner 2"):
+    with raising(Fenced, "isp hits", place.prefix, "writer 1", "writer 2"):
         zombie.write(0, place.hits("10115"))
     with pytest.raises(Fenced):
         zombie.open(1)
@@ -226,14 +227,14 @@ def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: StreamPo
 
 def test_who_saw_no_later_owner_and_entered_behind_one_gives_up(place: StreamPosition) -> None:
     zombie = place.sink()
-    zombie.then["owners"] = lambda: place.sink(2)
-    with raising(Fenced, "owner 1", "owner 2"):
+    zombie.then["writers"] = lambda: place.sink(2)
+    with raising(Fenced, "writer 1", "writer 2"):
         zombie.open(1)
 
 
 def test_a_zombie_that_sleeps_before_it_says_that_it_begins_writes_no_file(place: StreamPosition) -> None:
     zombie = place.sink(1)
-    zombie.then["begun"] = lambda: place.sink(2)
+    zombie.then["started"] = lambda: place.sink(2)
     with pytest.raises(Fenced):
         zombie.write(0, place.hits("10115"))
     assert place.objects() == {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import count
@@ -18,7 +19,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, TimeWindow
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.sinks.base import SinkWriteFailed
+from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.iceberg import IcebergSink
 from spark_jobs.common.spark.process import Fenced
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
@@ -57,7 +58,10 @@ class Editors:
         self.platform = services.stack.platform("consumer")
 
     def writer(self, kind: type[IcebergSink] = IcebergSink, query_name: str = "editors") -> IcebergSink:
-        return kind(self.spark, "wiki_changes", query_name, self.query, self.query.sinks[0], TYPES)
+        return kind(self.spark, self.target(query_name), TYPES)
+
+    def target(self, query_name: str = "editors") -> Target:
+        return Target("wiki_changes", query_name, self.query, self.query.sinks[0], threading.Event())
 
     def results(self, *rows: Result) -> DataFrame:
         frame = self.spark.createDataFrame(list(rows), "user STRING, bot BOOLEAN, at BIGINT, edits BIGINT")
@@ -177,7 +181,7 @@ def test_a_table_of_something_else_is_refused(editors: Editors) -> None:
         editors.writer(query_name="others").open(2)
     with raising(SinkWriteFailed, editors.table, "new table"):
         other = {**TYPES, "edits": "string"}
-        IcebergSink(editors.spark, "wiki_changes", "editors", editors.query, editors.query.sinks[0], other)
+        IcebergSink(editors.spark, editors.target(), other)
 
 
 @pytest.fixture

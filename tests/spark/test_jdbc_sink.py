@@ -25,8 +25,8 @@ from sluice.clients import database as databases
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.spec.connection import Database, from_connection
 from sluice.model.spec.query import Query, Sink, TimeWindow
-from spark_jobs.common.sinks.base import SinkWriteFailed
-from spark_jobs.common.sinks.fence import Limits
+from spark_jobs.common.sinks import fence, jdbc
+from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.jdbc import CHUNK_ROWS, JdbcSink
 from spark_jobs.common.spark.process import Fenced
 from tests.support.databases import Postgres, Server, kill_within, run, while_dead
@@ -50,12 +50,11 @@ def opened(server: Server) -> Iterator[Open]:
     def one(
         database: Database | None = None,
         stop: threading.Event | None = None,
-        patience: float = 10.0,
+        stall_timeout_seconds: float = 10.0,
         kind: type[JdbcSink] = JdbcSink,
-        **options: Any,
     ) -> JdbcSink:
-        given = "isp", "windows", QUERY, SINK, TYPES, database or server.database, stop or threading.Event()
-        made.append(kind(*given, patience, **options))
+        target = Target("isp", "windows", QUERY, SINK, stop or threading.Event(), stall_timeout_seconds)
+        made.append(kind(target, TYPES, database or server.database))
         return made[-1]
 
     yield one
@@ -170,7 +169,7 @@ def test_all_types_of_keys_come_back_as_they_were(spark: SparkSession, server: S
         "select 'x' name, date'2024-02-29' day, -7 whole, 9007199254740993l large, true yes, "
         "timestamp'2024-02-29 23:59:59.999999' at, timestamp_ntz'2024-02-29 23:59:59.999999' local, 3l users"
     )
-    sink = JdbcSink("isp", "types", query, SINK, types, server.database, threading.Event())
+    sink = JdbcSink(Target("isp", "types", query, SINK, threading.Event()), types, server.database)
     sink.open(1)
     assert sink.write(4, rows)
     sink.close()
@@ -183,7 +182,7 @@ def test_an_owner_that_was_superseded_writes_nothing(server: Server, opened: Ope
     zombie.open(1)
     assert zombie.write(0, frame({"1": 1}))
     assert successor.open(2) == 0
-    with raising(Fenced, "isp/windows", "owner 1", "owner 2"):
+    with raising(Fenced, "isp/windows", "writer 1", "writer 2"):
         zombie.write(1, frame({"1": 66}))
     with pytest.raises(Fenced):
         zombie.open(1)
@@ -193,9 +192,14 @@ def test_an_owner_that_was_superseded_writes_nothing(server: Server, opened: Ope
 
 @POSTGRESQL_FIRST
 def test_a_database_that_is_killed_between_batches_and_within_one_loses_and_doubles_nothing(
-    server: Server, opened: Open, frame: Frame, caplog: pytest.LogCaptureFixture
+    server: Server,
+    opened: Open,
+    frame: Frame,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    sink = opened(patience=30.0, chunk_rows=10)
+    monkeypatch.setattr(jdbc, "CHUNK_ROWS", 10)
+    sink = opened(stall_timeout_seconds=30.0)
     sink.open(1)
     assert sink.write(0, frame({f"{n:02}": 1 for n in range(40)}))
     rows = frame({f"{n:02}": 2 for n in range(40)})
@@ -248,12 +252,12 @@ def test_a_closed_port_is_waited_for_no_longer_than_patience_and_stop_ends_the_w
     closed = replace(server.database, port=1)
     with raising(SinkWriteFailed, "jdbc hits", "results at 127.0.0.1:1"):
         began = time.monotonic()
-        opened(closed, patience=0.3).open(1)
+        opened(closed, stall_timeout_seconds=0.3).open(1)
     assert time.monotonic() - began < 10
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
     with raising(SinkWriteFailed, "asked to stop"):
-        opened(closed, patience=1000.0, stop=stop).open(1)
+        opened(closed, stall_timeout_seconds=1000.0, stop=stop).open(1)
 
 
 def test_a_table_that_is_missing_or_dropped_is_said_at_once(
@@ -338,9 +342,12 @@ class Telling(threading.Event):
         return super().wait(timeout)
 
 
-def test_a_lock_that_another_session_holds_is_waited_for(server: Server, opened: Open, frame: Frame) -> None:
+def test_a_lock_that_another_session_holds_is_waited_for(
+    server: Server, opened: Open, frame: Frame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fence, "LOCK_SECONDS", 1)
     stop = Telling()
-    sink = opened(stop=stop, limits=Limits(lock=1))
+    sink = opened(stop=stop)
     sink.open(1)
     assert sink.write(0, frame({"1": 1}))
     engine = sa.create_engine(**server.database.sqlalchemy())
@@ -358,7 +365,7 @@ def test_a_lock_that_another_session_holds_is_waited_for(server: Server, opened:
 def test_a_full_disk_is_waited_for_and_nothing_of_the_batch_is_there_before(
     spark: SparkSession, server: Server, opened: Open
 ) -> None:
-    sink = opened(patience=0.3)
+    sink = opened(stall_timeout_seconds=0.3)
     with disk(server) as free:
         sink.open(1)
         rows = spark.range(30_000).selectExpr(

@@ -37,7 +37,8 @@ from sluice.model.spec import query
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.query import Query, TimeWindow, key_text
 from sluice.model.spec.stream import Topic
-from spark_jobs.common.sinks.base import SinkWriteFailed
+from spark_jobs.common.sinks import transactions
+from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.kafka import KafkaSink, version_of
 from spark_jobs.common.sinks.transactions import Record, Transactions
 from spark_jobs.common.spark.process import Fenced
@@ -54,23 +55,23 @@ _names = iter(TOPICS)
 
 class Hooked(Transactions):
     """Remembers which transactional questions it asked; ``after`` is done once behind one, or behind a look
-    at the ``mark``."""
+    at the ``committed_batch``."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self.asked: list[str] = []
         self.after: dict[str, Callable[[], object]] = {}
 
-    def _ask(self, question: Callable[[float], T]) -> T:
-        found = super()._ask(question)
-        name = getattr(question, "__name__", "")
+    def _ask(self, request: Callable[[float], T]) -> T:
+        found = super()._ask(request)
+        name = getattr(request, "__name__", "")
         self.asked.append(name)
         self.after.pop(name, lambda: None)()
         return found
 
-    def _mark(self, isolation: str) -> CommittedBatch | None:
-        found = super()._mark(isolation)
-        self.after.pop("mark", lambda: None)()
+    def _committed_batch(self, isolation: str) -> CommittedBatch | None:
+        found = super()._committed_batch(isolation)
+        self.after.pop("committed_batch", lambda: None)()
         return found
 
     def flush(self) -> None:
@@ -93,10 +94,14 @@ class StreamPosition:
         topic = Topic(self.topic, PARTITIONS, 1, COMPACTED | (config or {}))
         KafkaAdmin(self.reads).provision(topic)
 
-    def writer(self, epoch: int | None = None, patience: float = 30, **options: Any) -> Hooked:
-        """Entered where it has a ``epoch``."""
-        given = self.writes, STREAM, QUERY, self.topic, PARTITIONS, self.stop, version_of, patience
-        made = Hooked(*given, **options)
+    def target(self, name: str, declared: Query, seconds: float = 30) -> Target:
+        return Target(STREAM, name, declared, declared.sinks[0], self.stop, seconds)
+
+    def writer(self, epoch: int | None = None, stall_timeout_seconds: float = 30) -> Hooked:
+        """Open if it has an ``epoch``."""
+        sink = query.Sink("kafka", topic=self.topic, partitions=PARTITIONS)
+        declared = Query([sink], ["zipcode"], {"hits": "count"})
+        made = Hooked(self.target(QUERY, declared, stall_timeout_seconds), self.writes, version_of)
         self._opened.append(made)
         if epoch:
             made.open(epoch)
@@ -193,7 +198,7 @@ def test_a_batch_that_is_there_is_not_written_again(place: StreamPosition) -> No
 
 def test_an_earlier_owner_writes_nothing_and_does_not_come_back(place: StreamPosition) -> None:
     zombie, successor = place.writer(1), place.writer(2)
-    with raising(Fenced, place.topic, "owner 1", "owner 2"):
+    with raising(Fenced, place.topic, "writer 1", "writer 2"):
         zombie.write(0, batch(0, {"a": 666}))
     with pytest.raises(Fenced):
         zombie.open(1)
@@ -205,8 +210,8 @@ def test_an_earlier_owner_writes_nothing_and_does_not_come_back(place: StreamPos
 
 def test_who_saw_no_later_owner_and_asked_for_the_id_behind_one_gives_up(place: StreamPosition) -> None:
     zombie, successor = place.writer(), place.writer()
-    zombie.after["mark"] = lambda: successor.open(2)
-    with raising(Fenced, "owner 1", "owner 2"):
+    zombie.after["committed_batch"] = lambda: successor.open(2)
+    with raising(Fenced, "writer 1", "writer 2"):
         zombie.open(1)
     assert successor.write(0, batch(0, {"a": 1})), "though the zombie put it out"
     assert place.counts() == {"a": 1}
@@ -241,7 +246,7 @@ def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: StreamPos
         seen.append(successor.write(1, batch(1, many(2))))
         yield from batch(1, {"bb": 666})()
 
-    with raising(Fenced, "owner 2"):
+    with raising(Fenced, "writer 2"):
         zombie.write(1, half)
     assert seen == [0, True]
     assert (place.counts(), place.last()) == (many(2), 1)
@@ -250,6 +255,8 @@ def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: StreamPos
 DIES = """
 import sys, threading, time
 from sluice.model.spec import platform
+from sluice.model.spec.query import Query, Sink
+from spark_jobs.common.sinks.base import Target
 from spark_jobs.common.sinks.kafka import version_of
 from spark_jobs.common.sinks.transactions import Transactions
 topic, when = sys.argv[1:]
@@ -264,9 +271,10 @@ class Dying(Transactions):
         return super()._ask(question)
 
 entered = []
-writer = Dying(
-    platform.load("consumer").kafka, "hits", "zipcodes", topic, 2, threading.Event(), version_of
-)
+sink = Sink("kafka", topic=topic, partitions=2)
+query = Query([sink], ["zipcode"], {"hits": "count"})
+target = Target("hits", "zipcodes", query, sink, threading.Event())
+writer = Dying(target, platform.load("consumer").kafka, version_of)
 writer.open(1)
 entered.append(True)
 
@@ -311,7 +319,7 @@ def test_a_process_is_killed_within_a_transaction(place: StreamPosition, when: s
 
 
 def test_the_broker_dies_in_a_batch_and_comes_back(place: StreamPosition) -> None:
-    writer = place.writer(1, patience=60)
+    writer = place.writer(1, stall_timeout_seconds=60)
     writer.write(0, batch(0, many(0)))
     crashes = [0.0]
 
@@ -337,16 +345,17 @@ def test_a_commit_whose_answer_is_lost_is_found_to_be_there(place: StreamPositio
     assert [key for _, key, _ in place.records()] == ["a"], "once"
 
 
-def test_who_waits_for_kafka_gives_up_after_its_patience_or_when_asked_to_stop(
-    place: StreamPosition, caplog: pytest.LogCaptureFixture
+def test_who_waits_for_kafka_gives_up_after_its_stall_timeout_or_when_asked_to_stop(
+    place: StreamPosition, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.INFO)
+    monkeypatch.setattr(transactions, "REQUEST_SECONDS", 0.3)
     place.writes = Kafka("127.0.0.1:1", password="hidden-secret")
     with raising(SinkWriteFailed, "hits zipcodes", place.topic, "127.0.0.1:1") as gave_up:
-        place.writer(patience=0.5, ask_seconds=0.3).open(1)
+        place.writer(stall_timeout_seconds=0.5).open(1)
     threading.Timer(0.5, place.stop.set).start()
     with raising(SinkWriteFailed, "asked to stop"):
-        place.writer(patience=1000, ask_seconds=0.3).open(1)
+        place.writer(stall_timeout_seconds=1000).open(1)
     assert len(caplog.messages) == 2, "one line a streak"
     assert "hidden-secret" not in caplog.text + str(gave_up.value)
 
@@ -357,7 +366,7 @@ def test_a_refused_login_is_told_and_no_password(place: StreamPosition) -> None:
         good.bootstrap_servers, good.security_protocol, good.sasl_mechanism, good.username, "wrong-password"
     )
     with raising(SinkWriteFailed, place.topic) as refused:
-        place.writer(patience=0).open(1)
+        place.writer(stall_timeout_seconds=0).open(1)
     assert "authentication" in str(refused.value).lower()
     assert "wrong-password" not in str(refused.value)
 
@@ -453,7 +462,7 @@ def test_what_is_no_result_is_named_by_its_place(place: StreamPosition) -> None:
 
 
 def sink(place: StreamPosition, declared: Query, name: str) -> KafkaSink:
-    return KafkaSink(STREAM, name, declared, declared.sinks[0], place.writes, place.stop, patience=30)
+    return KafkaSink(place.target(name, declared), place.writes)
 
 
 def windows(spark: SparkSession, rows: list[tuple[str | None, datetime, date, int]]) -> DataFrame:

@@ -16,7 +16,7 @@ from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, TimeWindow
-from spark_jobs.common.queries.preview import MemorySink, show
+from spark_jobs.common.queries.preview import MemorySink, start
 from spark_jobs.common.queries.run import check_no_debug_sinks
 from spark_jobs.common.spark.process import Fenced
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
@@ -233,8 +233,8 @@ def test_a_person_may_look_at_a_query_and_leaves_nothing_behind(
 ) -> None:
     queried = make(zipcodes=ZIPCODES)
     queried.put([("00001", 100_000, "a", "x"), ("00001", 100_300, "a", "x"), ("00002", 100_000, "a", "x")])
-    sink = MemorySink(queried.spec.name, "zipcodes", ZIPCODES, Sink("memory"))
-    streaming = show(spark, queried.spec, "zipcodes", sink, tmp_path / "look")
+    sink = MemorySink(queried.spec.name, "zipcodes", ZIPCODES)
+    streaming = start(spark, queried.spec, "zipcodes", sink.write, tmp_path / "preview")
     try:
         streaming.processAllAvailable()
         found = spark.table(sink.view).select("zipcode", "hits").collect()
@@ -246,7 +246,7 @@ def test_a_person_may_look_at_a_query_and_leaves_nothing_behind(
 
 def test_a_supervised_stream_refuses_what_nobody_would_see() -> None:
     spec = replace(stream.load("isp_hits"), queries=ALL)
-    with raising(ConfigError, "query windows", "console", "--look windows"):
+    with raising(ConfigError, "query windows", "console", "--preview windows"):
         check_no_debug_sinks(spec)
     check_no_debug_sinks(stream.load("isp_hits"))
 

@@ -20,6 +20,7 @@ from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.queries import recovery
 from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.queries.streaming_query import StreamingQueryRun
+from spark_jobs.common.sinks.base import Target
 from spark_jobs.common.sinks.iceberg import IcebergSink
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.services import Services
@@ -114,7 +115,8 @@ class Changes:
         """The query, started, with its checkpoint below ``folder``; the caller stops it."""
         owner = QueryStateWriter(self.spark, self.spec)
         owner.acquire()
-        sink = IcebergSink(self.spark, self.spec.name, "editors", self.query, self.query.sinks[0], self.types)
+        target = Target(self.spec.name, "editors", self.query, self.query.sinks[0], threading.Event())
+        sink = IcebergSink(self.spark, target, self.types)
         checkpoint = recovery.checkpoint(self.spark, str(folder), owner, "editors", [sink])
         waiting = CountingEvent(threading.Event())
         running = StreamingQueryRun(self.spark, self.spec, "editors", owner, checkpoint, [sink], waiting)

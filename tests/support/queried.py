@@ -171,7 +171,7 @@ class Queried:
     def _iceberg_sinks(self, name: str) -> list[IcebergSink]:
         query, types = self.spec.queries[name], self._types[name]
         return [
-            IcebergSink(self.spark, self.spec.name, name, query, sink, types)
+            IcebergSink(self.spark, base.Target(self.spec.name, name, query, sink, threading.Event()), types)
             for sink in query.sinks
             if sink.kind == SinkKind.ICEBERG
         ]

@@ -22,7 +22,7 @@ from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, He
 from spark_jobs.common.lake.tables import await_table
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.queries import recovery
-from spark_jobs.common.queries.preview import look
+from spark_jobs.common.queries.preview import preview
 from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.queries.streaming_query import StreamingQueryRun
 from spark_jobs.common.sinks import factory
@@ -38,12 +38,11 @@ CHECK_SECONDS = 1.0
 
 
 def main(name: str, options: Sequence[str] = ()) -> int:
-    """Keep the queries of stream ``name``, or with ``--look QUERY`` show one to a person; return the exit
-    code."""
+    """Run the queries of stream ``name``, or preview one; returns the exit code."""
     arguments = argparse.ArgumentParser(description=f"The queries of stream {name}, for its runtime.")
-    arguments.add_argument("--look", metavar="QUERY", help="show its results from the beginning on")
-    given = arguments.parse_args(options)
-    return run(name) if given.look is None else look(name, given.look)
+    arguments.add_argument("--preview", metavar="QUERY", help="print its results from the beginning")
+    args = arguments.parse_args(options)
+    return run(name) if args.preview is None else preview(name, args.preview)
 
 
 def run(name: str) -> int:
@@ -72,14 +71,14 @@ def _keep(name: str, stop: threading.Event) -> None:
 
 
 def check_no_debug_sinks(spec: StreamSpec) -> None:
-    """Raises ConfigError where a sink of the stream is for a person who looks."""
+    """Raises ConfigError if a query of the stream has a sink for previews."""
     for name, query in spec.queries.items():
         for sink in query.sinks:
             if sink.kind in FOR_A_PERSON:
                 raise ConfigError(
-                    f"stream {spec.name}: query {name} has a sink of kind {sink.kind}, of which nothing "
-                    "outlives the process, so it is not supervised; take it out of stream.toml, and run "
-                    f"python -m spark_jobs queries {spec.name} --look {name} to look at its results"
+                    f"stream {spec.name}: query {name} has a sink of kind {sink.kind}, which "
+                    "keeps nothing after the process; remove it from stream.toml, and preview the query with "
+                    f"python -m spark_jobs queries {spec.name} --preview {name}"
                 )
 
 
@@ -108,7 +107,7 @@ class QueriesRun:
                 waiting = CountingEvent(stop)
                 # A sink that is away is waited for; after this, each query is looked at by itself.
                 self._pulse.marks = partial(_signs, self._spark, waiting)
-                opened[name] = factory.opened(self._spark, self._spec, name, self._platform, waiting)
+                opened[name] = factory.create_sinks(self._spark, self._spec, name, self._platform, waiting)
                 root = self._platform.checkpoints.root
                 checkpoint = recovery.checkpoint(self._spark, root, owner, name, opened[name])
                 running.append(

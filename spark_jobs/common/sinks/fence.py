@@ -1,11 +1,8 @@
-"""A fencing epoch for SQL databases: the one owner whose writes can pass, and each batch of it once.
+"""A fence for SQL databases: only one writer's transactions pass, and each batch once.
 
-The lake fences a zombie by its branch; a foreign database cannot. So it holds one row per writer, (epoch,
-batch), and every write raises that row in its own transaction: what an owner writes passes only together with
-the row, and the row does not rise for an owner with a lower epoch, nor for a batch that is there already.
-
-A stream that writes to a foreign database keeps its checkpoint (``checkpoint.fork``), so that its batches
-keep their numbers over take-overs: batch 7 of the next owner is batch 7 of this one.
+The lake fences a zombie by its branch; a foreign database cannot. So it holds a row (epoch, batch) per
+writer, and every transaction raises that row: it does not rise for a lower epoch, nor for a batch that is
+there. The writer keeps its checkpoint, so batches keep their numbers over failovers.
 
 PostgreSQL, MariaDB and MySQL.
 """
@@ -14,121 +11,93 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from sluice.model.queries.state import FENCE_TABLE, fence_ddl
+from sqlalchemy import Connection, Engine, inspect, text
+from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
+
+from sluice.model.queries.state import FENCE_TABLE, NO_BATCH, fence_ddl
 from spark_jobs.common.spark.process import Fenced
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
-    from sqlalchemy.exc import DBAPIError
-
-NO_BATCH = -1
 TRIES = 3
+# The server ends a zombie that was suspended in its transaction and so holds the row; a successor's wait for
+# the row lasts longer than that.
+IDLE_SECONDS = 60
+LOCK_SECONDS = 90
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What the server sees to, in seconds.
-
-    A zombie that was suspended in its transaction holds the row: after ``idle`` the server ends it, or nobody
-    could take over. A wait for a ``lock`` ends later than that, so that a successor outlasts the zombie.
-    """
-
-    idle: int = 60
-    lock: int = 90
-
-    def statements(self, dialect: str) -> tuple[str, ...]:
-        """What sets them, at the beginning of a transaction: its connection may be a new one each time."""
-        if dialect == "postgresql":
-            return (
-                f"set local idle_in_transaction_session_timeout = '{self.idle}s'",
-                f"set local lock_timeout = '{self.lock}s'",
-            )
-        # Only MariaDB reads what is in /*M! */, and it does not read comments of MySQL 8. That knows no limit
-        # for a transaction that stands still, but one for a connection.
-        idle = (
-            f"/*M!100300 , idle_transaction_timeout = {self.idle} */ /*!80000 , wait_timeout = {self.idle} */"
+def limits(dialect: str) -> tuple[str, ...]:
+    """The statements that set the server's limits; for each transaction, whose connection may be new."""
+    if dialect == "postgresql":
+        return (
+            f"set local idle_in_transaction_session_timeout = '{IDLE_SECONDS}s'",
+            f"set local lock_timeout = '{LOCK_SECONDS}s'",
         )
-        waits = f"innodb_lock_wait_timeout = {self.lock}, lock_wait_timeout = {self.lock}"
-        return (f"set session {waits} {idle}",)
+    # Only MariaDB reads /*M! */, and it does not read comments of MySQL 8, which has no limit for an idle
+    # transaction, but one for a connection.
+    idle = f"/*M!100300 , idle_transaction_timeout = {IDLE_SECONDS} */"
+    idle += f" /*!80000 , wait_timeout = {IDLE_SECONDS} */"
+    lock = f"innodb_lock_wait_timeout = {LOCK_SECONDS}, lock_wait_timeout = {LOCK_SECONDS}"
+    return (f"set session {lock} {idle}",)
 
 
 class Fence:
-    """The row of one writer, by its ``key``, in the database of an engine.
+    """The row ``key`` of one writer. Guards only the connection of :meth:`transaction`. Not thread-safe."""
 
-    Not for several threads at once. Only what goes through the connection of :meth:`transaction` is guarded.
-    """
-
-    def __init__(self, engine: Engine, key: str, limits: Limits | None = None) -> None:
+    def __init__(self, engine: Engine, key: str) -> None:
         self.key = key
         self.epoch = 0
-        # The batch that this owner found, or wrote, last.
+        # The batch that this writer found, or wrote, last.
         self._last = NO_BATCH
         self._engine = engine
-        self._limits = limits or Limits()
 
     def open(self, epoch: int) -> int | None:
-        """Become the owner with this epoch: no lower one passes from here on.
+        """Become the writer with this epoch; the last batch in the database (None: none yet).
 
-        Returns the last batch that is in the database, whoever wrote it (None: none yet), from which this
-        owner goes on. Waits for a transaction of an earlier owner to end. Raises Fenced where a higher
-        epoch is there. Entering twice is the same as once.
+        Idempotent. Waits for an earlier writer's transaction. Raises Fenced if the row has a higher epoch.
         """
-        from sqlalchemy.exc import DBAPIError
-
         for attempt in range(TRIES):
             try:
                 self._ensure_table()
                 with self._transaction() as connection:
-                    found = self._open(connection, epoch)
+                    batch = self._open(connection, epoch)
             except DBAPIError as error:
-                # Another owner made the table, or the row, at the same moment: then it is there now.
-                if attempt == TRIES - 1 or not _at_the_same_moment(error):
+                # Another writer created the table, or the row, at the same moment: then it exists now.
+                if attempt == TRIES - 1 or not _is_race(error):
                     raise
                 continue
-            self.epoch, self._last = epoch, found
+            self.epoch, self._last = epoch, batch
             break
-        return None if found == NO_BATCH else found
+        return None if batch == NO_BATCH else batch
 
     def _ensure_table(self) -> None:
-        from sqlalchemy import inspect, text
-
         with self._transaction() as connection:
-            # Asked first: who may not make tables may well use the one that there is.
+            # First, because a user without the right to create tables may use an existing one.
             if not inspect(connection).has_table(FENCE_TABLE):
                 connection.execute(text(fence_ddl(self._engine.dialect.name)))
 
     def _open(self, connection: Connection, epoch: int) -> int:
-        from sqlalchemy import text
-
-        given = {"key": self.key, "epoch": epoch, "batch": NO_BATCH}
-        # Locked before it is compared: one that came between a change and a look would keep its lower epoch.
+        args = {"key": self.key, "epoch": epoch, "batch": NO_BATCH}
+        # Locked before the comparison: else a lower epoch could overwrite one set in between.
         row = self._row(connection, " for update")
         if row is None:
             connection.execute(
-                text(f"insert into {FENCE_TABLE} (stream, epoch, batch) values (:key, :epoch, :batch)"), given
+                text(f"insert into {FENCE_TABLE} (stream, epoch, batch) values (:key, :epoch, :batch)"), args
             )
             return NO_BATCH
-        self._refuse_higher(row[0], epoch)
-        connection.execute(text(f"update {FENCE_TABLE} set epoch = :epoch where stream = :key"), given)
+        self._check_epoch(row[0], epoch)
+        connection.execute(text(f"update {FENCE_TABLE} set epoch = :epoch where stream = :key"), args)
         return row[1]
 
     @contextmanager
     def transaction(self, batch: int) -> Iterator[Connection | None]:
-        """One transaction in which a batch is written, once; committed at the end, rolled back on an
-        exception.
+        """One transaction that writes a batch once; rolled back on an exception.
 
-        Gives the connection to write with, or None where this batch is in the database already: then there is
-        nothing to do. Raises Fenced where a later owner has entered, LookupError where the row is not as
-        this owner left it. Compute before, write inside: the row is locked until the end, and the database
-        ends a transaction that stands still.
+        Gives the connection to write with, None if the database has this batch. Raises Fenced if a later
+        writer opened the fence, LookupError if the row is not as this writer left it. Compute before: the row
+        is locked until the end, and the server ends an idle transaction.
         """
-        from sqlalchemy import text
-
         if not self.epoch:
-            raise LookupError(f"the fence of {self.key}: nobody has entered; enter before writing")
+            raise LookupError(f"the fence of {self.key}: no epoch set; call open() before transaction()")
         with self._transaction() as connection:
             raised = connection.execute(
                 text(
@@ -140,62 +109,54 @@ class Fence:
             if raised.rowcount == 1:
                 yield connection
             else:
-                self._explain(self._row(connection), batch)
+                self._check_written(self._row(connection), batch)
                 yield None
         self._last = max(self._last, batch)
 
-    def _explain(self, row: tuple[int, int] | None, batch: int) -> None:
-        """Returns where the batch is there already; raises what else keeps the row from rising."""
+    def _check_written(self, row: tuple[int, int] | None, batch: int) -> None:
+        """Raises unless the row did not rise because the database has the batch."""
         if row is None:
             raise LookupError(
-                f"the fence of {self.key}: its row is gone; start the stream again, and leave the "
-                f"table {FENCE_TABLE} alone"
+                f"the fence of {self.key}: no row in {FENCE_TABLE}; restart the stream, and do not change "
+                "that table"
             )
-        epoch, found = row
-        self._refuse_higher(epoch, self.epoch)
-        if epoch < self.epoch or found < batch:
-            # What lies between is lost: a group that has not changed since would never be written again.
+        epoch, last = row
+        self._check_epoch(epoch, self.epoch)
+        if epoch < self.epoch or last < batch:
+            # The batches in between are lost: a group without later changes would never be written again.
             raise LookupError(
-                f"the fence of {self.key}: {FENCE_TABLE} holds batch {found} of owner {epoch}, and owner "
-                f"{self.epoch} left it at {self._last}: the database was put back, or a commit of it was "
-                "lost; start the stream again, which goes on from there"
+                f"the fence of {self.key}: {FENCE_TABLE} has batch {last} of writer {epoch}, expected batch "
+                f"{self._last} of writer {self.epoch}: the database was restored, or lost a commit; restart "
+                "the stream, which resumes from there"
             )
 
     def _row(self, connection: Connection, lock: str = "") -> tuple[int, int] | None:
-        from sqlalchemy import text
-
         row = connection.execute(
             text(f"select epoch, batch from {FENCE_TABLE} where stream = :key{lock}"), {"key": self.key}
         ).one_or_none()
         return None if row is None else (int(row[0]), int(row[1]))
 
-    def _refuse_higher(self, there: int, epoch: int) -> None:
-        if there > epoch:
-            raise Fenced(
-                f"{self.key}: owner {epoch} may not write: owner {there} has taken over ({FENCE_TABLE})"
-            )
+    def _check_epoch(self, existing: int, epoch: int) -> None:
+        if existing > epoch:
+            raise Fenced(f"{self.key}: writer {epoch} is fenced by writer {existing} ({FENCE_TABLE})")
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
-        from sqlalchemy import text
-
         with self._engine.connect() as connection:
             raw = connection.connection.dbapi_connection
-            assert raw is not None, "a connection that was just opened"
+            assert raw is not None, "the connection was just opened"
             if self._engine.dialect.detect_autocommit_setting(raw):
                 raise ValueError(
-                    f"the fence of {self.key}: its connection commits by itself, so nothing is guarded; "
+                    f"the fence of {self.key}: its connection is in autocommit mode, so it fences nothing; "
                     "take AUTOCOMMIT off its engine"
                 )
             with connection.begin():
-                for statement in self._limits.statements(self._engine.dialect.name):
+                for statement in limits(self._engine.dialect.name):
                     connection.execute(text(statement))
                 yield connection
 
 
-def _at_the_same_moment(error: DBAPIError) -> bool:
-    """Whether it is what a race of two ends in: there already, changed already, or a deadlock."""
-    from sqlalchemy.exc import IntegrityError, ProgrammingError
-
+def _is_race(error: DBAPIError) -> bool:
+    """Whether another session created or changed the same, or there was a deadlock."""
     deadlock = getattr(error.orig, "pgcode", None) == "40P01" or error.orig.args[:1] == (1213,)  # type: ignore[union-attr]
     return deadlock or isinstance(error, IntegrityError | ProgrammingError)

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sluice.model.spec import query as queries
 from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import VERSION, WINDOW, Query, Sink
+from sluice.model.spec.query import VERSION, WINDOW
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.writer_lease import WriterLease
-from spark_jobs.common.sinks.base import SinkWriteFailed
+from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 
 PROPERTIES = {
     "format-version": "2",
@@ -37,19 +38,11 @@ class IcebergSink(WriterLease):
     ``types``: result column -> Spark's DDL type. Raises SinkWriteFailed if the table has other columns.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        stream: str,
-        query_name: str,
-        query: Query,
-        sink: Sink,
-        types: Mapping[str, str],
-    ) -> None:
-        _ensure(spark, sink, types)
-        super().__init__(spark, sink.table, sink.name)
+    def __init__(self, spark: SparkSession, target: Target, types: Mapping[str, str]) -> None:
+        _ensure(spark, target.sink, types)
+        super().__init__(spark, target.sink.table, target.sink.name)
         self.spark = spark
-        self._stream, self._query_name, self._query = stream, query_name, query
+        self._stream, self._query_name, self._query = target.stream, target.query_name, target.query
         self._batch: int | None = None
 
     def open(self, epoch: int) -> int | None:
@@ -63,7 +56,7 @@ class IcebergSink(WriterLease):
     def write(self, batch: int, rows: DataFrame) -> bool:
         """Merge the results of a batch, all of them or nothing; False if the table holds it already.
 
-        Raises Fenced if a later writer has entered, ConcurrentCommit if maintenance moved ``main``.
+        Raises Fenced if a later writer opened the table, ConcurrentCommit if maintenance moved ``main``.
         """
         if self._batch is not None and batch <= self._batch:
             self.raise_if_fenced()
@@ -85,23 +78,23 @@ class IcebergSink(WriterLease):
     def _read(self) -> None:
         """The newest batch on ``main``."""
         found = next((s for _, s in self.table.ancestors(MAIN) if "sluice.kind" in s), {})
-        owner = (found.get("sluice.stream"), found.get("sluice.query"))
-        if found and owner != (self._stream, self._query_name):
+        query = (found.get("sluice.stream"), found.get("sluice.query"))
+        if found and query != (self._stream, self._query_name):
             raise SinkWriteFailed(
-                f"{self.name}: holds results of query {owner[1]} of {owner[0]}; give query "
+                f"{self.name}: holds results of query {query[1]} of {query[0]}; give query "
                 f"{self._query_name} of {self._stream} a table of its own"
             )
         self._batch = int(found["sluice.batch-id"]) if found.get("sluice.batch-id") else None
 
     def _merge(self, rows: DataFrame, batch: int, windows: list[int], summary: Mapping[str, str]) -> None:
         """Rewrite the partitions of ``windows`` (ms since 1970) with the newest result of each key."""
-        place = f"{CATALOG}.{self.table.name}.branch_{self.branch}"
+        branch = f"{CATALOG}.{self.table.name}.branch_{self.branch}"
         starts = [F.timestamp_millis(F.lit(start)) for start in sorted(windows)]
-        existing = self.spark.table(place).where(F.col(WINDOW).isin(starts))
+        existing = self.spark.table(branch).where(F.col(WINDOW).isin(starts))
         keys, values = self._query.keys, [*self._query.aggregates, VERSION]
         results = existing.unionByName(rows.withColumn(VERSION, F.lit(batch).cast("bigint")))
         newest = F.max_by(F.struct(*values), F.col(VERSION)).alias("newest")
-        writer = results.groupBy(*keys).agg(newest).select(*keys, "newest.*").writeTo(place)
+        writer = results.groupBy(*keys).agg(newest).select(*keys, "newest.*").writeTo(branch)
         for key, value in summary.items():
             writer = writer.option(f"snapshot-property.{key}", value)
         writer.overwritePartitions()
@@ -117,7 +110,7 @@ class IcebergSink(WriterLease):
         }
 
 
-def _ensure(spark: SparkSession, sink: Sink, types: Mapping[str, str]) -> None:
+def _ensure(spark: SparkSession, sink: queries.Sink, types: Mapping[str, str]) -> None:
     """Create the table if it is missing. Raises SinkWriteFailed if it has other columns."""
     table = f"{CATALOG}.{sink.table}"
     properties = ", ".join(f"'{key}' = '{value}'" for key, value in PROPERTIES.items())

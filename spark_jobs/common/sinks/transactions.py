@@ -1,8 +1,7 @@
-"""Batches of records to a topic, each in one transaction with the mark that says that it is there.
+"""Write a batch of records and its committed batch (a group's offset) to a topic in one Kafka transaction.
 
-Two things keep a zombie out. Kafka lets only the last producer write that asked under the transactional id.
-And the mark holds the owner's epoch: who finds a higher one there gives up, who finds none asks Kafka anew.
-So the epoch decides, and Kafka only sees to it that nobody decides on what he read before.
+Kafka lets only the last producer write that asked for the transactional id. The epoch decides who may ask:
+the committed batch holds the writer's epoch, and a writer that finds a higher one there gives up.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN
 from sluice.model.queries import state
 from sluice.model.queries.state import NO_BATCH, CommittedBatch
 from sluice.model.spec.platform import Kafka
-from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, TransientError
+from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, Target, TransientError
 from spark_jobs.common.spark.process import Fenced
 
 log = logging.getLogger(__name__)
@@ -31,15 +30,15 @@ T = TypeVar("T")
 # Partition, key, value.
 Record = tuple[int, bytes, bytes]
 
-# A transaction that is open for longer is ended by the broker; so long, at most, readers of what is committed
-# wait behind that of a process that died and has no successor.
+# The broker ends a transaction that is open for longer; until then, readers of committed records wait behind
+# the transaction of a dead writer without a successor.
 TRANSACTION_SECONDS = 300
-# One question to Kafka; then it is asked again, until patience ends.
-ASK_SECONDS = 3.0
-MARK_SECONDS = 15.0
-# Nothing was delivered for so long: Kafka stands still.
-STILL_SECONDS = 5.0
-# Read from the end of a partition for its newest record; ten times as many if those are markers or aborted.
+# Timeout of one request to Kafka, which is repeated until the stall timeout.
+REQUEST_SECONDS = 3.0
+COMMIT_SECONDS = 15.0
+# Without a delivery for longer, Kafka is stalled.
+STALLED_SECONDS = 5.0
+# Read from the end of a partition for its newest record; ten times as many if those are control records.
 NEWEST_OFFSETS = 100
 _POLL_SECONDS = 0.1
 _POLL_RECORDS = 500
@@ -55,126 +54,113 @@ _SETTINGS: dict[str, Any] = {
     "transaction.timeout.ms": TRANSACTION_SECONDS * 1000,
     "socket.timeout.ms": 10_000,
     "reconnect.backoff.max.ms": 2_000,
-    # What fails is raised or told; a line every few seconds besides would say no more.
+    # Errors are raised or reported by callbacks; librdkafka would repeat them every few seconds.
     "log_level": 2,
 }
 _UNKNOWN = frozenset(
     {KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION, KafkaError.UNKNOWN_TOPIC_OR_PART}
 )
-# What no second try mends, and the record is to blame for.
+# Errors of the record, which a retry does not solve.
 _TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 
 
 class Transactions:
-    """The one writer of a query's topic. Not for several threads at once.
+    """The only writer of a query's topic. Not thread-safe.
 
-    Whatever fails, the producer is given up for a new one: asking for the transactional id again makes Kafka
-    end what the old one left, and the mark then tells whether the batch is there, even where the answer to
-    its commit was lost. So a batch is tried again from its first record, for ``patience`` seconds.
+    After any error the producer is replaced: with the same transactional id, Kafka ends the old one's
+    transaction, and the committed batch says whether it went through, even if the answer to its commit was
+    lost. So a batch is retried from its first record.
     """
 
-    def __init__(
-        self,
-        kafka: Kafka,
-        stream: str,
-        query: str,
-        topic: str,
-        partitions: int,
-        stop: threading.Event,
-        version_of: Callable[[bytes], int],
-        patience: float = 120.0,
-        ask_seconds: float = ASK_SECONDS,
-    ) -> None:
-        """``version_of`` tells the batch that gave a record, from its value; it raises ValueError.
-        ``ask_seconds``: for one question to Kafka."""
-        self._ask_seconds = ask_seconds
-        self.topic, self.partitions = topic, partitions
+    def __init__(self, target: Target, kafka: Kafka, version_of: Callable[[bytes], int]) -> None:
+        """``version_of``: a record's value -> its batch; raises ValueError."""
+        stream, query, topic = target.stream, target.query_name, target.sink.topic
+        self.topic, self.partitions = topic, target.sink.partitions
         self.name = f"{stream} {query}: sink kafka {topic}"
         self.epoch = 0
         self._group = state.group(stream, query)
         self._transactional_id = state.transactional_id(stream, query, topic)
         self._kafka, self._servers = kafka, kafka.bootstrap_servers
-        self._patience = RetryPolicy(
+        self._retry = RetryPolicy(
             self.name,
             f"see that Kafka at {self._servers} is up and takes the role's login, then start the query "
             "again: it repeats the batch",
-            patience,
-            stop,
+            target.stall_timeout_seconds,
+            target.stop,
         )
         self._version_of = version_of
-        self._login: KafkaError | None = None
+        self._login_error: KafkaError | None = None
         self._last = NO_BATCH
         self._producer: Producer | None = None
-        self._cut_off = False
-        # Of the transaction: how many records were delivered, and why one was not.
+        self._is_disconnected = False
+        # Of the transaction: delivered records, and the first failed delivery.
         self._delivered = 0
         self._undelivered: KafkaError | None = None
 
     def open(self, epoch: int) -> int | None:
-        """Become the writer with this epoch; the last batch that the topic holds whole (None: none).
+        """Become the writer with this epoch; the last committed batch (None: none).
 
-        Ends a transaction that an earlier owner left open. Raises Fenced where a higher epoch is there,
-        LookupError where the topic is missing or does not say which batch it holds, SinkWriteFailed when
-        Kafka does not answer for too long or refuses.
+        Ends an earlier writer's open transaction. Raises Fenced for a higher epoch, LookupError if the topic
+        is missing or its last batch unknown, SinkWriteFailed if Kafka refuses or is stalled for too long.
         """
         self.epoch = epoch
-        self._give_up()
-        self._until_done(self._open)
+        self._discard_producer()
+        self._with_retries(self._open)
         return None if self._last == NO_BATCH else self._last
 
     def write(self, batch: int, records: Callable[[], Iterable[Record]]) -> bool:
-        """One transaction with the records of a batch, and its mark. False where it is there already.
+        """Write a batch in one transaction; False if the topic holds it.
 
-        ``records`` gives them anew for each attempt. Raises as :meth:`enter`, and whatever ``records`` does:
-        then nothing of the batch is there.
+        ``records`` is called for each attempt. Raises as :meth:`open`, and errors of ``records``; then the
+        topic holds nothing of the batch.
         """
         if not self.epoch:
-            raise LookupError(f"{self.name}: nobody has entered; enter before writing")
+            raise LookupError(f"{self.name}: no epoch set; call open() before write()")
         if batch <= self._last:
             return False
 
         def attempt() -> None:
             self._open()
-            # An attempt whose commit was not answered may have come through.
+            # The commit of an attempt before may have gone through without an answer.
             if self._last < batch:
                 self._transact(CommittedBatch(self.epoch, batch), records())
 
-        self._until_done(attempt)
+        self._with_retries(attempt)
         return True
 
     def close(self) -> None:
         """Give up the producer. A transaction that it left open is aborted."""
-        self._give_up()
+        self._discard_producer()
 
-    # What follows is one attempt.
+    # One attempt.
 
     def _open(self) -> None:
-        """A producer that Kafka lets write, and the mark as it is since nobody else may."""
+        """Create the producer, and read the committed batch after no other one may write."""
         if self._producer is not None:
             self._producer.poll(0)
-            if not self._cut_off:
+            if not self._is_disconnected:
                 return
-            # An idle connection that the broker closed, say; see _send_mark.
-            self._give_up()
-        self._refuse_missing()
-        # First a look without asking for the id: a zombie would put its successor out, if only for a moment.
-        # What is not decided yet is not waited for: it may be the transaction that is to be ended.
-        self._refuse_later(self._mark("read_uncommitted"))
-        told = {"transactional.id": self._transactional_id, "error_cb": self._note_of_producer}
-        producer = Producer({**self._kafka.librdkafka(), **_SETTINGS, **told})
+            # For example an idle connection that the broker closed; see _send_committed_batch.
+            self._discard_producer()
+        self._check_topic()
+        # Checked before the request for the id, with which a zombie would fence its successor for a moment.
+        # Uncommitted, so as not to wait for an open transaction, which may be the one to be ended.
+        self._check_fenced(self._committed_batch("read_uncommitted"))
+        settings = {"transactional.id": self._transactional_id, "error_cb": self._on_producer_error}
+        producer = Producer({**self._kafka.librdkafka(), **_SETTINGS, **settings})
         self._producer = producer
         self._ask(producer.init_transactions)
         producer.poll(0)
-        self._cut_off = False
-        mark = self._mark("read_committed")
-        self._refuse_later(mark)
-        if mark is None:
-            mark = CommittedBatch(0, self._newest())
-        self._last = mark.batch
-        if mark.epoch != self.epoch:
-            self._transact(CommittedBatch(self.epoch, mark.batch), ())
+        self._is_disconnected = False
+        committed = self._committed_batch("read_committed")
+        self._check_fenced(committed)
+        if committed is None:
+            committed = CommittedBatch(0, self._newest_version())
+        self._last = committed.batch
+        if committed.epoch != self.epoch:
+            self._transact(CommittedBatch(self.epoch, committed.batch), ())
 
-    def _transact(self, mark: CommittedBatch, records: Iterable[Record]) -> None:
+    def _transact(self, committed: CommittedBatch, records: Iterable[Record]) -> None:
         producer = self._producer
         assert producer is not None
         producer.begin_transaction()
@@ -183,36 +169,38 @@ class Transactions:
             self._send(producer, partition, key, value)
             if number % _POLL_RECORDS == 0:
                 producer.poll(0)
-        self._await(lambda: len(producer) == 0)
-        self._send_mark(producer, mark)
+        self._wait_for(lambda: len(producer) == 0)
+        self._send_committed_batch(producer, committed)
         self._ask(producer.commit_transaction)
-        self._last = mark.batch
+        self._last = committed.batch
 
-    def _send_mark(self, producer: Producer, mark: CommittedBatch) -> None:
-        """Within the transaction. A producer that lost a broker since it was made may never come back from
-        sending offsets, whatever time it was given (librdkafka 2.16.0, tried): it waits for a coordinator
-        that it knew. So it is not asked; and where it does not come back, it is left behind with its thread.
+    def _send_committed_batch(self, producer: Producer, committed: CommittedBatch) -> None:
+        """Send the offset within the transaction.
+
+        A producer that lost a broker may never return from sending offsets, whatever its timeout (librdkafka
+        2.16.0, tried): it waits for its old coordinator. So it is not called then, and if it does not return,
+        it is abandoned with its thread.
         """
-        if self._cut_off:
-            raise KafkaException(KafkaError(KafkaError._TRANSPORT, "a broker went away within the batch"))
-        place = TopicPartition(self.topic, state.PARTITION, mark.offset, mark.text())
+        if self._is_disconnected:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT, "a broker was lost within the batch"))
+        offset = TopicPartition(self.topic, state.PARTITION, committed.offset, committed.text())
         failures: list[Exception] = []
 
         def send(group: object) -> None:
             try:
-                self._ask(lambda seconds: producer.send_offsets_to_transaction([place], group, seconds))
+                self._ask(lambda seconds: producer.send_offsets_to_transaction([offset], group, seconds))
             except (KafkaException, SinkWriteFailed) as error:
                 failures.append(error)
 
         with self._consumer() as consumer:
             group = consumer.consumer_group_metadata()
-            thread = threading.Thread(target=send, args=(group,), daemon=True, name=f"mark of {self.topic}")
+            thread = threading.Thread(target=send, args=(group,), daemon=True, name=f"offset of {self.topic}")
             thread.start()
-            thread.join(MARK_SECONDS)
+            thread.join(COMMIT_SECONDS)
         if thread.is_alive():
             self._producer = None
             raise KafkaException(
-                KafkaError(KafkaError._TIMED_OUT, f"no answer to the mark in {MARK_SECONDS:g} s")
+                KafkaError(KafkaError._TIMED_OUT, f"no answer to the offset in {COMMIT_SECONDS:g} s")
             )
         if failures:
             raise failures[0]
@@ -220,63 +208,62 @@ class Transactions:
     def _send(self, producer: Producer, partition: int, key: bytes, value: bytes) -> None:
         while True:
             try:
-                producer.produce(self.topic, value, key, partition, on_delivery=self._settled)
+                producer.produce(self.topic, value, key, partition, on_delivery=self._on_delivery)
             except BufferError:
-                self._await(partial(_has_room, producer, len(producer)))
+                self._wait_for(partial(_has_room, producer, len(producer)))
             else:
                 return
 
-    def _settled(self, error: KafkaError | None, message: object) -> None:
+    def _on_delivery(self, error: KafkaError | None, message: object) -> None:
         if error is None:
             self._delivered += 1
         else:
             self._undelivered = self._undelivered or error
 
-    def _await(self, is_done: Callable[[], bool]) -> None:
-        """Let Kafka deliver until it ``is_done``. Raises what was not delivered, SinkWriteFailed where
-        nothing is for too long."""
+    def _wait_for(self, is_done: Callable[[], bool]) -> None:
+        """Raises the error of a failed delivery, SinkWriteFailed without deliveries for too long."""
         producer = self._producer
         assert producer is not None
-        seen, moved = self._delivered, time.monotonic()
+        delivered, last_delivery = self._delivered, time.monotonic()
         while not is_done():
             producer.poll(_POLL_SECONDS)
             if self._undelivered is not None:
                 raise KafkaException(self._undelivered)
             now = time.monotonic()
-            if self._delivered != seen:
-                seen, moved = self._delivered, now
-            elif now - moved > STILL_SECONDS:
-                self._patience.standing(self._reason("takes no records"))
+            if self._delivered != delivered:
+                delivered, last_delivery = self._delivered, now
+            elif now - last_delivery > STALLED_SECONDS:
+                self._retry.check_stalled(self._reason("takes no records"))
         if self._undelivered is not None:
             raise KafkaException(self._undelivered)
 
-    def _ask(self, question: Callable[[float], T]) -> T:
-        """Ask again as long as the answer is that it was not done yet, and can be asked again as it is."""
+    def _ask(self, request: Callable[[float], T]) -> T:
+        """Repeat a request as long as Kafka says that the same request may be repeated."""
         while True:
             try:
-                return question(self._ask_seconds)
+                return request(REQUEST_SECONDS)
             except KafkaException as error:
                 if not error.args[0].retriable():
                     raise
-                self._patience.standing(self._reason(error.args[0].str()))
+                self._retry.check_stalled(self._reason(error.args[0].str()))
 
-    # What lies around an attempt.
+    # Around an attempt.
 
-    def _until_done(self, attempt: Callable[[], None]) -> None:
-        def tried() -> None:
+    def _with_retries(self, attempt: Callable[[], None]) -> None:
+        def translated() -> None:
             try:
                 attempt()
             except BaseException as error:
-                self._give_up()
+                self._discard_producer()
                 if not isinstance(error, KafkaException):
                     raise
                 cause: KafkaError = error.args[0]
-                self._refuse_for_good(cause)
+                self._check_transient(cause)
                 raise TransientError(self._reason(cause.str())) from error
 
-        self._patience.call(tried)
+        self._retry.call(translated)
 
-    def _refuse_for_good(self, cause: KafkaError) -> None:
+    def _check_transient(self, cause: KafkaError) -> None:
         if cause.code() in MISSING_RIGHT:
             raise SinkWriteFailed(
                 f"{self.name}: {cause.str()} ({cause.name()}); check [kafka] in the role's platform file, "
@@ -288,35 +275,36 @@ class Transactions:
                 f"{self.name}: {cause.str()} ({cause.name()}); raise max.message.bytes of the topic"
             )
         if cause.code() in _UNKNOWN:
-            # Gone within a transaction. Where it is there after all, another attempt will do.
+            # Deleted within a transaction; if the topic exists after all, the next attempt succeeds.
             try:
-                self._refuse_missing()
+                self._check_topic()
             except KafkaException as error:
                 log.debug("%s: %s", self.name, error)
 
-    def _refuse_missing(self) -> None:
-        """All topics are asked for: asking for one by name may create it (auto.create.topics.enable)."""
+    def _check_topic(self) -> None:
+        """Lists all topics: a request for one may create it (auto.create.topics.enable)."""
         with self._consumer() as consumer:
-            found = consumer.list_topics(timeout=self._ask_seconds).topics.get(self.topic)
-        has = len(found.partitions) if found is not None else 0
-        if has < self.partitions:
-            problem = f"has {has} partitions, and {self.partitions} are declared" if has else "does not exist"
+            topic = consumer.list_topics(timeout=REQUEST_SECONDS).topics.get(self.topic)
+        count = len(topic.partitions) if topic is not None else 0
+        if count < self.partitions:
+            missing = f"has {count} partitions, and {self.partitions} are declared"
+            problem = missing if count else "does not exist"
             raise LookupError(
                 f"{self.name}: topic {self.topic!r} {problem}, on {self._servers}; run the load's "
                 "provision_sinks step"
             )
 
-    def _refuse_later(self, mark: CommittedBatch | None) -> None:
-        if mark is not None and mark.epoch > self.epoch:
+    def _check_fenced(self, committed: CommittedBatch | None) -> None:
+        if committed is not None and committed.epoch > self.epoch:
             raise Fenced(
-                f"{self.name}: owner {self.epoch} may not write: owner {mark.epoch} has taken over "
+                f"{self.name}: writer {self.epoch} is fenced by writer {committed.epoch} "
                 f"(group {self._group})"
             )
 
-    def _mark(self, isolation: str) -> CommittedBatch | None:
-        wanted = [TopicPartition(self.topic, state.PARTITION)]
+    def _committed_batch(self, isolation: str) -> CommittedBatch | None:
+        partition = TopicPartition(self.topic, state.PARTITION)
         with self._consumer(isolation) as consumer:
-            (found,) = kafka_io.committed(consumer, wanted, self._ask_seconds)
+            (found,) = kafka_io.committed(consumer, [partition], REQUEST_SECONDS)
         if found.offset < 0:
             return None
         try:
@@ -327,22 +315,17 @@ class Transactions:
                 "records say which batch is the last"
             ) from error
 
-    def _newest(self) -> int:
-        """Of a topic without a mark: it is new, or the group's offset expired while nobody wrote."""
+    def _newest_version(self) -> int:
+        """The last batch of a topic without committed batch: it is new, or the group's offset expired."""
         with self._consumer() as consumer:
             found = max(self._newest_of(consumer, partition) for partition in range(self.partitions))
         if found != NO_BATCH:
-            log.warning(
-                "%s: group %s has no offset any more; the records say that batch %d is the last",
-                self.name,
-                self._group,
-                found,
-            )
+            log.warning("%s: offset expired group=%s last_batch_of_records=%d", self.name, self._group, found)
         return found
 
     def _newest_of(self, consumer: Consumer, partition: int) -> int:
         """The batch of a partition's last record, which compaction never removes."""
-        place, seconds, last = TopicPartition(self.topic, partition), self._ask_seconds, None
+        place, seconds, last = TopicPartition(self.topic, partition), REQUEST_SECONDS, None
         begin, end = consumer.get_watermark_offsets(place, timeout=seconds)
         start, offsets = end, NEWEST_OFFSETS
         while start > begin and last is None:
@@ -362,10 +345,10 @@ class Transactions:
             self._kafka,
             self._group,
             {
-                "error_cb": self._note,
+                "error_cb": self._on_error,
                 "isolation.level": isolation,
                 **kafka_io.RANGE_SETTINGS,
-                # A partition's end is told after so long; nothing more is expected there.
+                # Before it reports a partition's end, where no more records are expected.
                 "fetch.wait.max.ms": 10,
                 "log_level": 2,
             },
@@ -373,30 +356,34 @@ class Transactions:
         try:
             yield consumer
         except KafkaException as error:
-            # What it tells only here: a refused login (to error_cb), and a group that the role may not see.
-            told = consumer.poll(0)
-            if told is not None and (cause := told.error()) is not None and cause.code() in MISSING_RIGHT:
+            # Only poll reports a refused login (to error_cb) and a group that the role may not read.
+            message = consumer.poll(0)
+            if (
+                message is not None
+                and (cause := message.error()) is not None
+                and cause.code() in MISSING_RIGHT
+            ):
                 raise KafkaException(cause) from error
             raise
         finally:
             consumer.close()
 
-    def _note(self, error: KafkaError) -> None:
-        """A refused login is tried again by librdkafka, and only told here."""
+    def _on_error(self, error: KafkaError) -> None:
+        """librdkafka retries a refused login, and reports it only here."""
         if error.code() in REFUSED_LOGIN:
-            self._login = error
+            self._login_error = error
 
-    def _note_of_producer(self, error: KafkaError) -> None:
-        self._note(error)
+    def _on_producer_error(self, error: KafkaError) -> None:
+        self._on_error(error)
         if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
-            self._cut_off = True
+            self._is_disconnected = True
 
     def _reason(self, otherwise: str) -> str:
-        login, self._login = self._login, None
-        return f"Kafka: {otherwise if login is None else login.str()}"
+        login_error, self._login_error = self._login_error, None
+        return f"Kafka: {otherwise if login_error is None else login_error.str()}"
 
-    def _give_up(self) -> None:
-        """Abort what is open, if Kafka answers at once; if not, the next who asks for the id does it."""
+    def _discard_producer(self) -> None:
+        """Abort the transaction if Kafka answers at once; if not, the next producer of the id ends it."""
         producer, self._producer = self._producer, None
         if producer is None:
             return
@@ -404,7 +391,7 @@ class Transactions:
             producer.purge(in_queue=True, in_flight=True, blocking=False)
             producer.abort_transaction(1.0)
         except KafkaException as error:
-            log.debug("%s: the transaction is left to be ended: %s", self.name, error)
+            log.debug("%s: transaction not aborted: %s", self.name, error)
 
 
 def _has_room(producer: Producer, full: int) -> bool:

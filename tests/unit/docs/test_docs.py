@@ -363,9 +363,9 @@ def test_every_measurement() -> None:
     assert commands == found
 
 
-def test_how_to_look_at_a_query() -> None:
+def test_how_to_preview_a_query() -> None:
     text = section(OPERATING.read_text(), "Preview a query")
-    (of, name), *_ = re.findall(r"python -m spark_jobs queries (\w+) --look (\w+)", text)
+    (of, name), *_ = re.findall(r"python -m spark_jobs queries (\w+) --preview (\w+)", text)
     assert name in stream.load(of).queries
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
+from spark_jobs.common.sinks import base
 from spark_jobs.common.sinks.base import (
     FIRST_SECONDS,
     MAX_SECONDS,
@@ -41,12 +43,14 @@ class Stop(threading.Event):
 
 
 @pytest.fixture
-def stop() -> Stop:
-    return Stop()
+def stop(monkeypatch: pytest.MonkeyPatch) -> Stop:
+    stop = Stop()
+    monkeypatch.setattr(base, "time", SimpleNamespace(monotonic=lambda: stop.now))
+    return stop
 
 
-def patience(stop: Stop, seconds: float = 60) -> RetryPolicy:
-    return RetryPolicy(SINK, FIX, seconds, stop, lambda: stop.now)
+def retry_policy(stop: Stop, seconds: float = 60) -> RetryPolicy:
+    return RetryPolicy(SINK, FIX, seconds, stop)
 
 
 class Work:
@@ -69,7 +73,7 @@ def away(count: int) -> list[Exception]:
 
 def test_it_is_tried_until_it_is_done_and_each_wait_is_longer_up_to_a_bound(stop: Stop) -> None:
     work = Work(*away(12))
-    assert patience(stop, 1000).call(work) == "done"
+    assert retry_policy(stop, 1000).call(work) == "done"
     assert work.tries == 13
     bounds = [min(MAX_SECONDS, FIRST_SECONDS * 2**number) for number in range(12)]
     assert bounds[-1] == MAX_SECONDS
@@ -80,7 +84,7 @@ def test_it_is_tried_until_it_is_done_and_each_wait_is_longer_up_to_a_bound(stop
 
 def test_after_its_seconds_it_gives_up_and_says_what_is_wrong_and_the_mend(stop: Stop) -> None:
     with raising(SinkWriteFailed, SINK, REFUSED, "30 s", FIX):
-        patience(stop, 30).call(Work(*away(1000)))
+        retry_policy(stop, 30).call(Work(*away(1000)))
     assert stop.now == pytest.approx(1030), "the last try is at the end, not before and not long after"
     assert sum(stop.waits) == pytest.approx(30)
 
@@ -88,7 +92,7 @@ def test_after_its_seconds_it_gives_up_and_says_what_is_wrong_and_the_mend(stop:
 def test_without_seconds_the_first_failure_is_the_end(stop: Stop) -> None:
     work = Work(*away(1))
     with raising(SinkWriteFailed, SINK, "0 s", FIX):
-        patience(stop, 0).call(work)
+        retry_policy(stop, 0).call(work)
     assert (work.tries, stop.waits) == (1, [])
 
 
@@ -102,11 +106,11 @@ def test_the_time_runs_from_the_first_failure_and_not_from_the_beginning(stop: S
             raise away(1)[0]
         return "done"
 
-    assert patience(stop, 30).call(slow) == "done"
+    assert retry_policy(stop, 30).call(slow) == "done"
 
 
 def test_another_work_begins_anew(stop: Stop) -> None:
-    waiting = patience(stop, 30)
+    waiting = retry_policy(stop, 30)
     with pytest.raises(SinkWriteFailed):
         waiting.call(Work(*away(1000)))
     stop.waits.clear()
@@ -118,7 +122,7 @@ def test_what_does_not_pass_is_not_tried_again(stop: Stop) -> None:
     for error in (SinkWriteFailed("refuses the login"), ZeroDivisionError()):
         work = Work(error)
         with pytest.raises(type(error)):
-            patience(stop).call(work)
+            retry_policy(stop).call(work)
         assert work.tries == 1
     assert stop.waits == []
 
@@ -126,42 +130,42 @@ def test_what_does_not_pass_is_not_tried_again(stop: Stop) -> None:
 def test_a_stop_ends_the_waiting_between_tries(stop: Stop) -> None:
     stop.stops_at = 1003.0
     with raising(SinkWriteFailed, SINK, REFUSED, "stop", FIX):
-        patience(stop, 1000).call(Work(*away(1000)))
+        retry_policy(stop, 1000).call(Work(*away(1000)))
     assert stop.now < 1003 + MAX_SECONDS
 
 
-def standing(waiting: RetryPolicy, stop: Stop, *seconds: float) -> None:
+def stalled(waiting: RetryPolicy, stop: Stop, *seconds: float) -> None:
     """Work that waits by itself for so many seconds, one after the other."""
 
     def work() -> None:
-        waiting.standing(STANDS)
+        waiting.check_stalled(STANDS)
         for number in seconds:
             stop.now += number
-            waiting.standing(STANDS)
+            waiting.check_stalled(STANDS)
 
     waiting.call(work)
 
 
 def test_work_that_waits_by_itself_is_not_made_to_wait_and_has_the_same_time(stop: Stop) -> None:
-    waiting = patience(stop)
-    standing(waiting, stop, 30, 29)
-    standing(waiting, stop, 59)
+    waiting = retry_policy(stop)
+    stalled(waiting, stop, 30, 29)
+    stalled(waiting, stop, 59)
     with raising(SinkWriteFailed, SINK, STANDS, "60 s", FIX):
-        standing(waiting, stop, 59, 1)
+        stalled(waiting, stop, 59, 1)
     assert stop.waits == []
 
 
 def test_a_stop_ends_what_has_not_moved_for_a_while_and_nothing_before(stop: Stop) -> None:
     stop.stops_at = 0.0
-    standing(patience(stop), stop, STOP_SECONDS - 0.1)
+    stalled(retry_policy(stop), stop, STOP_SECONDS - 0.1)
     with raising(SinkWriteFailed, SINK, STANDS, "stop", FIX):
-        standing(patience(stop), stop, STOP_SECONDS - 0.1, 0.2)
+        stalled(retry_policy(stop), stop, STOP_SECONDS - 0.1, 0.2)
 
 
 def test_one_line_as_long_as_the_same_is_wrong_and_one_when_it_is_over(
     stop: Stop, levels: Callable[..., list[str]]
 ) -> None:
-    waiting = patience(stop)
+    waiting = retry_policy(stop)
     waiting.call(Work())
     assert levels() == [], "nothing was wrong"
     waiting.call(Work(*away(4), TransientError("d has no room left", "has no room left"), *away(1)))
@@ -176,5 +180,5 @@ def test_what_was_behind_it_is_kept(stop: Stop) -> None:
     failure = away(1)[0]
     failure.__cause__ = cause
     with pytest.raises(SinkWriteFailed) as ended:
-        patience(stop, 0).call(Work(failure))
+        retry_policy(stop, 0).call(Work(failure))
     assert ended.value.__cause__ is cause
