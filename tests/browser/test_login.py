@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.support.airflow_server import Airflow
 from tests.support.pages import QUERY, STREAM, make_app
 
-FILES = ("main.js", "queries.js", "page.css", "theme.js", "icon.svg", "plotly.min.js")
+FILES = ("editors.js", "queries.js", "page.css", "theme.js", "icon.svg", "plotly.min.js")
 PATHS = (
     f"/sluice/results/{STREAM}.{QUERY}",
     f"/sluice/api/results/{STREAM}.{QUERY}",
@@ -79,7 +79,7 @@ def test_who_may_have_it(
 def test_supervision_is_that_of_airflows_own_database(viewer: httpx.Client) -> None:
     """In which nobody supervises anything."""
     found = viewer.get(f"/sluice/api/results/{STREAM}.{QUERY}").json()
-    assert found["standing"]["supervision"] == {
+    assert found["status"]["supervision"] == {
         "dag": f"{STREAM}_stream",
         "paused": None,
         "at": None,

@@ -96,30 +96,32 @@ def test_figures_table_and_chart(page: Page) -> None:
     expect(page.locator("#day .point")).to_have_count(2 * 144)
 
 
-def test_verdicts_and_who_looks(page: Page, made: Made) -> None:
-    expect(page.locator("#verdict")).to_have_text("stream: healthy")
-    assert texts(page, "#parts .part") == ["consumer", "producer", "queries"]
-    assert texts(page, "#parts .pill") == ["healthy", "healthy", "idle"]
-    expect(page.locator("#supervision")).to_have_text(re.compile(r"wiki_changes_stream\) looked .* s ago\.$"))
+def test_health_and_the_last_check(page: Page, made: Made) -> None:
+    expect(page.locator("#health")).to_have_text("stream: healthy")
+    assert texts(page, "#components .component") == ["consumer", "producer", "queries"]
+    assert texts(page, "#components .pill") == ["healthy", "healthy", "idle"]
+    expect(page.locator("#supervision")).to_have_text(
+        re.compile(r"wiki_changes_stream\): last check .* s ago\.$")
+    )
 
     producer = pages.health("source unavailable", "the feed has not answered for 80 s", time.time() - 5)
-    made.events.verdicts[f"{STREAM}.producer"] = producer
+    made.events.health[f"{STREAM}.producer"] = producer
     refresh(page, made)
-    expect(page.locator("#verdict")).to_have_text("producer: cut off")
-    expect(page.locator("#verdict")).to_have_attribute("data-tone", "bad")
-    expect(page.locator("#parts")).to_contain_text("the feed has not answered for 80 s")
+    expect(page.locator("#health")).to_have_text("producer: source unavailable")
+    expect(page.locator("#health")).to_have_attribute("data-severity", "error")
+    expect(page.locator("#components")).to_contain_text("the feed has not answered for 80 s")
 
-    made.looks["paused"] = True
+    made.check["paused"] = True
     refresh(page, made)
-    expect(page.locator("#verdict")).to_have_text("producer: cut off, not watched")
+    expect(page.locator("#health")).to_have_text("producer: source unavailable, outdated")
     expect(page.locator("#supervision")).to_contain_text("is paused")
 
 
-def test_a_verdict_that_cannot_be_read_is_red_and_the_rest_is_there(page: Page, made: Made) -> None:
+def test_health_that_cannot_be_read_is_red_and_the_rest_is_there(page: Page, made: Made) -> None:
     made.events.error = Unreachable("history s3://ledger/wiki_changes: S3 answered 503")
     refresh(page, made)
-    expect(page.locator("#verdict")).to_have_text("stream: unobservable")
-    expect(page.locator("#parts")).to_contain_text("S3 answered 503")
+    expect(page.locator("#health")).to_have_text("stream: unknown")
+    expect(page.locator("#components")).to_contain_text("S3 answered 503")
     expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
     expect(page.locator("#rows tr")).to_have_count(10)
 
@@ -129,7 +131,7 @@ def test_before_anything_was_counted(watch: Watch, made: Made, address: str) -> 
     made.results.results = Results()
     page = watch.page
     page.goto(address)
-    expect(page.locator("#empty")).to_have_text("No edits were counted yet.")
+    expect(page.locator("#empty")).to_have_text("No edits counted yet.")
     expect(page.locator("#written")).to_have_text("none yet")
     expect(page.locator("#source")).to_have_text("none yet")
     expect(page.locator("#window-title")).to_have_text("No window")
@@ -145,13 +147,13 @@ def test_before_there_is_a_table(watch: Watch, made: Made, address: str) -> None
     made.results.error = Missing("table results.editors does not exist")
     page = watch.page
     page.goto(address)
-    expect(page.locator("#trouble")).to_have_text("No results yet: table results.editors does not exist.")
+    expect(page.locator("#error")).to_have_text("No results yet: table results.editors does not exist.")
     expect(page.locator("#freshness-text")).to_have_text("no data")
     expect(page.locator(".card").first).to_be_hidden()
     made.results.error = None
     refresh(page, made)
     expect(page.locator("#rows tr")).to_have_count(10)
-    expect(page.locator("#trouble")).to_be_hidden()
+    expect(page.locator("#error")).to_be_hidden()
 
 
 # Whose edits, of which window.
@@ -186,7 +188,7 @@ def test_a_window_that_left_the_table(page: Page, made: Made) -> None:
     expect(page.locator("#window-sums")).to_contain_text("closed")
     made.results.results = replace(made.results.results, windows=made.results.results.windows[:-1])
     refresh(page, made)
-    expect(page.locator("#empty")).to_have_text("This window is not shown any more: choose another.")
+    expect(page.locator("#empty")).to_have_text("This window is no longer shown; choose another.")
     expect(page.get_by_label("Window", exact=True)).to_have_value(last)
     expect(page.locator("#both")).to_be_hidden()
 
@@ -272,7 +274,7 @@ def test_a_reader_that_fails_is_shown_and_what_was_known_stays(page: Page, made:
     trouble = page.get_by_role("alert")
     expect(trouble).to_have_text(
         "Could not refresh: table results.editors: the catalog's database does not answer."
-        " Below is what was known before."
+        " The values below are the last known ones."
     )
     expect(page.locator("#freshness")).to_have_attribute("data-state", "failing")
     red = page.locator("#freshness").evaluate("e => getComputedStyle(e).color")
@@ -281,14 +283,14 @@ def test_a_reader_that_fails_is_shown_and_what_was_known_stays(page: Page, made:
     browsers.refresh(page, 3600)
     expect(page.locator("#freshness-text")).to_have_text(re.compile(r"^not refreshed for 1 h"))
     expect(page.locator("#source")).to_have_attribute("data-old", "true")
-    expect(page.locator("#verdict")).to_have_text("stream: healthy, as last known")
-    expect(page.locator("#verdict")).to_have_css("border-style", "dashed")
+    expect(page.locator("#health")).to_have_text("stream: healthy, as last known")
+    expect(page.locator("#health")).to_have_css("border-style", "dashed")
     expect(page.locator("#rows tr")).to_have_count(10)
     made.results.error = None
     refresh(page, made)
     expect(trouble).to_be_hidden()
     expect(page.locator("#freshness")).to_have_attribute("data-state", "live")
-    expect(page.locator("#verdict")).to_have_text("stream: healthy")
+    expect(page.locator("#health")).to_have_text("stream: healthy")
 
 
 def test_a_server_that_is_gone_and_comes_back(page: Page, made: Made) -> None:

@@ -82,23 +82,23 @@ def test_every_query_with_its_pictures_figures_and_words(page: Page) -> None:
     assert told["State, rows"] == ["72,340", "72,340"]
     assert told["State, memory"] == ["19.8 MB", "19.8 MB"]
     assert told["Late rows dropped"] == ["4", "1,080 in all"]
-    assert re.fullmatch(r"\d+ min \d+ s|1\d min", told["behind the clock"][0])
+    assert re.fullmatch(r"\d+ min \d+ s|1\d min", told["lag"][0])
     assert re.fullmatch(r"\d+\.\d s", told["Duration"][0])
     assert told["Batch"][0] == "539"
     assert re.fullmatch(r"\d\d:\d\d:\d\d", told["ended"][0])
     assert told["walCommit"] == ["90 ms", "90 ms"]
     behind = figures(card(page, STREAM))
-    assert (behind["Offsets behind, most"], behind["fewest"]) == (["1,560", "1,960"], ["0", ""])
+    assert (behind["Offset lag, maximum"], behind["minimum"]) == (["1,560", "1,960"], ["0", ""])
     assert "State, rows" not in behind
 
     for name, words in (
         ("windows", r"^Its newest batch ended \d+ .*ago\.$"),
         (
             "rests",
-            r"^Nothing new to read; its newest batch ended 5\d min.* ago\. Last sign of life .* ago\.$",
+            r"^Nothing new to read; its newest batch ended 5\d min.* ago\. Last activity .* ago\.$",
         ),
-        ("down", r"^No sign for 2\d min .*: its process is down or stuck, or cannot write"),
-        ("new", r"^It started \d+ .*ago, and has not ended a batch yet\.$"),
+        ("down", r"^No activity for 2\d min .*: its process is down, stuck or cannot write"),
+        ("new", r"^It started \d+ .*ago; no batch has ended yet\.$"),
     ):
         expect(card(page, name).locator(".life")).to_have_text(re.compile(words))
     expect(card(page, "down").locator(".pill")).to_have_attribute("data-tone", "bad")

@@ -33,7 +33,7 @@ from sluice.model.spec.ledger import Document
 from sluice.model.spec.stream import StreamSpec
 from sluice.ui.app import create, may_read
 from sluice.ui.data import Sources, sources
-from sluice.ui.health import Supervised, supervised
+from sluice.ui.health import LastCheck, last_check
 
 STREAM, QUERY = "wiki_changes", "editors"
 WINDOW_SECONDS = 600
@@ -129,9 +129,9 @@ class FakeResults:
 
 @dataclass
 class FakeEvents:
-    """The newest verdict of each history."""
+    """The newest health event of each history."""
 
-    verdicts: dict[str, Document] = field(default_factory=dict)
+    health: dict[str, Document] = field(default_factory=dict)
     error: Exception | None = None
 
     def of(self, history: str) -> Callable[[str], Document | None]:
@@ -139,7 +139,7 @@ class FakeEvents:
             assert kind == "health"
             if self.error:
                 raise self.error
-            return self.verdicts.get(history)
+            return self.health.get(history)
 
         return latest
 
@@ -237,6 +237,21 @@ def health(word: str, message: str, at: float) -> Document:
     }
 
 
+class FakeSources(Sources):
+    """Sources over these clients."""
+
+    def __init__(
+        self,
+        open_results: Callable[..., Callable[[float], Results]],
+        open_history: Callable[[str], Callable[[str], Document | None]],
+        open_progress: Callable[[], Callable[[float, float], ProgressSnapshot]],
+    ) -> None:
+        super().__init__()
+        self.__dict__ |= {
+            "open_results": open_results, "open_history": open_history, "open_progress": open_progress,
+        }  # fmt: skip
+
+
 @dataclass
 class Made:
     """The app over made-up results, and what a test may turn."""
@@ -244,12 +259,12 @@ class Made:
     app: FastAPI
     results: FakeResults
     events: FakeEvents
-    looks: dict[str, Any]
+    check: dict[str, Any]
     progress: FakeProgress = field(default_factory=FakeProgress)
 
     def forget(self) -> None:
         """What was kept of earlier answers."""
-        made = Sources(lambda *_: self.results.read, self.events.of, lambda: self.progress.read)
+        made = FakeSources(lambda *_: self.results.read, self.events.of, lambda: self.progress.read)
         self.app.dependency_overrides[sources] = lambda: made
 
 
@@ -264,11 +279,11 @@ def make_app(results: Results | None = None) -> Made:
             f"{STREAM}.queries": health("idle", "nothing new to count; its last sign is 3 s old", now - 90),
         }
     )
-    looks: dict[str, Any] = {"dag": f"{STREAM}_stream", "paused": False, "at": now - 41, "passed": True}
+    check: dict[str, Any] = {"dag": f"{STREAM}_stream", "paused": False, "at": now - 41, "passed": True}
     app = create([spec()])
     app.dependency_overrides[may_read] = lambda: None
-    app.dependency_overrides[supervised] = lambda: Supervised(**looks)
-    made = Made(app, made_up, events, looks)
+    app.dependency_overrides[last_check] = lambda: LastCheck(**check)
+    made = Made(app, made_up, events, check)
     made.forget()
     return made
 

@@ -1,5 +1,4 @@
-"""The app behind Airflow's login: a page per query with a results table and per stream's queries, their data
-as JSON, the queries as metrics, and the files."""
+"""The web app behind Airflow's login: pages, their data as JSON, metrics and static files."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ import logging
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import requires_access_view
@@ -25,7 +24,7 @@ from sluice.model.spec.stream import StreamSpec
 from sluice.ui import assets, navigation
 from sluice.ui.assets import Headers
 from sluice.ui.data import Sources, sources
-from sluice.ui.health import Supervised, standing, supervised
+from sluice.ui.health import LastCheck, last_check, stream_status
 from sluice.ui.views import EditorFilter, queries_view, results_view
 
 log = logging.getLogger(__name__)
@@ -33,18 +32,17 @@ log = logging.getLogger(__name__)
 REFRESH_SECONDS = 10.0
 YEAR_SECONDS = 31_536_000
 
-# Who may see Airflow's plugins may see what they show: the navigation asks for the same right.
+# The right that Airflow's navigation asks for too.
 may_read = requires_access_view(AccessView.PLUGINS)
 
 TEMPLATES = Jinja2Templates(Path(__file__).parent / "templates")
 
 
 def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS) -> FastAPI:
-    """The app for the streams ``specs``, with a page for each query that declares one, and one for each
-    stream's queries; pages ask for news every ``refresh_seconds``.
+    """The app: a page per query that declares one, and a page of each stream's queries.
 
-    Every route is behind the login. FastAPI's own routes (its documentation), folders of static files and
-    redirects would not be, so there are none.
+    Every route requires the login. FastAPI's own routes (documentation), folders of static files and
+    redirects would not, so they are off. ``refresh_seconds``: polling interval of the pages.
     """
     app = FastAPI(
         title="Sluice",
@@ -71,7 +69,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
                 return spec, spec.queries[name]
         raise HTTPException(404, f"stream {stream!r} has no query {name!r} with a page")
 
-    # No coroutines: each of these blocks, so FastAPI runs it in a thread.
+    # Plain functions: each blocks, so FastAPI runs it in a thread.
 
     @app.get("/results/{stream}.{name}", response_class=HTMLResponse)
     def page(request: Request, stream: str, name: str) -> HTMLResponse:
@@ -92,17 +90,15 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
     def data(
         stream: str,
         name: str,
-        known: Annotated[Sources, Depends(sources)],
-        looks: Annotated[Supervised, Depends(supervised)],
+        data_sources: Annotated[Sources, Depends(sources)],
+        check: Annotated[LastCheck, Depends(last_check)],
         window: float | None = None,
         whose: EditorFilter = EditorFilter.ALL,
     ) -> JSONResponse:
         spec, _ = declared(stream, name)
-        found: dict[str, Any] = results_view(known.results(spec, name), window, whose)
-        now = time.time()
-        found["now"] = now
-        found["standing"] = standing(known.verdicts(spec), looks, spec.supervision, now)
-        return JSONResponse(found)
+        view, now = results_view(data_sources.results(spec, name), window, whose), time.time()
+        status = stream_status(data_sources.health(spec), check, spec.supervision, now)
+        return JSONResponse(view | {"now": now, "status": status})
 
     @app.get("/queries/{stream}", response_class=HTMLResponse)
     def queries_page(request: Request, stream: str) -> HTMLResponse:
@@ -119,12 +115,14 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
         )
 
     @app.get("/api/queries/{stream}")
-    def queries_data(stream: str, known: Annotated[Sources, Depends(sources)]) -> JSONResponse:
-        return JSONResponse(queries_view(known.progress(), known_stream(stream), time.time()))
+    def queries_data(stream: str, data_sources: Annotated[Sources, Depends(sources)]) -> JSONResponse:
+        return JSONResponse(queries_view(data_sources.progress(), known_stream(stream), time.time()))
 
     @app.get("/metrics")
-    def metrics(known: Annotated[Sources, Depends(sources)]) -> Response:
-        return Response(exposition(histories(known, names), time.time()), media_type=CONTENT_TYPE_LATEST)
+    def metrics(data_sources: Annotated[Sources, Depends(sources)]) -> Response:
+        return Response(
+            exposition(histories(data_sources, names), time.time()), media_type=CONTENT_TYPE_LATEST
+        )
 
     @app.get("/static/{name}")
     def static(name: str, v: str = "") -> FileResponse:
@@ -136,19 +134,18 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
     return app
 
 
-def histories(known: Sources, streams: Sequence[str]) -> dict[str, tuple[QueryHistory, ...] | None]:
-    """Stream -> its queries, None if progress is not readable. Raises ConfigError."""
+def histories(data_sources: Sources, streams: Sequence[str]) -> dict[str, tuple[QueryHistory, ...] | None]:
+    """Stream -> its queries, None if progress cannot be read. Raises ConfigError."""
     try:
-        queries = known.progress().queries
+        queries = data_sources.progress().queries
     except ClientError as error:
-        log.warning("metrics of queries are missing: %s", error)
+        log.warning("query metrics are missing: %s", error)
         return dict.fromkeys(streams)
     return {stream: queries.get(stream, ()) for stream in streams}
 
 
 def _client_error(request: Request, error: Exception) -> JSONResponse:
-    """What the page cannot know, with the reason: 404 where it is not there, 503 where it did not answer."""
     missing = isinstance(error, Missing)
     return JSONResponse(
-        {"detail": str(error), "kind": "missing" if missing else "trouble"}, 404 if missing else 503
+        {"detail": str(error), "kind": "missing" if missing else "error"}, 404 if missing else 503
     )

@@ -39,7 +39,7 @@ def client(made: Made) -> Iterator[TestClient]:
 def paths_of(made: Made) -> list[str]:
     routes = [route for route in made.app.routes if isinstance(route, APIRoute)]
     paths = [route.path.replace("{stream}.{name}", f"{STREAM}.{QUERY}") for route in routes]
-    return [path.replace("{stream}", STREAM).replace("{name}", "main.js") for path in paths]
+    return [path.replace("{stream}", STREAM).replace("{name}", "editors.js") for path in paths]
 
 
 # Who is let in: tests/browser/test_login.py asks a real Airflow for every route.
@@ -105,8 +105,12 @@ def test_the_data(made: Made, client: TestClient) -> None:
     assert len(found["windows"]) == 144
     assert len(found["window"]["top"]) == 10
     assert found["now"] == pytest.approx(time.time(), abs=60)
-    assert [component["health"] for component in found["standing"]["parts"]] == ["healthy", "healthy", "idle"]
-    assert found["standing"]["supervision"]["current"] is True
+    assert [component["health"] for component in found["status"]["components"]] == [
+        "healthy",
+        "healthy",
+        "idle",
+    ]
+    assert found["status"]["supervision"]["current"] is True
 
 
 def test_a_window_and_whose(made: Made, client: TestClient) -> None:
@@ -207,7 +211,7 @@ def test_queries_that_cannot_be_read(made: Made, client: TestClient, path: str) 
     answer = client.get(path)
     assert (answer.status_code, answer.json()["detail"]) == (503, "SLUICE_PLATFORM_DIR is not set")
     made.progress.error = Unreachable("Kafka is away")
-    assert client.get(PROGRESS).json() == {"detail": "Kafka is away", "kind": "trouble"}
+    assert client.get(PROGRESS).json() == {"detail": "Kafka is away", "kind": "error"}
     # The page itself reads nothing, so it is there to say so.
     assert client.get(QUERIES).status_code == 200
 
@@ -219,9 +223,9 @@ def test_queries_that_cannot_be_read(made: Made, client: TestClient, path: str) 
     ("error", "status", "kind"),
     [
         (Missing("table results.editors does not exist"), 404, "missing"),
-        (Unreachable("the catalog does not answer"), 503, "trouble"),
-        (Refused("S3 denies it"), 503, "trouble"),
-        (ConfigError("SLUICE_PLATFORM_DIR is not set"), 503, "trouble"),
+        (Unreachable("the catalog does not answer"), 503, "error"),
+        (Refused("S3 denies it"), 503, "error"),
+        (ConfigError("SLUICE_PLATFORM_DIR is not set"), 503, "error"),
     ],
 )
 def test_the_reason_is_given(
@@ -267,7 +271,16 @@ def test_the_type_and_how_long_a_browser_may_keep_a_file(client: TestClient) -> 
 
 @pytest.mark.parametrize(
     "name",
-    ["app.py", "..%2fapp.py", "%2e%2e/app.py", "results.html", "", "main.js%00", "main.js/", "__init__.py"],
+    [
+        "app.py",
+        "..%2fapp.py",
+        "%2e%2e/app.py",
+        "results.html",
+        "",
+        "editors.js%00",
+        "editors.js/",
+        "__init__.py",
+    ],
 )
 def test_no_other_file_is_to_be_had(client: TestClient, name: str) -> None:
     answer = client.get(f"/static/{name}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -14,8 +14,16 @@ from sluice.model.queries.progress import ProgressSnapshot
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import DIRECTORY_VARIABLE
 from sluice.ui import data as module
-from sluice.ui.data import Sources
-from tests.support.pages import QUERY, STREAM, FakeEvents, FakeResults, health, make_results, spec
+from tests.support.pages import (
+    QUERY,
+    STREAM,
+    FakeEvents,
+    FakeResults,
+    FakeSources,
+    health,
+    make_results,
+    spec,
+)
 
 
 def no_progress() -> Any:
@@ -24,7 +32,7 @@ def no_progress() -> Any:
 
 def test_results_are_read_once_for_all_who_ask_within_a_moment() -> None:
     results = FakeResults(make_results(time.time(), windows=2, users=2))
-    made = Sources(lambda *_: results.read, FakeEvents().of, no_progress)
+    made = FakeSources(lambda *_: results.read, FakeEvents().of, no_progress)
     assert made.results(spec(), QUERY) is made.results(spec(), QUERY)
     assert results.reads == 1
 
@@ -36,7 +44,7 @@ def test_results_are_read_for_the_last_day() -> None:
         asked.append(since)
         return make_results(time.time(), windows=1, users=1)
 
-    Sources(lambda *_: read, FakeEvents().of, no_progress).results(spec(), QUERY)
+    FakeSources(lambda *_: read, FakeEvents().of, no_progress).results(spec(), QUERY)
     assert time.time() - asked[0] == pytest.approx(86_400, abs=60)
 
 
@@ -50,7 +58,7 @@ def test_what_failed_is_opened_again() -> None:
             raise found
         return results.read
 
-    made = Sources(open_results, FakeEvents().of, no_progress)
+    made = FakeSources(open_results, FakeEvents().of, no_progress)
     with pytest.raises(Unreachable, match="PostgreSQL is away"):
         made.results(spec(), QUERY)
     results.error = Unreachable("S3 is away")
@@ -61,20 +69,20 @@ def test_what_failed_is_opened_again() -> None:
     assert made.results(spec(), QUERY) is results.results
 
 
-def test_each_part_has_a_history() -> None:
+def test_each_component_has_a_history() -> None:
     events = FakeEvents(
         {STREAM: health("healthy", "fine", 1.0), f"{STREAM}.queries": health("idle", "", 2.0)}
     )
-    found = Sources(lambda *_: FakeResults().read, events.of, no_progress).verdicts(spec())
+    found = FakeSources(lambda *_: FakeResults().read, events.of, no_progress).health(spec())
     assert list(found) == ["consumer", "producer", "queries"]
-    assert found["consumer"] == events.verdicts[STREAM]
+    assert found["consumer"] == events.health[STREAM]
     assert found["producer"] is None
-    assert found["queries"] == events.verdicts[f"{STREAM}.queries"]
+    assert found["queries"] == events.health[f"{STREAM}.queries"]
 
 
-def test_a_verdict_that_cannot_be_read_is_given_as_its_error() -> None:
+def test_health_that_cannot_be_read_is_given_as_its_error() -> None:
     events = FakeEvents(error=Unreachable("S3 is away"))
-    found = Sources(lambda *_: FakeResults().read, events.of, no_progress).verdicts(spec())
+    found = FakeSources(lambda *_: FakeResults().read, events.of, no_progress).health(spec())
     assert [str(error) for error in found.values()] == ["S3 is away"] * 3
 
 
@@ -85,7 +93,7 @@ def test_progress_is_read_once_for_all_who_ask() -> None:
         asked.append((since, now))
         return ProgressSnapshot({})
 
-    made = Sources(lambda *_: FakeResults().read, FakeEvents().of, lambda: read)
+    made = FakeSources(lambda *_: FakeResults().read, FakeEvents().of, lambda: read)
     assert made.progress() is made.progress()
     assert [now - since for since, now in asked] == [3 * 3600]
     assert asked[0][1] == pytest.approx(time.time(), abs=60)
@@ -96,7 +104,7 @@ def test_the_platforms_own_are_opened_with_the_role_airflow(
 ) -> None:
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
     made = module.sources()
-    for ask in (lambda: made.results(spec(), QUERY), lambda: made.verdicts(spec())):
+    for ask in (lambda: made.results(spec(), QUERY), lambda: made.health(spec())):
         with pytest.raises(ConfigError, match=r"airflow\.toml"):
             ask()
     with pytest.raises(ConfigError, match=r"airflow\.toml"):
@@ -104,8 +112,9 @@ def test_the_platforms_own_are_opened_with_the_role_airflow(
     file = tmp_path / "airflow.toml"
     file.write_text(PLATFORM)
     file.chmod(0o600)
-    module.progress_reader()
-    assert module.history(f"{STREAM}.queries").ledger.uri("x") == f"s3://ledger/all/{STREAM}.queries/x"
+    made.open_progress()
+    history = cast("Any", made.open_history(f"{STREAM}.queries")).__self__
+    assert history.ledger.uri("x") == f"s3://ledger/all/{STREAM}.queries/x"
 
 
 PLATFORM = """

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
 from sluice.clients.errors import Unreachable
+from sluice.ui import data
 from sluice.ui.data import TtlCache
 
 
@@ -20,13 +22,15 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(data, "time", SimpleNamespace(monotonic=clock))
+    return clock
 
 
 def test_an_answer_is_kept_for_its_seconds_and_no_longer(clock: Clock) -> None:
     answers = iter(range(10))
-    made = TtlCache(lambda: next(answers), seconds=5, max_wait=1, clock=clock)
+    made = TtlCache(lambda: next(answers), seconds=5)
     assert [made.get(), made.get()] == [0, 0]
     clock.now += 4.9
     assert made.get() == 0
@@ -40,7 +44,7 @@ def test_none_is_an_answer(clock: Clock) -> None:
     def ask() -> None:
         asked.append(1)
 
-    made = TtlCache(ask, seconds=5, max_wait=1, clock=clock)
+    made = TtlCache(ask, seconds=5)
     assert [made.get() for _ in range(2)] == [None, None]
     assert asked == [1]
 
@@ -50,7 +54,7 @@ def test_its_age_counts_from_the_answer(clock: Clock) -> None:
         clock.now += 20
         return clock.now
 
-    made = TtlCache(slow, seconds=5, max_wait=1, clock=clock)
+    made = TtlCache(slow, seconds=5)
     assert made.get() == made.get()
 
 
@@ -63,13 +67,14 @@ def test_an_error_is_raised_and_not_kept(clock: Clock) -> None:
             raise found
         return found
 
-    made = TtlCache(ask, seconds=5, max_wait=1, clock=clock)
+    made = TtlCache(ask, seconds=5)
     with pytest.raises(Unreachable, match="S3 is away"):
         made.get()
     assert made.get() == 7
 
 
-def test_many_ask_at_once_and_one_question_is_put() -> None:
+def test_many_ask_at_once_and_one_question_is_put(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "MAX_WAIT_SECONDS", 10)
     asked: list[int] = []
     go = Event()
 
@@ -78,7 +83,7 @@ def test_many_ask_at_once_and_one_question_is_put() -> None:
         go.wait(10)
         return 7
 
-    made = TtlCache(ask, seconds=60, max_wait=10)
+    made = TtlCache(ask, seconds=60)
     with ThreadPoolExecutor(8) as pool:
         answers = [pool.submit(made.get) for _ in range(8)]
         go.set()
@@ -86,7 +91,8 @@ def test_many_ask_at_once_and_one_question_is_put() -> None:
     assert len(asked) == 1
 
 
-def test_who_waits_too_long_is_told_so_and_takes_no_thread() -> None:
+def test_who_waits_too_long_is_told_so_and_takes_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(data, "MAX_WAIT_SECONDS", 0.05)
     go, begun = Event(), Event()
 
     def hang() -> int:
@@ -94,7 +100,7 @@ def test_who_waits_too_long_is_told_so_and_takes_no_thread() -> None:
         go.wait(10)
         return 7
 
-    made = TtlCache(hang, seconds=60, max_wait=0.05)
+    made = TtlCache(hang, seconds=60)
     with ThreadPoolExecutor(1) as pool:
         first = pool.submit(made.get)
         assert begun.wait(10)

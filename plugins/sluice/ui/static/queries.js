@@ -1,29 +1,29 @@
-// The page of a stream's queries: for each a line on how it is, pictures of the last hours, and a table.
+// The page of a stream's queries: for each its state, charts of the last hours, and a table.
 
-import { ask } from "./ask.js";
-import { drawCharts } from "./charts.js";
-import { fillFigures } from "./figures.js";
-import { live } from "./live.js";
-import { plotly } from "./plot.js";
-import { age } from "./words.js";
+import { fetchJson } from "./fetch.js";
+import { drawCharts } from "./query_charts.js";
+import { fillQueryTable } from "./query_table.js";
+import { poll } from "./polling.js";
+import { plotly } from "./plotly.js";
+import { age } from "./format.js";
 
 const at = (id) => document.getElementById(id);
 const { stream } = document.body.dataset;
 // Query -> its card, which stays while the query is there: focus and scrolling stay with it.
 const cards = new Map();
 
-const TONES = { running: "well", idle: "well", working: "well", silent: "bad", ended: "held" };
+const SEVERITIES = { running: "ok", idle: "ok", working: "ok", silent: "error", ended: "suspended" };
 
 const lifeText = ({ life: { state, at: heard, detail }, newest }, now) => {
-  const batch = newest ? `its newest batch ended ${age(now - newest.ended)} ago` : "it has not ended a batch yet";
-  const sign = heard === null ? "" : age(now - heard);
-  if (state === "ended") return detail ? `It failed ${sign} ago: ${detail}` : `It was stopped ${sign} ago.`;
+  const batch = newest ? `its newest batch ended ${age(now - newest.ended)} ago` : "no batch has ended yet";
+  const since = heard === null ? "" : age(now - heard);
+  if (state === "ended") return detail ? `It failed ${since} ago: ${detail}` : `It was stopped ${since} ago.`;
   if (state === "silent") {
-    return `No sign for ${sign || "days"}: its process is down or stuck, or cannot write to Kafka; ${batch}.`;
+    return `No activity for ${since || "days"}: its process is down, stuck or cannot write to Kafka; ${batch}.`;
   }
-  if (state === "idle") return `Nothing new to read; ${batch}. Last sign of life ${sign} ago.`;
-  if (state === "working") return `A batch takes long; ${batch}. Last sign of life ${sign} ago.`;
-  return newest ? `Its newest batch ended ${age(now - newest.ended)} ago.` : `It started ${sign} ago, and has not ended a batch yet.`;
+  if (state === "idle") return `Nothing new to read; ${batch}. Last activity ${since} ago.`;
+  if (state === "working") return `A batch is running; ${batch}. Last activity ${since} ago.`;
+  return newest ? `Its newest batch ended ${age(now - newest.ended)} ago.` : `It started ${since} ago; no batch has ended yet.`;
 };
 
 const makeCard = (name) => {
@@ -33,7 +33,7 @@ const makeCard = (name) => {
   title.textContent = name;
   card.setAttribute("aria-labelledby", title.id);
   card.querySelector("caption").textContent = `The newest batch of ${name}`;
-  card.querySelector(".scroll").setAttribute("aria-label", `Figures of ${name}`);
+  card.querySelector(".scroll").setAttribute("aria-label", `Metrics of ${name}`);
   return card;
 };
 
@@ -42,26 +42,26 @@ const show = ({ queries, complete, malformed }, now) => {
     if (!cards.has(query.query)) cards.set(query.query, makeCard(query.query));
     const card = cards.get(query.query);
     card.querySelector(".both").hidden = query.newest === null;
-    fillFigures(card.querySelector("tbody"), query, now);
+    fillQueryTable(card.querySelector("tbody"), query, now);
   }
-  const wanted = queries.map(({ query }) => cards.get(query));
+  const expected = queries.map(({ query }) => cards.get(query));
   const list = at("queries");
-  const same = wanted.length === list.children.length && wanted.every((card, n) => card === list.children[n]);
-  if (!same) list.replaceChildren(...wanted);
+  const same = expected.length === list.children.length && expected.every((card, n) => card === list.children[n]);
+  if (!same) list.replaceChildren(...expected);
   at("nothing").hidden = queries.length > 0 || !complete;
   at("malformed").hidden = !malformed;
   at("malformed").textContent = malformed;
   at("incomplete").hidden = complete;
 };
 
-const tick = ({ queries }, now, trouble) => {
+const tick = ({ queries }, now, error) => {
   for (const query of queries) {
     const card = cards.get(query.query);
     const pill = card.querySelector(".pill");
     const failed = query.life.state === "ended" && query.life.detail !== "";
-    pill.textContent = `${failed ? "failed" : query.life.state}${trouble ? ", as last known" : ""}`;
-    pill.dataset.tone = failed ? "bad" : TONES[query.life.state];
-    pill.dataset.current = String(!trouble);
+    pill.textContent = `${failed ? "failed" : query.life.state}${error ? ", as last known" : ""}`;
+    pill.dataset.severity = failed ? "error" : SEVERITIES[query.life.state];
+    pill.dataset.current = String(!error);
     card.querySelector(".life").textContent = lifeText(query, now);
   }
 };
@@ -80,11 +80,11 @@ const draw = async (data, now) => {
   }
 };
 
-const page = live({
-  question: () => ask(`queries/${encodeURIComponent(stream)}`),
+const page = poll({
+  request: () => fetchJson(`queries/${encodeURIComponent(stream)}`),
   show,
   tick,
   draw,
-  missing: "There is no progress yet",
+  missing: "No progress yet",
 });
 page.refresh();

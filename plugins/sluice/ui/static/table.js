@@ -1,6 +1,6 @@
 // The table of the ten busiest users. Text goes in as text: nothing here makes HTML of a string.
 
-import { count, visible } from "./words.js";
+import { count, visible } from "./format.js";
 
 const cell = (row, className, ...content) => {
   const made = row.insertCell();

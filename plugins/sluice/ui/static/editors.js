@@ -1,34 +1,34 @@
-// The page of a query's results: figures, the busiest users of a window, and the last day.
+// The page of a query's results: totals, top editors of a window, and the last day.
 
-import { ask } from "./ask.js";
-import { drawBars } from "./bars.js";
-import { chooseWindow, chosenWhose, chosenWindow, listen, offer } from "./choice.js";
-import { drawDay } from "./day.js";
-import { live } from "./live.js";
-import { plotly } from "./plot.js";
-import { showStanding } from "./standing.js";
+import { fetchJson } from "./fetch.js";
+import { drawBars } from "./bar_chart.js";
+import { chooseWindow, chosenWhose, chosenWindow, listen, offer } from "./window_select.js";
+import { drawDay } from "./day_chart.js";
+import { poll } from "./polling.js";
+import { plotly } from "./plotly.js";
+import { showStatus } from "./status.js";
 import { fillTable } from "./table.js";
-import { age, count, moment, span } from "./words.js";
+import { age, count, moment, span } from "./format.js";
 
 const at = (id) => document.getElementById(id);
-const { stream, query, patienceMinutes } = document.body.dataset;
-const OLD_SECONDS = Number(patienceMinutes) * 60;
+const { stream, query, watermarkMinutes } = document.body.dataset;
+const OLD_SECONDS = Number(watermarkMinutes) * 60;
 
 const say = (text) => {
   at("announcer").textContent = text;
 };
 
-const question = () => {
+const request = () => {
   const window = chosenWindow();
-  return ask(`results/${encodeURIComponent(`${stream}.${query}`)}`, { whose: chosenWhose(), ...(window === "" ? {} : { window }) });
+  return fetchJson(`results/${encodeURIComponent(`${stream}.${query}`)}`, { whose: chosenWhose(), ...(window === "" ? {} : { window }) });
 };
 
-const tick = (data, now, trouble) => {
+const tick = (data, now, error) => {
   const source = data.source_at === null ? null : now - data.source_at;
   at("source").textContent = source === null ? "none yet" : `${age(source)} ago`;
-  at("source").dataset.old = String(Boolean(trouble) || (source !== null && source > OLD_SECONDS));
+  at("source").dataset.old = String(Boolean(error) || (source !== null && source > OLD_SECONDS));
   at("written").textContent = data.at === null ? "none yet" : `${age(now - data.at)} ago`;
-  showStanding(at("verdict"), at("parts"), at("supervision"), data.standing, now, !trouble);
+  showStatus(at("health"), at("components"), at("supervision"), data.status, now, !error);
 };
 
 const showFigures = ({ at: written, source_at: source, late, watermark }, now) => {
@@ -43,8 +43,8 @@ const sums = ({ edits, editors, open }) =>
 
 const showWindow = ({ window, windows }, now) => {
   const reason = window === null
-    ? (windows.length ? "This window is not shown any more: choose another." : "No edits were counted yet.")
-    : (window.top.length ? "" : "Nobody of these edited in this window.");
+    ? (windows.length ? "This window is no longer shown; choose another." : "No edits counted yet.")
+    : (window.top.length ? "" : "No edits of this kind in this window.");
   at("window-title").textContent = window === null ? "No window" : span(window.start, window.end, now);
   at("window-sums").textContent = window === null ? "" : sums(window);
   at("empty").textContent = reason;
@@ -73,7 +73,7 @@ const show = (data, now) => {
   showWindow(data, now);
 };
 
-const page = live({ question, show, tick, draw, missing: "No results yet" });
+const page = poll({ request, show, tick, draw, missing: "No results yet" });
 
 listen(async () => {
   if (await page.refresh()) {

@@ -1,4 +1,4 @@
-"""When Airflow looked last, out of its own tables."""
+"""When supervision checked last, from Airflow's own tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from airflow.models.tasklog import LogTemplate
 from sqlalchemy import create_engine, insert
 from sqlalchemy.orm import Session
 
-from sluice.ui.health import Supervised, supervised
+from sluice.ui.health import LastCheck, last_check
 
 DAG = "wiki_changes_stream"
 
@@ -54,7 +54,7 @@ def at(hour: int) -> datetime:
 
 
 def test_a_dag_that_airflow_does_not_know(session: Session) -> None:
-    assert supervised("wiki_changes", session) == Supervised(DAG, None, None, None)
+    assert last_check("wiki_changes", session) == LastCheck(DAG, None, None, None)
 
 
 def test_a_dag_without_a_run_that_is_finished(session: Session) -> None:
@@ -62,7 +62,7 @@ def test_a_dag_without_a_run_that_is_finished(session: Session) -> None:
     add_run(session, 1, "running", None)
     add_run(session, 2, "queued", None)
     add_run(session, 3, "success", at(3), dag="nyc_taxi_stream")
-    assert supervised("wiki_changes", session) == Supervised(DAG, True, None, None)
+    assert last_check("wiki_changes", session) == LastCheck(DAG, True, None, None)
 
 
 def test_the_newest_finished_run(session: Session) -> None:
@@ -70,6 +70,6 @@ def test_the_newest_finished_run(session: Session) -> None:
     add_run(session, 1, "success", at(1))
     add_run(session, 2, "failed", at(2))
     add_run(session, 3, "running", None)
-    assert supervised("wiki_changes", session) == Supervised(DAG, False, at(2).timestamp(), False)
+    assert last_check("wiki_changes", session) == LastCheck(DAG, False, at(2).timestamp(), False)
     add_run(session, 4, "success", at(4))
-    assert supervised("wiki_changes", session) == Supervised(DAG, False, at(4).timestamp(), True)
+    assert last_check("wiki_changes", session) == LastCheck(DAG, False, at(4).timestamp(), True)

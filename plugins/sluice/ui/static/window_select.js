@@ -1,6 +1,6 @@
 // Which window and whose edits: the selectors, and the page's address, which keeps them over a reload.
 
-import { count, span } from "./words.js";
+import { count, span } from "./format.js";
 
 const select = document.getElementById("window");
 const older = document.getElementById("older");

@@ -1,7 +1,7 @@
 // The ten busiest users as bars. Their names are hostile: none reaches Plotly but through plain().
 
-import { CONFIG, colour, layout, plotly } from "./plot.js";
-import { count, cut, plain, visible } from "./words.js";
+import { CONFIG, colour, layout, plotly } from "./plotly.js";
+import { count, cut, plain, visible } from "./format.js";
 
 const FEWEST_ROWS = 5;
 

@@ -1,7 +1,7 @@
 // The last day, a bar per window; a click chooses the window.
 
-import { CONFIG, colour, layout, plotly } from "./plot.js";
-import { clock, count, span } from "./words.js";
+import { CONFIG, colour, layout, plotly } from "./plotly.js";
+import { clock, count, span } from "./format.js";
 
 const HOURS_APART = 4;
 

@@ -1,28 +1,28 @@
-// A query's last hours as small pictures, a point per slot of time. Of what the server says only numbers reach
-// Plotly; every text here is the page's own.
+// Charts of a query's last hours, one point per minute. Only numbers of the server's data reach Plotly;
+// every text is the page's own.
 
-import { CONFIG, colour, layout, plotly } from "./plot.js";
-import { age, bytes, clock, count, duration, rate } from "./words.js";
+import { CONFIG, colour, layout, plotly } from "./plotly.js";
+import { age, bytes, clock, count, duration, rate } from "./format.js";
 
 const TICK_SECONDS = 3600;
 // Spark's names of a batch's steps, as they are stacked; what else there is, and what is left, is "other".
-const PARTS = ["addBatch", "queryPlanning", "walCommit", "commitOffsets", "latestOffset", "getBatch"];
+const PHASES = ["addBatch", "queryPlanning", "walCommit", "commitOffsets", "latestOffset", "getBatch"];
 
-const partOf = (name) => (slot) => {
-  if (name !== "other") return slot.parts[name] ?? 0;
-  return Math.max(slot.seconds - PARTS.reduce((sum, part) => sum + (slot.parts[part] ?? 0), 0), 0);
+const phaseOf = (name) => (slot) => {
+  if (name !== "other") return slot.phases[name] ?? 0;
+  return Math.max(slot.seconds - PHASES.reduce((sum, phase) => sum + (slot.phases[phase] ?? 0), 0), 0);
 };
 
 const line = (name, of, hue, dash = "solid") => ({ name, of, hue, dash });
 const bar = (name, of, hue) => ({ name, of, hue, type: "bar" });
 
-// `parts` are lines or bars; a picture without a single value is left out.
+// `series`: lines or bars; a chart without values is left out.
 const CHARTS = [
   {
     id: "rows",
     title: "Rows per second",
     format: rate,
-    parts: [
+    series: [
       line("input", (slot) => slot.input_rate, "people"),
       line("processed", (slot) => slot.processed_rate, "bots", "dot"),
     ],
@@ -32,39 +32,39 @@ const CHARTS = [
     title: "Longest batch",
     format: duration,
     isTime: true,
-    parts: [...PARTS, "other"].map((name, number) => bar(name, partOf(name), `part-${number}`)),
+    series: [...PHASES, "other"].map((name, number) => bar(name, phaseOf(name), `phase-${number}`)),
   },
   {
     id: "state",
     title: "State, rows",
     format: count,
-    parts: [line("rows", (slot) => slot.state?.rows ?? null, "people")],
+    series: [line("rows", (slot) => slot.state?.rows ?? null, "people")],
   },
   {
     id: "memory",
     title: "State, memory",
     format: bytes,
-    parts: [line("memory", (slot) => slot.state?.memory_bytes ?? null, "people")],
+    series: [line("memory", (slot) => slot.state?.memory_bytes ?? null, "people")],
   },
   {
     id: "watermark",
-    title: "Watermark behind the clock",
+    title: "Watermark lag",
     format: age,
     isTime: true,
-    parts: [line("behind", (slot) => slot.watermark_lag, "people")],
+    series: [line("behind", (slot) => slot.watermark_lag, "people")],
   },
   {
     id: "late",
     title: "Late rows dropped, per minute",
     format: count,
-    parts: [bar("late", (slot) => (slot.state ? slot.late : null), "bots")],
+    series: [bar("late", (slot) => (slot.state ? slot.late : null), "bots")],
   },
   {
     id: "behind",
-    title: "Offsets behind latest",
+    title: "Offset lag",
     format: rate,
-    parts: [
-      line("most", (slot) => slot.behind?.most ?? null, "people"),
+    series: [
+      line("maximum", (slot) => slot.behind?.most ?? null, "people"),
       line("average", (slot) => slot.behind?.mean ?? null, "bots", "dot"),
     ],
   },
@@ -78,10 +78,10 @@ const gapless = (slots, since, step, now) => {
   return Array.from({ length }, (_, n) => known.get(first + n * step) ?? null);
 };
 
-const traceOf = ({ name, of, hue, dash, type }, { format, parts }, grid, times, now) => {
+const traceOf = ({ name, of, hue, dash, type }, { format, series }, grid, times, now) => {
   const y = grid.map((slot) => (slot === null ? null : of(slot)));
   const hovertext = grid.map((_, n) =>
-    y[n] === null ? "" : `${clock(times[n], now)}${parts.length > 1 ? ` ${name}` : ""}: ${format(y[n])}`,
+    y[n] === null ? "" : `${clock(times[n], now)}${series.length > 1 ? ` ${name}` : ""}: ${format(y[n])}`,
   );
   const shared = { x: times, y, hovertext, hoverinfo: "text" };
   if (type === "bar") return { ...shared, type, marker: { color: colour(hue), line: { width: 0 } } };
@@ -100,9 +100,9 @@ const makeFigure = (chart) => {
   const figure = document.getElementById("figure").content.firstElementChild.cloneNode(true);
   figure.dataset.chart = chart.id;
   figure.querySelector(".name").textContent = chart.title;
-  if (chart.parts.length > 1) {
+  if (chart.series.length > 1) {
     figure.querySelector(".keys").append(
-      ...chart.parts.map(({ name, hue }) => {
+      ...chart.series.map(({ name, hue }) => {
         const key = document.createElement("span");
         key.className = "key";
         key.dataset.hue = hue;
@@ -118,16 +118,16 @@ const makeFigure = (chart) => {
 const LONG_STEPS = [60, 120, 300, 600, 1200, 3600, 7200, 18000, 43200, 86400];
 
 // About three ticks, in the words of the table.
-const ticksOf = (greatest, { format, isTime }) => {
-  const rough = greatest / 3;
+const ticksOf = (maximum, { format, isTime }) => {
+  const rough = maximum / 3;
   const power = 10 ** Math.floor(Math.log10(rough));
   const round = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
   const step = isTime && round >= 60 ? (LONG_STEPS.find((long) => long >= rough) ?? round) : round;
-  const tickvals = Array.from({ length: 5 }, (_, n) => n * step).filter((value) => value <= greatest * 1.1);
+  const tickvals = Array.from({ length: 5 }, (_, n) => n * step).filter((value) => value <= maximum * 1.1);
   return { tickvals, ticktext: tickvals.map((value) => (value === 0 ? "0" : format(value))) };
 };
 
-/** Draw a query's pictures into `node`. */
+/** Draw a query's charts into `node`. */
 export const drawCharts = async (node, { query, slots }, { since, slot_seconds: step }, now) => {
   const Plotly = await plotly;
   const grid = gapless(slots, since, step, now);
@@ -135,9 +135,9 @@ export const drawCharts = async (node, { query, slots }, { since, slot_seconds: 
   const times = grid.map((_, n) => first + (n + 0.5) * step);
   for (const chart of CHARTS) {
     const heights = grid.map((slot) => {
-      const values = slot === null ? [] : chart.parts.map(({ of }) => of(slot)).filter((value) => value !== null);
+      const values = slot === null ? [] : chart.series.map(({ of }) => of(slot)).filter((value) => value !== null);
       if (!values.length) return null;
-      return chart.parts[0].type === "bar" ? values.reduce((sum, value) => sum + value, 0) : Math.max(...values);
+      return chart.series[0].type === "bar" ? values.reduce((sum, value) => sum + value, 0) : Math.max(...values);
     });
     const there = heights.filter((value) => value !== null);
     let figure = node.querySelector(`[data-chart="${chart.id}"]`);
@@ -150,17 +150,17 @@ export const drawCharts = async (node, { query, slots }, { since, slot_seconds: 
       const later = CHARTS.slice(CHARTS.indexOf(chart) + 1).map(({ id }) => node.querySelector(`[data-chart="${id}"]`));
       node.insertBefore(figure, later.find((found) => found !== null) ?? null);
     }
-    const greatest = Math.max(...there) || 1;
-    const picture = figure.querySelector(".chart");
-    picture.setAttribute(
+    const maximum = Math.max(...there) || 1;
+    const chartNode = figure.querySelector(".chart");
+    chartNode.setAttribute(
       "aria-label",
-      `${chart.title} of ${query} over the last hours: newest ${chart.format(there.at(-1))}, most ` +
-        `${chart.format(Math.max(...there))}; the table holds the newest batch`,
+      `${chart.title} of ${query} over the last hours: newest ${chart.format(there.at(-1))}, maximum ` +
+        `${chart.format(Math.max(...there))}; the table shows the newest batch`,
     );
     const ticks = Array.from({ length: 4 }, (_, n) => (Math.floor(now / TICK_SECONDS) - n) * TICK_SECONDS);
     await Plotly.react(
-      picture,
-      chart.parts.map((part) => traceOf(part, chart, grid, times, now)),
+      chartNode,
+      chart.series.map((one) => traceOf(one, chart, grid, times, now)),
       layout({
         barmode: "stack",
         bargap: 0.1,
@@ -177,8 +177,8 @@ export const drawCharts = async (node, { query, slots }, { since, slot_seconds: 
           tickfont: { color: colour("muted"), size: 12 },
         },
         yaxis: {
-          range: [0, greatest * 1.12],
-          ...ticksOf(greatest, chart),
+          range: [0, maximum * 1.12],
+          ...ticksOf(maximum, chart),
           automargin: true,
           fixedrange: true,
           gridcolor: colour("line"),

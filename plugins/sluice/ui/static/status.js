@@ -1,0 +1,63 @@
+// The stream's status: each component's health, and how recent its supervision is.
+
+import { age, moment } from "./format.js";
+
+const element = (tag, className, text) => {
+  const created = document.createElement(tag);
+  created.className = className;
+  created.textContent = text;
+  return created;
+};
+
+const since = (component, current, now) => {
+  if (component.since === null) return "";
+  const at = `since ${moment(component.since, now)}`;
+  return current ? `${at} (${age(now - component.since)})` : at;
+};
+
+const supervisionText = ({ dag, paused, at, passed, current }, now) => {
+  if (paused === null) return `No supervision DAG: Airflow knows no DAG ${dag}.`;
+  const last = at === null ? "No check yet." : `Last check ${age(now - at)} ago.`;
+  if (paused) return `Supervision (${dag}) is paused; status outdated. ${last}`;
+  if (at === null) return `Supervision (${dag}): no check yet.`;
+  if (!current) return `Supervision (${dag}): last check ${age(now - at)} ago; status outdated.`;
+  return `Supervision (${dag}): last check ${age(now - at)} ago${passed ? "." : "; its run failed."}`;
+};
+
+const ORDER = ["error", "recovering", "none", "suspended", "ok"];
+
+/** The stream's health in one pill: that of the component with the worst severity, the consumer's if equal. */
+const showWorst = (pill, components, current, suffix) => {
+  const severity = ORDER.find((level) => components.some((component) => component.severity === level));
+  const worst = components.find((component) => component.severity === severity);
+  const health = worst.health ?? "not checked yet";
+  pill.textContent = `${worst.component === "consumer" ? "stream" : worst.component}: ${health}${suffix}`;
+  pill.title = worst.message;
+  pill.dataset.severity = severity;
+  pill.dataset.current = String(current);
+  pill.hidden = false;
+};
+
+/** Fill the pill, the list of components and the line about supervision.
+ *
+ * `now`: the server's time. `fresh`: false if the server did not answer the newest request.
+ */
+export const showStatus = (pill, list, line, status, now, fresh) => {
+  const current = fresh && status.supervision.current;
+  const suffix = fresh ? ", outdated" : ", as last known";
+  showWorst(pill, status.components, current, current ? "" : suffix);
+  list.replaceChildren(
+    ...status.components.map((component) => {
+      const row = element("li", "", "");
+      const badge = element("span", "pill", component.health ?? "not checked yet");
+      badge.dataset.severity = component.severity;
+      badge.dataset.current = String(current);
+      const text = element("div", "", "");
+      text.append(element("p", "message", component.message), element("p", "muted", since(component, current, now)));
+      row.append(element("span", "component", component.component), badge, text);
+      return row;
+    }),
+  );
+  line.textContent = supervisionText(status.supervision, now);
+  line.dataset.current = String(current && status.supervision.passed);
+};
