@@ -1,8 +1,8 @@
-"""The DAGs of every stream, from its stream.toml: load, supervision, compaction."""
+"""The DAGs of every stream, from its stream.toml: load, supervision, decision, maintenance."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, Asset
@@ -17,14 +17,13 @@ from sluice.operators.load.ensure import EnsureComponentOperator, EnsureConsumer
 from sluice.operators.load.produce import ProduceOperator
 from sluice.operators.load.produce_feed import ProduceFeedOperator
 from sluice.operators.load.provision import ProvisionSinksOperator, ProvisionTopicOperator
+from sluice.operators.load.published import WaitForPublishOperator
 from sluice.operators.load.reconcile import ReconcileSinksOperator
 from sluice.operators.load.validate import EmitAssetEventOperator, ValidateOperator
 from sluice.operators.maintenance import CheckCompactionOperator, CompactOperator
-from sluice.operators.stream_dags import decision_dag, supervision_dag
-from sluice.sensors.published import PublishedSensor
+from sluice.operators.stream_dags import decision_dag, make_dag, supervision_dag
 
-START = datetime(2026, 1, 1, tzinfo=UTC)
-# The longest task that sends (a feed's waits in the triggerer), and the longest run, with a retry.
+# Timeouts of task `produce` (a feed's waits in the triggerer) and of the run, with a retry.
 SEND_TIMEOUTS = {
     SourceType.CSV: (timedelta(hours=2), timedelta(hours=4)),
     SourceType.GENERATOR: (timedelta(hours=13), timedelta(hours=28)),
@@ -33,24 +32,17 @@ SEND_TIMEOUTS = {
 
 
 def load_dag(spec: StreamSpec) -> DAG:
-    """``<stream>_load``: send what the form asks for, and verify that all of it is in the lake."""
+    """``<stream>_load``: send the source's records, and verify that all of them are in the lake."""
     send_timeout, run_timeout = SEND_TIMEOUTS[spec.source]
-    with DAG(
-        dag_id=f"{spec.name}_load",
-        dag_display_name=f"{spec.label}: load",
-        description=f"{docs.RECORDS[spec.source]} through Kafka into {spec.table}, each record proved",
-        schedule=None,
-        start_date=START,
-        catchup=False,
+    with make_dag(
+        f"{spec.name}_load",
+        f"{spec.label}: load",
+        f"{docs.RECORDS[spec.source]} through Kafka into {spec.table}, each record verified",
+        tags=["load", spec.name],
+        timeout=run_timeout,
+        retries=2,
+        task_timeout=timedelta(minutes=10),
         max_active_runs=4,
-        dagrun_timeout=run_timeout,
-        tags=["load", "sluice", spec.name],
-        default_args={
-            "owner": "sluice",
-            "retries": 2,
-            "retry_delay": timedelta(seconds=20),
-            "execution_timeout": timedelta(minutes=10),
-        },
         params=forms.load(spec),
     ) as dag:
         produce = ProduceFeedOperator if spec.source is SourceType.FEED else ProduceOperator
@@ -64,14 +56,14 @@ def load_dag(spec: StreamSpec) -> DAG:
             steps += [EnsureComponentOperator(task_id="ensure_queries", stream=name, component="queries")]
         steps += [
             # One at a time, deferred ones too: a second run finds in the ledger what the first has sent, and
-            # that of a feed begins where the first has ended.
+            # a feed's second run starts at the first's end offsets.
             produce(task_id="produce", stream=name, max_active_tis_per_dag=1, execution_timeout=send_timeout),
-            PublishedSensor(task_id="wait_for_publish", stream=name),
+            WaitForPublishOperator(task_id="wait_for_publish", stream=name),
             ValidateOperator(task_id="validate", stream=name, execution_timeout=hour),
         ]
         if spec.queries:
             steps += [
-                PublishedSensor(task_id="wait_for_queries", stream=name, component="queries"),
+                WaitForPublishOperator(task_id="wait_for_queries", stream=name, component="queries"),
                 ReconcileSinksOperator(task_id="reconcile_sinks", stream=name, execution_timeout=hour),
             ]
         steps += [
@@ -83,32 +75,26 @@ def load_dag(spec: StreamSpec) -> DAG:
     return dag
 
 
-def compact_dag(spec: StreamSpec) -> DAG:
-    """``<stream>_compact``: once a day, few large files for the closed dates."""
-    with DAG(
-        dag_id=f"{spec.name}_compact",
-        dag_display_name=f"{spec.label}: compact",
-        description="The small files of closed dates become few large ones, with the same rows, proved twice",
+def maintenance_dag(spec: StreamSpec) -> DAG:
+    """``<stream>_maintenance``: compaction, once a day."""
+    with make_dag(
+        f"{spec.name}_maintenance",
+        f"{spec.label}: maintenance",
+        "Rewrites the small files of closed dates into a few large ones with the same rows, verified twice",
+        tags=["maintenance", spec.name],
+        timeout=timedelta(hours=8),
+        retries=2,
+        retry_delay=timedelta(minutes=1),
+        task_timeout=timedelta(hours=2),
         schedule=timedelta(days=1),
-        start_date=START,
-        catchup=False,
-        max_active_runs=1,
-        dagrun_timeout=timedelta(hours=8),
-        tags=["maintenance", "sluice", spec.name],
-        default_args={
-            "owner": "sluice",
-            "retries": 2,
-            "retry_delay": timedelta(minutes=1),
-            "execution_timeout": timedelta(hours=2),
-        },
-        params=forms.compact(),
+        params=forms.maintenance(),
     ) as dag:
         steps = [
             CompactOperator(task_id="compact", stream=spec.name),
             CheckCompactionOperator(task_id="verify_compaction", stream=spec.name),
         ]
         chain(*steps)
-    dag.doc_md = docs.compact(spec, steps)
+    dag.doc_md = docs.maintenance(spec, steps)
     return dag
 
 
@@ -116,13 +102,13 @@ for name in stream.names():
     try:
         spec = stream.load(name)
     except ConfigError:
-        # Its supervision fails with the reason; the DAGs of other streams stay.
+        # Its supervision fails with the reason; other streams are not affected.
         supervision_dag(name, name, ("consumer",))
         decision_dag(name, name)
         continue
     load_dag(spec)
     interval = timedelta(seconds=spec.supervision.interval_seconds)
-    supervision_dag(name, spec.label, tuple(spec.components), schedule=interval)
+    supervision_dag(name, spec.label, tuple(spec.components), interval)
     decision_dag(name, spec.label)
     if spec.partition_by and not spec.partitions[0].width:
-        compact_dag(spec)
+        maintenance_dag(spec)

@@ -81,7 +81,7 @@ def test_every_query_with_its_pictures_figures_and_words(page: Page) -> None:
     told = figures(card(page, "windows"))
     assert told["State, rows"] == ["72,340", "72,340"]
     assert told["State, memory"] == ["19.8 MB", "19.8 MB"]
-    assert told["Late rows dropped"] == ["4", "1,080 in all"]
+    assert told["Late rows dropped"] == ["4", "1,080 in total"]
     assert re.fullmatch(r"\d+ min \d+ s|1\d min", told["lag"][0])
     assert re.fullmatch(r"\d+\.\d s", told["Duration"][0])
     assert told["Batch"][0] == "539"
@@ -101,12 +101,12 @@ def test_every_query_with_its_pictures_figures_and_words(page: Page) -> None:
         ("new", r"^It started \d+ .*ago; no batch has ended yet\.$"),
     ):
         expect(card(page, name).locator(".life")).to_have_text(re.compile(words))
-    expect(card(page, "down").locator(".pill")).to_have_attribute("data-tone", "bad")
+    expect(card(page, "down").locator(".pill")).to_have_attribute("data-severity", "error")
 
     # Said for who does not see it, and shown under the pointer.
     picture = card(page, "windows").locator("[data-chart=state] .chart")
     label = picture.get_attribute("aria-label") or ""
-    assert re.match(r"State, rows of windows over the last hours: newest 72,\d\d\d, most 72,340", label)
+    assert re.match(r"State, rows of windows over the last hours: newest 72,\d\d\d, maximum 72,340", label)
     parts = card(page, "windows").locator("[data-chart=duration] .key").all_text_contents()
     assert parts[:2] == ["addBatch", "queryPlanning"]
     rows = card(page, "windows").locator("[data-chart=rows]")
@@ -148,7 +148,8 @@ def test_it_refreshes_in_place_and_says_when_it_cannot(page: Page, made: Made) -
     made.progress.error = Unreachable("query progress: Kafka is unavailable: no answer")
     refresh(page, made)
     expect(page.get_by_role("alert")).to_have_text(
-        "Could not refresh: query progress: Kafka is unavailable: no answer. Below is what was known before."
+        "Could not refresh: query progress: Kafka is unavailable: no answer."
+        " The values below are the last known ones."
     )
     expect(card(page, "windows").locator(".pill")).to_have_text("running, as last known")
     made.progress.error = None

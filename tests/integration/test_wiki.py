@@ -29,7 +29,7 @@ from tests.support.scenario import step
 
 SPEC = streams.load("wiki_changes")
 EDITORS = SPEC.queries["editors"]
-LOAD, STREAM, COMPACT = "wiki_changes_load", "wiki_changes_stream", "wiki_changes_compact"
+LOAD, STREAM, COMPACT = "wiki_changes_load", "wiki_changes_stream", "wiki_changes_maintenance"
 SAMPLE = replay.REPO / "samples/wiki_changes/recentchange.jsonl"
 RUN_SECONDS = 420
 EVENTS = 3000

@@ -1,6 +1,6 @@
-"""What is done to a stream's process by order: it is restarted, started, or stopped and held.
+"""Restart, start and suspend a stream's process.
 
-Each act is recorded in the stream's history before it is done, and repeating an order does nothing twice.
+Each action is recorded in the component's history before it is done, and repeating it does nothing twice.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ PLATFORM = "schedule"
 
 @dataclass(frozen=True)
 class Request:
-    """Who wants it, why, since when, and in which run. ``requested``: by a person, so it counts as no restart
-    of the platform's own."""
+    """Who requests an action, why, when, and in which run. ``requested``: by a person, so it does not count
+    as an automatic restart."""
 
     who: str
     reason: str
@@ -39,7 +39,7 @@ class Request:
 
 
 def request_from(context: Context, reason: str, requested: bool) -> Request:
-    """The order that a run stands for: of whoever triggered it, or of the schedule."""
+    """The request of the user who triggered the run, or of the schedule."""
     run = context["dag_run"]
     return Request(
         who=run.triggering_user_name or PLATFORM,
@@ -52,8 +52,7 @@ def request_from(context: Context, reason: str, requested: bool) -> Request:
 
 @dataclass(frozen=True)
 class ActionResult:
-    """What came of an order. ``done``: whether a process was started by it, ``at`` that moment (seconds since
-    1970); ``message``: one line that says what was done, or why nothing was."""
+    """``done``: whether a process was started; ``at``: when (seconds since 1970); ``message``: one line."""
 
     done: bool
     message: str
@@ -64,10 +63,9 @@ class ActionResult:
 
 
 class Lifecycle:
-    """The process of one of a stream's parts, and the record of what is done to it. Errors are the clients'.
+    """Actions on the process of one component, recorded in its ``history``. Errors are the clients'.
 
-    ``history`` is the part's: the consumer's is the stream's own. Raises ConfigError for a part that the
-    stream does not have.
+    Raises ConfigError if the stream has no such component.
     """
 
     def __init__(
@@ -78,13 +76,22 @@ class Lifecycle:
         self.runtime = runtime
         self.history = history
 
-    def restart(self, request: Request, assessed: HealthReport, kind: str = "restart") -> ActionResult:
-        """Stop what is left of the instance that was ``assessed``, and start the component again.
+    def ensure(self, run: str, process: ProcessStatus) -> bool:
+        """Start the process for load ``run`` unless it runs (as ``process`` says). False if it was not
+        started by this call."""
+        if process.state not in ENDED or not self.runtime.start(self.component.program):
+            return False
+        document = {"who": f"load {run}", "reason": process.message(), "run": run, "requested": True}
+        self.history.record("start", document, datetime.now(UTC))
+        return True
 
-        Nothing is done if another instance is there than the judged one, or a hold forbids it; a person's
-        order releases the hold. Of two runs that restart the same instance at once, the second finds it
-        stopped or replaced: the runtime stops only the instance that it is told, starts a process once,
-        and the history counts an instance's restart once. ``kind``: of the event.
+    def restart(self, request: Request, assessed: HealthReport, kind: str = "restart") -> ActionResult:
+        """Stop the instance that was ``assessed`` if it still runs, and start the component again.
+
+        Nothing is done if it was replaced since, or is suspended; a person's request resumes it. Of two
+        concurrent runs the second finds the instance stopped or replaced: the runtime stops only the given
+        instance, starts a process once, and the history counts an instance's restart once. ``kind``: of the
+        event.
         """
         if request.requested:
             self.resume(request)
@@ -93,21 +100,21 @@ class Lifecycle:
         return _nothing(refusal) if refusal else self._replace(kind, request, assessed, process)
 
     def start(self, request: Request, assessed: HealthReport) -> ActionResult:
-        """Release the hold, and start the stream unless its process is there."""
+        """Resume the component, and start it unless it runs."""
         process = self._status()
         if process.is_alive:
-            released = self.resume(request)
-            return _nothing(f"{process.message()}{', and resumed' if released else ''}")
+            resumed = self.resume(request)
+            return _nothing(f"{process.message()}{', resumed' if resumed else ''}")
         return self.restart(request, assessed, kind="start")
 
     def suspend(self, request: Request) -> ActionResult:
-        """Keep the stream stopped until it is released; end its process, gracefully first."""
+        """Stop the process, gracefully first, and keep it stopped until it is resumed."""
         suspended = self.history.suspended()
         if suspended is None or suspended.get("run") != request.run:
             self.history.record("suspend", request.document(), datetime.now(UTC))
         process = self._status()
         if process.state in ENDED:
-            return _nothing(f"{process.message()}, and held from now on")
+            return _nothing(f"{process.message()}, suspended")
         began = datetime.now(UTC)
         ended = self.runtime.stop(self.component.program, self.spec.supervision.shutdown_grace_seconds)
         now = datetime.now(UTC)
@@ -121,10 +128,10 @@ class Lifecycle:
             },
             now,
         )
-        return _nothing(f"{ended.message()}, and held from now on")
+        return _nothing(f"{ended.message()}, suspended")
 
     def resume(self, request: Request) -> bool:
-        """End the hold. False where there was none."""
+        """End the suspension. False if there was none."""
         if self.history.suspended() is None:
             return False
         self.history.record("resume", request.document(), datetime.now(UTC))
@@ -146,34 +153,32 @@ class Lifecycle:
             now,
         )
         if process.state not in ENDED:
-            # What hangs does not end by itself; waiting for it would only cost time.
+            # A stuck process does not end gracefully.
             grace = 0 if assessed.health is Health.STALLED else self.spec.supervision.shutdown_grace_seconds
             self.runtime.stop(self.component.program, grace, process.identity)
-        suspended = None if request.requested else self.history.suspended()
-        if suspended:
-            # A stop takes up to a minute, in which a person may have decided otherwise.
-            return _nothing(f"{process.message()}: held by {suspended.get('who')} since {suspended['at']}")
+        # A stop takes up to a minute, in which a person may have suspended it.
+        if not request.requested and (suspended := self._suspended(process)):
+            return _nothing(suspended)
         started = self.runtime.start(self.component.program)
-        how = "started anew" if started else "started anew by somebody else at the same moment"
-        return ActionResult(True, f"{process.message()}: {how}", now.timestamp())
+        result = "restarted" if started else "already restarted by a concurrent run"
+        return ActionResult(True, f"{process.message()}: {result}", now.timestamp())
 
     def _refusal(self, request: Request, process: ProcessStatus, identity: str) -> str | None:
-        """Why the process is to be left alone, or None."""
-        if process.identity != identity and not request.requested:
-            return f"{process.message()}: it was started anew after it was judged, so it is left alone"
-        if request.requested:
-            # A second click: the first one's restart is what it asked for. The runtime's own restart is not.
-            asked_at = request.at.timestamp()
-            recent = (
-                process.is_alive and (process.since or 0) >= asked_at and not process.restarts_since(asked_at)
-            )
-            return f"{process.message()}: it was started after that was asked for" if recent else None
-        suspended = self.history.suspended()
-        return (
-            f"{process.message()}: held by {suspended.get('who')} since {suspended['at']}"
-            if suspended
-            else None
-        )
+        """Why no restart follows, or None."""
+        if not request.requested:
+            if process.identity != identity:
+                return f"{process.message()}: replaced since the check; not restarted"
+            return self._suspended(process)
+        # A repeated click: the first one's restart is what it asked for. The runtime's own restart is not.
+        at = request.at.timestamp()
+        is_recent = process.is_alive and (process.since or 0) >= at and not process.restarts_since(at)
+        return f"{process.message()}: started since the request" if is_recent else None
+
+    def _suspended(self, process: ProcessStatus) -> str | None:
+        event = self.history.suspended()
+        if event is None:
+            return None
+        return f"{process.message()}: suspended by {event.get('who')} since {event['at']}"
 
     def _status(self) -> ProcessStatus:
         return self.runtime.status(self.component.program)

@@ -1,4 +1,4 @@
-"""What a check observed of a component: the diagnosis, the samples that it rests on, and their record."""
+"""What a check observed of a component, and its record in the history."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Observation(JsonRecord):
-    """``samples``: oldest first; the last is the one that was judged."""
+    """A health report and its ``samples``, oldest first; the report is of the last."""
 
     report: HealthReport
     samples: Sequence[Sample]
 
     @classmethod
     def from_json(cls, data: dict[str, Any] | str) -> Observation:
-        """``data`` may be text: so Airflow 3.3 keeps the XCom of a task that its trigger has ended."""
+        """``data`` is text if a trigger ended the task: so Airflow 3.3 stores that task's XCom."""
         return super().from_json(json.loads(data) if isinstance(data, str) else data)
 
 
-def record(history: History, observation: Observation, facts: RestartHistory) -> str | None:
-    """Record the verdict if it is another than the history's newest, and what the runtime restarted since the
-    last check. Returns the newest verdict before, None before any."""
+def record(history: History, observation: Observation, restarts: RestartHistory) -> str | None:
+    """Record the health if it changed, and the runtime's restarts since the last check.
+
+    Returns the previous health, None before the first.
+    """
     report, process = observation.report, observation.samples[-1].process
     if process is not None:
-        for at in new_restarts(process, facts):
-            why = str(process.last_exit or "")
-            document = {"who": RUNTIME, "reason": why, "requested": False, "identity": f"{RUNTIME} {at}"}
+        for at in new_restarts(process, restarts):
+            reason = str(process.last_exit or "")
+            document = {"who": RUNTIME, "reason": reason, "requested": False, "identity": f"{RUNTIME} {at}"}
             history.record("restart", document, datetime.fromtimestamp(at, UTC))
     latest = history.latest("health")
     before = latest["health"] if latest else None
@@ -53,12 +55,11 @@ def record(history: History, observation: Observation, facts: RestartHistory) ->
 
 
 def downsample(samples: Sequence[Sample], seconds: float, most: int) -> list[Sample]:
-    """At most ``most`` of the samples, evenly over the ``seconds`` before the last one, which is kept.
+    """At most ``most`` samples, evenly over the ``seconds`` before the last one, which is kept.
 
-    For the next run, which judges over the looks of earlier ones: it needs how far back they reach, not how
-    close together they were. Thinned from the oldest on: what was kept once stays, however soon after each
-    other the runs come. From the newest on, each would drop the one before it, and nothing would add up. What
-    a clock that was put back makes later than the last one is left out.
+    The next check needs how far back they reach, not how close together they are. From the oldest on: a
+    sample once kept stays, however often checks run; from the newest on, each would drop the one before it.
+    Samples later than the last one (the clock was set back) are left out.
     """
     apart = seconds / max(most - 2, 1)
     kept: list[Sample] = []

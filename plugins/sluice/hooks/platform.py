@@ -1,9 +1,4 @@
-"""One role's clients; mixin for tasks over a stream.
-
-The platform as Airflow's words see it: one role's clients, each opened when it is first needed.
-
-What every step over a stream has: its declaration, its role's clients, the stream's ledger and history.
-"""
+"""Clients of role ``airflow``, and the mixin of tasks over a stream."""
 
 from __future__ import annotations
 
@@ -26,21 +21,19 @@ if TYPE_CHECKING:
     from sluice.runtime.base import Runtime
     from sluice.runtime.observer import Observer
 
+ROLE = "airflow"
+
 
 class PlatformHook(BaseHook):
-    """Clients of ``role``, from its platform file; no Airflow connection and no secret in Airflow's database.
+    """Clients from the platform file of role ``airflow``; no secret is in Airflow's database.
 
-    The clients' libraries are imported where they are first used: every task and the DAG processor import
-    this module, and PyIceberg alone takes a second. Raises ConfigError where the platform file is wrong.
+    Each is opened at its first use, and its library imported then: every task and the DAG processor import
+    this module, and PyIceberg alone takes a second. Raises ConfigError for an invalid platform file.
     """
-
-    def __init__(self, role: str = "airflow") -> None:
-        super().__init__()
-        self.role = role
 
     @cached_property
     def platform(self) -> Platform:
-        return platforms.load(self.role)
+        return platforms.load(ROLE)
 
     @cached_property
     def kafka(self) -> KafkaAdmin:
@@ -50,7 +43,7 @@ class PlatformHook(BaseHook):
 
     @cached_property
     def lake(self) -> Lake:
-        """Not kept where the catalog does not answer, so that a trigger can ask again."""
+        """Not cached if the catalog does not answer, so that a trigger can retry."""
         from sluice.clients.lake.catalog import Lake
 
         return Lake.open(self.platform)
@@ -71,36 +64,35 @@ class PlatformHook(BaseHook):
 
         return Ledger(connect(self.platform.s3), self.platform.lake.ledger, stream)
 
-    def history(self, stream: str) -> History:
+    def history(self, name: str) -> History:
+        """The history ``name`` (``ledger.history_name`` of a component)."""
         from sluice.clients.ledger import History
         from sluice.io.s3 import connect
 
-        return History(connect(self.platform.s3), self.platform.lake.ledger, stream)
+        return History(connect(self.platform.s3), self.platform.lake.ledger, name)
 
     def observer(self, spec: StreamSpec, component: str) -> Observer:
-        """Observes one component, over the clients that are open already."""
         from sluice.runtime.observer import Observer
 
         return Observer(self.kafka, lambda: self.lake, self.runtime, spec, component)
 
     @cached_property
     def runtime(self) -> Runtime:
-        """Where the streams' processes run: the machine's supervisord."""
+        """The machine's supervisord."""
         from sluice.runtime.supervisord import SupervisorRuntime
 
         if self.platform.supervisor is None:
             raise ConfigError(
-                f"the platform file of role {self.role!r} has no [supervisor]: add url, username and "
-                "password, so that streams can be started and looked at"
+                f"the platform file of role {ROLE!r} has no [supervisor], so no stream can be observed or "
+                "started. Fix: add url, username and password"
             )
         return SupervisorRuntime(self.platform.supervisor)
 
 
 class StreamMixin:
-    """``stream`` (a folder of spark_jobs/) and ``role`` (a platform file); both are read when a task runs."""
+    """A task over ``stream`` (a folder of spark_jobs/), whose declaration is read when the task runs."""
 
     stream: str
-    role: str
 
     @cached_property
     def spec(self) -> StreamSpec:
@@ -108,12 +100,8 @@ class StreamMixin:
 
     @cached_property
     def platform_hook(self) -> PlatformHook:
-        return PlatformHook(self.role)
+        return PlatformHook()
 
     @cached_property
     def ledger(self) -> Ledger:
         return self.platform_hook.ledger(self.stream)
-
-    @cached_property
-    def history(self) -> History:
-        return self.platform_hook.history(self.stream)

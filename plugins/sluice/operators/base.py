@@ -1,100 +1,97 @@
-"""Frames: a task over a stream, over a component.
-
-The frames of a step over a stream.
-
-The frame of a load's steps that see to it that a part of the stream runs.
-"""
+"""Bases of the tasks over a stream and over one of its components."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
 
-from sluice.hooks.failures import failed, final_failures
+from sluice.hooks.failures import failed, final_failures, log_excerpt
+from sluice.hooks.lifecycle import Lifecycle
 from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode
-from sluice.model.health.sample import ENDED
 from sluice.model.spec.ledger import history_name
+from sluice.triggers.wait import GRACE_INTERVALS
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.clients.ledger import History
-    from sluice.model.health.sample import ProcessStatus
+    from sluice.triggers.base import StreamTrigger
+
+# A trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
+BACKSTOP = timedelta(minutes=5)
 
 
 class StreamOperator(StreamMixin, BaseOperator):
-    """One step over ``stream``, done by :meth:`work` with the clients of ``role``."""
+    """One step over ``stream``, done by :meth:`work`."""
 
     template_fields: Sequence[str] = ("stream",)
 
-    def __init__(self, *, stream: str, role: str = "airflow", **kwargs: Any) -> None:
+    def __init__(self, *, stream: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.stream = stream
-        self.role = role
 
     def execute(self, context: Context) -> Any:
         with final_failures():
             return self.work(context)
 
     def work(self, context: Context) -> Any:
-        """The step itself. What it returns is the task's return value: small, and without secrets."""
+        """The step. Its result is the task's return value: small, and without secrets."""
         raise NotImplementedError(f"{type(self).__name__} has no work()")
+
+    def check_no_problems(
+        self, code: ErrorCode, problems: Sequence[str], failure: str, fix: str = ""
+    ) -> None:
+        """Log each problem. Raises AirflowFailException with all of them, if any."""
+        for problem in problems:
+            self.log.error("%s", problem)
+        if problems:
+            raise failed(code, f"{failure}: {'; '.join(problems)}{fix}")
 
 
 class ComponentOperator(StreamOperator):
-    """One step over ``component`` of the stream."""
+    """One step over ``component`` of the stream. Raises ConfigError if the stream has no such component."""
 
     def __init__(self, *, component: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.component = component
 
-    @cached_property
+    @property
     def program(self) -> str:
-        """supervisord's. Raises ConfigError for a part that the stream does not have."""
         return self.spec.component(self.component).program
 
     @cached_property
     def history(self) -> History:
-        """The part's own."""
         return self.platform_hook.history(history_name(self.stream, self.spec.component(self.component).name))
 
+    @property
+    def lifecycle(self) -> Lifecycle:
+        return Lifecycle(self.spec, self.platform_hook.runtime, self.history, self.component)
 
-class StartingOperator(ComponentOperator):
-    """A step about ``component`` of the stream. Its start is an event of the part's history."""
+    @property
+    def grace(self) -> float:
+        """Seconds that the component may be down: supervision needs as long to restart it."""
+        return self.spec.supervision.interval_seconds * GRACE_INTERVALS
+
+    def log_excerpt(self) -> str:
+        return log_excerpt(self.platform_hook.runtime, self.program, self.log)
 
     def check_not_suspended(self) -> None:
-        """Raises AirflowFailException where somebody holds it: another try would find the same."""
+        """Raises AirflowFailException: a retry would find it suspended too."""
         suspended = self.history.suspended()
         if suspended is not None:
             raise failed(
                 ErrorCode.SUSPENDED,
                 f"the {self.component} of {self.stream} is suspended by {suspended.get('who')} since "
-                f"{suspended['at']}: "
-                f"{suspended.get('reason') or 'no reason given'}; resume it: trigger "
-                f"{self.stream}_stream with "
-                "action start",
+                f"{suspended['at']}: {suspended.get('reason') or 'no reason given'}. Fix: trigger "
+                f"{self.stream}_stream with action start",
             )
 
-    def ensure_runs(self, context: Context) -> bool:
-        """Start the component unless it runs; whether this run started it. Raises as
-        :meth:`check_not_suspended`."""
-        self.check_not_suspended()
-        process = self.platform_hook.runtime.status(self.program)
-        self.log.info("%s", process.message())
-        return process.state in ENDED and self.start(context, process)
-
-    def start(self, context: Context, process: ProcessStatus) -> bool:
-        """Start what is as ``process`` says; False where another run was faster."""
-        if not self.platform_hook.runtime.start(self.program):
-            self.log.info("%s was started by another run", self.program)
-            return False
-        self.log.info("started %s", self.program)
-        who = f"load {context['run_id']}"
-        document = {"who": who, "reason": process.message(), "run": context["run_id"], "requested": True}
-        self.history.record("start", document, datetime.now(UTC))
-        return True
+    def wait_for(self, trigger: StreamTrigger, seconds: float, method: str, **kwargs: Any) -> NoReturn:
+        """Defer until the trigger fires; it ends itself after ``seconds``."""
+        timeout = timedelta(seconds=seconds) + BACKSTOP
+        self.defer(trigger=trigger, method_name=method, kwargs=kwargs, timeout=timeout)

@@ -1,7 +1,4 @@
-"""A person's decision about a component that keeps ending or stalling, requested and applied.
-
-That is a DAG run of its own, for one component. Supervision triggers it and goes on checking meanwhile.
-"""
+"""The decision DAG: request and apply a person's decision about a component that keeps failing."""
 
 from __future__ import annotations
 
@@ -24,15 +21,15 @@ from sluice.model.health.consumer import HealthReport
 from sluice.model.health.status import Answer
 from sluice.model.spec.ledger import Document, history_name
 from sluice.operators.supervise import ActingOperator
-from sluice.triggers.decision import DecisionTrigger, settled
+from sluice.triggers.decision import DecisionTrigger, obsolete_reason
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.model.spec.stream import StreamSpec
 
-PATIENCE = timedelta(hours=1)
-NO_USER = "nobody"
+RESPONSE_TIMEOUT = timedelta(hours=1)
+NO_USER = "no user"
 REQUEST = "request_decision"
 MAX_CHARACTERS = 400
 MAX_LINES = 20
@@ -40,12 +37,12 @@ WIDTH = 110
 CHOICES = f"""\
 - **{Answer.RESTART}**: restart it, and count its restarts from there.
 - **{Answer.SUSPEND}**: keep it stopped until `{{stream}}_stream` is triggered with action start or restart.
-- **{Answer.LOOK}**: do nothing now; supervision goes on. So it is without an answer within an hour.
+- **{Answer.LOOK}**: no action now, supervision continues; the default without an answer within an hour.
 """
 
 
 class DecisionRequest:
-    """What a run of the decision DAG is about, from its conf."""
+    """The request that a run of the decision DAG is for, from its conf."""
 
     def __init__(self, context: Context) -> None:
         conf = context["dag_run"].conf or {}
@@ -55,31 +52,33 @@ class DecisionRequest:
             self.report = HealthReport.from_json(conf["report"])
         except (KeyError, TypeError, ValueError) as error:
             raise Missing(
-                f"the run's conf is no request for a decision ({str(error).splitlines()[0]}): supervision "
-                "triggers this DAG; to restart or stop a component, trigger the stream's DAG with an action",
+                f"the run's conf is no request for a decision: {str(error).splitlines()[0]}. Fix: only "
+                "supervision triggers this DAG; to restart or stop a component, trigger the stream's DAG",
                 ErrorCode.INVALID_PARAMETER,
             ) from error
 
 
 class RequestDecisionOperator(StreamMixin, HITLOperator):
-    """Ask a person whether to restart the component, to keep it stopped, or to look again.
+    """Request a decision: restart the component, keep it stopped, or look again.
 
-    Waits an hour at most, without a worker, and only as long as supervision finds the component unhealthy and
-    nobody has acted. Returns the choice, who made it and when; without an answer it is to look again.
+    Waits an hour at most, without a worker, while supervision finds the component unhealthy and no person
+    acted. Returns the choice, who made it and when; the default is to look again.
     """
+
+    does = "requests a decision from a person, with the health report"
+    fails_if = "the history does not answer"
 
     template_fields: Sequence[str] = ("stream",)
 
-    def __init__(self, *, stream: str, role: str = "airflow", **kwargs: Any) -> None:
+    def __init__(self, *, stream: str, **kwargs: Any) -> None:
         super().__init__(
             subject=f"Restart a component of {stream} again?",
             options=[answer.value for answer in Answer],
             defaults=Answer.LOOK.value,
-            response_timeout=PATIENCE,
+            response_timeout=RESPONSE_TIMEOUT,
             **kwargs,
         )
         self.stream = stream
-        self.role = role
 
     def execute(self, context: Context) -> None:
         with final_failures():
@@ -90,7 +89,7 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
             restarts = history.since("restart", request.at - window)
             counted = len(history.facts(request.at, self.spec.supervision).restarts)
         self.subject = (
-            f"The {component.name} of {self.stream} was restarted {counted} times and does not keep going: "
+            f"The {component.name} of {self.stream} was restarted {counted} times and keeps failing: "
             "restart it again?"
         )
         self.body = body(self.spec, request.report, restarts, self._tail(component.program))
@@ -103,14 +102,13 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
             multiple=self.multiple,
             params=self.serialized_params,
         )
-        # Airflow's own wait for input cannot be ended from outside; an answer resumes a deferred task too.
+        # Airflow's own trigger cannot be ended from outside; an answer resumes a deferred task too.
         self.defer(
             trigger=DecisionTrigger(
                 stream=self.stream,
                 component=component.name,
-                role=self.role,
                 requested_at=request.at.timestamp(),
-                deadline=(request.at + PATIENCE).timestamp(),
+                deadline=(request.at + RESPONSE_TIMEOUT).timestamp(),
             ),
             method_name="execute_complete",
         )
@@ -129,15 +127,15 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
         try:
             return self.platform_hook.runtime.tail(program)
         except ClientError as error:
-            # It is asked all the same: the log is only a part of the evidence.
+            # The request is made without the log.
             return [f"the log cannot be read: {error}"]
 
 
 class ApplyDecisionOperator(ActingOperator):
-    """Record the decision and carry it out, unless it came too late: then the component is left alone.
+    """Record the decision, and apply it unless it is obsolete; a restart is verified as in supervision."""
 
-    A restart is verified as supervision verifies its own.
-    """
+    does = "restarts the component, or keeps it stopped"
+    fails_if = "it does not recover in time"
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(component="", **kwargs)
@@ -147,21 +145,21 @@ class ApplyDecisionOperator(ActingOperator):
         self.component = request.component
         answer = context["ti"].xcom_pull(task_ids=REQUEST)
         if answer is None:
-            raise Missing(f"the run has no answer; clear its {REQUEST} task")
+            raise Missing(f"the run has no decision. Fix: clear its {REQUEST} task")
         choice, who, at = Answer(answer["choice"]), answer["who"], datetime.fromisoformat(answer["at"])
-        stale = answer["reason"] or settled(self.history, request.at) or ""
+        stale = answer["reason"] or obsolete_reason(self.history, request.at) or ""
         document = {"choice": choice.value, "who": who, "run": context["run_id"], "stale": stale}
         self.history.record("decision", document, at)
         if choice is Answer.LOOK or stale:
-            self.log.info("%s chose %r; %s", who, choice.value, stale or "the next check goes on")
+            self.log.info("decision: who=%s choice=%r stale=%s", who, choice.value, stale or "no")
             return
-        why = f"answered {choice.value!r}: {request.report.message}"
+        why = f"decision {choice.value!r}: {request.report.message}"
         order = replace(request_from(context, why, requested=True), who=who, at=at)
         if choice is Answer.SUSPEND:
             self.log.info("%s", self.lifecycle.suspend(order).message)
             return
         before = self.platform_hook.observer(self.spec, self.component).look(time.time())
-        # Whatever instance is there: the runtime may have restarted it since the decision was requested.
+        # Any instance: the runtime may have restarted it since the request.
         act = self.lifecycle.restart(order, replace(request.report, identity=None))
         self.verify(act, before)
 
@@ -171,42 +169,42 @@ class ApplyDecisionOperator(ActingOperator):
 
 
 def body(spec: StreamSpec, report: HealthReport, restarts: Sequence[Document], tail: Sequence[str]) -> str:
-    """The question as Markdown. ``restarts``: of the window, oldest first; ``tail``: of the process's log.
+    """The request as Markdown. ``restarts``: of the window, oldest first; ``tail``: of the process's log.
 
-    Messages, names and log lines may hold anything. They stand in indented code blocks: unlike a fence,
-    nothing within a line can end one, and nothing in it is markup, a link or an image.
+    Messages, names and log lines are untrusted, so they are in indented code blocks: unlike a fence, no text
+    within a line can end one, and none of it is markup.
     """
-    facts = [
+    rows = [
         ["health", report.health.value],
-        ["records that wait", "unknown" if report.lag is None else f"{report.lag:,}"],
+        ["unread records", "unknown" if report.lag is None else f"{report.lag:,}"],
         ["records/s published", _rate(report.rate)],
         ["records/s arriving", _rate(report.arrivals)],
-        ["owner", "none" if report.epoch is None else f"epoch {report.epoch}"],
+        ["writer", "none" if report.epoch is None else f"epoch {report.epoch}"],
     ]
-    rows = [
+    events = [
         [event["at"][:19], _line(event.get("who", "")), _line(event.get("reason", ""))] for event in restarts
     ]
     minutes = spec.supervision.restart_window_seconds // 60
     return "\n\n".join(
         [
-            "What was observed:",
-            verbatim(
+            "Last observation:",
+            code_block(
                 [
                     *textwrap.wrap(_line(report.message), WIDTH),
-                    *table(["what", "value"], facts).split("\n"),
+                    *table(["metric", "value"], rows).split("\n"),
                 ]
             ),
-            f"Its restarts of the last {minutes} minutes:",
-            verbatim(table(["when", "by", "reason"], rows).split("\n")[1:]),
-            "The end of its log:",
-            verbatim(list(tail[-MAX_LINES:]) or ["it wrote nothing"]),
+            f"Restarts in the last {minutes} minutes:",
+            code_block(table(["at", "by", "reason"], events).split("\n")[1:]),
+            "End of its log:",
+            code_block(list(tail[-MAX_LINES:]) or ["it is empty"]),
             CHOICES.format(stream=spec.name),
         ]
     )
 
 
-def verbatim(lines: Iterable[str]) -> str:
-    """The lines as an indented code block, each made printable and cut to its length."""
+def code_block(lines: Iterable[str]) -> str:
+    """The lines as an indented code block, printable and truncated."""
     return "\n".join(f"    {_line(line)}" for line in lines)
 
 
@@ -219,12 +217,9 @@ def _rate(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.1f}"
 
 
-def decide(stream: str) -> ApplyDecisionOperator:
-    """The tasks of the DAG in which a person decides about a component of ``stream``."""
-    common: dict[str, Any] = {"stream": stream, "retries": 0}
-    requested = RequestDecisionOperator(task_id=REQUEST, **common)
-    applied = ApplyDecisionOperator(
-        task_id="apply_decision", execution_timeout=timedelta(minutes=5), **common
-    )
-    requested >> applied
-    return applied
+def decide(stream: str) -> tuple[RequestDecisionOperator, ApplyDecisionOperator]:
+    """The tasks of the decision DAG of ``stream``."""
+    request = RequestDecisionOperator(task_id=REQUEST, stream=stream)
+    apply = ApplyDecisionOperator(task_id="apply_decision", stream=stream)
+    request >> apply
+    return request, apply

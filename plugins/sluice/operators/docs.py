@@ -1,9 +1,10 @@
-"""The documentation of a stream's DAGs: a text, and a table of each task's own ``does`` and ``fails_if``."""
+"""The documentation of a stream's DAGs: a text, and a table of the tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from datetime import timedelta
+from typing import Any
 
 from sluice.model.spec.stream import SourceType, StreamSpec
 
@@ -20,20 +21,13 @@ _SENT_ONCE = {
 }
 
 
-class Step(Protocol):
-    """A task that says in a line each what it does and when it fails."""
-
-    task_id: str
-    does: str
-    fails_if: str
-
-
-def steps_table(steps: Iterable[Step]) -> str:
+def steps_table(steps: Iterable[Any]) -> str:
+    """A row per task, with its ``does`` and ``fails_if``."""
     rows = (f"| `{step.task_id}` | {step.does} | {step.fails_if} |" for step in steps)
     return "\n".join(["| step | what it does | when it fails |", "|---|---|---|", *rows])
 
 
-def load(spec: StreamSpec, steps: Iterable[Step]) -> str:
+def load(spec: StreamSpec, steps: Iterable[Any]) -> str:
     queries = ", and the results of every query agree with it" if spec.queries else ""
     return f"""
 ### Load {spec.label}, and verify it
@@ -47,15 +41,44 @@ Every step may be cleared and run again, and runs may overlap. {_SENT_ONCE[spec.
 """
 
 
-def compact(spec: StreamSpec, steps: Iterable[Step]) -> str:
+def maintenance(spec: StreamSpec, steps: Iterable[Any]) -> str:
     return f"""
-### Compact {spec.table}
+### Maintain {spec.table}
 
-Each batch adds a file to each partition that it touches. Once a day the files of closed dates become few
-large ones.
+Each batch adds a file to each partition that it touches. Once a day the files of closed dates are rewritten
+into a few large ones.
 
 {steps_table(steps)}
 
-A rewrite is published only if the same rows are verified to be there, each once. The stream runs on
-meanwhile: its consumer sees that the table was moved, and resumes from there.
+A rewrite is published only if it is verified to hold the same rows, each once. The stream runs meanwhile:
+its consumer detects the commit and resumes from it.
+"""
+
+
+def supervision(stream: str, decision: str, interval: timedelta, steps: Iterable[Any]) -> str:
+    return f"""
+### Supervise stream {stream}
+
+While this DAG is not paused, every component of the stream is to run. The runtime restarts a process that
+ends. Every {interval.total_seconds():g} seconds Airflow checks each component's health, restarts a component
+that is stalled or down, and requests a decision about one that keeps failing (DAG `{decision}`).
+
+{steps_table(steps)}
+
+Trigger it with an action to restart, stop or start the stream or one component. A stopped component stays
+stopped until such a request restarts or starts it. The ledger's `history` of each component records health
+changes, restarts, requests and decisions. Tasks are not retried: the next run checks again.
+"""
+
+
+def decision(stream: str, steps: Iterable[Any]) -> str:
+    return f"""
+### Decide about stream {stream}
+
+Supervision triggers this DAG if a component keeps failing although it was restarted.
+
+{steps_table(steps)}
+
+A request is open for an hour at most, and ends by itself if the component is healthy again or a person
+acted. Supervision continues meanwhile. One request per component is open at a time.
 """

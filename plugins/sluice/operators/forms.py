@@ -1,14 +1,17 @@
-"""The Trigger forms of a stream's DAGs."""
+"""The forms (params) of a stream's DAGs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from airflow.sdk import Param
 
+from sluice.model.health.status import ALL, Action
 from sluice.model.spec.stream import SourceType, StreamSpec
 
 
 def load(spec: StreamSpec) -> dict[str, Param]:
-    """What a load sends, by kind of source, and its limits."""
+    """The source's params, and the limits of a load."""
     if spec.source is SourceType.FEED:
         source = _feed()
     elif spec.generator:
@@ -32,8 +35,8 @@ def load(spec: StreamSpec) -> dict[str, Param]:
             type="integer",
             minimum=1,
             maximum=180,
-            title="Time to land (minutes)",
-            description="How long to wait, after producing, until everything is published",
+            title="Publish timeout (minutes)",
+            description="Maximum wait, after producing, until all records are published",
         ),
     }
 
@@ -65,26 +68,53 @@ def _feed() -> dict[str, Param]:
             minimum=1,
             maximum=10_000_000,
             title="Events",
-            description="Number of events to wait for, unless the time below is up before",
+            description="Number of events to wait for, unless the timeout is over before",
         ),
         "minutes": Param(
             5,
             type="integer",
             minimum=1,
             maximum=720,
-            title="Time to wait (minutes)",
-            description="How long the events are waited for at most; the load fails if none came",
+            title="Timeout (minutes)",
+            description="Maximum wait for the events; the load fails if none arrived",
         ),
     }
 
 
-def compact() -> dict[str, Param]:
+def maintenance() -> dict[str, Param]:
     return {
         "compact_before": Param(
             None,
             type=["string", "null"],
             format="date",
             title="Before",
-            description="Files of earlier dates than this are rewritten; default: yesterday (UTC)",
+            description="Files of dates before this one are rewritten; default: yesterday (UTC)",
         )
+    }
+
+
+def supervision(components: Sequence[str]) -> dict[str, Param]:
+    return {
+        "action": Param(
+            Action.CHECK.value,
+            type="string",
+            enum=[action.value for action in Action],
+            title="Action",
+            description="check: check its health and act on it. stop: stop, and keep it stopped. "
+            "start: resume and start. restart: resume and restart",
+        ),
+        "component": Param(
+            ALL,
+            type="string",
+            enum=[ALL, *components],
+            title="Component",
+            description="The component that the action is for; the others are only checked",
+        ),
+        "reason": Param(
+            None,
+            type=["string", "null"],
+            maxLength=500,
+            title="Reason",
+            description="Recorded in the component's history, and shown while it is stopped",
+        ),
     }

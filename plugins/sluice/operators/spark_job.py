@@ -26,12 +26,9 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
     the platform file of its own role.
     """
 
-    def __init__(
-        self, *, stream: str, job: str, role: str = "airflow", conn_id: str = "sluice_spark", **kwargs: Any
-    ) -> None:
+    def __init__(self, *, stream: str, job: str, conn_id: str = "sluice_spark", **kwargs: Any) -> None:
         super().__init__(conn_id=conn_id, durable=False, name=f"sluice-{stream}-{job}", **kwargs)
         self.stream = stream
-        self.role = role
         self.job = job
 
     def submit(self, context: Context, options: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Supervision of one component: check, act, verify. A component that flaps is a person's decision."""
+"""Supervision of one component: check, act, verify; a component that flaps needs a person's decision."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowRuntimeError, DagRunTriggerException
 from airflow.triggers.base import StartTriggerArgs
 
-from sluice.hooks.failures import failed, final_failures, log_excerpt, table
-from sluice.hooks.lifecycle import Lifecycle, request_from
+from sluice.hooks.failures import failed, final_failures, table
+from sluice.hooks.lifecycle import request_from
 from sluice.hooks.observation import Observation
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.consumer import NEEDS_DECISION, RESTARTABLE, HealthReport, no_action
 from sluice.model.health.status import Action, action_for
 from sluice.operators.base import ComponentOperator
-from sluice.triggers.health import CHECK_SECONDS, HealthTrigger, Outcome, RecoveryTrigger
+from sluice.triggers.health import HealthTrigger, Outcome, RecoveryTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -24,88 +24,76 @@ if TYPE_CHECKING:
     from sluice.hooks.lifecycle import ActionResult, Request
     from sluice.model.health.sample import Sample
 
-# Beyond what the check takes: for systems that answer late, and for a triggerer that comes back.
+# Beyond the duration of a check: systems that answer late, a triggerer that restarts.
 CHECK_TIMEOUT = timedelta(minutes=4)
 # A consumer that acquired the lease again publishes within seconds; a backlog's first batch may take longer.
 RECOVERY_SECONDS = 120.0
-# The trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
-BACKSTOP = timedelta(minutes=2)
 OPEN = ("queued", "running")
 
 
 def decision_dag_id(stream: str) -> str:
-    """The DAG in which a person is asked about a component of ``stream``."""
     return f"{stream}_decision"
 
 
 class ActingOperator(ComponentOperator):
-    """A step that may restart the component, and then waits until it works again."""
-
-    @property
-    def lifecycle(self) -> Lifecycle:
-        return Lifecycle(self.spec, self.platform_hook.runtime, self.history, self.component)
+    """A step that may restart the component, and then waits for its recovery."""
 
     def verify(self, act: ActionResult, before: Sample) -> None:
-        """Log what was done; if a process was started, defer until it works again."""
+        """Log the action; if it started a process, defer until the component recovered."""
         self.log.info("%s", act.message)
         if not act.done:
             return
-        patience = max(RECOVERY_SECONDS, self.spec.supervision.startup_timeout_seconds)
-        self.defer(
-            trigger=RecoveryTrigger(
-                stream=self.stream,
-                component=self.component,
-                role=self.role,
-                before=before.to_json(),
-                deadline=time.time() + patience,
-            ),
-            method_name="verified",
-            kwargs={"act": act.to_json()},
-            timeout=timedelta(seconds=patience) + BACKSTOP,
+        seconds = max(RECOVERY_SECONDS, self.spec.supervision.startup_timeout_seconds)
+        trigger = RecoveryTrigger(
+            stream=self.stream,
+            component=self.component,
+            before=before.to_json(),
+            deadline=time.time() + seconds,
         )
+        self.wait_for(trigger, seconds, "verified", act=act.to_json())
 
     def verified(self, context: Context, event: dict[str, Any], act: dict[str, Any]) -> None:
-        """Record the recovery. Raises AirflowFailException if the component does not work again in time."""
+        """Record the recovery. Raises AirflowFailException if there is none in time."""
         outcome, reason = Outcome(event["outcome"]), event["reason"]
         if outcome in (Outcome.DIED, Outcome.TIMED_OUT):
-            words = log_excerpt(self.platform_hook.runtime, self.program, self.log)
             raise failed(
                 ErrorCode.COMPONENT_DOWN,
-                f"{self.program} was started and does not go on, {outcome.value}: {reason}; {words}",
+                f"{self.program} did not recover after restart, {outcome.value}: {reason}; "
+                f"{self.log_excerpt()}",
             )
-        self.log.info("%s, %.1f s after the decision", reason, event["at"] - act["at"])
+        seconds = round(event["at"] - act["at"], 1)
+        self.log.info("%s, %.1f s after the action", reason, seconds)
         if outcome is Outcome.RECOVERED:
             with final_failures():
-                seconds = round(event["at"] - act["at"], 1)
                 document = {"seconds": seconds, "how": reason, "run": context["run_id"]}
                 self.history.record("recovered", document, datetime.fromtimestamp(event["at"], UTC))
 
 
 class SuperviseOperator(ActingOperator):
-    """Check the component's health, and do what its verdict or a person's request asks for.
+    """Check the component's health, and act on it or on a person's request.
 
-    The check runs in the triggerer and ends the task there if there is nothing to do; else a worker restarts
-    what is down for good or hangs, requests a decision about what flaps, and fails for what no restart helps:
-    also for a component that could not be observed. After a restart it waits, without a worker, until the
-    component works again. Its return value is the :class:`Observation`, which the next check reads.
+    The check runs in the triggerer and ends the task there if no action is needed. Else a worker restarts a
+    component that is down or stalled, requests a decision about one that flaps, and fails for everything that
+    a restart does not repair, also if the component cannot be observed. After a restart it waits, without a
+    worker, for the recovery. Its return value is the :class:`Observation`, which the next check reads.
     """
+
+    fails_if = "no restart helps, it does not recover in time, or its health is unknown"
 
     start_from_trigger = True
 
-    def __init__(self, *, component: str, check_seconds: float = CHECK_SECONDS, **kwargs: Any) -> None:
+    def __init__(self, *, component: str, **kwargs: Any) -> None:
         super().__init__(component=component, **kwargs)
-        path, values = HealthTrigger(
-            stream=self.stream, component=component, role=self.role, check_seconds=check_seconds
-        ).serialize()
+        self.does = f"checks the {component}; restarts it if that helps, and waits for its recovery"
+        path, values = HealthTrigger(stream=self.stream, component=component).serialize()
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls=path, next_method="act", trigger_kwargs=values, timeout=CHECK_TIMEOUT
         )
 
     def act(self, context: Context, event: dict[str, Any]) -> None:
-        """What follows from the check."""
         if "error" in event:
             raise failed(ErrorCode.INVALID_CONFIGURATION, event["error"])
-        # Now: what is deferred, triggers another DAG or fails has no return value.
+        # A task that defers, triggers another DAG or fails has no return value.
         context["ti"].xcom_push(key="return_value", value=event)
         observation = Observation.from_json(event)
         for text in describe(observation):
@@ -115,7 +103,7 @@ class SuperviseOperator(ActingOperator):
 
     def _act(self, context: Context, observation: Observation) -> None:
         assessed, action = observation.report, action_for(context["params"], self.component)
-        # A restart may be requested while the lake does not answer: then an earlier sample has to do.
+        # If the lake does not answer now, an earlier sample has the published offsets.
         newest = observation.samples[-1]
         before = next((s for s in reversed(observation.samples) if s.published), newest)
         if action is Action.CHECK:
@@ -141,10 +129,10 @@ class SuperviseOperator(ActingOperator):
         return self.lifecycle.restart(request, assessed)
 
     def _request_decision(self, context: Context, assessed: HealthReport) -> None:
-        """Trigger a run that asks a person, unless one is open."""
+        """Trigger a run of the decision DAG, unless one is open."""
         dag_id, newest = decision_dag_id(self.stream), self.history.latest("decision_requested")
         if newest and self._is_open(context, dag_id, newest["run"]):
-            self.log.info("a decision is requested since %s: %s %s", newest["at"], dag_id, newest["run"])
+            self.log.info("decision is open: since=%s dag=%s run=%s", newest["at"], dag_id, newest["run"])
             return
         run_id = f"{self.component}__{context['run_id']}__{context['ti'].try_number}"
         now = datetime.now(UTC)
@@ -175,7 +163,7 @@ class SuperviseOperator(ActingOperator):
 
 
 def describe(observation: Observation) -> list[str]:
-    """The verdict and two tables for the log: the partitions of the newest sample, and the evidence."""
+    """The health and two tables for the log: partitions of the newest sample, and details."""
     report, sample = observation.report, observation.samples[-1]
     ends, begins = sample.ends or {}, sample.begins or {}
     published = sample.published.ends if sample.published else {}
@@ -196,7 +184,7 @@ def describe(observation: Observation) -> list[str]:
 
 
 def _shown(key: str, value: Any) -> Any:
-    """Moments as such: they are seconds since 1970 in what is named ``at``, ``…_at`` and ``restarts``."""
+    """Format times: details named ``at``, ``…_at`` and ``restarts`` hold seconds since 1970."""
     if key == "restarts":
         return ", ".join(_moment(at) for at in value) or "none"
     return _moment(value) if key == "at" or key.endswith("_at") else value
@@ -206,16 +194,13 @@ def _moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
 
 
-def supervise(
-    stream: str, component: str, *, check_seconds: float = CHECK_SECONDS, **kwargs: Any
-) -> SuperviseOperator:
-    """The task that supervises ``component``, in the DAG that is being made; named like the component."""
+def supervise(stream: str, component: str, **kwargs: Any) -> SuperviseOperator:
+    """The task that supervises ``component``, with its name."""
     return SuperviseOperator(
         task_id=component,
         stream=stream,
         component=component,
-        check_seconds=check_seconds,
-        # Of a run that is not retried: the next one checks again.
+        # The next run checks again.
         retries=0,
         execution_timeout=timedelta(minutes=5),
         **kwargs,

@@ -1,39 +1,36 @@
-"""Waiting until a feed's producer has sent enough."""
+"""Wait for a feed's events."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 from sluice.clients.errors import Missing
 from sluice.triggers.wait import Outcome, Progress, WaitTrigger
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ArrivedTrigger(WaitTrigger):
-    """Fires when ``events`` records came onto the topic behind the offsets ``begin``, or at ``deadline``.
+    """Fires when ``events`` records arrived on the topic after the offsets ``begin``, or at ``deadline``.
 
-    The event's ``arrived`` and ``ends`` (the end offsets) are as last observed, and missing if Kafka never
-    answered. Hopeless as soon as the topic is no longer the one with ``topic_id``: its offsets begin again.
+    The event's ``arrived`` and ``ends`` (end offsets) are the last observed, and missing if Kafka never
+    answered. Permanent if the topic's id is no longer ``topic_id``: its offsets restart.
     """
 
-    names = (*WaitTrigger.names, "begin", "events", "topic_id")
-
-    def __init__(self, *, begin: dict[str, int], events: int, topic_id: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.begin = begin
-        self.events = events
-        self.topic_id = topic_id
+    begin: dict[str, int]
+    events: int
+    topic_id: str
 
     def check(self) -> Progress:
         topic, kafka = self.spec.topic.name, self.hook.kafka
         try:
             ends = kafka.ends(topic)
-            # After the offsets: they were this topic's then.
+            # After the offsets, so that they are this topic's.
             is_same = kafka.identify(topic).topic_id == self.topic_id
         except Missing:
             is_same = False
         if not is_same:
             return Progress(
-                f"topic {topic!r} was deleted or recreated since the load began; trigger a new run",
+                f"topic {topic!r} was deleted or recreated since the load began. Fix: trigger a new run",
                 Outcome.PERMANENT,
             )
         # A partition that was added meanwhile counts from its first offset.

@@ -1,12 +1,13 @@
-"""The frame of waiting for a stream."""
+"""Base of the triggers over a stream."""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger
 
@@ -14,57 +15,61 @@ from sluice.clients.errors import ClientError, Unreachable
 from sluice.hooks.platform import PlatformHook
 from sluice.model.health.sample import Sample
 from sluice.model.spec import stream as streams
+from sluice.model.spec.ledger import history_name
 from sluice.model.spec.stream import StreamSpec
 
+if TYPE_CHECKING:
+    from sluice.clients.ledger import History
+
 T = TypeVar("T")
-# No question to a system may hold the others up for longer; clients have shorter deadlines of their own.
+# Bound of one request to a system; clients have shorter deadlines of their own.
 QUESTION_SECONDS = 90.0
-# Beside the systems that a look asks, the key of a sample's trouble.
+# Key in a sample's errors, beside the systems'.
 OBSERVER = "observer"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class StreamTrigger(BaseTrigger):
-    """A trigger over ``stream`` with the clients of ``role``: names only, secrets stay in the role's file.
+    """A trigger over ``component`` of ``stream``. Its fields are serialized, so they hold no secret."""
 
-    What it needs to go on in another triggerer is what ``names`` lists: they are serialised, as they were
-    given to its constructor.
-    """
+    stream: str
+    component: str = "consumer"
 
-    names: tuple[str, ...] = ("stream", "role")
-
-    def __init__(self, *, stream: str, role: str) -> None:
+    def __post_init__(self) -> None:
         super().__init__()
-        self.stream = stream
-        self.role = role
         self.clock: Callable[[], float] = time.time
         self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
         self.question_seconds = QUESTION_SECONDS
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         path = f"{type(self).__module__}.{type(self).__qualname__}"
-        return path, {name: getattr(self, name) for name in self.names}
+        return path, {field.name: getattr(self, field.name) for field in fields(self)}
 
     @cached_property
     def hook(self) -> PlatformHook:
-        return PlatformHook(self.role)
+        return PlatformHook()
 
     @cached_property
     def spec(self) -> StreamSpec:
-        """The stream's declaration. Raises ConfigError."""
+        """Raises ConfigError."""
         return streams.load(self.stream)
 
-    async def ask(self, question: Callable[[], T]) -> T:
-        """Ask in a thread: the clients block, and the triggerer's loop belongs to every trigger."""
+    @cached_property
+    def history(self) -> History:
+        return self.hook.history(history_name(self.stream, self.component))
+
+    async def ask(self, request: Callable[[], T]) -> T:
+        """Run it in a thread: clients block, and all triggers share the triggerer's loop."""
         try:
-            return await asyncio.wait_for(asyncio.to_thread(question), self.question_seconds)
+            return await asyncio.wait_for(asyncio.to_thread(request), self.question_seconds)
         except TimeoutError as error:
             raise Unreachable(f"no answer within {self.question_seconds:g} s") from error
 
-    async def observe(self, component: str) -> Sample:
-        """One observation; if even that is not possible, the sample says so. Raises ConfigError."""
+    async def observe(self) -> Sample:
+        """A sample of the component, with errors if it cannot be observed. Raises ConfigError."""
         now = self.clock()
         try:
-            return await self.ask(lambda: self.hook.observer(self.spec, component).look(now))
+            return await self.ask(lambda: self.hook.observer(self.spec, self.component).look(now))
         except ClientError as error:
             return Sample(at=now, process=None, errors={OBSERVER: str(error)})
 

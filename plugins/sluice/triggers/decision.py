@@ -1,10 +1,10 @@
-"""Waiting in the triggerer for a person's decision, as long as it is needed."""
+"""Wait, in the triggerer, for a person's decision while it is needed."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from airflow.triggers.base import TriggerEvent
@@ -12,7 +12,6 @@ from airflow.triggers.base import TriggerEvent
 from sluice.clients.errors import ClientError
 from sluice.model.health.consumer import NO_ACTION, Health
 from sluice.model.health.status import Answer
-from sluice.model.spec.ledger import history_name
 from sluice.triggers.base import StreamTrigger
 
 if TYPE_CHECKING:
@@ -22,10 +21,10 @@ POLL_SECONDS = 15.0
 NEEDS_NO_DECISION = NO_ACTION - {Health.STARTING}
 
 
-def settled(history: History, requested_at: datetime) -> str | None:
-    """Why a decision that was requested then is not needed any more; None if it is. Raises ClientError.
+def obsolete_reason(history: History, requested_at: datetime) -> str | None:
+    """Why a decision requested then is no longer needed, or None. Raises ClientError.
 
-    Supervision found the component healthy or suspended since, or a person acted.
+    The component was found healthy or suspended since, or a person acted.
     """
     acted = history.requested_since(requested_at)
     if acted:
@@ -36,30 +35,19 @@ def settled(history: History, requested_at: datetime) -> str | None:
     return None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DecisionTrigger(StreamTrigger):
-    """Ends an open question at ``deadline``, or as soon as no decision is needed: with the answer to wait.
+    """Answers an open request with LOOK at ``deadline``, or as soon as no decision is needed.
 
-    A person's answer does not come through it: Airflow resumes the task itself. ``requested_at``,
-    ``deadline``: seconds since 1970.
+    A person's answer does not pass through it: Airflow resumes the task itself. Times: seconds since 1970.
     """
 
-    names = ("stream", "component", "role", "requested_at", "deadline")
-
-    def __init__(
-        self, *, stream: str, component: str, role: str, requested_at: float, deadline: float
-    ) -> None:
-        super().__init__(stream=stream, role=role)
-        self.component = component
-        self.requested_at = requested_at
-        self.deadline = deadline
-
-    @cached_property
-    def history(self) -> History:
-        return self.hook.history(history_name(self.stream, self.component))
+    requested_at: float
+    deadline: float
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         reason = await self._wait()
-        self.log.info("no answer is waited for: %s", reason)
+        self.log.info("request ended without an answer: reason=%s", reason)
         yield TriggerEvent(
             {
                 "chosen_options": [Answer.LOOK.value],
@@ -74,11 +62,11 @@ class DecisionTrigger(StreamTrigger):
         since = datetime.fromtimestamp(self.requested_at, UTC)
         while self.clock() < self.deadline:
             try:
-                reason = await self.ask(lambda: settled(self.history, since))
+                reason = await self.ask(lambda: obsolete_reason(self.history, since))
             except ClientError as error:
-                self.log.warning("whether a decision is still needed is unknown: %s", error)
+                self.log.warning("need for a decision unknown: %s", error)
             else:
                 if reason:
                     return reason
             await self.sleep(POLL_SECONDS)
-        return "nobody answered in time"
+        return "no answer in time"

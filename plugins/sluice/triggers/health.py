@@ -1,13 +1,12 @@
-"""Waiting in the triggerer: until a component's health is clear, until a restarted one works again."""
+"""Observe a component in the triggerer until its health is final, or until it recovered from a restart."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError
@@ -26,91 +25,79 @@ from sluice.model.health.consumer import (
 from sluice.model.health.sample import ENDED, Sample
 from sluice.model.health.status import Action, action_for
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.ledger import history_name
 from sluice.triggers.base import StreamTrigger
 
 if TYPE_CHECKING:
-    from sluice.clients.ledger import History
     from sluice.model.spec.stream import Supervision
 
 CHECK_SECONDS = 5.0
 POLL_SECONDS = 2.0
 SETTLE_SECONDS = 5.0
-# One sample may miss what a second one shows: a process between two states, a batch on its way.
+# One sample may fall between two states of a process, or within a batch.
 MIN_SAMPLES = 2
-# How much longer than the time after which a component counts as stalled it is observed.
+# A check observes this much longer than the stall timeout.
 BEYOND_STALL_SECONDS = 15.0
-# Of an interval: the rest is for what follows.
+# The rest of an interval is for the action.
 MAX_INTERVAL_SHARE = 0.75
 # How many samples the next check gets.
 KEPT = 12
-# A triggerer that has just started needs some ten seconds for its first answer of this kind.
+# A triggerer that has just started takes some ten seconds for its first XCom.
 XCOM_SECONDS = 30.0
 
 
 def observe_seconds(policy: Supervision) -> float:
-    """For how long one check observes at most. What takes longer to show, shows over several checks."""
+    """Maximum duration of one check; slower changes show over several checks."""
     return min(
         policy.stall_timeout_seconds + BEYOND_STALL_SECONDS, policy.interval_seconds * MAX_INTERVAL_SHARE
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class HealthTrigger(StreamTrigger):
-    """Observes a component every ``check_seconds`` until its health is clear, or the time is up.
+    """Observes a component every CHECK_SECONDS until its health is final, or the time is up.
 
-    Ends the task itself, green and without a worker's process, if there is nothing to do. Else it fires the
-    :class:`Observation`, or ``{"error": …}`` if the stream's or the platform's declaration is wrong.
+    Ends the task itself, green and without a worker, if no action is needed. Else it fires the
+    :class:`Observation`, or ``{"error": …}`` for an invalid declaration of the stream or the platform.
 
-    The scheduler makes it (``start_from_trigger``). In another triggerer the time begins again, because the
-    first one's samples are gone; but it ends before Airflow gives the trigger up (``timeout_after``). Samples
-    of earlier checks are taken along: without them it only takes longer to detect. What changed is recorded
-    in the component's history here, because the triggerer has the clients open.
+    The scheduler creates it (``start_from_trigger``). Another triggerer begins with a new time limit, because
+    the samples of the first are lost, but ends before Airflow's own timeout (``timeout_after``). Without
+    samples of earlier checks detection only takes longer.
     """
 
-    names = ("stream", "component", "role", "check_seconds")
-    # Set by the triggerer.
-    timeout_after: datetime | None = None
-
-    def __init__(
-        self, *, stream: str, component: str, role: str, check_seconds: float = CHECK_SECONDS
-    ) -> None:
-        super().__init__(stream=stream, role=role)
-        self.component = component
-        self.check_seconds = check_seconds
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # Set by the triggerer.
+        self.timeout_after: datetime | None = None
         self.assess: Callable[[str, Sequence[Sample], Supervision, RestartHistory], HealthReport] = assess
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         try:
-            observation, facts = await self._observe()
+            observation, restarts = await self._observe()
         except ConfigError as error:
             yield TriggerEvent({"error": str(error)})
             return
-        await self._record(observation, facts)
+        await self._record(observation, restarts)
         event = observation.to_json()
         if self._action() is Action.CHECK and observation.report.health in no_action(self.component):
             yield TaskSuccessEvent(xcoms={"return_value": event})
         else:
             yield TriggerEvent(event)
 
-    @cached_property
-    def history(self) -> History:
-        return self.hook.history(history_name(self.stream, self.component))
-
     async def _observe(self) -> tuple[Observation, RestartHistory | None]:
         policy = self.spec.supervision
         samples = await self._earlier()
-        # A request is carried out in any case: one sample is enough for it.
+        # A request is carried out in any case: one sample is enough.
         is_check = self._action() is Action.CHECK
         until, least = (self._until(policy), MIN_SAMPLES) if is_check else (self.clock(), 1)
-        facts: RestartHistory | None = None
+        restarts: RestartHistory | None = None
         count, logged = 0, ""
         while True:
-            samples.append(await self.observe(self.component))
+            samples.append(await self.observe())
             count += 1
             try:
-                if facts is None:
-                    facts = await self.ask(lambda: self.history.facts(datetime.now(UTC), policy))
-                report = self.assess(self.component, samples, policy, facts)
+                if restarts is None:
+                    restarts = await self.ask(lambda: self.history.facts(datetime.now(UTC), policy))
+                report = self.assess(self.component, samples, policy, restarts)
             except ClientError as error:
                 report = _without_history(
                     self.assess(self.component, samples, policy, RestartHistory()), error
@@ -121,27 +108,24 @@ class HealthTrigger(StreamTrigger):
                 logged = message
             if report.is_final or (count >= least and self.clock() >= until):
                 break
-            await self.sleep(self.check_seconds)
-        patience = float(report.details.get("patience_seconds", 0))
-        reach = (
-            max(policy.lag_window_seconds, patience, policy.stall_timeout_seconds) + policy.interval_seconds
-        )
-        return Observation(report, downsample(samples, reach, KEPT)), facts
+            await self.sleep(CHECK_SECONDS)
+        stall_timeout = float(report.details.get("patience_seconds", policy.stall_timeout_seconds))
+        reach = max(policy.lag_window_seconds, stall_timeout, policy.stall_timeout_seconds)
+        reach += policy.interval_seconds
+        return Observation(report, downsample(samples, reach, KEPT)), restarts
 
     def _until(self, policy: Supervision) -> float:
-        """When the time is up, in seconds since 1970; as late as a last question leaves room for."""
+        """The end of the check (seconds since 1970), with room for one more request before the timeout."""
         until = self.clock() + observe_seconds(policy)
         if self.timeout_after is None:
             return until
         return min(until, self.timeout_after.timestamp() - self.question_seconds)
 
     def _action(self) -> Action:
-        """What the run is to do with this component."""
         context: dict[str, Any] = getattr(self.task_instance, "get_template_context", dict)()
         return action_for(context.get("params", {}), self.component)
 
     async def _earlier(self) -> list[Sample]:
-        """Samples of earlier checks."""
         pull = getattr(self.task_instance, "axcom_pull", None)
         if pull is None:
             return []
@@ -159,21 +143,21 @@ class HealthTrigger(StreamTrigger):
             )
             return []
 
-    async def _record(self, observation: Observation, facts: RestartHistory | None) -> None:
-        if facts is None:
+    async def _record(self, observation: Observation, restarts: RestartHistory | None) -> None:
+        if restarts is None:
             return
         try:
-            before = await self.ask(lambda: record(self.history, observation, facts))
+            before = await self.ask(lambda: record(self.history, observation, restarts))
         except ClientError as error:
-            # The task has the verdict. The next check finds that it is not in the history.
-            self.log.warning("the verdict is not in the component's history: %s", error)
+            # The task has the report, and the next check records it.
+            self.log.warning("health not recorded: %s", error)
             return
         if before != observation.report.health.value:
-            self.log.info("it was %s before", before or "never judged")
+            self.log.info("health changed: before=%s", before or "none")
 
 
 def _without_history(report: HealthReport, error: ClientError) -> HealthReport:
-    """Without the history restarts and holds are unknown, so nothing may be done."""
+    # Restarts and suspension are unknown then, so no action may follow.
     return replace(
         report,
         health=Health.UNKNOWN,
@@ -183,7 +167,7 @@ def _without_history(report: HealthReport, error: ClientError) -> HealthReport:
 
 
 class Outcome(StrEnum):
-    """How waiting for a recovery ended; the value is what the event carries."""
+    """How the wait for a recovery ended, as the event carries it."""
 
     RECOVERED = "recovered"
     REPLACED = "replaced"
@@ -191,22 +175,16 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed out"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RecoveryTrigger(StreamTrigger):
     """Fires when a restarted component works again, when its process has ended for good, or at ``deadline``.
 
-    ``before``: the newest sample before the restart that shows what was published; with ``deadline`` (seconds
-    since 1970) all that another triggerer needs. The event says when that was, ``at``.
+    ``before``: the newest sample before the restart with published offsets; ``deadline``: seconds since 1970.
+    The event's ``at`` is the moment of the outcome.
     """
 
-    names = ("stream", "component", "role", "before", "deadline")
-
-    def __init__(
-        self, *, stream: str, component: str, role: str, before: dict[str, Any], deadline: float
-    ) -> None:
-        super().__init__(stream=stream, role=role)
-        self.component = component
-        self.before = before
-        self.deadline = deadline
+    before: dict[str, Any]
+    deadline: float
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         outcome, reason = await self._wait()
@@ -214,12 +192,12 @@ class RecoveryTrigger(StreamTrigger):
 
     async def _wait(self) -> tuple[Outcome, str]:
         before, logged = Sample.from_json(self.before), ""
-        # Airflow 3.3 takes a task that is resumed before the end of its worker is known for a lost one.
+        # Airflow 3.3 fails a task that is resumed before it knows of its worker's end.
         await self.sleep(SETTLE_SECONDS)
         samples: list[Sample] = []
         while True:
             try:
-                samples = [*samples[-KEPT:], await self.observe(self.component)]
+                samples = [*samples[-KEPT:], await self.observe()]
                 report = assess(self.component, samples, self.spec.supervision, RestartHistory())
             except ConfigError as error:
                 return Outcome.TIMED_OUT, str(error)

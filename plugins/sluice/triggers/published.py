@@ -1,9 +1,9 @@
-"""Waiting until what was produced is published."""
+"""Wait until produced records are published, or counted by the queries."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.triggers.wait import Outcome, Progress, WaitTrigger
@@ -11,37 +11,36 @@ from sluice.triggers.wait import Outcome, Progress, WaitTrigger
 if TYPE_CHECKING:
     from sluice.model.health.sample import Position
 
+# What a component does with the records.
+VERBS = {"queries": "counted"}
 
-def beyond_reach(expected: OffsetRanges, starts: dict[int, int]) -> OffsetRanges:
-    """What the stream will never publish: offsets before it began, of the partitions that it knows."""
+
+def unreachable_offsets(expected: OffsetRanges, starts: dict[int, int]) -> OffsetRanges:
+    """Offsets that the stream will never publish: those before its start offsets."""
     return expected.intersect(
         OffsetRanges.of({partition: [(0, start)] for partition, start in starts.items()})
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class PublishedTrigger(WaitTrigger):
-    """Fires when ``main`` covers ``expected`` (OffsetRanges as JSON), when it never will, or at
-    ``deadline``.
+    """Fires when ``main`` covers ``expected`` (OffsetRanges as JSON), when it never will, or at ``deadline``.
 
-    ``component`` is whose work is waited for: ``consumer``, or ``queries``, which then have counted it all.
-    PostgreSQL is asked every ``poll_interval`` seconds and S3 only when the table moved.
+    With component ``queries``: when they have counted it. Each poll reads PostgreSQL; S3 is read only after a
+    commit.
     """
 
-    names = (*WaitTrigger.names, "expected")
-
-    def __init__(self, *, expected: str, component: str = "consumer", **kwargs: Any) -> None:
-        super().__init__(component=component, **kwargs)
-        self.expected = expected
+    expected: str
 
     def check(self) -> Progress:
         expected = OffsetRanges.from_json(self.expected)
         component = self.spec.component(self.component).name
-        verb = "counted" if component == "queries" else "published"
+        verb = VERBS.get(component, "published")
         state = self._reached(component)
         if state is None:
-            return Progress(f"nothing of table {self.spec.table} is {verb} yet")
-        if lost := beyond_reach(expected, state.starts):
-            message = f"the stream began behind {lost}, so it will never publish that"
+            return Progress(f"no record of table {self.spec.table} is {verb} yet")
+        if lost := unreachable_offsets(expected, state.starts):
+            message = f"the stream starts after {lost}, so it will never publish those offsets"
             return Progress(message, Outcome.PERMANENT)
         published = OffsetRanges.from_ends(state.starts, state.ends)
         done = published.intersect(expected).count
@@ -49,12 +48,11 @@ class PublishedTrigger(WaitTrigger):
         return Progress(message, Outcome.REACHED if published.covers(expected) else None)
 
     def _reached(self, component: str) -> Position | None:
-        """What ``component`` has reached of the topic."""
         state = self.hook.lake.position(self.spec.table)
         if component != "queries" or state is None:
             return state
-        # Here, where it is used: PyArrow takes a second.
+        # Imported here: PyArrow takes a second.
         from sluice.clients.lake import query_results
 
-        standing = query_results.standing(self.hook.lake.table(self.spec.queries_table), self.spec.queries)
-        return None if standing is None else replace(state, ends=standing.ends)
+        positions = query_results.standing(self.hook.lake.table(self.spec.queries_table), self.spec.queries)
+        return None if positions is None else replace(state, ends=positions.ends)

@@ -1,11 +1,10 @@
-"""Waiting, in the triggerer, for what a component of a stream does."""
+"""Wait, in the triggerer, for the work of a stream's component."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -16,9 +15,7 @@ from sluice.model.health.sample import ENDED, ProcessState, ProcessStatus
 from sluice.model.spec.config import ConfigError
 from sluice.triggers.base import StreamTrigger, T
 
-# The trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
-BACKSTOP = timedelta(minutes=5)
-# Supervision finds a dead component within one interval and starts it within the next.
+# Supervision finds a component that is down within one interval and starts it within the next.
 GRACE_INTERVALS = 2.5
 MAX_RESTARTS = 5
 LOG_INTERVAL_SECONDS = 15.0
@@ -26,16 +23,16 @@ DOWN = frozenset({*ENDED, ProcessState.BACKOFF})
 
 
 class Outcome(StrEnum):
-    """How the waiting ended; the value is what the event carries."""
+    """How the wait ended, as the event carries it."""
 
     REACHED = "reached"
-    PERMANENT = "hopeless"
+    PERMANENT = "permanent"
     TIMED_OUT = "timed out"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far the component is. ``outcome``: None to go on waiting; ``details``: for the event, as JSON."""
+    """Progress of the component. ``outcome``: None to continue; ``details``: for the event, as JSON."""
 
     message: str
     outcome: Outcome | None = None
@@ -44,18 +41,18 @@ class Progress:
 
 @dataclass
 class ProcessWatch:
-    """What a process did while we waited. ``grace``: seconds that it may be down, until it is restarted."""
+    """Restarts and down time of a process during the wait. ``grace``: seconds that it may be down."""
 
     grace: float
     down_since: float | None = None
     pids: set[int] = field(default_factory=set)
 
     def failure(self, process: ProcessStatus, now: float) -> str | None:
-        """Why waiting on is hopeless, or None. Call it with every observation; ``now`` in seconds."""
+        """Why the wait cannot succeed, or None. Call it with every observation; ``now`` in seconds."""
         if process.pid is not None:
             self.pids.add(process.pid)
         if len(self.pids) > MAX_RESTARTS + 1:
-            return f"{process.program} was restarted {len(self.pids) - 1} times while the load waited for it"
+            return f"{process.program} was restarted {len(self.pids) - 1} times during the wait"
         if process.state not in DOWN:
             self.down_since = None
             return None
@@ -64,27 +61,22 @@ class ProcessWatch:
         return f"{process.message()} for {down:.0f} s" if down >= self.grace else None
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class WaitTrigger(StreamTrigger):
-    """Fires when :meth:`check` says so, when ``component`` is down for ``grace`` seconds, or at ``deadline``.
+    """Fires when :meth:`check` has an outcome, when the component is down for ``grace`` seconds, or at
+    ``deadline`` (seconds since 1970, so that another triggerer continues with the same one).
 
-    ``deadline``: seconds since 1970, so that another triggerer goes on with the same one. A system that does
-    not answer is asked again every ``poll_interval`` seconds until the deadline, and then named.
+    A system that does not answer is asked again every ``poll_interval`` seconds; at the deadline the reason
+    names it.
     """
 
-    names: tuple[str, ...] = ("stream", "role", "deadline", "poll_interval", "grace", "component")
-
-    def __init__(
-        self, *, stream: str, role: str, deadline: float, poll_interval: float, grace: float, component: str
-    ) -> None:
-        super().__init__(stream=stream, role=role)
-        self.deadline = deadline
-        self.poll_interval = poll_interval
-        self.grace = grace
-        self.component = component
+    deadline: float
+    poll_interval: float
+    grace: float
 
     @abstractmethod
     def check(self) -> Progress:
-        """Ask the systems; in a thread. Raises ClientError to be asked again, ConfigError to end."""
+        """Blocks. ClientError: retry; ConfigError: end."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         self._progress = Progress("nothing was observed yet")
@@ -114,10 +106,9 @@ class WaitTrigger(StreamTrigger):
                 return Outcome.TIMED_OUT, message
             await self.sleep(self.poll_interval)
 
-    async def _try(self, question: Callable[[], T], errors: list[str]) -> T | None:
-        """The answer; None, with the reason in ``errors``, if there is none."""
+    async def _try(self, request: Callable[[], T], errors: list[str]) -> T | None:
         try:
-            return await self.ask(question)
+            return await self.ask(request)
         except ClientError as error:
             errors.append(str(error))
             return None

@@ -113,7 +113,7 @@ class World:
         return self.kept
 
     def fire(self, task: Any = None, timeout_after: float | None = None) -> dict[str, Any]:
-        trigger = HealthTrigger(stream="nyc_taxi", component="consumer", role="airflow")
+        trigger = HealthTrigger(stream="nyc_taxi", component="consumer")
         trigger.__dict__["hook"] = self
         trigger.clock, trigger.sleep, trigger.assess = lambda: self.now, self.sleep, self.assess
         trigger.question_seconds = self.question_seconds

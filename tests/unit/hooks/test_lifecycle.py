@@ -87,13 +87,11 @@ def test_what_hangs_is_killed_and_what_works_may_finish(kept: Kept, health: Heal
     assert runtime.did == [("stop", grace, ["restart"]), ("start", ["restart"])]
 
 
-def test_another_process_than_the_judged_one_is_left_alone(kept: Kept) -> None:
+def test_a_replaced_instance_is_not_restarted(kept: Kept) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
     act = made.restart(PLATFORM, report(Health.DOWN, identity="999"))
     assert (act.done, runtime.did, events(kept, *KINDS)) == (False, [], [])
-    assert act.message == (
-        "stream-nyc_taxi is RUNNING: it was started anew after it was judged, so it is left alone"
-    )
+    assert act.message == ("stream-nyc_taxi is RUNNING: replaced since the check; not restarted")
 
 
 @pytest.mark.parametrize(("state", "health"), [(S.EXITED, Health.DOWN), (S.RUNNING, Health.STALLED)])
@@ -116,7 +114,7 @@ def test_a_hold_stops_the_platform_and_not_a_person(kept: Kept) -> None:
     assert not made.suspend(PERSON).done
     act = made.restart(PLATFORM, report(Health.DOWN))
     assert (act.done, runtime.did) == (False, [])
-    assert "held by ada since 2" in act.message
+    assert "suspended by ada since 2" in act.message
     assert made.restart(replace(PERSON, run="r3"), report(Health.SUSPENDED)).done
     assert [event["kind"] for event in events(kept, *KINDS)] == ["suspend", "resume", "restart"]
     assert kept.suspended() is None
@@ -127,7 +125,7 @@ def test_a_hold_that_comes_while_the_process_is_stopped_stands(kept: Kept) -> No
     runtime.meanwhile = lambda: kept.record("suspend", PERSON.document(), datetime.now(UTC))
     act = Lifecycle(SPEC, runtime, kept).restart(PLATFORM, report(Health.STALLED))
     assert (act.done, [did[0] for did in runtime.did]) == (False, ["stop"])
-    assert "held by ada" in act.message
+    assert "suspended by ada" in act.message
 
 
 def test_a_restart_by_the_runtime_is_not_what_a_person_asked_for(kept: Kept) -> None:
@@ -143,7 +141,7 @@ def test_a_second_click_finds_what_the_first_asked_for(kept: Kept) -> None:
     clicked = replace(PERSON, at=datetime.fromtimestamp(999, UTC))
     act = made.restart(clicked, report(Health.STARTING))
     assert (act.done, runtime.did) == (False, [])
-    assert act.message == "stream-nyc_taxi is RUNNING: it was started after that was asked for"
+    assert act.message == "stream-nyc_taxi is RUNNING: started since the request"
     later = replace(PERSON, at=datetime.fromtimestamp(1001, UTC))
     assert made.restart(later, report(Health.STARTING)).done
     assert events(kept, "restart")[0]["requested"] is True
@@ -165,7 +163,7 @@ def test_start_leaves_a_running_process_alone_and_ends_its_hold(kept: Kept) -> N
     kept.record("suspend", {"who": "ada"}, T0)
     act = made.start(PERSON, report())
     assert (act.done, runtime.did, kept.suspended()) == (False, [], None)
-    assert act.message == "stream-nyc_taxi is RUNNING, and resumed"
+    assert act.message == "stream-nyc_taxi is RUNNING, resumed"
 
 
 def test_start_starts_what_is_down_and_is_no_restart(kept: Kept) -> None:
@@ -179,7 +177,7 @@ def test_start_starts_what_is_down_and_is_no_restart(kept: Kept) -> None:
 def test_a_hold_is_recorded_before_the_process_is_ended(kept: Kept) -> None:
     made, runtime = lifecycle(kept, S.RUNNING)
     act = made.suspend(PERSON)
-    assert (act.done, act.message) == (False, "stream-nyc_taxi is STOPPED, and held from now on")
+    assert (act.done, act.message) == (False, "stream-nyc_taxi is STOPPED, suspended")
     assert runtime.did == [("stop", 20, ["suspend"])]
     suspend, stop = events(kept, "suspend", "stop")
     assert (suspend["who"], suspend["reason"], suspend["requested"]) == ("ada", "new schema", True)

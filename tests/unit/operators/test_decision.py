@@ -93,9 +93,9 @@ def test_nothing_that_is_shown_is_markup() -> None:
     )
     own = [line for line in text.split("\n") if line and not line.startswith("    ")]
     assert own == [
-        "What was observed:",
-        "Its restarts of the last 30 minutes:",
-        "The end of its log:",
+        "Last observation:",
+        "Restarts in the last 30 minutes:",
+        "End of its log:",
         *decision.CHOICES.format(stream="nyc_taxi").strip().split("\n"),
     ]
     assert all(line.isprintable() for line in text.split("\n"))
@@ -127,7 +127,6 @@ class Clock:
         made = DecisionTrigger(
             stream="nyc_taxi",
             component="consumer",
-            role="airflow",
             requested_at=self.began,
             deadline=self.began + 3600,
         )
@@ -160,7 +159,7 @@ def test_a_question_ends_if_nobody_has_to_decide_any_more(kind: str, document: A
     assert (event["chosen_options"], event["responded_by_user"]) == (["Look again"], None)
     assert (clock.now - clock.began < 200) is ends
     answer = Step(RequestDecisionOperator).operator.execute_complete(context(), event)
-    assert (answer["choice"], answer["who"]) == ("Look again", "nobody")
+    assert (answer["choice"], answer["who"]) == ("Look again", "no user")
 
 
 def test_a_persons_answer_says_who() -> None:

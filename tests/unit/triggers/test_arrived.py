@@ -34,7 +34,7 @@ class Topic:
 
 def made(**more: Any) -> ArrivedTrigger:
     values: dict[str, Any] = {
-        "stream": "wiki_changes", "role": "airflow", "deadline": 1e12, "poll_interval": 0.0, "grace": 30.0,
+        "stream": "wiki_changes", "deadline": 1e12, "poll_interval": 0.0, "grace": 30.0,
         "component": "producer", "begin": {"0": 5}, "events": 6, "topic_id": "t1",
     }  # fmt: skip
     return ArrivedTrigger(**(values | more))
@@ -74,7 +74,7 @@ def test_a_producer_that_restarts_is_waited_for() -> None:
 
 def test_one_that_stays_down_is_not() -> None:
     event = fire(Topic({0: 7}), lambda: ProcessState.FATAL, grace=0.0)
-    assert event["outcome"] == "hopeless"
+    assert event["outcome"] == "permanent"
     assert "stream-wiki_changes-producer is FATAL" in event["reason"]
 
 
@@ -97,7 +97,7 @@ def test_kafka_may_be_away_and_what_was_seen_before_counts() -> None:
 def test_a_topic_that_was_recreated_or_deleted_ends_it_at_once() -> None:
     for topic in (Topic({0: 90}, topic_id="t2"), Topic(Missing("no topic"))):
         event = fire(topic)
-        assert event["outcome"] == "hopeless"
+        assert event["outcome"] == "permanent"
         assert "'wiki-changes'" in event["reason"]
 
 

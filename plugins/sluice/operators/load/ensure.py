@@ -1,9 +1,4 @@
-"""Consumer and other components run.
-
-Step 2 of a load: the consumer runs and owns the stream.
-
-A step of a load: one of the stream's other processes runs.
-"""
+"""Steps of a load: the consumer, or another component, runs."""
 
 from __future__ import annotations
 
@@ -11,10 +6,10 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.hooks.failures import failed_attempt, log_excerpt
+from sluice.hooks.failures import failed_attempt
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import ENDED, ProcessState, ProcessStatus
-from sluice.operators.base import StartingOperator
+from sluice.operators.base import ComponentOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -22,31 +17,31 @@ if TYPE_CHECKING:
 DEADLINE_SECONDS = 180
 # Two clocks: the runtime's says when the process started, the driver's when the snapshot was made.
 CLOCK_SLACK_SECONDS = 2.0
-# One end may be an accident; what ends again has a reason, which its log says.
+# One exit may be an accident; a second has a cause, which the log names.
 MAX_RESTARTS = 1
 
 
 @dataclass(frozen=True)
-class Ownership:
-    """Who owns the stream, as ``main`` tells: epoch 0 before anybody does; ``since``: seconds since 1970."""
+class Lease:
+    """The writer lease as ``main`` shows it: epoch 0 before the first; ``since``: seconds since 1970."""
 
     epoch: int = 0
     since: float | None = None
 
 
-def is_owned(process: ProcessStatus, seen: Ownership, before: Ownership, now: float, deadline: float) -> bool:
-    """Whether the process that runs is the one that took over last.
+def holds_lease(process: ProcessStatus, lease: Lease, before: Lease, now: float, deadline: float) -> bool:
+    """Whether the running process is the active writer.
 
-    It is when a take-over happened while we looked, or later than the process's start; and for a process
-    older than ``deadline``, whose take-over maintenance may have expired, when there is any owner. Alive
-    alone is not enough: the tables are made, and the stream is taken over, some ten seconds after the start.
+    It is if the lease was acquired during the wait, or after the process's start; for a process older than
+    ``deadline``, whose epoch-start snapshot may have expired, if there is any epoch. RUNNING alone is not
+    enough: it acquires the lease some ten seconds after its start.
     """
-    if process.state is not ProcessState.RUNNING or not seen.epoch:
+    if process.state is not ProcessState.RUNNING or not lease.epoch:
         return False
-    if seen.epoch > before.epoch or process.since is None:
-        return seen.epoch > before.epoch
-    taken_since_start = seen.since is not None and seen.since >= process.since - CLOCK_SLACK_SECONDS
-    return taken_since_start or now - process.since > deadline
+    if lease.epoch > before.epoch or process.since is None:
+        return lease.epoch > before.epoch
+    is_since_start = lease.since is not None and lease.since >= process.since - CLOCK_SLACK_SECONDS
+    return is_since_start or now - process.since > deadline
 
 
 def has_failed(expected: bool, began: float, process: ProcessStatus) -> bool:
@@ -55,15 +50,15 @@ def has_failed(expected: bool, began: float, process: ProcessStatus) -> bool:
     return (expected and process.state in ENDED) or len(process.restarts_since(began)) > MAX_RESTARTS
 
 
-class EnsureConsumerOperator(StartingOperator):
-    """Start the stream's consumer if it does not run; wait until ``main`` shows that it took over.
+class EnsureConsumerOperator(ComponentOperator):
+    """Start the stream's consumer unless it runs; wait until ``main`` shows that it holds the writer lease.
 
-    Red at once where somebody holds the stream. Red with the last lines of its stderr when it dies meanwhile,
-    and when ``deadline`` seconds pass. A second start is never made: two runs at once find one process.
+    Fails at once if it is suspended; with the end of its log if it ends meanwhile, and after ``deadline``
+    seconds. It is started at most once: two runs at once find one process.
     """
 
-    does = "starts the consumer unless it runs, and waits until it owns the stream"
-    fails_if = "it dies, is held, or does not own it in 3 minutes"
+    does = "starts the consumer unless it runs, and waits until it holds the writer lease"
+    fails_if = "it ends, is suspended, or does not hold the lease within 3 minutes"
 
     poll_seconds = 1.0
 
@@ -75,58 +70,56 @@ class EnsureConsumerOperator(StartingOperator):
         runtime = self.platform_hook.runtime
         until = time.monotonic() + self.deadline
         self.check_not_suspended()
-        before = self._ownership()
+        before = self._lease()
         process = runtime.status(self.program)
         self.log.info("%s; main's epoch is %d", process.message(), before.epoch)
         started = expected = False
         began = time.time()
         while True:
             if process.state in ENDED and not expected:
-                started = self.start(context, process)
+                started = self.lifecycle.ensure(context["run_id"], process)
             elif has_failed(expected, began, process):
                 raise failed_attempt(
-                    ErrorCode.COMPONENT_DOWN, self._obituary(process, "ended before it owned the stream")
+                    ErrorCode.COMPONENT_DOWN, self._failure(process, "ended before it held the writer lease")
                 )
             expected = True
-            seen = self._ownership()
-            if is_owned(process, seen, before, time.time(), self.deadline):
+            lease = self._lease()
+            if holds_lease(process, lease, before, time.time(), self.deadline):
                 break
             if time.monotonic() > until:
-                raise failed_attempt(
-                    ErrorCode.LEASE_NOT_ACQUIRED,
-                    self._obituary(
-                        process, f"does not own the stream after {self.deadline:g} s (epoch {seen.epoch})"
-                    ),
-                )
+                message = f"no writer lease after {self.deadline:g} s (epoch {lease.epoch})"
+                raise failed_attempt(ErrorCode.LEASE_NOT_ACQUIRED, self._failure(process, message))
             time.sleep(self.poll_seconds)
             process = runtime.status(self.program)
-        self.log.info("%s owns the stream with epoch %d", process.message(), seen.epoch)
+        self.log.info("%s holds the writer lease: epoch=%d", process.message(), lease.epoch)
         return {
             "program": self.program,
             "state": process.state.value,
             "pid": process.pid,
-            "epoch": seen.epoch,
+            "epoch": lease.epoch,
             "started": started,
         }
 
-    def _ownership(self) -> Ownership:
-        # Before the consumer's first start there is no table; the deadline bounds the wait for it.
+    def _lease(self) -> Lease:
+        # No table before the consumer's first start; the deadline bounds the wait for it.
         position = self.platform_hook.lake.position(self.spec.table)
-        return Ownership(position.epoch, position.acquired_at) if position else Ownership()
+        return Lease(position.epoch, position.acquired_at) if position else Lease()
 
-    def _obituary(self, process: ProcessStatus, what: str) -> str:
-        words = log_excerpt(self.platform_hook.runtime, self.program, self.log)
-        return f"{process.message()}: {what}; {words}"
+    def _failure(self, process: ProcessStatus, what: str) -> str:
+        return f"{process.message()}: {what}; {self.log_excerpt()}"
 
 
-class EnsureComponentOperator(StartingOperator):
-    """Start the part if it does not run. Whether it does its work, a later step waits to see.
-
-    Red at once where somebody holds it. A second start is never made: two runs at once find one process.
-    """
+class EnsureComponentOperator(ComponentOperator):
+    """Start the component unless it runs. Fails at once if it is suspended."""
 
     does = "starts the component unless it runs"
-    fails_if = "it is held"
+    fails_if = "it is suspended"
 
     def work(self, context: Context) -> dict[str, Any]:
-        return {"program": self.program, "started": self.ensure_runs(context)}
+        self.check_not_suspended()
+        process = self.platform_hook.runtime.status(self.program)
+        self.log.info("%s", process.message())
+        return {
+            "program": self.program,
+            "started": self.lifecycle.ensure(context["run_id"], process),
+        }

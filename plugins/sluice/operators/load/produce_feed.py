@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sluice.hooks import load_plan as plans
-from sluice.hooks.failures import failed, failed_attempt, final_failures, log_excerpt
+from sluice.hooks.failures import failed, failed_attempt, final_failures
 from sluice.model.error_codes import ErrorCode
-from sluice.operators.base import StartingOperator
+from sluice.operators.base import ComponentOperator
 from sluice.triggers.arrived import ArrivedTrigger
-from sluice.triggers.wait import BACKSTOP, GRACE_INTERVALS, Outcome
+from sluice.triggers.wait import Outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 POLL_SECONDS = 1.0
 
 
-class ProduceFeedOperator(StartingOperator):
+class ProduceFeedOperator(ComponentOperator):
     """Start the stream's producer if it does not run, and wait, without a worker's slot, until N events
     (param ``events``) arrived or M minutes (``minutes``) passed; return the offsets in which they lie.
 
@@ -51,28 +50,25 @@ class ProduceFeedOperator(StartingOperator):
         if not plans.pending(self.ledger, plan):
             self.log.info("the load's offsets were recorded before")
             return self._summary(context["run_id"])
-        self.ensure_runs(context)
+        self.check_not_suspended()
+        self.lifecycle.ensure(context["run_id"], self.platform_hook.runtime.status(self.program))
         return self._wait(plan)
 
     def _wait(self, plan: Document) -> NoReturn:
         (source,) = plan["sources"]
         events, minutes = int(plan["params"]["events"]), float(plan["params"]["minutes"])
         self.log.info("waiting for %d events, %g minutes at most, from %s", events, minutes, source["begin"])
-        self.defer(
-            trigger=ArrivedTrigger(
-                stream=self.stream,
-                role=self.role,
-                deadline=time.time() + minutes * 60,
-                poll_interval=POLL_SECONDS,
-                grace=self.spec.supervision.interval_seconds * GRACE_INTERVALS,
-                component=self.component,
-                begin=source["begin"],
-                events=events,
-                topic_id=source["topic_id"],
-            ),
-            method_name="resume",
-            timeout=timedelta(minutes=minutes) + BACKSTOP,
+        trigger = ArrivedTrigger(
+            stream=self.stream,
+            component=self.component,
+            deadline=time.time() + minutes * 60,
+            poll_interval=POLL_SECONDS,
+            grace=self.grace,
+            begin=source["begin"],
+            events=events,
+            topic_id=source["topic_id"],
         )
+        self.wait_for(trigger, minutes * 60, "resume")
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Record what the trigger observed: the task's return value, or its failure."""
@@ -84,20 +80,17 @@ class ProduceFeedOperator(StartingOperator):
         failure = f"{plans.name_of(source)}: {event['reason']}"
         if Outcome(event["outcome"]) is Outcome.PERMANENT:
             self.check_not_suspended()
-            raise failed(ErrorCode.COMPONENT_DOWN, f"{failure}; {self._last_words()}")
+            raise failed(ErrorCode.COMPONENT_DOWN, f"{failure}; {self.log_excerpt()}")
         if "ends" not in event:
             raise failed_attempt(ErrorCode.SYSTEM_UNREACHABLE, failure)
         if not event["arrived"]:
             raise failed(
                 ErrorCode.NO_EVENTS,
-                f"no events in time: {failure}; {self._last_words()}; clear the task to wait again",
+                f"no events in time: {failure}; {self.log_excerpt()}. Fix: clear the task to wait again",
             )
         ends = {int(partition): end for partition, end in event["ends"].items()}
         plans.complete_feed(self.ledger, source, ends, run_id)
         return self._summary(run_id)
-
-    def _last_words(self) -> str:
-        return log_excerpt(self.platform_hook.runtime, self.program, self.log)
 
     def _summary(self, run_id: str) -> dict[str, Any]:
         plan, documents = plans.produced(self.ledger, run_id)

@@ -13,13 +13,13 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.model.health.sample import Position, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
-from sluice.operators.load.ensure import EnsureConsumerOperator, Ownership, has_failed, is_owned
+from sluice.operators.load.ensure import EnsureConsumerOperator, Lease, has_failed, holds_lease
 from tests.support.raising import raising
 from tests.support.supervision import events, history
 
 CONTEXT: Any = {"run_id": "load-1"}
-NONE = Ownership()
-OWNED = Ownership(epoch=3, since=1005.0)
+NONE = Lease()
+OWNED = Lease(epoch=3, since=1005.0)
 
 
 def process(state: S, pid: int | None = 42, since: float | None = 1000.0) -> ProcessStatus:
@@ -28,11 +28,11 @@ def process(state: S, pid: int | None = 42, since: float | None = 1000.0) -> Pro
 
 OWNED_CASES = {
     "took over after its start": (process(S.RUNNING), OWNED, OWNED, 1010, True),
-    "took over while we looked": (process(S.RUNNING, since=2000.0), OWNED, Ownership(2, 9.0), 1010, True),
+    "took over while we looked": (process(S.RUNNING, since=2000.0), OWNED, Lease(2, 9.0), 1010, True),
     "the clocks differ a little": (process(S.RUNNING, since=1006.5), OWNED, OWNED, 1010, True),
     "only an earlier owner is there": (process(S.RUNNING, since=1100.0), OWNED, OWNED, 1110, False),
-    "old, its take-over expired": (process(S.RUNNING), Ownership(3, None), Ownership(3, None), 1181, True),
-    "young, no take-over": (process(S.RUNNING), Ownership(3, None), Ownership(3, None), 1179, False),
+    "old, its take-over expired": (process(S.RUNNING), Lease(3, None), Lease(3, None), 1181, True),
+    "young, no take-over": (process(S.RUNNING), Lease(3, None), Lease(3, None), 1179, False),
     "no table yet": (process(S.RUNNING), NONE, NONE, 99999, False),
     "not running yet": (process(S.STARTING), OWNED, NONE, 1010, False),
     "running, start unknown": (process(S.RUNNING, since=None), OWNED, OWNED, 1010, False),
@@ -40,9 +40,9 @@ OWNED_CASES = {
 
 
 @pytest.mark.parametrize("case", OWNED_CASES.values(), ids=OWNED_CASES.keys())
-def test_is_owned(case: Any) -> None:
+def test_holds_lease(case: Any) -> None:
     status, seen, before, now, expected = case
-    assert is_owned(status, seen, before, now, deadline=180) is expected
+    assert holds_lease(status, seen, before, now, deadline=180) is expected
 
 
 def restarted(*at: float) -> ProcessStatus:
@@ -89,7 +89,7 @@ class Runtime:
 class Lake:
     """What ``main`` says of its owner, in turn."""
 
-    def __init__(self, owners: list[Ownership]) -> None:
+    def __init__(self, owners: list[Lease]) -> None:
         self.owners = owners
 
     def position(self, table: str) -> Position | None:
@@ -98,7 +98,7 @@ class Lake:
         return Position(owner.epoch, 0.0, owner.since, {}, {}) if owner.epoch else None
 
 
-def operator(states: list[ProcessStatus], owners: list[Ownership]) -> tuple[EnsureConsumerOperator, Runtime]:
+def operator(states: list[ProcessStatus], owners: list[Lease]) -> tuple[EnsureConsumerOperator, Runtime]:
     made = EnsureConsumerOperator(task_id="ensure_consumer", stream="nyc_taxi", deadline=5)
     made.poll_seconds = 0.0
     runtime = Runtime(states)

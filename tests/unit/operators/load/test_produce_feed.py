@@ -141,7 +141,7 @@ def test_a_partition_that_was_added_counts_from_its_first_offset() -> None:
 RED: dict[str, tuple[dict[str, Any], type[AirflowException], tuple[str, ...]]] = {
     "no events": ({"outcome": "timed out", "reason": "0 of 6", "arrived": 0, "ends": {"0": 5, "1": 0}},
         AirflowFailException, ("no events", "0 of 6", URL, "ConnectError: refused")),
-    "a producer that is down": ({"outcome": "hopeless", "reason": f"{PROGRAM} is FATAL", "arrived": 2},
+    "a producer that is down": ({"outcome": "permanent", "reason": f"{PROGRAM} is FATAL", "arrived": 2},
         AirflowFailException, (f"{PROGRAM} is FATAL", "ConnectError: refused")),
     "Kafka is away": ({"outcome": "timed out", "reason": "no answer"}, AirflowException, ("no answer", URL)),
 }  # fmt: skip
@@ -169,7 +169,7 @@ def test_a_suspended_producer_is_not_started_and_that_is_said() -> None:
     assert world.started == []
     # Meanwhile.
     with raising(AirflowFailException, "kim since noon"):
-        world.resume({"outcome": "hopeless", "reason": f"{PROGRAM} is STOPPED"})
+        world.resume({"outcome": "permanent", "reason": f"{PROGRAM} is STOPPED"})
 
 
 def test_the_feeds_own_servers_are_not_asked_in_nobodys_name() -> None:

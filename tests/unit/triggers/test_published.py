@@ -15,9 +15,9 @@ from sluice.model.health.sample import Position, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.spec.ledger import run_key
 from sluice.model.verification.ranges import OffsetRanges
-from sluice.sensors.published import PublishedSensor
+from sluice.operators.load.published import WaitForPublishOperator
 from sluice.triggers.base import QUESTION_SECONDS
-from sluice.triggers.published import PublishedTrigger, beyond_reach
+from sluice.triggers.published import PublishedTrigger, unreachable_offsets
 from sluice.triggers.wait import ProcessWatch
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
@@ -48,16 +48,16 @@ def test_coming_back_starts_the_grace_anew() -> None:
     assert watch.failure(process(S.EXITED, None), 140) is None
 
 
-def test_a_process_that_keeps_dying_is_hopeless() -> None:
+def test_a_process_that_keeps_dying_ends_the_wait() -> None:
     watch = ProcessWatch(grace=30)
     failures = [watch.failure(process(S.RUNNING, pid), pid) for pid in range(1, 9)]
     assert failures[:6] == [None] * 6
-    assert failures[6] == "stream-x was restarted 6 times while the load waited for it"
+    assert failures[6] == "stream-x was restarted 6 times during the wait"
 
 
-def test_offsets_before_the_streams_first_are_beyond_reach() -> None:
-    assert not beyond_reach(EXPECTED, {0: 5, 1: 0})
-    assert str(beyond_reach(EXPECTED, {0: 7})) == "partition 0: [5, 7)"
+def test_offsets_before_the_streams_first_are_unreachable_offsets() -> None:
+    assert not unreachable_offsets(EXPECTED, {0: 5, 1: 0})
+    assert str(unreachable_offsets(EXPECTED, {0: 7})) == "partition 0: [5, 7)"
 
 
 class Hook:
@@ -88,7 +88,7 @@ class Hook:
 
 def fire(hook: Hook, question_seconds: float = QUESTION_SECONDS, **overrides: Any) -> dict[str, Any]:
     values = {
-        "stream": "nyc_taxi", "role": "airflow", "expected": EXPECTED.to_json(), "deadline": 1e12,
+        "stream": "nyc_taxi", "expected": EXPECTED.to_json(), "deadline": 1e12,
         "poll_interval": 0.0, "grace": 0.0, **overrides,
     }  # fmt: skip
     trigger = PublishedTrigger(**values)
@@ -121,13 +121,13 @@ def test_an_empty_load_has_landed() -> None:
 
 def test_a_dead_consumer_ends_it_at_once() -> None:
     event = fire(Hook([state({0: 7, 1: 5})], [process(S.FATAL, None)]))
-    assert event["outcome"] == "hopeless"
+    assert event["outcome"] == "permanent"
     assert event["reason"] == "stream-x is FATAL for 0 s; 7 of 10 records of the load are published"
 
 
 def test_what_will_never_be_published_ends_it_at_once() -> None:
     event = fire(Hook([state({0: 8}, {0: 8})], [process(S.RUNNING)]))
-    assert (event["outcome"], "partition 0: [5, 8)" in event["reason"]) == ("hopeless", True)
+    assert (event["outcome"], "partition 0: [5, 8)" in event["reason"]) == ("permanent", True)
 
 
 def test_what_cannot_be_observed_is_asked_again() -> None:
@@ -148,42 +148,35 @@ def test_a_question_that_hangs_does_not_hold_the_trigger() -> None:
 
 
 def test_a_trigger_goes_on_elsewhere_and_holds_no_secret() -> None:
-    trigger = PublishedTrigger(
-        stream="s", role="airflow", expected="{}", deadline=5.0, poll_interval=2.0, grace=30.0
-    )
+    trigger = PublishedTrigger(stream="s", expected="{}", deadline=5.0, poll_interval=2.0, grace=30.0)
     path, kwargs = trigger.serialize()
     assert path == f"{PublishedTrigger.__module__}.{PublishedTrigger.__qualname__}"
     assert PublishedTrigger(**kwargs).serialize() == (path, kwargs)
-    assert set(kwargs) == {"stream", "role", "expected", "deadline", "poll_interval", "grace", "component"}
+    assert set(kwargs) == {"stream", "expected", "deadline", "poll_interval", "grace", "component"}
 
 
 def test_the_sensor_returns_or_fails_without_retries() -> None:
-    sensor = PublishedSensor(task_id="wait_for_publish", stream="nyc_taxi")
+    sensor = WaitForPublishOperator(task_id="wait_for_publish", stream="nyc_taxi")
     event = {"outcome": "reached", "reason": "10 of 10"}
     assert sensor.resume(given(), event) == event
     with raising(AirflowFailException, "timed out", "3 of 10"):
         sensor.resume(given(), {"outcome": "timed out", "reason": "3 of 10"})
 
 
-@pytest.mark.parametrize(("grace", "expected"), [(None, 300), (7.0, 7)])
-def test_the_consumer_may_be_down_until_its_supervision_had_two_looks(
-    grace: float | None, expected: float
-) -> None:
-    sensor, kept = (
-        PublishedSensor(task_id="wait_for_publish", stream="nyc_taxi", grace=grace),
-        ledger("nyc_taxi"),
-    )
+def test_the_consumer_may_be_down_for_two_supervision_intervals() -> None:
+    sensor = WaitForPublishOperator(task_id="wait_for_publish", stream="nyc_taxi")
+    kept = ledger("nyc_taxi")
     sensor.__dict__["ledger"] = kept
     kept.put(run_key("r", "plan"), {"sources": []})
     with pytest.raises(TaskDeferred) as deferred:
         sensor.execute(given(run_id="r", params={}))
     assert isinstance(deferred.value.trigger, PublishedTrigger)
-    assert deferred.value.trigger.grace == expected
+    assert deferred.value.trigger.grace == 300
 
 
 def test_what_is_hopeless_names_the_reason_and_who_mends_it() -> None:
-    sensor = PublishedSensor(task_id="wait_for_publish", stream="nyc_taxi")
+    sensor = WaitForPublishOperator(task_id="wait_for_publish", stream="nyc_taxi")
     sensor.__dict__["platform_hook"] = SimpleNamespace(runtime=FakeRuntime())
-    said = ("hopeless", "it is down", "LookupError: topic 't' has no partition", "nyc_taxi_stream")
+    said = ("permanent", "it is down", "LookupError: topic 't' has no partition", "nyc_taxi_stream")
     with raising(AirflowFailException, *said):
-        sensor.resume(given(), {"outcome": "hopeless", "reason": "it is down"})
+        sensor.resume(given(), {"outcome": "permanent", "reason": "it is down"})

@@ -11,6 +11,7 @@ import pytest
 
 from sluice.clients.errors import Unreachable
 from sluice.hooks.platform import PlatformHook
+from sluice.triggers import deadline
 from sluice.triggers.deadline import missed
 from tests.support.supervision import events, history
 
@@ -38,7 +39,9 @@ class Hook:
 
 def call(kept: Any, given: dict[str, Any]) -> str:
     hook = cast("PlatformHook", Hook(kept))
-    return asyncio.run(missed(stream="nyc_taxi", context=given, connect=lambda role: hook))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deadline, "PlatformHook", lambda: hook)
+        return asyncio.run(missed(stream="nyc_taxi", context=given))
 
 
 @pytest.mark.parametrize("as_text", [True, False])

@@ -1,0 +1,63 @@
+"""A step of a load: wait until its records are published, or counted by the queries."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from sluice.hooks import load_plan as plans
+from sluice.hooks.failures import failed
+from sluice.model.error_codes import ErrorCode
+from sluice.operators.base import ComponentOperator
+from sluice.triggers.published import VERBS, PublishedTrigger
+from sluice.triggers.wait import Outcome
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+DEFAULT_TIMEOUT_MINUTES = 30
+POLL_SECONDS = 2.0
+
+
+class WaitForPublishOperator(ComponentOperator):
+    """Wait, without a worker, until ``main`` covers the load's offsets; with component ``queries``, until
+    every query of the stream that aggregates has counted them.
+
+    Fails at once and without retries, with the end of the component's log, if it is down for two and a half
+    supervision intervals or keeps restarting; fails after ``publish_timeout_minutes`` (of the form).
+    """
+
+    does = "waits until all records are published, or counted by the queries"
+    fails_if = "the component is down, or the timeout is over"
+
+    def __init__(self, *, component: str = "consumer", **kwargs: Any) -> None:
+        super().__init__(component=component, **kwargs)
+
+    def work(self, context: Context) -> None:
+        _, documents = plans.produced(self.ledger, context["run_id"])
+        expected = plans.offsets_of_all(documents)
+        minutes = float(context["params"].get("publish_timeout_minutes", DEFAULT_TIMEOUT_MINUTES))
+        self.log.info("wait started: records=%d timeout_minutes=%g %s", expected.count, minutes, expected)
+        trigger = PublishedTrigger(
+            stream=self.stream,
+            component=self.component,
+            expected=expected.to_json(),
+            deadline=time.time() + minutes * 60,
+            poll_interval=POLL_SECONDS,
+            grace=self.grace,
+        )
+        self.wait_for(trigger, minutes * 60, "resume")
+
+    def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        """Return the trigger's event, or fail."""
+        outcome, reason = Outcome(event["outcome"]), event["reason"]
+        if outcome is Outcome.REACHED:
+            self.log.info("%s", reason)
+            return event
+        if outcome is Outcome.PERMANENT:
+            reason = (
+                f"{reason}; {self.log_excerpt()}. Fix: check and unpause {self.stream}_stream, or clear "
+                "the step that starts the component"
+            )
+        verb = VERBS.get(self.component, "published")
+        raise failed(ErrorCode.NOT_PUBLISHED, f"not {verb}, {outcome.value}: {reason}")

@@ -1,1 +1,0 @@
-"""Sensors: questions that a load waits for an answer to."""
