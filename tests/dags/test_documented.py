@@ -99,7 +99,7 @@ def test_the_form_of_a_load_of_generated_hits(bag: Any) -> None:
 
 def test_every_step_that_can_be_red_is_in_operating(bag: Any) -> None:
     text, steps = OPERATING.read_text(), set[str]()
-    for dag_id in ("nyc_taxi_load", "wiki_changes_load", "wiki_changes_compact", "isp_hits_load"):
+    for dag_id in ("nyc_taxi_load", "wiki_changes_load", "wiki_changes_maintenance", "isp_hits_load"):
         steps |= set(dag_of(bag, dag_id)[1])
     rows = table(section(text, "Tasks"), "task", "fails if", "see")
     assert {name for row in rows for name in names(row[0])} == steps
