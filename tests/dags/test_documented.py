@@ -87,7 +87,7 @@ def test_every_dag_is_named(bag: Any) -> None:
 
 
 def test_the_form_of_a_load_of_generated_hits(bag: Any) -> None:
-    form = section(OPERATING.read_text(), "A load of generated hits")
+    form = section(DAGS.read_text(), "A load of generated hits")
     said = {
         name: value.strip(" `")
         for row in table(form, "value", "default", "meaning")
