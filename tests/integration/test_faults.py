@@ -77,7 +77,7 @@ def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: 
         signal_all(stale, signal.SIGCONT)
         wait_until("the stale writer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
         assert rig.process()["exitstatus"] == EXIT_FENCED
-        both = (f"owner {epoch} ", f"owner {epoch + 1} ")
+        both = (f"epoch {epoch} ", f"epoch {epoch + 1}")
         said = rig.stream_log().splitlines()
         assert [line for line in said if all(name in line for name in both)], "it names who has taken over"
         assert sorted(rig.coordinates()) == sorted(before)

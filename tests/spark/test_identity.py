@@ -53,7 +53,7 @@ def named(frame: DataFrame, seen: LoadedRows) -> dict[int, str]:
     suspected = possible_duplicates(seen, deduplicate.runs(frame))
     if not suspected:
         return {}
-    rows = deduplicate.named(frame, seen, suspected).where(F.col("reason").isNotNull())
+    rows = deduplicate.flag_duplicates(frame, seen, suspected).where(F.col("reason").isNotNull())
     return {r._kafka_offset: r.reason for r in rows.collect()}
 
 

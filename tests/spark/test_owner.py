@@ -17,7 +17,7 @@ from local.stack.stack import wait_until
 from sluice.model.spec.platform import Kafka
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka import offsets
-from spark_jobs.common.kafka.offsets import RENEW_SECONDS, Group
+from spark_jobs.common.kafka.offsets import RENEW_SECONDS
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
 from spark_jobs.common.spark.process import Fenced
 from tests.support.lakehouse import Stream
@@ -37,8 +37,8 @@ def stream(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[
 class Asked(offsets.Topic):
     """A topic that does something before each answer of its id."""
 
-    def __init__(self, kafka: Kafka, name: str, do: Callable[[], None], id_seconds: float) -> None:
-        super().__init__(kafka, name, id_seconds)
+    def __init__(self, kafka: Kafka, name: str, do: Callable[[], None]) -> None:
+        super().__init__(kafka, name)
         self._do = do
 
     def id(self) -> str:
@@ -46,11 +46,9 @@ class Asked(offsets.Topic):
         return super().id()
 
 
-def before_publishing(
-    owner: StreamWriter, stream: Stream, do: Callable[[], None], id_seconds: float = 30
-) -> None:
+def before_publishing(owner: StreamWriter, stream: Stream, do: Callable[[], None]) -> None:
     """Between a batch's append and its publishing: where the owner asks for the topic's id."""
-    owner.topic = Asked(stream.platform.kafka, stream.spec.topic.name, do, id_seconds)
+    owner.topic = Asked(stream.platform.kafka, stream.spec.topic.name, do)
 
 
 def test_snapshots_say_whose_topic_which_batch_and_when_and_the_group_follows(stream: Stream) -> None:
@@ -67,10 +65,12 @@ def test_snapshots_say_whose_topic_which_batch_and_when_and_the_group_follows(st
     assert {s["kind"] for s in batches} == {"batch"}
     assert len(batches) >= 2
     topic_id = offsets.Topic(stream.platform.kafka, stream.spec.topic.name).id()
-    assert {s["topic_id"] for s in (init_snapshot, epoch_start, *batches)} == {topic_id}
-    assert [s.get("batch") for s in (epoch_start, *batches)] == [None, *map(str, range(len(batches)))]
-    assert "began" not in epoch_start
-    assert began * 1000 - 1 <= int(first["began"]) <= int(batches[-1]["began"]) <= time.time() * 1000
+    assert {s["topic-id"] for s in (init_snapshot, epoch_start, *batches)} == {topic_id}
+    assert [s.get("batch-id") for s in (epoch_start, *batches)] == [None, *map(str, range(len(batches)))]
+    assert "started-at" not in epoch_start
+    assert (
+        began * 1000 - 1 <= int(first["started-at"]) <= int(batches[-1]["started-at"]) <= time.time() * 1000
+    )
     assert stream.group() == {0: 5, 1: 5}
     stream.assert_exact(5)
 
@@ -86,7 +86,7 @@ def test_a_topic_that_is_made_anew_under_a_batch_publishes_nothing_of_it(stream:
     running = stream.run(owner)
     before_publishing(owner, stream, stream.make_the_topic_anew)
     stream.send(4)
-    with pytest.raises(LookupError, match=rf"'{stream.spec.topic.name}' .*made anew"):
+    with pytest.raises(LookupError, match=rf"'{stream.spec.topic.name}' .*recreated"):
         stream.await_end(running)
     stream.assert_exact(3)
     assert stream.group() == {}, "Kafka has removed what was committed for the topic, and nothing came"
@@ -95,24 +95,31 @@ def test_a_topic_that_is_made_anew_under_a_batch_publishes_nothing_of_it(stream:
 def test_a_table_from_before_there_were_ids_accepts_the_topic_and_keeps_its_id(stream: Stream) -> None:
     owner = stream.owner()
     ends = '{"0": 0, "1": 0}'
-    said = {"kind": "epoch-start", "epoch": "7", "starts": ends, "ends": ends, "claims": "{}"}
+    said = {
+        "kind": "epoch-start",
+        "epoch": "7",
+        "start-offsets": ends,
+        "end-offsets": ends,
+        "loaded-rows": "{}",
+    }
     owner.table.commit_empty(MAIN, {f"sluice.{key}": value for key, value in said.items()})
     stream.send(2)
     stream.run(owner)
     stream.assert_exact(2)
-    assert [(s["epoch"], "topic_id" in s) for s in stream.summaries()] == [("8", True)] * 2 + [("7", False)]
+    assert [(s["epoch"], "topic-id" in s) for s in stream.summaries()] == [("8", True)] * 2 + [("7", False)]
     stream.make_the_topic_anew()
-    with pytest.raises(LookupError, match="made anew"):
+    with pytest.raises(LookupError, match="recreated"):
         stream.owner().acquire()
 
 
 def test_nothing_is_published_when_kafka_does_not_say_which_topic_it_is(
-    stream: Stream, services: Services
+    stream: Stream, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(offsets, "ID_SECONDS", 1)
     stream.send(3)
     owner = stream.owner()
     positions = owner.acquire()
-    before_publishing(owner, stream, lambda: services.signal("kafka", signal.SIGSTOP), id_seconds=1)
+    before_publishing(owner, stream, lambda: services.signal("kafka", signal.SIGSTOP))
     try:
         with pytest.raises(TimeoutError, match=stream.spec.topic.name):
             # Spark's own client may wait for a minute before the query can end.
@@ -156,7 +163,7 @@ def test_a_zombie_neither_publishes_nor_moves_the_group(stream: Stream) -> None:
         stream.run(stream.owner()).query.stop()
 
     before_publishing(zombie, stream, successor)
-    with pytest.raises(Fenced, match=r"owner 1 .*owner 2"):
+    with pytest.raises(Fenced, match=r"epoch 1 .*epoch 2"):
         stream.await_end(stream.consume(zombie, positions))
     stream.assert_exact(5)
     assert stream.group() == {0: 5, 1: 5}
@@ -169,7 +176,7 @@ def test_an_owner_whose_checkpoint_its_successor_removed_is_superseded_and_has_n
     first = stream.run(stream.owner())
     stream.owner().acquire()
     stream.send(2)
-    with pytest.raises(Fenced, match=r"owner 1 .*owner 2"):
+    with pytest.raises(Fenced, match=r"epoch 1 .*epoch 2"):
         stream.await_end(first)
     stream.assert_exact(3)
 
@@ -182,21 +189,22 @@ def test_an_idle_owner_renews_its_group_and_a_zombie_does_not(stream: Stream) ->
     stream.send(1)
     owner = stream.owner()
     stream.run(owner)
-    with pytest.raises(Fenced, match=r"owner 1 .*owner 2"):
+    with pytest.raises(Fenced, match=r"epoch 1 .*epoch 2"):
         zombie.renew_group()
     owner.renew_group()
     assert stream.group() == {0: 4, 1: 4}
 
 
-def test_offsets_that_expired_come_back_while_the_stream_is_idle(stream: Stream) -> None:
+def test_offsets_that_expired_come_back_while_the_stream_is_idle(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stream.send(3)
-    owner, now, stop = stream.owner(), [0.0], threading.Event()
-    kafka, name = stream.platform.kafka, stream.spec.topic.name
-    owner.group = Group(kafka, stream.spec.name, name, clock=lambda: now[0])
+    owner, stop = stream.owner(), threading.Event()
     running = stream.run(owner)
     stream.forget_the_group()
     assert stream.group() == {}
-    now[0] = RENEW_SECONDS
+    now = time.monotonic() + RENEW_SECONDS
+    monkeypatch.setattr(offsets, "monotonic", lambda: now)
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(running.until, stop)
         try:

@@ -320,7 +320,10 @@ def test_while_kafka_is_away_queries_go_on_and_their_progress_comes_later(
 
 
 def test_a_topic_that_is_missing_or_made_anew(
-    services: Services, reader: ProgressReader, caplog: pytest.LogCaptureFixture
+    services: Services,
+    reader: ProgressReader,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = time.time()
     send(services, "a", batch(0, now))
@@ -331,8 +334,9 @@ def test_a_topic_that_is_missing_or_made_anew(
     wait_until("its end", lambda: airflow.shape(TOPIC) is None, 20, 0.05)
     with raising(Missing, TOPIC, "provision_topic"):
         reader.read(now - HOUR, now)
-    quick = {**SETTINGS, "topic.metadata.propagation.max.ms": 100, "linger.ms": 0}
-    producer = ProgressProducer(services.stack.platform("consumer").kafka, "a", quick)
+    for key, milliseconds in {"topic.metadata.propagation.max.ms": 100, "linger.ms": 0}.items():
+        monkeypatch.setitem(SETTINGS, key, milliseconds)
+    producer = ProgressProducer(services.stack.platform("consumer").kafka, "a")
     producer.send(batch(1, now))
     wait_until("its failure", lambda: polled(producer) and producer.lost == 1, 20)
     assert [record.levelname for record in caplog.records] == ["WARNING"]

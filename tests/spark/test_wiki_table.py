@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG, S3
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
-from spark_jobs.common.lake import tables
+from spark_jobs.common.lake import read_offsets, tables
 from spark_jobs.common.lake.iceberg import MAIN, AddedFile, IcebergTable
 from spark_jobs.common.lake.read_offsets import OffsetReader
 from spark_jobs.common.lake.tables import IncompatibleSchema
@@ -65,14 +65,14 @@ class Listed(IcebergTable):
 class Noting(OffsetReader):
     """Remembers which files it read."""
 
-    def __init__(self, s3: S3, tail_bytes: int | None = None) -> None:
-        super().__init__(s3, tail_bytes)
+    def __init__(self, s3: S3) -> None:
+        super().__init__(s3)
         self.asked: list[str] = []
 
-    def coordinates(self, uris: Iterable[str]) -> dict[int, list[int]]:
+    def read(self, uris: Iterable[str]) -> dict[int, list[int]]:
         uris = list(uris)
         self.asked.extend(uris)
-        return super().coordinates(uris)
+        return super().read(uris)
 
 
 class Counted(StreamWriter):
@@ -169,10 +169,11 @@ def test_rows_that_come_twice_or_not_at_all_are_seen_in_the_files(
     assert wiki.coordinates() == []
 
 
-def test_a_file_larger_than_its_tail_is_read_in_parts(wiki: Wiki) -> None:
+def test_a_file_larger_than_its_tail_is_read_in_parts(wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_offsets, "TAIL_BYTES", 64)
     wiki.put([("same", body) for _, body in events(500, 2)])
     owner = wiki.owner()
-    owner.readback = noting = Noting(wiki.platform.s3, tail_bytes=64)
+    owner.offset_reader = noting = Noting(wiki.platform.s3)
     wiki.run(owner)
     assert len(noting.asked) == 2
     wiki.assert_all_of_it(500)
@@ -238,9 +239,9 @@ def test_a_table_whose_files_settle_it_is_never_read_back(
     services.minio, services.postgres  # noqa: B018
     stream = Stream(spark, services, f"plain_{next(_numbers)}", str(tmp_path))
     owner = stream.owner()
-    owner.readback = noting = Noting(stream.platform.s3)
+    owner.offset_reader = noting = Noting(stream.platform.s3)
     stream.send(50)
     stream.run(owner)
     stream.stop()
     assert noting.asked == []
-    assert json.loads(stream.summaries()[0]["ends"]) == {"0": 50, "1": 50}
+    assert json.loads(stream.summaries()[0]["end-offsets"]) == {"0": 50, "1": 50}

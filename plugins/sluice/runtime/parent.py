@@ -88,7 +88,8 @@ class Parent:
             pid = os.posix_spawnp(
                 self._command[0],
                 self._command,
-                os.environ,
+                # The component ends if this process ended before its parent-death signal was set.
+                os.environ | {"SLUICE_PARENT_PID": str(os.getpid())},
                 file_actions=[(os.POSIX_SPAWN_DUP2, 1, 2)],
                 setsigmask=(),
                 # Python ignores it, and what is ignored stays so in a child.

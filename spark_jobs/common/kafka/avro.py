@@ -1,8 +1,7 @@
-"""Avro on the topic: plain binary bodies, with the writer's schema named in a record header.
+"""Avro records: plain binary bodies, with the writer's schema in the header ``avro-schema``.
 
-A body alone cannot tell which schema wrote it, and read with another one it decodes into nonsense. So the
-header ``avro-schema`` carries the schema's CRC-64-AVRO fingerprint (Avro specification, "Schema
-Fingerprints"). A record without that header is read with the current schema.
+The header is the schema's CRC-64-AVRO fingerprint (Avro specification, "Schema Fingerprints"): a body read
+with another schema decodes into wrong values. Without the header the current schema is used.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ SCHEMA_HEADER = "avro-schema"
 
 @dataclass(frozen=True)
 class AvroSchema:
-    """One version of a schema: its JSON text, parsed form, and fingerprint (16 hex digits)."""
+    """One version of a schema. ``fingerprint``: 16 hex digits."""
 
     text: str
 
@@ -40,13 +39,11 @@ class AvroSchema:
 
     @property
     def required(self) -> list[str]:
-        """The fields that are never null."""
         return [
             f["name"] for f in self.parsed["fields"] if f["type"] != "null" and not _is_optional(f["type"])
         ]
 
     def struct(self, spark: SparkSession) -> StructType:
-        """Spark's type of a record."""
         empty = spark.createDataFrame([], "value binary").select(
             from_avro("value", self.text).alias("record")
         )
@@ -61,14 +58,14 @@ def _is_optional(avro_type: Any) -> bool:
 
 @dataclass(frozen=True)
 class Schemas:
-    """The current schema, and its predecessors that records on the topic may still carry."""
+    """The current schema and its predecessors, which records on the topic may have."""
 
     current: AvroSchema
     earlier: tuple[AvroSchema, ...] = ()
 
     @classmethod
     def load(cls, file: Path) -> Schemas:
-        """From ``schema.avsc`` and, where there is one, the folder ``schemas/`` beside it."""
+        """From ``schema.avsc`` and the optional folder ``schemas/`` beside it."""
         earlier = sorted((file.parent / "schemas").glob("*.avsc"))
         current = AvroSchema(file.read_text())
         return cls(
@@ -82,40 +79,38 @@ class Schemas:
 
 
 def encode(record: Column, schema: AvroSchema) -> Column:
-    """A struct column as an Avro body."""
     return to_avro(record, schema.text)
 
 
 def schema_headers(schema: AvroSchema) -> Column:
-    """The ``headers`` column for Spark's Kafka sink."""
+    """The column ``headers`` of Spark's Kafka sink."""
     value = F.lit(schema.fingerprint).cast("binary")
     return F.array(F.struct(F.lit(SCHEMA_HEADER).alias("key"), value.alias("value")))
 
 
 def decode(value: Column, headers: Column, schemas: Schemas) -> tuple[Column, Column]:
-    """Columns ``(record, reason)``: the record as a struct of the current schema, and why it is not one.
+    """Columns ``(record, reason)``: a struct of the current schema, and why the body is malformed (or null).
 
-    ``reason`` is null exactly where the body was decoded. A body counts as decoded only if encoding the
-    record again gives the same bytes: Avro has no checksum, and bytes that decode by luck, or with a tail
-    that nobody read, are not a record. (In PERMISSIVE mode ``from_avro`` gives a struct of nulls for a body
-    that it cannot read, so a required field that is null tells.)
+    A body is decoded only if the encoded record has the same bytes: Avro has no checksum, and other bytes may
+    decode by chance or leave a tail. (In PERMISSIVE mode ``from_avro`` returns a struct of nulls for an
+    unreadable body, so a required field is null.)
     """
-    named = F.element_at(F.filter(headers, lambda header: header["key"] == SCHEMA_HEADER), -1)["value"].cast(
-        "string"
-    )
+    fingerprint = F.element_at(F.filter(headers, lambda header: header["key"] == SCHEMA_HEADER), -1)[
+        "value"
+    ].cast("string")
     current = schemas.current
     record, intact = _decode_one(value, current, current)
-    known = [current.fingerprint]
+    fingerprints = [current.fingerprint]
     for writer in schemas.earlier:
         old, old_intact = _decode_one(value, writer, current)
-        known.append(writer.fingerprint)
-        record = F.when(named == writer.fingerprint, old).otherwise(record)
-        intact = F.when(named == writer.fingerprint, old_intact).otherwise(intact)
+        fingerprints.append(writer.fingerprint)
+        record = F.when(fingerprint == writer.fingerprint, old).otherwise(record)
+        intact = F.when(fingerprint == writer.fingerprint, old_intact).otherwise(intact)
     reason = (
         F.when(value.isNull(), F.lit("the record has no value (a tombstone)"))
         .when(
-            named.isNotNull() & ~named.isin(known),
-            F.concat(F.lit("written with an Avro schema that is not known here: "), named),
+            fingerprint.isNotNull() & ~fingerprint.isin(fingerprints),
+            F.concat(F.lit("written with an Avro schema that is unknown: "), fingerprint),
         )
         .when(~F.coalesce(intact, F.lit(False)), F.lit(f"not an Avro body of {current.parsed['name']}"))
     )
@@ -123,7 +118,7 @@ def decode(value: Column, headers: Column, schemas: Schemas) -> tuple[Column, Co
 
 
 def decoded(rows: DataFrame, schemas: Schemas) -> DataFrame:
-    """``rows`` (with ``value`` and ``headers``) with the columns of :func:`decode`."""
+    """``rows`` (``value``, ``headers``) with the columns of :func:`decode`."""
     record, reason = decode(F.col("value"), F.col("headers"), schemas)
     return computed(rows, record=record, reason=reason)
 

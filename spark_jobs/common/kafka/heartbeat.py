@@ -1,13 +1,6 @@
-"""Heartbeats, their thread, the watchdog.
+"""Heartbeats of a process, as metadata of a consumer group's offsets, and the watchdog of its work.
 
-That a long-running process is alive, and what it is doing, as the offsets of a consumer group.
-
-A group's offsets carry a text (metadata) besides the number; any client that may describe the group reads
-both back. So a sign of life needs no place of its own, and lag tools show the process's progress.
-
-Heartbeats of a process whose work may take long, from a thread of their own: as long as it gets on.
-
-Whether each of several queries gets on, so that one that hangs is not hidden by the others.
+Any client that may describe the group reads them, and lag tools show the process's progress.
 """
 
 from __future__ import annotations
@@ -16,9 +9,8 @@ import json
 import logging
 import os
 import threading
-import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from time import monotonic, time
 
 from confluent_kafka import TopicPartition
 
@@ -28,141 +20,133 @@ from spark_jobs.common.kafka.offsets import COMMIT_SECONDS, GroupOffsets
 
 log = logging.getLogger(__name__)
 
+STALL_TIMEOUT_SECONDS = 60.0
+
 
 class HeartbeatSender:
-    """The group ``sluice-<stream>-<part>``. Not for several threads at once.
+    """Sends heartbeats to the group ``sluice-<stream>-<component>``; the last one counts.
 
-    Nobody but the one process that holds the part may beat: the last one is what is seen.
+    For one thread at a time, in the one active process of the component.
     """
 
-    def __init__(
-        self,
-        kafka: Kafka,
-        stream: str,
-        part: str,
-        topic: str,
-        clock: Callable[[], float] = time.time,
-        offsets: GroupOffsets | None = None,
-    ) -> None:
-        """``clock``: seconds since 1970. ``offsets``: in the place of the group's own."""
-        self.group = f"sluice-{stream}-{part}"
-        self._offsets = offsets or GroupOffsets(kafka, self.group)
+    def __init__(self, kafka: Kafka, stream: str, component: str, topic: str) -> None:
+        self.group = f"sluice-{stream}-{component}"
+        self._offsets = GroupOffsets(kafka, self.group)
         self._topic = topic
-        self._clock = clock
         self._state = ""
         self._since = 0.0
         self._failing = False
 
-    def beat(self, ends: Mapping[int, int], state: str, detail: str = "", since: float | None = None) -> bool:
-        """Tell ``ends`` (partition -> next offset; at least one partition) and what is being done.
+    def beat(
+        self, end_offsets: Mapping[int, int], state: str, detail: str = "", since: float | None = None
+    ) -> bool:
+        """Send a heartbeat; return whether Kafka accepted it.
 
-        ``state``: a HeartbeatState; ``detail`` is cut to MOST_DETAIL characters. ``since``: when the state
-        began, seconds since 1970; by default the first beat in a row that told it. Returns whether Kafka has
-        taken it; takes COMMIT_SECONDS and one more at most. A failure is logged once per streak of them, and
-        stops nothing. Raises ValueError for a state that is none.
+        ``end_offsets``: partition -> next offset, at least one. ``state``: a HeartbeatState. ``detail``: cut
+        to MAX_DETAIL characters. ``since``: the state's start in seconds since 1970, by default the first
+        heartbeat in a row with it. Takes COMMIT_SECONDS and one more at most. The first failure in a row is
+        logged. Raises ValueError for an unknown state.
         """
         if state not in list(HeartbeatState):
             raise ValueError(f"state {state!r}: one of {', '.join(sorted(HeartbeatState))}")
-        now = self._clock()
+        now = time()
         if state != self._state:
             self._state, self._since = state, now
-        told = {
+        heartbeat = {
             "at": int(now * 1000),
             "pid": os.getpid(),
             "state": state,
             "since": int((self._since if since is None else since) * 1000),
             "detail": detail[:MAX_DETAIL],
         }
-        lowest, text = min(ends), json.dumps(told)
+        lowest, text = min(end_offsets), json.dumps(heartbeat)
         offsets = [
             TopicPartition(self._topic, partition, end, metadata=text if partition == lowest else "")
-            for partition, end in sorted(ends.items())
+            for partition, end in sorted(end_offsets.items())
         ]
         refused = self._offsets.set(offsets, COMMIT_SECONDS)
         if refused is not None and not self._failing:
-            log.warning(
-                "group %s: Kafka did not take the heartbeat (%s); supervision sees an old one until it works",
-                self.group,
-                refused.str(),
-            )
+            log.warning("heartbeat refused group=%s: %s", self.group, refused.str())
         elif refused is None and self._failing:
-            log.info("group %s: Kafka takes the heartbeat again", self.group)
+            log.info("heartbeats resumed group=%s", self.group)
         self._failing = refused is not None
         return refused is None
 
 
-# Without a sign of progress for so long the process counts as hanging, and gives no more heartbeats.
-STALL_TIMEOUT_SECONDS = 60.0
+class Watchdog:
+    """Detects work whose ``activity`` has not changed for STALL_TIMEOUT_SECONDS, by name."""
+
+    def __init__(self) -> None:
+        self._changes: dict[str, tuple[object, float]] = {}
+
+    def is_stuck(self, name: str, activity: object, *, idle: bool = False) -> bool:
+        """Observe the work; ``idle`` work is never stuck."""
+        before, changed_at = self._changes.get(name, (None, 0.0))
+        if idle or name not in self._changes or activity != before:
+            self._changes[name] = activity, monotonic()
+            return False
+        return monotonic() - changed_at > STALL_TIMEOUT_SECONDS
 
 
 class HeartbeatThread:
-    """Beats every ``seconds`` what was said last, while the work says something or its marks change.
+    """Sends what was reported last every HEARTBEAT_INTERVAL seconds, unless the work is stuck.
 
-    ``marks`` is asked with every beat for anything that changes when the work gets on. Before something is
-    said there is no heartbeat.
+    ``activity`` returns a value that changes with the work. The first report starts the heartbeats.
     """
 
-    def __init__(
-        self,
-        heartbeat: HeartbeatSender,
-        marks: Callable[[], object] = lambda: None,
-        clock: Callable[[], float] = time.monotonic,
-        seconds: float = HEARTBEAT_INTERVAL,
-    ) -> None:
-        self._heartbeat = heartbeat
-        self._clock = clock
-        self._seconds = seconds
-        self.marks = marks
+    def __init__(self, sender: HeartbeatSender, activity: Callable[[], object] = lambda: None) -> None:
+        self._sender = sender
+        self.activity = activity
+        self._watchdog = Watchdog()
+        self._last_activity: object = None
+        self._reports = 0
         self._lock = threading.Lock()
-        self._said: tuple[dict[int, int], str, str] | None = None
-        self._seen: object = None
-        self._moved = clock()
+        self._status: tuple[dict[int, int], str, str] | None = None
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
-    def say(self, state: str, detail: str, ends: Mapping[int, int]) -> None:
-        """What the process does from now on; ``ends``: partition -> offset. A heartbeat needs one at least,
-        so where there is none yet it is the first partition's beginning."""
+    def report(self, state: str, detail: str, end_offsets: Mapping[int, int]) -> None:
+        """Set the status of the process. A heartbeat needs an offset: by default partition 0's first."""
         with self._lock:
-            self._said = (dict(ends) or {0: 0}, state, detail)
-            self._moved = self._clock()
+            self._status = (dict(end_offsets) or {0: 0}, state, detail)
+            self._reports += 1
+            self._is_stuck(self._last_activity)
 
     def tick(self) -> bool:
-        """Beat, unless the work does not get on; returns whether it was beaten."""
-        marks = self.marks()
+        """Send a heartbeat unless the work is stuck; return whether it was sent."""
+        activity = self.activity()
         with self._lock:
-            if marks != self._seen:
-                self._seen, self._moved = marks, self._clock()
-            if self._said is None:
+            is_stuck = self._is_stuck(activity)
+            if self._status is None:
                 return False
-            hangs = self._clock() - self._moved > STALL_TIMEOUT_SECONDS
-            ends, state, detail = self._said
-        if hangs:
-            log.warning("no progress for %.0f s while %s: no heartbeat", STALL_TIMEOUT_SECONDS, detail)
+            end_offsets, state, detail = self._status
+        if is_stuck:
+            log.warning("heartbeat withheld, no progress for %.0f s: %s", STALL_TIMEOUT_SECONDS, detail)
             return False
-        self._heartbeat.beat(ends, state, detail)
+        self._sender.beat(end_offsets, state, detail)
         return True
+
+    def _is_stuck(self, activity: object) -> bool:
+        self._last_activity = activity
+        return self._watchdog.is_stuck("", (self._reports, activity))
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """No more heartbeats, from when this returns."""
+        """Send no heartbeat after this returns."""
         self._stop.set()
         self._thread.join()
 
     def _run(self) -> None:
         while True:
             self.tick()
-            if self._stop.wait(self._seconds):
+            if self._stop.wait(HEARTBEAT_INTERVAL):
                 return
 
 
-# Without a sign of progress in a batch for so long, a query counts as hanging.
-
-
 class CountingEvent(threading.Event):
-    """Another's event, and how often somebody waited for it: who waits with an end is not hanging."""
+    """Another event that counts its waits: work that waits with a timeout is not stuck."""
 
     def __init__(self, other: threading.Event) -> None:
         super().__init__()
@@ -175,27 +159,3 @@ class CountingEvent(threading.Event):
     def wait(self, timeout: float | None = None) -> bool:
         self.waits += 1
         return self._other.wait(timeout)
-
-
-@dataclass
-class _Seen:
-    mark: object
-    at: float
-
-
-class Watchdog:
-    """What was seen of each query. ``clock``: seconds, that only grow."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._seen: dict[str, _Seen] = {}
-
-    def hangs(self, name: str, resting: bool, mark: object) -> bool:
-        """One look at a query: whether it rests between two batches, and a ``mark`` that changes as it gets
-        on. Says whether it has been in one batch without a change for PATIENCE_SECONDS."""
-        now = self._clock()
-        seen = self._seen.setdefault(name, _Seen(mark, now))
-        if resting or mark != seen.mark:
-            self._seen[name] = _Seen(mark, now)
-            return False
-        return now - seen.at > STALL_TIMEOUT_SECONDS

@@ -1,9 +1,4 @@
-"""Record keys: row identity, result keys.
-
-Columns of a row's identity (``sluice.model.verification.sources``), from producers to consumers.
-
-A result's key as text, in Spark: the same as ``sluice.model.spec.query.key_text`` makes of a row.
-"""
+"""Keys in Spark: of a source's rows, and of results."""
 
 from __future__ import annotations
 
@@ -29,19 +24,17 @@ from sluice.model.verification.sources import KEY_PATTERN
 
 
 def with_partition_and_sequence(rows: DataFrame) -> DataFrame:
-    """Add ``target_partition`` (the topic partition, ``row % lanes``) and ``sequence``, and order each lane
-    by ``sequence``.
+    """Add ``target_partition`` (``row % partition_count``) and ``sequence``, and order partitions by it.
 
-    ``rows`` has ``source_id``, ``row`` and ``partition_count``. Both columns follow from the object alone, so
-    every attempt at sending it gives every row the same identity.
+    ``rows`` has ``source_id``, ``row`` and ``partition_count``. Both columns depend on the source alone, so
+    a row has the same key in every attempt.
     """
     target_partition = (F.col("row") % F.col("partition_count")).cast("int")
-    place = F.row_number().over(Window.partitionBy("source_id", "target_partition").orderBy("row")) - 1
-    return rows.withColumn("target_partition", target_partition).withColumn("sequence", place.cast("long"))
+    sequence = F.row_number().over(Window.partitionBy("source_id", "target_partition").orderBy("row")) - 1
+    return rows.withColumn("target_partition", target_partition).withColumn("sequence", sequence.cast("long"))
 
 
 def key() -> Column:
-    """The record's key, as bytes."""
     return F.concat_ws(":", "source_id", F.col("row").cast("string"), F.col("sequence").cast("string")).cast(
         "binary"
     )
@@ -55,51 +48,51 @@ def with_identity(records: DataFrame) -> DataFrame:
     """
     text = F.col("key").cast("string")
     row, sequence = (F.regexp_extract(text, KEY_PATTERN, n).cast("long") for n in (2, 3))
-    ours = text.rlike(KEY_PATTERN)
+    is_sluice_key = text.rlike(KEY_PATTERN)
     return records.select(
         "*",
-        F.when(ours, F.regexp_extract(text, KEY_PATTERN, 1)).alias("_source_id"),
-        F.when(ours, row).alias("_source_row"),
-        F.when(ours, F.col("_kafka_offset") - sequence).alias("_source_base_offset"),
+        F.when(is_sluice_key, F.regexp_extract(text, KEY_PATTERN, 1)).alias("_source_id"),
+        F.when(is_sluice_key, row).alias("_source_row"),
+        F.when(is_sluice_key, F.col("_kafka_offset") - sequence).alias("_source_base_offset"),
     )
 
 
-_AS_THEY_ARE = (StringType, ByteType, ShortType, IntegerType, LongType, DateType)
+_TEXT_BY_CAST = (StringType, ByteType, ShortType, IntegerType, LongType, DateType)
 # No text is escaped to this.
 _NULL = "\\N"
 
 
 def key_text(schema: StructType, columns: Sequence[str]) -> Column:
-    """The one text for the key that these columns of rows with this schema are; never null.
+    """The key of these columns as text, never null: as ``sluice.model.spec.query.key_text`` of a row.
 
-    Raises TypeError for a column whose type has no text that Spark and Python agree on.
+    Raises TypeError for a column whose text differs in Spark and Python.
     """
     parts = [F.coalesce(_escaped(key_part(schema, column)), F.lit(_NULL)) for column in columns]
     return F.concat_ws("|", *parts)
 
 
 def key_part(schema: StructType, column: str) -> Column:
-    """One column of a key as text, nothing escaped; null stays null. Raises TypeError as :func:`key_text`."""
+    """One column of a key as text, not escaped, null if it is null. Raises TypeError as :func:`key_text`."""
     kind: DataType = schema[column].dataType
     value = F.col(column)
     if isinstance(kind, TimestampType):
-        # By arithmetic, and not by formatting, which would be in the session's time zone.
+        # By arithmetic: formatting is in the session's time zone.
         seconds = F.unix_seconds(value)
         value = F.lit("1970-01-01").cast("timestamp_ntz") + F.make_dt_interval(secs=seconds)
-        return _moment(value)
+        return _timestamp(value)
     if isinstance(kind, TimestampNTZType):
-        return _moment(value)
+        return _timestamp(value)
     if isinstance(kind, BooleanType):
         return F.when(value, F.lit("True")).when(~value, F.lit("False"))
-    if isinstance(kind, _AS_THEY_ARE):
+    if isinstance(kind, _TEXT_BY_CAST):
         return value.cast("string")
     raise TypeError(
-        f"column {column!r} is {kind.simpleString()}, and a key cannot be: Spark and Python write it "
-        "differently; group by text, whole numbers, dates or moments"
+        f"column {column!r} is {kind.simpleString()}, which cannot be a key: Spark and Python write it "
+        "differently. Fix: group by text, whole numbers, dates or timestamps"
     )
 
 
-def _moment(value: Column) -> Column:
+def _timestamp(value: Column) -> Column:
     # 2024-01-31 23:59:59.5, whatever the time zone.
     return F.concat(F.translate(F.substring(value.cast("string"), 1, 19), " ", "T"), F.lit("Z"))
 

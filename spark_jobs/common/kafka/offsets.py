@@ -1,18 +1,14 @@
-"""A topic's id and offsets; the consumer group.
+"""A topic's id and offsets; the stream's offsets as a consumer group, for Kafka's lag tools.
 
-What a job must know of its topic: its id, its partitions, and their first and next offsets.
-
-The stream's offsets as an ordinary consumer group, so that any lag tool of Kafka's shows the stream.
-
-Nothing reads them back: the table is the truth, and a commit that fails stops nothing.
+Sluice does not read the group: the table has the offsets, and a failed commit stops nothing.
 """
 
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
+from time import monotonic
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -20,37 +16,44 @@ from confluent_kafka.admin import AdminClient
 from sluice.io.kafka import consumer, topic_offsets
 from sluice.model.spec.platform import Kafka
 
-ID_SECONDS = 30
+log = logging.getLogger(__name__)
+
+ID_SECONDS = 30.0
+# An empty group's offsets expire (the broker's offsets.retention.minutes: usually a week, once a day).
+RENEW_SECONDS = 3600.0
+RETRY_SECONDS = 60.0
+# Of one commit, which delays the next batch or the stop.
+COMMIT_SECONDS = 5.0
+GIVE_UP_MS = 4_000
+_POLL_SECONDS = 0.02
 
 
 class Topic:
-    """A topic by name, over connections that are kept: a stream asks for the id with every batch."""
+    """A topic, over connections that stay open: a stream reads the id with every batch."""
 
-    def __init__(self, kafka: Kafka, name: str, id_seconds: float = ID_SECONDS) -> None:
-        """``id_seconds``: so long its id is asked for."""
+    def __init__(self, kafka: Kafka, name: str) -> None:
         self.name = name
         self._kafka = kafka
-        self._id_seconds = id_seconds
         self.admin = AdminClient({**kafka.librdkafka()})
 
     def id(self) -> str:
-        """The id that Kafka gave the topic when it was made; one that is made anew gets another.
+        """Return the topic's id, in one metadata request; a recreated topic has another.
 
-        One metadata request. Raises LookupError when the topic does not exist, TimeoutError when no broker
-        says it in time, KafkaException when it is refused. (A broker that was cut off may know an old id for
-        a few seconds; those that serve the topic's records do not.)
+        Raises LookupError for a missing topic, TimeoutError without an answer in ID_SECONDS, KafkaException
+        if it is refused. (A broker that was cut off may return an old id for a few seconds, those that serve
+        the topic's records do not.)
         """
         request = TopicCollection([self.name])
-        (future,) = self.admin.describe_topics(request, request_timeout=self._id_seconds).values()
+        (future,) = self.admin.describe_topics(request, request_timeout=ID_SECONDS).values()
         try:
-            return str(future.result(timeout=self._id_seconds + 1).topic_id)
+            return str(future.result(timeout=ID_SECONDS + 1).topic_id)
         except FutureTimeout as error:
             raise self._unanswered(error) from error
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 raise LookupError(
-                    f"topic {self.name!r}: {error}; run the load's provision_topic step first"
+                    f"topic {self.name!r}: {error}. Fix: run the load's task provision_topic"
                 ) from error
             if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
                 raise self._unanswered(error) from error
@@ -58,87 +61,60 @@ class Topic:
 
     def _unanswered(self, reason: Exception) -> TimeoutError:
         return TimeoutError(
-            f"topic {self.name!r}: no broker said within {self._id_seconds:g} s which id it has, so nothing "
-            f"is published ({reason}); start the stream again when Kafka answers"
+            f"topic {self.name!r}: no broker returned its id in {ID_SECONDS:g} s, so nothing is published "
+            f"({reason}). Fix: start the stream again when Kafka is reachable"
         )
 
     def begin_and_end_offsets(self) -> dict[int, tuple[int, int]]:
-        """As :func:`sluice.io.kafka.begin_and_end_offsets`."""
         return topic_offsets(self._kafka, self.name)
 
 
-log = logging.getLogger(__name__)
-
-# An empty group's offsets expire (offsets.retention.minutes of the broker, a week as a rule, a day in old
-# ones).
-RENEW_SECONDS = 3600.0
-RETRY_SECONDS = 60.0
-# How long one commit may take: it stands between two batches, and between a stop and its end.
-COMMIT_SECONDS = 5.0
-_GIVE_UP_MS = 4_000
-_POLL_SECONDS = 0.02
-
-
 class Group:
-    """The group ``sluice-<stream>``. Not for several threads at once.
+    """The group ``sluice-<stream>``. For one thread at a time.
 
-    Only who has just published commits, so a zombie does not: it fails before. What remains: a zombie that
-    was suspended between its publishing and its commit puts the group back when it wakes up, until its
-    successor publishes again, or renews.
+    A writer commits after a publish, so a zombie fails before. Exception: a zombie that was suspended between
+    publish and commit moves the group back, until its successor publishes or renews.
     """
 
-    def __init__(
-        self,
-        kafka: Kafka,
-        stream: str,
-        topic: str,
-        clock: Callable[[], float] = time.monotonic,
-        offsets: GroupOffsets | None = None,
-    ) -> None:
-        """``offsets``: in the place of the group's own."""
+    def __init__(self, kafka: Kafka, stream: str, topic: str) -> None:
         self.name = f"sluice-{stream}"
         self._topic = topic
-        self._clock = clock
         self._ends: dict[int, int] = {}
         self._next = 0.0
         self._failing = False
-        self._offsets = offsets or GroupOffsets(kafka, self.name)
+        self._offsets = GroupOffsets(kafka, self.name)
 
     @property
     def is_due(self) -> bool:
-        """Whether :meth:`renew` should be called: an hour after the last commit, a minute after a failure."""
-        return bool(self._ends) and self._clock() >= self._next
+        """Whether to :meth:`renew`: an hour after the last commit, a minute after a failure."""
+        return bool(self._ends) and monotonic() >= self._next
 
     def commit(self, ends: Mapping[int, int]) -> bool:
-        """Commit partition -> the next offset to be read. Returns whether Kafka has taken it.
+        """Commit partition -> the next offset to read; return whether Kafka accepted it.
 
-        Takes COMMIT_SECONDS and one more at most. A failure is logged once per streak of them.
+        Takes COMMIT_SECONDS and one more at most. The first failure in a row is logged.
         """
         self._ends = dict(ends)
         refused = self._commit()
         if refused is not None:
-            self.postpone(f"Kafka did not take the offsets: {refused.str()}")
+            self.postpone(refused.str())
             return False
         if self._failing:
-            log.info("group %s: Kafka takes the offsets again", self.name)
+            log.info("offset commits resumed group=%s", self.name)
         self._failing = False
-        self._next = self._clock() + RENEW_SECONDS
+        self._next = monotonic() + RENEW_SECONDS
         return True
 
     def renew(self) -> bool:
-        """Commit the same ends again."""
+        """Commit the same offsets again."""
         return self.commit(self._ends)
 
     def postpone(self, reason: str) -> None:
-        """Not now: try again in a minute. Logged once per streak of failures."""
+        """Be due in a minute. The first failure in a row is logged."""
         if not self._failing:
-            log.warning(
-                "group %s: %s; lag tools show an old place until it works again, and the stream goes on",
-                self.name,
-                reason,
-            )
+            log.warning("offset commit failed group=%s: %s; lag tools show old offsets", self.name, reason)
         self._failing = True
-        self._next = self._clock() + RETRY_SECONDS
+        self._next = monotonic() + RETRY_SECONDS
 
     def _commit(self) -> KafkaError | None:
         offsets = [TopicPartition(self._topic, partition, end) for partition, end in self._ends.items()]
@@ -146,38 +122,36 @@ class Group:
 
 
 class GroupOffsets:
-    """One group's offsets, set by a consumer that never joins it. Not for several threads at once.
+    """A group's offsets, set by a consumer that never joins it. For one thread at a time.
 
-    Not by AdminClient: that ends the whole process (an assertion in rd_kafka_enq_once_del_source_return,
-    librdkafka 4605) when a broker goes away while it looks for a group's coordinator.
-
-    A commit that waits for a broker is given up by librdkafka after ``give_up_ms``; so long, at most, the
-    process may take to end.
+    AdminClient aborts the process (an assertion in rd_kafka_enq_once_del_source_return, librdkafka 4605) if a
+    broker goes away during its search for the group's coordinator. librdkafka gives up a commit that waits
+    for a broker after GIVE_UP_MS, which the end of the process may take.
     """
 
-    def __init__(self, kafka: Kafka, group: str, give_up_ms: int = _GIVE_UP_MS) -> None:
+    def __init__(self, kafka: Kafka, group: str) -> None:
         self._pending = False
         self._refused: KafkaError | None = None
         self._consumer = consumer(
             kafka,
             group,
             {
-                # What fails is returned; a line every few seconds besides would say no more.
+                # Errors are returned.
                 "log_level": 2,
                 "on_commit": self._answered,
-                # How long it looks for the group's coordinator, and waits for its answer.
-                "session.timeout.ms": give_up_ms,
-                "heartbeat.interval.ms": give_up_ms // 4,
-                "socket.timeout.ms": give_up_ms,
+                # For the search for the coordinator, and its answer.
+                "session.timeout.ms": GIVE_UP_MS,
+                "heartbeat.interval.ms": GIVE_UP_MS // 4,
+                "socket.timeout.ms": GIVE_UP_MS,
             },
         )
 
     def set(self, offsets: list[TopicPartition], seconds: float) -> KafkaError | None:
-        """Set these. Takes ``seconds`` at most; returns why Kafka did not take them, or None.
+        """Set the offsets within ``seconds``; return the error or None.
 
-        What was not answered in time may still be taken, but not after what is set later.
+        Without an answer in time they may still be set, but not after a later call's.
         """
-        deadline = time.monotonic() + seconds
+        deadline = monotonic() + seconds
         if self._is_answered(deadline):
             self._pending = True
             try:
@@ -190,7 +164,7 @@ class GroupOffsets:
         return self._refused
 
     def _is_answered(self, deadline: float) -> bool:
-        while self._pending and time.monotonic() < deadline:
+        while self._pending and monotonic() < deadline:
             self._consumer.poll(_POLL_SECONDS)
         return not self._pending
 

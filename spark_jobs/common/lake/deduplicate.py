@@ -1,4 +1,4 @@
-"""Rows that were sent again: found in a batch, and told apart from their first coming."""
+"""Duplicate rows of a batch: detected and flagged."""
 
 from __future__ import annotations
 
@@ -11,45 +11,43 @@ from sluice.model.verification.deduplication import LoadedRows, Run
 from sluice.model.verification.ranges import IntervalSet
 
 
-def runs(rows: DataFrame) -> list[Run]:
-    """The runs of a batch's rows, read from the rows (three columns of them).
+def _sequence() -> Column:
+    return (F.col("_kafka_offset") - F.col("_source_base_offset")).alias("sequence")
 
-    However the records of several producers are mixed, there are as many runs as there are gaps in
-    ``sequence``.
-    """
-    sequence = F.col("_kafka_offset") - F.col("_source_base_offset")
+
+def runs(rows: DataFrame) -> list[Run]:
+    """Return the runs of a batch's rows: one more than gaps in ``sequence``, however producers are mixed."""
     identified = rows.where(F.col("_source_id").isNotNull()).select(
-        "_source_id", "_kafka_partition", sequence.alias("sequence")
+        "_source_id", "_kafka_partition", _sequence()
     )
     order = Window.partitionBy("_source_id", "_kafka_partition").orderBy("sequence")
-    found = (
+    islands = (
         identified.withColumn("island", F.col("sequence") - F.dense_rank().over(order))
         .groupBy("_source_id", "_kafka_partition", "island")
         .agg(F.min("sequence"), F.max("sequence") + 1, F.count("*"))
         .drop("island")
     )
-    return sorted(Run(*row) for row in found.collect())
+    return sorted(Run(*row) for row in islands.collect())
 
 
-def named(rows: DataFrame, seen: LoadedRows, suspected: set[str]) -> DataFrame:
-    """``rows`` with a ``reason`` on every good row of a suspected source that came before.
+def flag_duplicates(rows: DataFrame, loaded: LoadedRows, sources: set[str]) -> DataFrame:
+    """Give a ``reason`` to every good row of ``sources`` that is already in the published table (``loaded``)
+    or at a lower offset of this batch.
 
-    Before: in the published table (``seen``), or at a lower offset of this batch. The rows stay in the
-    tasks they are in (one for each partition of the topic), because what is found is joined by broadcast.
+    Duplicates are joined by broadcast, so rows stay in their tasks, one per topic partition.
     """
-    sequence = F.col("_kafka_offset") - F.col("_source_base_offset")
     identity = Window.partitionBy("_kafka_partition", "_source_id", "sequence").orderBy("_kafka_offset")
-    candidates = rows.where(F.col("_source_id").isin(sorted(suspected)) & F.col("reason").isNull()).select(
-        "_kafka_partition", "_kafka_offset", "_source_id", sequence.alias("sequence")
+    candidates = rows.where(F.col("_source_id").isin(sorted(sources)) & F.col("reason").isNull()).select(
+        "_kafka_partition", "_kafka_offset", "_source_id", _sequence()
     )
     published = reduce(
         Column.__or__,
         (
             (F.col("_source_id") == source)
             & (F.col("_kafka_partition") == partition)
-            & within(F.col("sequence"), ranges)
-            for source in sorted(suspected)
-            for partition, ranges in seen[source].partitions.items()
+            & in_ranges(F.col("sequence"), ranges)
+            for source in sorted(sources)
+            for partition, ranges in loaded[source].partitions.items()
         ),
         F.lit(False),
     )
@@ -57,17 +55,16 @@ def named(rows: DataFrame, seen: LoadedRows, suspected: set[str]) -> DataFrame:
     duplicate = F.when(published, F.lit("duplicate: this row of its source is in the table already")).when(
         earlier.isNotNull(), F.concat(F.lit("duplicate: this row is also at offset "), earlier.cast("string"))
     )
-    found = (
+    duplicates = (
         candidates.withColumn("duplicate", duplicate)
         .where(F.col("duplicate").isNotNull())
         .select("_kafka_partition", "_kafka_offset", "duplicate")
     )
-    joined = rows.join(F.broadcast(found), ["_kafka_partition", "_kafka_offset"], "left")
+    joined = rows.join(F.broadcast(duplicates), ["_kafka_partition", "_kafka_offset"], "left")
     return joined.withColumn("reason", F.coalesce("reason", "duplicate")).drop("duplicate")
 
 
-def within(column: Column, ranges: IntervalSet) -> Column:
-    """Whether an integer column lies in the ranges."""
+def in_ranges(column: Column, ranges: IntervalSet) -> Column:
     return reduce(
         Column.__or__, ((column >= start) & (column < until) for start, until in ranges), F.lit(False)
     )

@@ -1,8 +1,6 @@
-"""The few calls of Iceberg's Java API that SQL has no words for, on one table.
+"""Calls of Iceberg's Java API without an equivalent in SQL, on one table.
 
-Documented at Iceberg's ``Table``, ``ManageSnapshots`` and ``AppendFiles``: branches, snapshots with
-properties but without files, and the files that one snapshot added (read from its own manifest only, so
-the cost follows the batch and not the table).
+See Iceberg's ``Table``, ``ManageSnapshots`` and ``AppendFiles``.
 """
 
 from __future__ import annotations
@@ -29,53 +27,48 @@ MAIN = "main"
 
 
 class Refused(RuntimeError):
-    """The catalog refused to move a branch: it does not descend from where the branch points now."""
+    """The catalog refused a commit: another came first, or the branch does not descend from its target."""
 
     code = ErrorCode.CONCURRENT_COMMIT
 
 
 @dataclass(frozen=True)
 class AddedFile:
-    """A data file with the bounds that the proof and the claims need (None: no bound, so no statement)."""
+    """A data file with its bounds (None: no bound). ``external``: number of records without a source."""
 
     fact: FileStats
     source_lower: str | None
     source_upper: str | None
-    base_lower: int | None
-    base_upper: int | None
-    foreign: int
+    base_offset_lower: int | None
+    base_offset_upper: int | None
+    external: int
 
     def run(self) -> Run | None:
-        """The one run of this file, where the bounds show that there is only one.
-
-        One source, and one base: then ``sequence`` is the offset minus the base, and no offset is there
-        twice.
-        """
+        """Return the file's run if the bounds show that it is the only one: one source and base offset."""
         fact = self.fact
         if (
-            self.foreign
+            self.external
             or self.source_lower is None
             or self.source_lower != self.source_upper
-            or self.base_lower is None
-            or self.base_lower != self.base_upper
+            or self.base_offset_lower is None
+            or self.base_offset_lower != self.base_offset_upper
             or fact.partition_lower is None
             or fact.offset_lower is None
             or not fact.is_conclusive(OffsetRanges())
         ):
             return None
-        start = fact.offset_lower - self.base_lower
+        start = fact.offset_lower - self.base_offset_lower
         return Run(self.source_lower, fact.partition_lower, start, start + fact.records, fact.records)
 
     @property
-    def is_foreign(self) -> bool:
-        """Every record in it came from another producer, so it claims no row."""
-        return self.foreign == self.fact.records
+    def is_external(self) -> bool:
+        """Whether no record has a source, so the file has no loaded rows."""
+        return self.external == self.fact.records
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One snapshot: ``at_ms`` since 1970, ``operation`` as Iceberg calls it (append, replace, overwrite,
-    delete)."""
+    """``at_ms``: since 1970. ``operation``: append, replace, overwrite or delete."""
 
     id: int
     at_ms: int
@@ -84,12 +77,12 @@ class Snapshot:
 
 
 class IcebergTable:
-    """One table of the lake, as the Java API shows it. ``name`` is ``namespace.table``."""
+    """A table of the lake. ``name`` is ``namespace.table``."""
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.name = name
         self._jvm = cast("Any", spark._jvm)
-        # Kept: to find a class by its name, Py4J asks every jar for every part of the name.
+        # Stored, since Py4J searches every jar for every part of a class's name.
         self._value_of = self._jvm.org.apache.iceberg.types.Conversions.fromByteBuffer
         self._table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
             spark._jsparkSession, f"{CATALOG}.{name}"
@@ -99,12 +92,12 @@ class IcebergTable:
         self._table.refresh()
 
     def head(self, ref: str) -> int | None:
-        """The snapshot that ``ref`` points at, or None where there is no such ref."""
-        found = self._table.refs().get(ref)
-        return None if found is None else int(found.snapshotId())
+        """The snapshot that ``ref`` points at, None without such a ref."""
+        snapshot = self._table.refs().get(ref)
+        return None if snapshot is None else int(snapshot.snapshotId())
 
     def partitions(self) -> list[str]:
-        """The table's partition fields, spelled as a stream.toml does."""
+        """The table's partition fields, spelled as in a stream.toml."""
         schema = self._table.schema()
         return [
             spelled(str(schema.findColumnName(field.sourceId())), str(field.transform().toString()))
@@ -115,11 +108,11 @@ class IcebergTable:
         return [str(name) for name in self._table.refs()]
 
     def ancestors(self, ref: str) -> Iterator[tuple[int, Mapping[str, str]]]:
-        """``(snapshot id, summary)`` from the head of ``ref`` back to the oldest one kept. No I/O."""
+        """``(snapshot id, summary)`` of :meth:`snapshots`."""
         return ((snapshot.id, snapshot.summary) for snapshot in self.snapshots(ref))
 
     def snapshots(self, ref: str) -> Iterator[Snapshot]:
-        """From the head of ``ref`` back to the oldest one kept. No I/O."""
+        """Snapshots from the head of ``ref`` back to the oldest that is not expired. No I/O."""
         snapshot_id = self.head(ref)
         while snapshot_id is not None:
             snapshot = self._table.snapshot(snapshot_id)
@@ -135,15 +128,15 @@ class IcebergTable:
             snapshot_id = None if parent is None else int(parent)
 
     def create_branch(self, name: str, snapshot_id: int) -> None:
-        """Raises Refused where the branch exists: somebody else was faster."""
+        """Raises Refused if the branch exists: another writer created it first."""
         _unless_refused(lambda: self._table.manageSnapshots().createBranch(name, snapshot_id).commit())
 
     def reset_branch(self, name: str, snapshot_id: int) -> None:
-        """Point an own branch back. The snapshots it leaves stay known to the table until they expire."""
+        """Move a branch back; the snapshots that it leaves stay in the table until they expire."""
         _unless_refused(lambda: self._table.manageSnapshots().replaceBranch(name, snapshot_id).commit())
 
     def remove_branches(self, names: Iterable[str]) -> None:
-        """In one commit; nothing where there are none. The snapshots that only they keep may expire."""
+        """Remove branches in one commit, so that their snapshots may expire."""
         removed = list(names)
         if removed:
             manage = self._table.manageSnapshots()
@@ -152,25 +145,24 @@ class IcebergTable:
             _unless_refused(manage.commit)
 
     def expire(self, keep: int) -> None:
-        """Forget all but the newest ``keep`` snapshots of every branch. No file is removed: nobody here may
-        delete."""
+        """Expire all but the newest ``keep`` snapshots of every branch; no file is deleted."""
         now = self._jvm.java.lang.System.currentTimeMillis()
         expiry = self._table.expireSnapshots().retainLast(keep).expireOlderThan(now)
         _unless_refused(expiry.cleanExpiredFiles(False).commit)
 
     def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
-        """A snapshot without files on ``branch``, that only says something."""
+        """Commit a snapshot with ``properties`` and no files to ``branch``."""
         append = self._table.newFastAppend().toBranch(branch)
         for key, value in properties.items():
             append = append.set(key, value)
         _unless_refused(append.commit)
 
     def fast_forward(self, branch: str, to: str) -> None:
-        """Move ``branch`` to where ``to`` points. Raises Refused where ``to`` does not descend from it."""
+        """Move ``branch`` to the head of ``to``. Raises Refused if ``to`` does not descend from it."""
         _unless_refused(lambda: self._table.manageSnapshots().fastForwardBranch(branch, to).commit())
 
     def added_files(self, snapshot_id: int) -> list[AddedFile]:
-        """The data files that this snapshot added: two reads, its manifest list and its manifest."""
+        """The data files that this snapshot added; reads its manifest list and manifest only."""
         snapshot = self._table.snapshot(snapshot_id)
         columns = {name: self._table.schema().findField(name) for name in _BOUNDED}
         return [self._added(file, columns) for file in snapshot.addedDataFiles(self._table.io())]
@@ -187,7 +179,7 @@ class IcebergTable:
             return None if value is None else str(value if isinstance(value, str) else value.toString())
 
         nulls = file.nullValueCounts()
-        foreign = None if nulls is None else nulls.get(columns["_source_id"].fieldId())
+        external = None if nulls is None else nulls.get(columns["_source_id"].fieldId())
         records = int(file.recordCount())
         return AddedFile(
             FileStats(
@@ -202,26 +194,23 @@ class IcebergTable:
             text(upper),
             bound(lower, "_source_base_offset"),
             bound(upper, "_source_base_offset"),
-            0 if foreign is None else int(foreign),
+            int(external or 0),
         )
 
 
 _BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
 
 
-# Iceberg's own words: UpdateSnapshotReferencesOperation, and CommitFailedException of a lost race.
+# Messages of UpdateSnapshotReferencesOperation, and the exception of a lost race.
 _REFUSALS = ("Cannot fast-forward", "already exists", "CommitFailedException")
 
 
 def _unless_refused(commit: Callable[[], Any]) -> None:
-    """Run a commit. Raises Refused for Iceberg's refusals; anything else stays what it is.
-
-    PySpark turns some of the Java exceptions into its own (IllegalArgumentException); the rest is Py4J's.
-    """
+    # PySpark turns some Java exceptions into its own (IllegalArgumentException); the rest is Py4J's.
     try:
         commit()
     except (Py4JJavaError, PySparkException) as error:
         for line in str(error).splitlines():
-            if any(words in line for words in _REFUSALS):
+            if any(message in line for message in _REFUSALS):
                 raise Refused(line.strip()) from error
         raise

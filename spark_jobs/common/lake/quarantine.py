@@ -1,60 +1,28 @@
-"""What could not be carried: kept with its bytes, its place and the reason, never dropped."""
+"""Rejected records in the quarantine table: raw bytes, origin and reason."""
 
 from __future__ import annotations
 
 import numpy
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 
-COLUMNS = (
-    "stage",
-    "reason",
-    "_kafka_partition",
-    "_kafka_offset",
-    "_kafka_timestamp",
-    "key",
-    "value",
-    "object",
-    "line",
-    "_source_id",
-    "_source_row",
-    "quarantined_at",
-)
-
 
 def quarantine_records(
     spark: SparkSession, spec: StreamSpec, bad: DataFrame, ranges: OffsetRanges
 ) -> OffsetRanges:
-    """Put a batch's bad records into the quarantine; returns their coordinates.
+    """Quarantine a batch's rejected records, each once over all attempts; return their offsets.
 
-    A record that an earlier try of the same offsets put there is not put there again. ``bad`` has the
-    coordinates, ``key``, ``value``, identity and ``reason``.
+    ``bad`` has record offsets, ``key``, ``value``, source columns and ``reason``.
     """
-    named = bad.select(
-        F.lit("consumer").alias("stage"),
-        "reason",
-        "_kafka_partition",
-        "_kafka_offset",
-        "_kafka_timestamp",
-        "key",
-        "value",
-        F.lit(None).cast("string").alias("object"),
-        F.lit(None).cast("bigint").alias("line"),
-        "_source_id",
-        "_source_row",
-        F.current_timestamp().alias("quarantined_at"),
-    )
     lowest = min(pairs.pairs()[0][0] for pairs in ranges.partitions.values())
-    there = spark.table(f"{CATALOG}.{spec.quarantine_table}").where(
-        (F.col("stage") == "consumer") & (F.col("_kafka_offset") >= lowest)
-    )
-    _append_new(spec, named, there, ["_kafka_partition", "_kafka_offset"])
-    pairs = named.select("_kafka_partition", "_kafka_offset").toArrow()
-    partitions, offsets = (column.to_numpy() for column in pairs.columns)
+    identity = ["_kafka_partition", "_kafka_offset"]
+    columns = [*identity, "_kafka_timestamp", "key", "value", "_source_id", "_source_row", "reason"]
+    _append_new(spark, spec, bad.select(*columns), "consumer", identity, F.col("_kafka_offset") >= lowest)
+    partitions, offsets = (column.to_numpy() for column in bad.select(*identity).toArrow().columns)
     return OffsetRanges(
         {
             int(partition): IntervalSet.of_values(offsets[partitions == partition].tolist())
@@ -64,28 +32,34 @@ def quarantine_records(
 
 
 def quarantine_rows(spark: SparkSession, spec: StreamSpec, bad: DataFrame) -> None:
-    """Put source rows that the producer refused into the quarantine, each once however often it is tried.
+    """Quarantine source rows that the producer rejected, each once over all attempts.
 
     ``bad`` has ``object``, ``source_id``, ``row``, ``line``, ``text`` and ``reason``.
     """
-    named = bad.select(
-        F.lit("producer").alias("stage"),
-        "reason",
-        F.lit(None).cast("int").alias("_kafka_partition"),
-        F.lit(None).cast("bigint").alias("_kafka_offset"),
-        F.lit(None).cast("timestamp").alias("_kafka_timestamp"),
-        F.lit(None).cast("binary").alias("key"),
+    rows = bad.select(
         F.col("text").cast("binary").alias("value"),
         "object",
         "line",
         F.col("source_id").alias("_source_id"),
         F.col("row").alias("_source_row"),
-        F.current_timestamp().alias("quarantined_at"),
+        "reason",
     )
-    there = spark.table(f"{CATALOG}.{spec.quarantine_table}").where(F.col("stage") == "producer")
-    _append_new(spec, named, there, ["_source_id", "_source_row"])
+    _append_new(spark, spec, rows, "producer", ["_source_id", "_source_row"], F.lit(True))
 
 
-def _append_new(spec: StreamSpec, rows: DataFrame, there: DataFrame, identity: list[str]) -> None:
-    new = rows.join(there.select(identity), identity, "left_anti").select(*COLUMNS)
+def _append_new(
+    spark: SparkSession, spec: StreamSpec, rows: DataFrame, stage: str, identity: list[str], within: Column
+) -> None:
+    # Columns that ``rows`` lacks are null.
+    table = spark.table(f"{CATALOG}.{spec.quarantine_table}")
+    existing = table.where((F.col("stage") == stage) & within).select(identity)
+    staged = rows.withColumns({"stage": F.lit(stage), "quarantined_at": F.current_timestamp()})
+    new = staged.join(existing, identity, "left_anti").select(
+        *(
+            F.col(field.name)
+            if field.name in staged.columns
+            else F.lit(None).cast(field.dataType).alias(field.name)
+            for field in table.schema
+        )
+    )
     new.coalesce(1).writeTo(f"{CATALOG}.{spec.quarantine_table}").append()

@@ -1,6 +1,6 @@
-"""What files hold whose bounds do not tell: their coordinates, read back from where they were written.
+"""Record offsets read from files whose bounds are not conclusive.
 
-Not through Spark, which asks three times for each of a batch's many small files, and takes six times the CPU.
+Without Spark, which sends three requests per small file and takes six times the CPU.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import io
 import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import pyarrow
@@ -18,30 +18,24 @@ from pyarrow import parquet
 from sluice.io.s3 import connect
 from sluice.model.spec.platform import S3
 
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
-
 COLUMNS = ["_kafka_partition", "_kafka_offset"]
 THREADS = 8
-# The coordinates are a table's last columns, so they lie before the footer: this holds both as a rule.
+# Usually holds the footer and the offsets before it, since these are a table's last columns.
 TAIL_BYTES = 1024 * 1024
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
 class OffsetReader:
-    """Reads files as they are in the bucket. It keeps its connections."""
+    """Reads files of the bucket, over connections that stay open."""
 
-    def __init__(self, s3: S3, tail_bytes: int | None = None, client: S3Client | None = None) -> None:
-        """``tail_bytes``: what is read of a file at first, by default TAIL_BYTES. ``client``: in the place of
-        one with the keys of ``s3``."""
-        self._tail_bytes = tail_bytes
-        self._client = client or connect(s3)
+    def __init__(self, s3: S3) -> None:
+        self._client = connect(s3)
 
-    def coordinates(self, uris: Iterable[str]) -> dict[int, list[int]]:
-        """Partition -> every offset in these files (``s3://…``), each as often as it is there.
+    def read(self, uris: Iterable[str]) -> dict[int, list[int]]:
+        """Return partition -> offsets of these files (``s3://…``), with duplicates.
 
-        One GET for a file, more only where its coordinates and its footer take more than its tail. Raises
-        botocore's errors and Arrow's where a file is not there, or cannot be read.
+        One GET per file unless its offsets and footer exceed TAIL_BYTES. Raises botocore's and Arrow's
+        errors if a file is missing or unreadable.
         """
         with ThreadPoolExecutor(THREADS) as threads:
             tables = list(threads.map(self._read, uris))
@@ -52,20 +46,20 @@ class OffsetReader:
 
     def _read(self, uri: str) -> pyarrow.Table:
         bucket, _, key = uri.removeprefix("s3://").partition("/")
-        with _Object(self._client, bucket, key, self._tail_bytes or TAIL_BYTES) as file:
+        with _Object(self._client, bucket, key) as file:
             return parquet.ParquetFile(file).read(columns=COLUMNS, use_threads=False)
 
 
 class _Object(io.RawIOBase):
-    """An object of the bucket as a file. Its end comes with the first request, and is kept."""
+    """An object as a file; the first request reads its tail."""
 
-    def __init__(self, client: Any, bucket: str, key: str, tail_bytes: int) -> None:
+    def __init__(self, client: Any, bucket: str, key: str) -> None:
         self._client, self._bucket, self._key = client, bucket, key
-        answer = self._get(f"bytes=-{tail_bytes}")
+        answer = self._get(f"bytes=-{TAIL_BYTES}")
         self._tail: bytes = answer["Body"].read()
-        found = _CONTENT_RANGE.fullmatch(answer.get("ContentRange", ""))
-        # Without a range, as S3 may answer where it is longer than the object: it is all of it.
-        self._from, self._size = (int(found[1]), int(found[2])) if found else (0, len(self._tail))
+        content = _CONTENT_RANGE.fullmatch(answer.get("ContentRange", ""))
+        # Without a range, as S3 may answer for a shorter object, it is the whole object.
+        self._from, self._size = (int(content[1]), int(content[2])) if content else (0, len(self._tail))
         self._position = 0
 
     def _get(self, range_: str) -> Any:

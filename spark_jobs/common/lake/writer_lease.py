@@ -1,65 +1,56 @@
-"""One writer per table: how it becomes the owner, and how what it wrote becomes visible.
+"""The writer lease of a table: one writer at a time can publish.
 
-The owner writes to its branch ``w<epoch>`` and publishes by moving ``main`` forward. Taking over puts a
-snapshot with a higher epoch on ``main``: from then on no earlier owner's branch descends from it, so whatever
-an earlier owner still writes, it cannot publish.
+The writer writes to its branch ``w<epoch>`` and publishes by moving ``main`` forward. Acquiring the lease
+puts a snapshot with a higher epoch on ``main``: no earlier branch descends from it, so none can be published.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.platform import CATALOG
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
 from spark_jobs.common.spark.process import Fenced, first_line
 
 log = logging.getLogger(__name__)
 
-TRIES = 5
-# Two commits, so not with every batch.
-TIDY_EVERY = 50
-# Take-overs in a row that published nothing, because maintenance moved main before they could.
+MAX_ATTEMPTS = 5
+# Publishes per cleanup, which takes two commits.
+CLEANUP_INTERVAL = 50
+# Failovers in a row without a publish, because maintenance moved main before it.
 MAX_MOVES = 5
 
-Position = TypeVar("Position", covariant=True)
+Position = TypeVar("Position")
 
 
 class ConcurrentCommit(RuntimeError):
-    """``main`` was moved by somebody who owns nothing (maintenance); a new take-over goes on from there."""
+    """Maintenance moved ``main``; the writer acquires the lease again and continues from there."""
 
     code = ErrorCode.CONCURRENT_COMMIT
 
 
-class LeaseHolder(Protocol[Position]):
-    """What :func:`run_with_lease` needs of an owner."""
-
-    @property
-    def has_published(self) -> bool: ...
-
-    def acquire(self) -> Position: ...
-
-
 class WriterLease:
-    """Owns ``table`` from :meth:`_acquire` on, for whoever ``name`` is in messages. Not for several threads
-    at once."""
+    """The writer of ``table`` from :meth:`_acquire` on; ``name`` is for messages. For one thread."""
 
     def __init__(self, spark: SparkSession, table: str, name: str) -> None:
         self.name = name
         self.table = IcebergTable(spark, table)
-        # Of this ownership: after the take-over they are its own.
         self.epoch = 0
         self.branch = ""
+        # Since the lease was acquired.
         self.has_published = False
-        # The branch's head: nobody else moves it, so it is remembered instead of read with every commit.
+        # The branch's head. No other writer moves it, so it is not read again with every commit.
         self.head = 0
-        self._until_tidy = TIDY_EVERY
+        self._until_cleanup = CLEANUP_INTERVAL
 
     def _acquire(
         self,
@@ -67,20 +58,20 @@ class WriterLease:
         summary: Callable[[str], Mapping[str, str]],
         epoch: int | None = None,
     ) -> None:
-        """Become the owner, with the next epoch and its branch, from where ``main`` is then.
+        """Acquire the lease with the next epoch, on a branch that begins at ``main``.
 
-        ``read`` looks at ``main``, with every try anew; ``summary`` says what a snapshot of a kind
-        (``init_snapshot``, ``epoch_start``) says. Of two that take over at once the catalog lets one through,
-        the other tries again behind it. ``epoch``: in place of the next one, where another table has given it
-        out. Raises Fenced after TRIES refusals, and where ``main`` has a higher epoch.
+        ``read`` reads the state on ``main``, in every attempt; ``summary`` returns the properties of a
+        snapshot of a kind (init, epoch-start). Of two concurrent writers the catalog refuses one, which tries
+        again with a higher epoch. ``epoch``: from another table, instead of the next one. Raises Fenced after
+        MAX_ATTEMPTS refusals, and if ``main`` has a higher epoch.
         """
         self.has_published = False
-        for _ in range(TRIES):
+        for _ in range(MAX_ATTEMPTS):
             self.table.refresh()
             read()
             branches = self.table.branches()
             self.epoch = epoch or 1 + max([self.published_epoch(), *map(_epoch, branches)])
-            self._refuse_if_later(self.published_epoch())
+            self._check_epoch()
             self.branch = f"w{self.epoch}"
             try:
                 if self.table.head(MAIN) is None:
@@ -95,98 +86,126 @@ class WriterLease:
                 self.table.fast_forward(MAIN, self.branch)
                 self.head = self._branch_head()
             except Refused as refusal:
-                log.info("take-over with epoch %d was refused (%s); trying behind it", self.epoch, refusal)
+                log.info("lease refused writer=%s epoch=%d: %s", self.name, self.epoch, refusal)
                 continue
-            log.info("owner of %s with epoch %d, branch %s", self.name, self.epoch, self.branch)
+            log.info("lease acquired writer=%s epoch=%d branch=%s", self.name, self.epoch, self.branch)
             return
-        raise Fenced(f"{self.name}: {TRIES} take-overs were refused; another owner is starting")
+        raise Fenced(f"{self.name}: lease refused {MAX_ATTEMPTS} times; another writer is starting")
+
+    def write_branch(self, frame: DataFrame, summary: Mapping[str, str], *, overwrite: bool = False) -> None:
+        """Commit rows to the branch; ``overwrite`` replaces the partitions that they are in."""
+        writer = frame.writeTo(f"{CATALOG}.{self.table.name}.branch_{self.branch}")
+        for key, value in summary.items():
+            writer = writer.option(f"snapshot-property.{key}", value)
+        if overwrite:
+            writer.overwritePartitions()
+        else:
+            writer.append()
+        self.table.refresh()
+        self.head = self._branch_head()
 
     def _publish(self) -> None:
-        """Move ``main`` to the branch. Raises Fenced, or ConcurrentCommit where maintenance moved it.
+        """Move ``main`` to the branch. Raises Fenced, or ConcurrentCommit if maintenance moved ``main``.
 
-        The catalog also refuses what raced with a commit to another branch (somebody takes over, and has not
-        yet): that is tried again.
+        The catalog also refuses if another writer has just created its branch; this is tried again.
         """
         base = self.table.head(MAIN)
-        for attempt in range(TRIES):
+        for attempt in range(MAX_ATTEMPTS):
             try:
                 self.table.fast_forward(MAIN, self.branch)
                 break
             except Refused as refusal:
-                self.table.refresh()
-                owner = self.published_epoch()
-                if owner > self.epoch:
-                    raise Fenced(
-                        f"{self.name}: owner {self.epoch} may not publish: owner {owner} has "
-                        f"taken over ({refusal})"
-                    ) from refusal
-                if self.table.head(MAIN) != base or attempt == TRIES - 1:
+                try:
+                    self.raise_if_fenced()
+                except Fenced as fenced:
+                    raise fenced from refusal
+                if self.table.head(MAIN) != base or attempt == MAX_ATTEMPTS - 1:
                     raise ConcurrentCommit(
-                        f"{self.table.name}: main was moved by a commit that is no owner's ({refusal})"
+                        f"{self.table.name}: main was moved by a commit of no writer ({refusal})"
                     ) from refusal
         self.has_published = True
 
     def raise_if_fenced(self) -> None:
-        """Raises Fenced when a later owner has taken over, and Java's error where that cannot be seen."""
+        """Raise Fenced if a later writer holds the lease, Java's error if the table cannot be read."""
         self.table.refresh()
-        self._refuse_if_later(self.published_epoch())
+        self._check_epoch()
 
-    def _refuse_if_later(self, owner: int) -> None:
-        if owner > self.epoch:
-            raise Fenced(f"{self.name}: owner {self.epoch} is over: owner {owner} has taken over")
+    def _check_epoch(self) -> None:
+        published = self.published_epoch()
+        if published > self.epoch:
+            raise Fenced(f"{self.name}: fenced: writer epoch {self.epoch} superseded by epoch {published}")
 
     def _cleanup(self, keep: int) -> None:
-        """Once in TIDY_EVERY calls: remove earlier owners' branches, which would keep snapshots, and forget
-        all but the newest ``keep`` snapshots."""
-        self._until_tidy -= 1
-        if self._until_tidy > 0:
+        """Remove earlier writers' branches, which keep snapshots, and expire all but the newest ``keep``
+        snapshots; once in CLEANUP_INTERVAL calls."""
+        self._until_cleanup -= 1
+        if self._until_cleanup > 0:
             return
-        self._until_tidy = TIDY_EVERY
+        self._until_cleanup = CLEANUP_INTERVAL
         try:
             self.table.remove_branches([n for n in self.table.branches() if n not in (MAIN, self.branch)])
             self.table.expire(keep)
         except Refused as refusal:
-            # Somebody takes over just now; if so, the next commit says it.
-            log.info("tidying up %s was refused (%s); next time", self.table.name, refusal)
+            # Another writer may be acquiring the lease; then the next commit raises Fenced.
+            log.info("cleanup refused table=%s: %s", self.table.name, refusal)
+
+    def raise_failure(self, errors: Sequence[Exception], *, stopping: bool) -> None:
+        """Raise the error that ended the queries: Fenced first, then ConcurrentCommit (none if ``stopping``),
+        then the first other one, or Fenced from it."""
+        errors = [error for error in errors if not (stopping and isinstance(error, ConcurrentCommit))]
+        for kind in (Fenced, ConcurrentCommit):
+            for error in errors:
+                if isinstance(error, kind):
+                    raise error
+        if errors:
+            self.raise_fenced_from(errors[0])
+            raise errors[0]
 
     def raise_fenced_from(self, failure: Exception) -> None:
-        """Raises Fenced where there is a later owner: it removes what its predecessor works with, so that
-        one may fail for want of that before it meets the later owner in the table."""
+        """Raise Fenced if there is a later writer: it removes its predecessor's checkpoint, which may fail by
+        that before it reads the table."""
         try:
             self.raise_if_fenced()
-        except (Py4JJavaError, PySparkException) as unseen:
-            log.warning("whether there is a later owner could not be seen: %s", first_line(unseen))
-        except Fenced as notice:
-            raise notice from failure
+        except (Py4JJavaError, PySparkException) as error:
+            log.warning("writer epoch not read table=%s: %s", self.table.name, first_line(error))
+        except Fenced as fenced:
+            raise fenced from failure
 
     def published_epoch(self) -> int:
-        """The newest owner's, as ``main`` says; 0 where there was none."""
+        """The newest epoch on ``main``, 0 without one."""
         summaries = (summary for _, summary in self.table.ancestors(MAIN))
         return next((int(s["sluice.epoch"]) for s in summaries if "sluice.epoch" in s), 0)
 
     def _branch_head(self) -> int:
         head = self.table.head(self.branch)
-        assert head is not None, f"branch {self.branch} of {self.table.name} is gone"
+        assert head is not None, f"branch {self.branch} of {self.table.name} is missing"
         return head
 
 
-def run_with_lease(owner: LeaseHolder[Position], work: Callable[[Position], None]) -> None:
-    """Take over and ``work`` from there until that ends well; where maintenance moved ``main``, take over
-    again.
+class LeasedWriter(WriterLease, ABC, Generic[Position]):
+    """A writer that :func:`run_with_lease` runs."""
 
-    Raises what ``work`` raises, and ConcurrentCommit after MOST_MOVES take-overs in a row that published
-    nothing.
+    @abstractmethod
+    def acquire(self) -> Position:
+        """Acquire the lease, also again after ConcurrentCommit; return the position to continue from."""
+
+
+def run_with_lease(writer: LeasedWriter[Position], work: Callable[[Position], Any]) -> None:
+    """Acquire the lease and ``work`` until that ends; acquire it again if maintenance moved ``main``.
+
+    Raises the errors of ``work``, and ConcurrentCommit after MAX_MOVES failovers in a row without a publish.
     """
     moves = 0
     while True:
-        position = owner.acquire()
+        position = writer.acquire()
         try:
-            return work(position)
-        except ConcurrentCommit as notice:
-            moves = 1 if owner.has_published else moves + 1
+            work(position)
+            return
+        except ConcurrentCommit as error:
+            moves = 1 if writer.has_published else moves + 1
             if moves > MAX_MOVES:
                 raise
-            log.warning("%s; taking over again", notice)
+            log.warning("acquiring the lease again: %s", error)
 
 
 def _epoch(branch: str) -> int:

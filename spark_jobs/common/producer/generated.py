@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from sluice.model.spec import generator
 from sluice.model.spec.generator import Generated
-from spark_jobs.common.spark.functions import function
+from spark_jobs.common.spark.process import function
 
 if TYPE_CHECKING:
     from spark_jobs.common.producer.run import Job

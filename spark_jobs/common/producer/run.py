@@ -122,7 +122,7 @@ def _is_sent(sent: LoadedRows) -> Column:
         (
             (F.col("source_id") == source)
             & (F.col("target_partition") == target_partition)
-            & deduplicate.within(F.col("sequence"), sent[source][target_partition])
+            & deduplicate.in_ranges(F.col("sequence"), sent[source][target_partition])
             for source in sorted(sent.sources)
             for target_partition in sent[source].partitions
         ),

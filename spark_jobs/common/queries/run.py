@@ -20,7 +20,7 @@ from sluice.model.spec.query import FOR_A_PERSON
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
 from spark_jobs.common.lake.tables import await_table
-from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
+from spark_jobs.common.lake.writer_lease import run_with_lease
 from spark_jobs.common.queries import recovery
 from spark_jobs.common.queries.preview import preview
 from spark_jobs.common.queries.state_table import QueryStateWriter
@@ -28,7 +28,7 @@ from spark_jobs.common.queries.streaming_query import StreamingQueryRun
 from spark_jobs.common.sinks import factory
 from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.spark import progress_listener, session
-from spark_jobs.common.spark.process import Fenced, run_process
+from spark_jobs.common.spark.process import run_process
 from spark_jobs.common.spark.session import PARTITIONS, SETTINGS
 
 log = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ def _keep(name: str, stop: threading.Event) -> None:
     pulse.start()
     try:
         spark = session.start(f"sluice {name} queries", platform, PARTITIONS, SETTINGS)
-        pulse.marks = lambda: session.tasks(spark)
+        pulse.activity = lambda: session.tasks(spark)
         with progress_listener.attach(spark, platform, name):
             QueriesRun(spark, platform, spec, pulse).until(stop)
     finally:
@@ -92,7 +92,7 @@ class QueriesRun:
 
     def until(self, stop: threading.Event) -> None:
         """Run until ``stop``. Raises Fenced, and whatever ends a query."""
-        if await_table(self._spark, self._spec.table, self._pulse.say, WAIT_SECONDS, stop):
+        if await_table(self._spark, self._spec.table, self._pulse.report, WAIT_SECONDS, stop):
             owner = QueryStateWriter(self._spark, self._spec)
             run_with_lease(owner, lambda _: self._run(owner, stop))
 
@@ -103,10 +103,12 @@ class QueriesRun:
             for name in self._spec.queries:
                 if stop.is_set():
                     return
-                self._pulse.say("working", f"{name}: taking over", common_end_offsets(owner.states.values()))
+                self._pulse.report(
+                    "working", f"{name}: taking over", common_end_offsets(owner.states.values())
+                )
                 waiting = CountingEvent(stop)
                 # A sink that is away is waited for; after this, each query is looked at by itself.
-                self._pulse.marks = partial(_signs, self._spark, waiting)
+                self._pulse.activity = partial(_signs, self._spark, waiting)
                 opened[name] = factory.create_sinks(self._spark, self._spec, name, self._platform, waiting)
                 root = self._platform.checkpoints.root
                 checkpoint = recovery.checkpoint(self._spark, root, owner, name, opened[name])
@@ -120,37 +122,27 @@ class QueriesRun:
                 query.stop()
             for sink in chain.from_iterable(opened.values()):
                 sink.close()
-        self._judge(owner, running, stop)
+        errors = [error for query in running if (error := query.error()) is not None]
+        owner.raise_failure(errors, stopping=stop.is_set())
 
     def _watch(
         self, owner: QueryStateWriter, running: list[StreamingQueryRun], stop: threading.Event
     ) -> None:
-        """Until one ends, or ``stop``. Gives signs of life as long as none of them hangs."""
-        movement = Watchdog()
-        self._pulse.marks = lambda: None
+        """Until one ends, or ``stop``. Reports heartbeats while none is stuck."""
+        watchdog = Watchdog()
+        self._pulse.activity = lambda: None
         while all(query.is_active for query in running):
-            hanging = [
-                query.name for query in running if movement.hangs(query.name, query.is_resting, query.mark())
+            stuck = [
+                query.name
+                for query in running
+                if watchdog.is_stuck(query.name, query.activity(), idle=query.is_resting)
             ]
-            if not hanging:
+            if not stuck:
                 busy = [query.doing for query in running if not query.is_resting]
                 word, detail = ("working", "; ".join(busy)) if busy else ("idle", f"{len(running)} queries")
-                self._pulse.say(word, detail, common_end_offsets(owner.states.values()))
+                self._pulse.report(word, detail, common_end_offsets(owner.states.values()))
             if stop.wait(CHECK_SECONDS):
                 return
-
-    @staticmethod
-    def _judge(owner: QueryStateWriter, running: list[StreamingQueryRun], stop: threading.Event) -> None:
-        """Raises what ended a query: that a later owner took over, before anything else."""
-        errors = [error for query in running if (error := query.error()) is not None]
-        for kind in (Fenced, ConcurrentCommit):
-            for error in errors:
-                if isinstance(error, kind) and not (kind is ConcurrentCommit and stop.is_set()):
-                    raise error
-        if errors:
-            # A later owner removes its predecessor's checkpoint.
-            owner.raise_fenced_from(errors[0])
-            raise errors[0]
 
 
 def _signs(spark: SparkSession, waiting: CountingEvent) -> object:

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 
 from sluice.model.queries import state as states
 from sluice.model.queries.state import QueryState
-from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import StreamSpec
+from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN
-from spark_jobs.common.lake.writer_lease import WriterLease
+from spark_jobs.common.lake.writer_lease import LeasedWriter
 
 COLUMNS = (
     "query STRING NOT NULL",
@@ -29,23 +29,16 @@ COLUMNS = (
     "_kafka_partition INT NOT NULL",
     "_kafka_offset BIGINT NOT NULL",
 )
-PROPERTIES = {
-    "format-version": "2",
-    "write.parquet.compression-codec": "zstd",
-    "write.distribution-mode": "none",
-    "write.metadata.delete-after-commit.enabled": "false",
-    "write.metadata.previous-versions-max": "20",
-}
 # A check looks batches up that are not long ago.
 KEEP_SNAPSHOTS = 200
 
 
-class QueryStateWriter(WriterLease):
+class QueryStateWriter(LeasedWriter[Mapping[str, QueryState]]):
     """Owns the queries of one stream from :meth:`acquire` on. :meth:`publish` may be called by the threads
     of several queries; the rest not."""
 
     def __init__(self, spark: SparkSession, spec: StreamSpec) -> None:
-        _ensure(spark, spec.queries_table)
+        tables.create(spark, spec.queries_table, COLUMNS)
         super().__init__(spark, spec.queries_table, f"the queries of {spec.name}")
         self.spark, self.spec = spark, spec
         self.states: dict[str, QueryState] = {}
@@ -85,20 +78,7 @@ class QueryStateWriter(WriterLease):
                 self.table.commit_empty(self.branch, summary)
             else:
                 rows = late.select(F.lit(query).alias("query"), F.lit(state.number).alias("batch"), "*")
-                writer = rows.writeTo(f"{CATALOG}.{self.table.name}.branch_{self.branch}")
-                for key, value in summary.items():
-                    writer = writer.option(f"snapshot-property.{key}", value)
-                writer.append()
-                self.table.refresh()
+                self.write_branch(rows, summary)
             self._publish()
             self.states = said
             self._cleanup(KEEP_SNAPSHOTS)
-
-
-def _ensure(spark: SparkSession, table: str) -> None:
-    properties = ", ".join(f"'{key}' = '{value}'" for key, value in PROPERTIES.items())
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{table.rsplit('.', 1)[0]}")
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {CATALOG}.{table} ({', '.join(COLUMNS)}) USING iceberg "
-        f"TBLPROPERTIES ({properties})"
-    )

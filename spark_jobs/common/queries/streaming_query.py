@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.state import QueryState
@@ -25,6 +23,7 @@ from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.spark import offset_log as plans
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.checkpoint import Checkpoint
+from spark_jobs.common.spark.guarded_query import GuardedQuery
 from spark_jobs.common.spark.offset_log import Plan
 
 log = logging.getLogger(__name__)
@@ -36,11 +35,10 @@ class PartialSnapshotRead(RuntimeError):
     code = ErrorCode.PARTIAL_SNAPSHOT_READ
 
 
-class StreamingQueryRun:
+class StreamingQueryRun(GuardedQuery):
     """The streaming query ``name`` of ``spec``, from :meth:`start` on.
 
-    ``waiting`` is what its sinks wait with. ``doing`` says what is being done. What made it fail is
-    ``failure``; Spark itself hands the failure of a batch on as text.
+    ``waiting`` is what its sinks wait with. ``doing`` says what is being done.
     """
 
     def __init__(
@@ -53,30 +51,23 @@ class StreamingQueryRun:
         sinks: Sequence[Sink],
         waiting: CountingEvent,
     ) -> None:
+        super().__init__(self._batch)
         self.name = name
         # What Spark calls it; two of one name cannot run in one session.
         self.label = f"{spec.name}.{name}"
-        self.failure: Exception | None = None
         self._spark, self._spec, self._owner, self._checkpoint = spark, spec, owner, checkpoint
         self._query: Query = spec.queries[name]
         self._sinks, self._waiting = sinks, waiting
         self.doing = f"{name} begins"
         self._steps = 0
         self._source = IcebergTable(spark, spec.table)
-        self._batch_in_flight = threading.Lock()
-        self._stopping = False
-        self.streaming: StreamingQuery | None = None
-
-    @property
-    def is_active(self) -> bool:
-        return self.streaming is not None and self.streaming.isActive
 
     @property
     def is_resting(self) -> bool:
         """Whether it waits for its next trigger, or has not begun."""
         return self.streaming is None or not self.streaming.status["isTriggerActive"]
 
-    def mark(self) -> object:
+    def activity(self) -> object:
         """Something that changes as a batch gets on: steps of ours, tasks of Spark's, waiting for a sink."""
         tasks = session.tasks(self._spark, str(self.streaming.runId)) if self.streaming is not None else []
         return self._steps, self._waiting.waits, tasks
@@ -87,36 +78,13 @@ class StreamingQueryRun:
 
     def start(self) -> None:
         rows = self._spark.readStream.format("iceberg").load(f"{CATALOG}.{self._spec.table}")
-        self.streaming = (
+        self._start(
             aggregate.results(rows, self._query)
             .writeStream.queryName(self.label)
             .outputMode(self._query.mode)
             .option("checkpointLocation", self._checkpoint.uri)
             .trigger(processingTime=f"{self._query.trigger_seconds} seconds")
-            .foreachBatch(self._guarded)
-            .start()
         )
-
-    def stop(self) -> None:
-        """End it behind the batch in flight; one that begins after that writes nothing."""
-        with self._batch_in_flight:
-            self._stopping = True
-        if self.streaming is not None:
-            self.streaming.stop()
-
-    def error(self) -> Exception | None:
-        """What it ended by, if anything."""
-        return self.failure or (self.streaming.exception() if self.streaming is not None else None)
-
-    def _guarded(self, rows: DataFrame, batch: int) -> None:
-        with self._batch_in_flight:
-            if self._stopping:
-                return
-            try:
-                self._batch(rows, batch)
-            except Exception as error:
-                self.failure = error
-                raise
 
     def _batch(self, rows: DataFrame, batch: int) -> None:
         began = time.monotonic()

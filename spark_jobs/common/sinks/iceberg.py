@@ -15,19 +15,16 @@ from pyspark.sql import functions as F
 from sluice.model.spec import query as queries
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import VERSION, WINDOW
+from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.writer_lease import WriterLease
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 
 PROPERTIES = {
-    "format-version": "2",
-    "write.parquet.compression-codec": "zstd",
     # One task writes a window, so a window is one file.
     "write.distribution-mode": "hash",
     # Readers choose by partition: bounds would only make manifests larger.
     "write.metadata.metrics.default": "none",
-    "write.metadata.delete-after-commit.enabled": "false",
-    "write.metadata.previous-versions-max": "20",
 }
 KEEP_SNAPSHOTS = 60
 
@@ -94,11 +91,9 @@ class IcebergSink(WriterLease):
         keys, values = self._query.keys, [*self._query.aggregates, VERSION]
         results = existing.unionByName(rows.withColumn(VERSION, F.lit(batch).cast("bigint")))
         newest = F.max_by(F.struct(*values), F.col(VERSION)).alias("newest")
-        writer = results.groupBy(*keys).agg(newest).select(*keys, "newest.*").writeTo(branch)
-        for key, value in summary.items():
-            writer = writer.option(f"snapshot-property.{key}", value)
-        writer.overwritePartitions()
-        self.table.refresh()
+        self.write_branch(
+            results.groupBy(*keys).agg(newest).select(*keys, "newest.*"), summary, overwrite=True
+        )
 
     def _summary(self, kind: str, batch: int | None) -> dict[str, str]:
         return {
@@ -113,13 +108,8 @@ class IcebergSink(WriterLease):
 def _ensure(spark: SparkSession, sink: queries.Sink, types: Mapping[str, str]) -> None:
     """Create the table if it is missing. Raises SinkWriteFailed if it has other columns."""
     table = f"{CATALOG}.{sink.table}"
-    properties = ", ".join(f"'{key}' = '{value}'" for key, value in PROPERTIES.items())
-    columns = ", ".join(f"`{name}` {kind.upper()}" for name, kind in types.items())
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rsplit('.', 1)[0]}")
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING iceberg "
-        f"PARTITIONED BY ({WINDOW}) TBLPROPERTIES ({properties})"
-    )
+    columns = [f"`{name}` {kind.upper()}" for name, kind in types.items()]
+    tables.create(spark, sink.table, columns, PROPERTIES, [WINDOW])
     existing = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
     if existing != dict(types):
         raise SinkWriteFailed(

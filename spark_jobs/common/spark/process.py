@@ -1,69 +1,89 @@
-"""How a long-running process of a stream lives and ends, whatever its work."""
+"""The start and the end of a long-running process of a stream, and the functions that a stream names."""
 
 from __future__ import annotations
 
+import importlib.util
 import logging
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
+from typing import Any
 
+import spark_jobs
 from sluice.model import exits
 from sluice.model.error_codes import ErrorCode, code_of
 from sluice.model.spec.config import ConfigError
+from sluice.model.spec.stream import StreamSpec
 
 log = logging.getLogger(__name__)
 
+# Set by sluice.runtime.parent for its component.
+PARENT_PID = "SLUICE_PARENT_PID"
+
 
 class Fenced(RuntimeError):
-    """A later owner has taken over; this one must end and not come back."""
+    """A later writer has acquired the lease; this process must end and not be restarted."""
 
     code = ErrorCode.FENCED
 
 
 class Unrecoverable(LookupError):
-    """Table and topic do not fit together any more: a restart finds the same, and a person must decide."""
+    """Table and topic no longer match: a restart finds the same, a user must decide."""
 
     code = ErrorCode.UNRECOVERABLE
 
 
 def log_to_stderr() -> None:
-    """How every job logs; the last line that it writes says why it failed."""
+    """Configure the log of a job; its last line says why the job failed."""
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     logging.getLogger("py4j").setLevel(logging.WARNING)
 
 
-def run_process(what: str, work: Callable[[threading.Event], None]) -> int:
-    """Run a process's ``work`` until it ends, or until SIGTERM or SIGINT ask it to; returns the exit code.
+def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
+    """Run ``work`` until it ends, or until SIGTERM or SIGINT set its event; return the exit code.
 
     ``work`` returns soon after the event is set. 0: it returned. 76: it raised Fenced. 78: it raised
-    ConfigError or Unrecoverable. 1: it raised anything else. The log's last line is its
-    :func:`failure_line`.
+    ConfigError or Unrecoverable. 1: it raised anything else, or the parent process ended. The log's last line
+    is then the :func:`failure_line`.
     """
     log_to_stderr()
     stop = threading.Event()
 
-    def ask_to_stop(signum: int, frame: FrameType | None) -> None:
+    def request_stop(signum: int, frame: FrameType | None) -> None:
         stop.set()
 
     # Before the JVM starts: it would install its own handlers in a process that has none.
-    signal.signal(signal.SIGTERM, ask_to_stop)
-    signal.signal(signal.SIGINT, ask_to_stop)
+    signal.signal(signal.SIGTERM, request_stop)
+    signal.signal(signal.SIGINT, request_stop)
     try:
+        _check_parent()
         work(stop)
-    except Fenced as notice:
-        log.error("%s", failure_line(notice))
+    except Fenced as error:
+        log.error("%s", failure_line(error))
         return exits.FENCED
     except Exception as error:
-        log.exception("%s failed", what)
+        log.exception("%s failed", name)
         log.error("%s", failure_line(error))
         return exits.CONFIGURATION if isinstance(error, ConfigError | Unrecoverable) else 1
     if stop.is_set():
-        log.info("stopped as asked")
+        log.info("stopped on request")
     return 0
+
+
+def _check_parent() -> None:
+    """Raise ProcessLookupError if the parent ended before this process had its parent-death signal."""
+    # Not for what this process starts.
+    parent = os.environ.pop(PARENT_PID, None)
+    if parent is not None and int(parent) != os.getppid():
+        raise ProcessLookupError(
+            f"parent process {parent} ended during the start, the parent is now {os.getppid()}. Fix: none; the "
+            "next parent process starts a component"
+        )
 
 
 def failure_line(error: Exception) -> str:
@@ -72,8 +92,27 @@ def failure_line(error: Exception) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What an error of Spark's or Java's says, without its stack."""
-    # Spark's errors have it; asked like this, a producer without Spark need not import it.
+    """The message of a Spark or Java error without its stack."""
+    # Asked like this, a producer without Spark need not import Spark's errors.
     condition = getattr(error, "getCondition", lambda: None)()
     message = str(error).strip().splitlines()
     return f"{condition or ''} {message[0] if message else ''}".strip()
+
+
+def function(spec: StreamSpec, reference: str) -> Callable[..., Any]:
+    """Import ``module:function`` from the stream's folder.
+
+    Raises ConfigError if the module has no such function; errors of the module's import are passed on.
+    """
+    module, _, name = reference.partition(":")
+    # A stream may be in a folder of SLUICE_STREAMS.
+    root = str(spec.folder.parent)
+    if root not in spark_jobs.__path__:
+        spark_jobs.__path__.append(root)
+    path = f"spark_jobs.{spec.name}.{module}"
+    if importlib.util.find_spec(path) is None:
+        raise ConfigError(f"stream {spec.name!r}: {reference!r}: no {module}.py in {spec.folder}")
+    candidate = getattr(importlib.import_module(path), name, None)
+    if not callable(candidate):
+        raise ConfigError(f"stream {spec.name!r}: {reference!r}: {module}.py has no function {name!r}")
+    return candidate

@@ -1,7 +1,6 @@
-"""Query progress to its Kafka topic, where it outlives the process.
+"""Query progress, from Spark's listener to its Kafka topic.
 
-Spark's listener reports every batch when it has ended. librdkafka buffers records in memory and sends them
-from a thread of its own, so that a query never waits: a process that is killed loses its last second.
+librdkafka sends from its own thread, so a query never waits; a killed process loses its last second.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -40,11 +40,10 @@ from sluice.model.spec.stream import PROGRESS_TOPIC
 
 log = logging.getLogger(__name__)
 
-# For the last records at the process's end, which has a deadline of its own.
+# Of the last records at the end of the process.
 CLOSE_SECONDS = 5.0
-# Spark reports a query's end from a thread of its own, after the end.
+# Spark reports the end of a query from another thread, after the end.
 END_SECONDS = 2.0
-# Between two looks at what Kafka has acknowledged, and at queries that are silent.
 POLL_SECONDS = 1.0
 MAX_DETAIL = 500
 UNNAMED = "unnamed"
@@ -52,7 +51,7 @@ UNNAMED = "unnamed"
 SETTINGS: dict[str, Any] = {
     "linger.ms": 500,
     "compression.type": "lz4",
-    # Hours of batches, some megabytes; then the newest are lost.
+    # Hours of batches, some megabytes; further ones are lost.
     "queue.buffering.max.messages": 10_000,
     "message.timeout.ms": 3_600_000,
     # Errors are logged here.
@@ -62,9 +61,9 @@ SETTINGS: dict[str, Any] = {
 
 @contextmanager
 def attach(spark: SparkSession, platform: Platform, stream: str) -> Iterator[None]:
-    """Send the progress of all queries of session ``spark``, as those of ``stream``, while the block runs.
+    """Send the progress of all queries of the session while the block runs; failures are only logged.
 
-    Failures are logged and stop nothing. Leaving the block takes CLOSE_SECONDS and END_SECONDS at most.
+    Leaving the block takes CLOSE_SECONDS and END_SECONDS at most.
     """
     producer = ProgressProducer(platform.kafka, stream)
     listener = ProgressListener(producer.send)
@@ -85,16 +84,16 @@ def attach(spark: SparkSession, platform: Platform, stream: str) -> Iterator[Non
         stop.set()
         thread.join()
         producer.close()
-    # Not after an exception: the JVM may be its reason, and the process ends.
+    # Not after an exception: the JVM may be its reason.
     spark.streams.removeListener(listener)
 
 
 class ProgressProducer:
-    """Sends entries from any thread, without waiting; counts what is lost."""
+    """Sends entries from any thread without waiting. ``lost``: number of entries that were not sent."""
 
-    def __init__(self, kafka: Kafka, stream: str, settings: Mapping[str, Any] = SETTINGS) -> None:
+    def __init__(self, kafka: Kafka, stream: str) -> None:
         self._stream = stream
-        self._producer = Producer({**kafka.librdkafka(), **settings}, error_cb=self._unavailable)
+        self._producer = Producer({**kafka.librdkafka(), **SETTINGS}, error_cb=self._unavailable)
         self._lock = threading.Lock()
         self._failing = False
         self.lost = 0
@@ -107,14 +106,12 @@ class ProgressProducer:
             self._failed(str(error), lost=1)
 
     def poll(self, seconds: float) -> None:
-        """Handle Kafka's answers for ``seconds``."""
         self._producer.poll(seconds)
 
     def close(self) -> None:
-        """Send what is left, for CLOSE_SECONDS at most."""
         left = self._producer.flush(CLOSE_SECONDS)
         if left:
-            self._failed(f"no answer in {CLOSE_SECONDS:g} s at the process's end", left)
+            self._failed(f"not acknowledged in {CLOSE_SECONDS:g} s at the end of the process", left)
             self._producer.purge()
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
@@ -125,7 +122,7 @@ class ProgressProducer:
             log.info("progress writes resumed stream=%s lost=%d", self._stream, self.lost)
 
     def _unavailable(self, error: KafkaError) -> None:
-        """librdkafka goes on trying; only that no broker answers is worth a line."""
+        # librdkafka retries; other errors are of single brokers.
         if error.code() == KafkaError._ALL_BROKERS_DOWN:
             self._failed(error.str(), lost=0)
 
@@ -140,20 +137,17 @@ class ProgressProducer:
 
 @dataclass
 class _Run:
-    """A run of a query that has not ended."""
-
     query: str
     totals: Totals
     is_idle: bool = False
-    # On the listener's clock.
-    reported_at: float = field(default_factory=time.monotonic)
+    reported_at: float = 0.0
 
 
 class ProgressListener(StreamingQueryListener):
-    """Hands entries to ``send``. Spark calls it from one thread, ``report_activity`` comes from another."""
+    """Passes entries to ``send``. Spark calls it in one thread, ``report_activity`` is called in another."""
 
-    def __init__(self, send: Callable[[Entry], None], clock: Callable[[], float] = time.monotonic) -> None:
-        self._send, self._clock = send, clock
+    def __init__(self, send: Callable[[Entry], None]) -> None:
+        self._send = send
         self._lock = threading.Lock()
         self._runs: dict[str, _Run] = {}
         self.all_ended = threading.Event()
@@ -188,21 +182,21 @@ class ProgressListener(StreamingQueryListener):
     def batch_ended(self, data: Mapping[str, Any]) -> None:
         """``data``: Spark's JSON of a batch."""
         with self._lock:
-            # A run that started before this listener: its sums count from now.
+            # A run that started before this listener has totals from now on.
             run = self._runs.setdefault(
                 str(data["runId"]), _Run(data.get("name") or UNNAMED, Totals(time.time()))
             )
             progress = parse(data, run.query, run.totals)
-            run.totals, run.is_idle, run.reported_at = progress.totals, False, self._clock()
+            run.totals, run.is_idle, run.reported_at = progress.totals, False, monotonic()
             self._send(progress)
 
     def report_activity(self) -> None:
-        """Send an activity event for each query that was silent for ACTIVITY_SECONDS."""
+        """Send an activity event for each query without an entry for ACTIVITY_SECONDS."""
         with self._lock:
             for run_id, run in self._runs.items():
-                if self._clock() - run.reported_at >= ACTIVITY_SECONDS:
+                if monotonic() - run.reported_at >= ACTIVITY_SECONDS:
                     self._report(run_id, run, ActivityKind.IDLE if run.is_idle else ActivityKind.WORKING)
 
     def _report(self, run_id: str, run: _Run, kind: ActivityKind, detail: str = "") -> None:
-        run.reported_at = self._clock()
+        run.reported_at = monotonic()
         self._send(ActivityEvent(run.query, run_id, time.time(), kind, detail))

@@ -1,11 +1,4 @@
-"""Spark session wired to the lake.
-
-The Spark session of a job, wired to the lake's catalog as one role.
-
-Spark's settings for a process of queries that keep state.
-
-One way to add columns that are computed once.
-"""
+"""The Spark session of a job, connected to the lake's catalog as one role."""
 
 from __future__ import annotations
 
@@ -22,12 +15,10 @@ from sluice.model.spec.platform import CATALOG, Platform
 def start(
     name: str, platform: Platform, partitions: int, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session named ``name`` whose catalog ``lake`` is the platform's; it shuffles into ``partitions``;
-    ``settings`` are more of Spark's, without secrets; they stand where the platform says otherwise.
+    """Start a session with the platform's catalog ``lake`` that shuffles into ``partitions``.
 
-    Master, memory, jars and addresses come from ``spark-defaults.conf`` (SPARK_CONF_DIR): a job is the same
-    on a laptop and on a cluster. What is secret is set after the JVM has started, because everything that a
-    builder is given stands in the JVM's argv; a catalog is opened at its first use, so it sees these values.
+    ``settings``: further ones without secrets; they override the platform's. Master, memory, jars and
+    addresses come from ``spark-defaults.conf`` (SPARK_CONF_DIR).
     """
     interrupt = signal.getsignal(signal.SIGINT)
     builder = SparkSession.builder.appName(name)
@@ -38,29 +29,30 @@ def start(
             "spark.sql.extensions", "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
         )
         .config("spark.sql.session.timeZone", "UTC")
-        # A retried task would send its rows again; the attempt fails instead and the next one resumes.
+        # A retried task would send its rows again; the attempt fails and the next one resumes.
         .config("spark.task.maxFailures", "1")
         .config("spark.speculation", "false")
-        # What is shuffled here is one batch or one load: the topic's partitions are parallel enough.
         .config("spark.sql.shuffle.partitions", str(partitions))
         .getOrCreate()
     )
-    # PySpark puts one of its own there, which ends the process amid a batch.
+    # PySpark installs its own handler, which ends the process during a batch.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)
-    said = {key: value for key, value in (settings or {}).items() if key.startswith("spark.sql.")}
-    for key, value in (catalog_options(platform) | checkpoint_options(platform) | said).items():
+    overrides = {key: value for key, value in (settings or {}).items() if key.startswith("spark.sql.")}
+    # After the start, since the builder's options are in the JVM's argv and these hold secrets. A catalog is
+    # opened at its first use, so they are in time.
+    for key, value in (catalog_options(platform) | checkpoint_options(platform) | overrides).items():
         spark.conf.set(key, value)
     return spark
 
 
 def checkpoint_options(platform: Platform) -> dict[str, str]:
-    """Spark's configuration for checkpoints in the bucket (``s3a://``); nothing for those on a volume."""
+    """Spark's configuration for checkpoints in the bucket (``s3a://``); empty for those on a volume."""
     s3 = platform.s3
     if not platform.checkpoints.root.startswith("s3a://"):
         return {}
     options = {
-        # Whole or not at all, and without the renaming and deleting that the usual one does.
+        # Writes a file completely or not at all, without the default's renames and deletes.
         "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.internal.io.cloud."
         "AbortableStreamBasedCheckpointFileManager",
         "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
@@ -84,7 +76,7 @@ def catalog_options(platform: Platform) -> dict[str, str]:
         ".jdbc.schema-version": "V1",
         ".warehouse": lake.warehouse,
         ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        # A cached table is a stale snapshot: the driver would plan on yesterday's main.
+        # A cached table is a stale snapshot of main.
         ".cache-enabled": "false",
         ".client.region": s3.region,
         ".s3.access-key-id": s3.access_key,
@@ -97,20 +89,20 @@ def catalog_options(platform: Platform) -> dict[str, str]:
 
 
 def tasks(spark: SparkSession, group: str | None = None) -> list[tuple[int, int]]:
-    """The stages that run, and how many of their tasks have ended; of one job group (a streaming query's is
-    its run id), or of all."""
+    """Active stages with their number of completed tasks, of one job group (a streaming query's is its run
+    id), or of all."""
     tracker = spark.sparkContext.statusTracker()
     if group is None:
         stages = tracker.getActiveStageIds()
     else:
         jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
         stages = [stage for job in jobs if job and job.status == "RUNNING" for stage in job.stageIds]
-    found = [(stage, tracker.getStageInfo(stage)) for stage in stages]
-    return [(stage, info.numCompletedTasks) for stage, info in found if info is not None]
+    infos = [(stage, tracker.getStageInfo(stage)) for stage in stages]
+    return [(stage, info.numCompletedTasks) for stage, info in infos if info is not None]
 
 
-# State lies on disk and not in the heap, and a batch uploads what changed and not all of it. The source
-# notes where it began through the table's own file IO: in the bucket or in a folder, as its checkpoint lies.
+# Of processes that run queries. State is on disk and not in the heap, and a batch uploads its changes only.
+# The source writes its start position with the table's file IO: to the bucket or a folder, as its checkpoint.
 SETTINGS = {
     "spark.master": "local[2]",
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state."
@@ -118,16 +110,16 @@ SETTINGS = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     f"spark.sql.catalog.{CATALOG}.io-impl": "org.apache.iceberg.io.ResolvingFileIO",
 }
-# Into which a query shuffles, and its state is divided; a checkpoint keeps the number that it began with.
+# Of a query's shuffles and state; a checkpoint keeps its first number.
 PARTITIONS = 4
 
 
 def computed(frame: DataFrame, **columns: Column) -> DataFrame:
-    """``frame`` with more columns, each computed once for every row.
+    """Add columns that are computed once per row.
 
-    After ``withColumn`` the optimizer puts a column's whole expression in place of every mention of it, in
-    every filter too: a row would be decoded once for each of its fields, and the generated code outgrows
-    what Java compiles. It does not look through a generator, so the columns come out of one.
+    After ``withColumn`` the optimizer copies a column's expression to every use of it: a row would be decoded
+    once per field, and the generated code exceeds what Java compiles. It does not optimize across a
+    generator such as ``inline``.
     """
-    made = F.struct(*[column.alias(name) for name, column in columns.items()])
-    return frame.select("*", F.inline(F.array(made)))
+    struct = F.struct(*[column.alias(name) for name, column in columns.items()])
+    return frame.select("*", F.inline(F.array(struct)))

@@ -207,9 +207,10 @@ def told() -> Told:
     return Told()
 
 
-def test_a_heartbeat_is_read_as_it_was_given(told: Told) -> None:
+def test_a_heartbeat_is_read_as_it_was_given(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_jobs.common.kafka.heartbeat.time", lambda: 1_700_000_000.25)
     assert told.reader.heartbeat("s", "producer", "t") is None
-    heart = HeartbeatSender(Kafka(told.servers), "s", "producer", "t", clock=lambda: 1_700_000_000.25)
+    heart = HeartbeatSender(Kafka(told.servers), "s", "producer", "t")
     assert heart.beat({0: 5, 2: 7}, "streaming", "zażółć \n gęślą", since=1_699_999_999.0)
     found = told.reader.heartbeat("s", "producer", "t")
     expected = Heartbeat(

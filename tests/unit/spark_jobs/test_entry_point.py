@@ -12,7 +12,7 @@ from sluice.model import exits
 from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
 from spark_jobs.__main__ import JOBS, main
-from spark_jobs.common.spark.functions import function
+from spark_jobs.common.spark.process import function
 from tests.support.raising import raising
 
 SPEC = stream.load("wiki_changes")

@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from confluent_kafka import KafkaError, TopicPartition
 
 from sluice.model.health.heartbeat import MAX_DETAIL
 from sluice.model.spec.platform import Kafka
+from spark_jobs.common.kafka import heartbeat
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender
 from spark_jobs.common.kafka.offsets import GroupOffsets
 from tests.support.raising import raising
@@ -37,11 +39,20 @@ class Broker(GroupOffsets):
         return dict(json.loads(self.texts[min(self.texts)]))
 
 
-def made(broker: Broker, now: list[float]) -> HeartbeatSender:
-    return HeartbeatSender(Kafka("127.0.0.1:1"), "wiki", "producer", "t", lambda: now[0], broker)
+Made = Callable[[Broker, list[float]], HeartbeatSender]
 
 
-def test_the_lowest_partition_carries_what_is_told() -> None:
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    def sender(broker: Broker, now: list[float]) -> HeartbeatSender:
+        monkeypatch.setattr(heartbeat, "time", lambda: now[0])
+        monkeypatch.setattr(heartbeat, "GroupOffsets", lambda kafka, group: broker)
+        return HeartbeatSender(Kafka("127.0.0.1:1"), "wiki", "producer", "t")
+
+    return sender
+
+
+def test_the_lowest_partition_carries_the_heartbeat(made: Made) -> None:
     broker = Broker(None)
     heart = made(broker, [1000.5])
     assert heart.beat({2: 7, 1: 5}, "streaming", "7 sent")
@@ -57,34 +68,34 @@ def test_the_lowest_partition_carries_what_is_told() -> None:
     }
 
 
-def test_a_state_has_begun_with_the_first_beat_that_told_it() -> None:
+def test_a_state_has_begun_with_the_first_beat_that_told_it(made: Made) -> None:
     now = [1000.0]
     broker = Broker(None)
-    heartbeat = made(broker, now)
+    sender = made(broker, now)
     since = []
     for state in ("idle", "idle", "working", "idle"):
-        heartbeat.beat({0: 1}, state)
+        sender.beat({0: 1}, state)
         since.append(broker.told["since"] // 1000)
         now[0] += 5
     assert since == [1000, 1000, 1010, 1015]
-    heartbeat.beat({0: 1}, "idle", since=900)
+    sender.beat({0: 1}, "idle", since=900)
     assert broker.told["since"] == 900_000
 
 
-def test_the_worst_detail_fits_into_what_a_broker_takes() -> None:
+def test_the_worst_detail_fits_into_what_a_broker_takes(made: Made) -> None:
     broker = Broker(None)
     made(broker, [1e10]).beat({0: 2**62}, "connecting", "\U0001f600" * 10_000)
     assert len(broker.told["detail"]) == MAX_DETAIL
     assert len(broker.texts[0].encode()) < 4096
 
 
-def test_a_state_that_is_none_is_refused() -> None:
+def test_a_state_that_is_none_is_refused(made: Made) -> None:
     with raising(ValueError, "sleeping"):
         made(Broker(None), [0]).beat({0: 1}, "sleeping")
 
 
-def test_a_streak_of_failures_is_one_warning(levels: Callable[..., list[str]]) -> None:
+def test_a_streak_of_failures_is_one_warning(levels: Callable[..., list[str]], made: Made) -> None:
     bad = KafkaError.GROUP_AUTHORIZATION_FAILED
-    heartbeat = made(Broker(bad, bad, None, None, bad), [0])
-    assert [heartbeat.beat({0: 1}, "idle") for _ in range(5)] == [False, False, True, True, False]
+    sender = made(Broker(bad, bad, None, None, bad), [0])
+    assert [sender.beat({0: 1}, "idle") for _ in range(5)] == [False, False, True, True, False]
     assert levels("sluice-wiki-producer") == ["WARNING", "INFO", "WARNING"]

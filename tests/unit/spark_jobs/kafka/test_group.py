@@ -14,6 +14,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from sluice.model.spec.platform import Kafka
+from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS, RETRY_SECONDS, Group, GroupOffsets
 
 
@@ -31,12 +32,16 @@ class Broker(GroupOffsets):
 
 
 @pytest.fixture
-def clock() -> list[float]:
-    return [1000.0]
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr(offsets, "monotonic", lambda: now[0])
+    return now
 
 
 def made(broker: Broker, clock: list[float]) -> Group:
-    return Group(Kafka("127.0.0.1:1"), "taxi", "trips", lambda: clock[0], broker)
+    group = Group(Kafka("127.0.0.1:1"), "taxi", "trips")
+    group._offsets = broker
+    return group
 
 
 def test_the_ends_are_committed_to_the_streams_group(clock: list[float]) -> None:
@@ -81,18 +86,19 @@ def mock() -> Iterator[str]:
     assert holder is not None, "the broker lives as long as its client"
 
 
-def test_the_group_is_the_streams(mock: str, clock: list[float]) -> None:
-    assert Group(Kafka(mock), "taxi", "trips", lambda: clock[0]).commit({0: 5, 1: 7})
+def test_the_group_is_the_streams(mock: str) -> None:
+    assert Group(Kafka(mock), "taxi", "trips").commit({0: 5, 1: 7})
     reader = Consumer({"bootstrap.servers": mock, "group.id": "sluice-taxi"})
     found = reader.committed([TopicPartition("trips", partition) for partition in (0, 1)], timeout=5)
     assert {place.partition: place.offset for place in found} == {0: 5, 1: 7}
     reader.close()
 
 
-def test_nobody_who_answers_is_not_waited_for_without_end() -> None:
-    offsets = GroupOffsets(Kafka("127.0.0.1:1"), "g", give_up_ms=500)
+def test_nobody_who_answers_is_not_waited_for_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offsets, "GIVE_UP_MS", 500)
+    group = GroupOffsets(Kafka("127.0.0.1:1"), "g")
     places = [TopicPartition("trips", 0, 1)]
-    refused = [offsets.set(places, 0.05), offsets.set(places, 0.05), offsets.set(places, 60)]
+    refused = [group.set(places, seconds) for seconds in (0.05, 0.05, 60)]
     assert [error.code() for error in refused if error] == [
         KafkaError._TIMED_OUT,
         KafkaError._TIMED_OUT,

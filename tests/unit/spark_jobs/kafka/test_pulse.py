@@ -5,6 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
+import pytest
+
+from spark_jobs.common.kafka import heartbeat
 from spark_jobs.common.kafka.heartbeat import STALL_TIMEOUT_SECONDS, HeartbeatSender, HeartbeatThread
 
 
@@ -26,13 +29,20 @@ class Clock:
         return self.now
 
 
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(heartbeat, "monotonic", made)
+    return made
+
+
 def test_it_beats_what_was_said_last() -> None:
     heart = Heart()
     made = HeartbeatThread(heart)
     assert not made.tick(), "nothing was said yet"
-    made.say("idle", "waiting", {})
+    made.report("idle", "waiting", {})
     made.tick()
-    made.say("working", "counting", {0: 5, 1: 6})
+    made.report("working", "counting", {0: 5, 1: 6})
     made.tick()
     made.tick()
     assert heart.heartbeats == [
@@ -42,24 +52,24 @@ def test_it_beats_what_was_said_last() -> None:
     ]
 
 
-def test_who_says_nothing_for_too_long_is_silent() -> None:
-    heart, clock = Heart(), Clock()
-    made = HeartbeatThread(heart, clock=clock)
-    made.say("idle", "here", {})
+def test_who_says_nothing_for_too_long_is_silent(clock: Clock) -> None:
+    heart = Heart()
+    made = HeartbeatThread(heart)
+    made.report("idle", "here", {})
     assert made.tick()
     clock.now += STALL_TIMEOUT_SECONDS
     assert made.tick()
     clock.now += 1
     assert not made.tick()
-    made.say("idle", "here again", {})
+    made.report("idle", "here again", {})
     assert made.tick()
     assert len(heart.heartbeats) == 3
 
 
-def test_long_work_that_gets_on_is_alive() -> None:
-    heart, clock, marks = Heart(), Clock(), [1]
-    made = HeartbeatThread(heart, lambda: list(marks), clock)
-    made.say("working", "counting", {})
+def test_long_work_that_gets_on_is_alive(clock: Clock) -> None:
+    heart, marks = Heart(), [1]
+    made = HeartbeatThread(heart, lambda: list(marks))
+    made.report("working", "counting", {})
     for step in range(5):
         clock.now += STALL_TIMEOUT_SECONDS + 1
         marks[0] = step
@@ -68,14 +78,15 @@ def test_long_work_that_gets_on_is_alive() -> None:
     assert not made.tick()
 
 
-def test_it_beats_by_itself_until_it_is_stopped() -> None:
+def test_it_beats_by_itself_until_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeat, "HEARTBEAT_INTERVAL", 0.001)
     heart = Heart()
-    made = HeartbeatThread(heart, seconds=0.001)
-    made.say("idle", "here", {})
+    made = HeartbeatThread(heart)
+    made.report("idle", "here", {})
     made.start()
     for _ in range(3):
         assert heart.beaten.wait(60)
         heart.beaten.clear()
     made.stop()
     assert len(heart.heartbeats) >= 3
-    assert "pulse" not in [thread.name for thread in threading.enumerate()]
+    assert "heartbeat" not in [thread.name for thread in threading.enumerate()]

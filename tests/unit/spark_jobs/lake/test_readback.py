@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow
@@ -11,9 +12,11 @@ import pytest
 from pyarrow import parquet
 
 from sluice.model.spec.platform import S3
+from spark_jobs.common.lake import read_offsets
 from spark_jobs.common.lake.read_offsets import OffsetReader
 
 ROWS = 9_000
+Reading = Callable[..., OffsetReader]
 
 
 def file_of(offsets: list[int], partition: int = 1) -> bytes:
@@ -49,28 +52,33 @@ class Bucket:
         }
 
 
-def reading(bucket: Bucket, tail: int | None = None) -> OffsetReader:
-    client: Any = bucket
-    return OffsetReader(S3("key", "secret"), tail, client)
+@pytest.fixture
+def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
+    def made(bucket: Bucket, tail: int = read_offsets.TAIL_BYTES) -> OffsetReader:
+        monkeypatch.setattr(read_offsets, "connect", lambda s3: bucket)
+        monkeypatch.setattr(read_offsets, "TAIL_BYTES", tail)
+        return OffsetReader(S3("key", "secret"))
+
+    return made
 
 
 @pytest.mark.parametrize(
     ("tail", "requests"),
     [(64, 3), (70_000, 1), (1024 * 1024, 1)],
 )
-def test_what_lies_in_the_tail_costs_no_further_request(tail: int, requests: int) -> None:
+def test_what_lies_in_the_tail_costs_no_further_request(tail: int, requests: int, reading: Reading) -> None:
     offsets = list(range(100, 100 + ROWS))
     bucket = Bucket({"s3://b/a/k.parquet": file_of(offsets)})
     assert len(bucket.objects["s3://b/a/k.parquet"]) > 2 * 70_000
-    assert reading(bucket, tail).coordinates(["s3://b/a/k.parquet"]) == {1: offsets}
+    assert reading(bucket, tail).read(["s3://b/a/k.parquet"]) == {1: offsets}
     assert bucket.asked["a/k.parquet"] == requests
 
 
-def test_offsets_of_all_files_come_by_partition_each_as_often_as_it_is_there() -> None:
+def test_offsets_of_all_files_come_by_partition_each_as_often_as_it_is_there(reading: Reading) -> None:
     bucket = Bucket(
         {"s3://b/1": file_of([3, 1, 1]), "s3://b/2": file_of([1, 9]), "s3://b/3": file_of([1], 2)}
     )
-    found = reading(bucket).coordinates(bucket.objects)
+    found = reading(bucket).read(bucket.objects)
     assert {partition: sorted(offsets) for partition, offsets in found.items()} == {
         1: [1, 1, 1, 3, 9],
         2: [1],
@@ -78,14 +86,14 @@ def test_offsets_of_all_files_come_by_partition_each_as_often_as_it_is_there() -
     assert set(bucket.asked.values()) == {1}
 
 
-def test_an_answer_without_a_range_is_the_whole_object() -> None:
-    assert reading(Bucket({"s3://b/k": file_of([7])}, plain=True)).coordinates(["s3://b/k"]) == {1: [7]}
+def test_an_answer_without_a_range_is_the_whole_object(reading: Reading) -> None:
+    assert reading(Bucket({"s3://b/k": file_of([7])}, plain=True)).read(["s3://b/k"]) == {1: [7]}
 
 
-def test_without_files_nothing_is_asked() -> None:
-    assert reading(Bucket({})).coordinates([]) == {}
+def test_without_files_nothing_is_asked(reading: Reading) -> None:
+    assert reading(Bucket({})).read([]) == {}
 
 
-def test_a_file_that_is_cut_off_is_an_error_and_not_less() -> None:
+def test_a_file_that_is_cut_off_is_an_error_and_not_less(reading: Reading) -> None:
     with pytest.raises(pyarrow.ArrowInvalid):
-        reading(Bucket({"s3://b/k": file_of([1, 2])[:-20]})).coordinates(["s3://b/k"])
+        reading(Bucket({"s3://b/k": file_of([1, 2])[:-20]})).read(["s3://b/k"])

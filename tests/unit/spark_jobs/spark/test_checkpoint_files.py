@@ -7,10 +7,10 @@ import json
 import pytest
 
 from spark_jobs.common.spark.checkpoint import (
-    CheckpointIncomplete,
+    CheckpointCorrupted,
     chain,
     files_to_copy,
-    may_go,
+    may_vanish,
     store_folders,
 )
 from tests.support.raising import raising
@@ -48,7 +48,7 @@ def test_a_version_is_its_newest_base_and_what_came_since(
     ],
 )
 def test_a_hole_in_a_version_is_named(names: list[str], version: int, words: str) -> None:
-    with raising(CheckpointIncomplete, words):
+    with raising(CheckpointCorrupted, words):
         chain(names, version)
 
 
@@ -66,7 +66,7 @@ def test_an_operator_says_which_stores_it_has() -> None:
     "text", ["", "v1", "v1\n{}", "v1\n[]", "v2\n" + metadata(("default", 1))[3:], "v1\n{"]
 )
 def test_metadata_of_another_form_are_refused_by_name(text: str) -> None:
-    with raising(CheckpointIncomplete, "state/0/_metadata/metadata"):
+    with raising(CheckpointCorrupted, "state/0/_metadata/metadata"):
         store_folders(text, "state/0/_metadata/metadata")
 
 
@@ -84,8 +84,8 @@ RAN_TO_3 = [
 ]
 
 
-def test_a_fork_takes_what_was_published_and_nothing_newer() -> None:
-    assert sorted(files_to_copy(RAN_TO_3, [STORE], batch=3, begun=3)) == sorted(
+def test_a_copy_takes_what_was_published_and_nothing_newer() -> None:
+    assert sorted(files_to_copy(RAN_TO_3, [STORE], batch=3, started=3)) == sorted(
         [
             *("offsets/2", "offsets/3", "commits/2", "commits/3", "sources/0/0"),
             *(f"{STORE}/{n}.delta" for n in (1, 2, 3, 4)),
@@ -96,7 +96,7 @@ def test_a_fork_takes_what_was_published_and_nothing_newer() -> None:
 
 def test_a_batch_that_was_not_completed_runs_again_from_the_version_before_it() -> None:
     names = [name for name in RAN_TO_3 if name != "commits/3"]
-    found = files_to_copy(names, [STORE], batch=3, begun=3)
+    found = files_to_copy(names, [STORE], batch=3, started=3)
     assert [name for name in found if "offsets" in name] == ["offsets/2", "offsets/3"]
     assert [name for name in found if "commits" in name] == ["commits/2"]
     assert f"{STORE}/3.delta" in found
@@ -104,20 +104,20 @@ def test_a_batch_that_was_not_completed_runs_again_from_the_version_before_it() 
 
 
 def test_a_plan_that_one_sink_has_carried_out_comes_along() -> None:
-    found = files_to_copy(RAN_TO_3, [STORE], batch=3, begun=4)
+    found = files_to_copy(RAN_TO_3, [STORE], batch=3, started=4)
     assert [name for name in found if "offsets" in name] == ["offsets/3", "offsets/4"]
     assert [name for name in found if "commits" in name] == ["commits/2", "commits/3"]
     assert f"{STORE}/4.delta" in found
     assert f"{STORE}/5.delta" not in found
     uncommitted = [name for name in RAN_TO_3 if name != "commits/3"]
-    assert f"{STORE}/4.delta" in files_to_copy(uncommitted, [STORE], batch=3, begun=4)
+    assert f"{STORE}/4.delta" in files_to_copy(uncommitted, [STORE], batch=3, started=4)
 
 
-def test_the_first_batch_can_be_forked_and_even_a_plan_alone() -> None:
-    found = files_to_copy(RAN_TO_3, [STORE], batch=0, begun=0)
+def test_the_first_batch_can_be_copied_and_even_a_plan_alone() -> None:
+    found = files_to_copy(RAN_TO_3, [STORE], batch=0, started=0)
     assert {"offsets/0", "commits/0", f"{STORE}/1.delta"} <= set(found)
     assert not any(name.endswith(("/1", "2.delta")) for name in found)
-    alone = files_to_copy(["offsets/0"], [], batch=-1, begun=0)
+    alone = files_to_copy(["offsets/0"], [], batch=-1, started=0)
     assert alone == ["offsets/0"]
 
 
@@ -131,28 +131,28 @@ def test_the_first_batch_can_be_forked_and_even_a_plan_alone() -> None:
     ],
 )
 def test_what_is_missing_is_named(gone: str, words: str) -> None:
-    with raising(CheckpointIncomplete, words):
-        files_to_copy([name for name in RAN_TO_3 if name != gone], [STORE], batch=3, begun=3)
+    with raising(CheckpointCorrupted, words):
+        files_to_copy([name for name in RAN_TO_3 if name != gone], [STORE], batch=3, started=3)
 
 
 def test_a_store_without_any_file_is_missing() -> None:
-    with raising(CheckpointIncomplete, "state/0/1", "version 4"):
-        files_to_copy(RAN_TO_3, [STORE, "state/0/1"], batch=3, begun=3)
+    with raising(CheckpointCorrupted, "state/0/1", "version 4"):
+        files_to_copy(RAN_TO_3, [STORE, "state/0/1"], batch=3, started=3)
 
 
 def test_a_source_with_a_log_of_its_own_is_refused() -> None:
-    with raising(CheckpointIncomplete, "sources/1/7"):
-        files_to_copy([*RAN_TO_3, "sources/1/0", "sources/1/7"], [STORE], batch=3, begun=3)
+    with raising(CheckpointCorrupted, "sources/1/7"):
+        files_to_copy([*RAN_TO_3, "sources/1/0", "sources/1/7"], [STORE], batch=3, started=3)
 
 
 def test_only_rocksdbs_own_files_may_vanish() -> None:
-    assert may_go("state/0/0/SSTs/000008-x.sst")
-    assert may_go("state/0/0/logs/1.log")
-    assert not any(map(may_go, RAN_TO_3))
+    assert may_vanish("state/0/0/SSTs/000008-x.sst")
+    assert may_vanish("state/0/0/logs/1.log")
+    assert not any(map(may_vanish, RAN_TO_3))
 
 
 def test_where_icebergs_source_began_is_not_asked_again() -> None:
     began = [*RAN_TO_3, "sources/0/offsets/0"]
-    assert "sources/0/offsets/0" not in files_to_copy(began, [STORE], batch=3, begun=3)
-    with raising(CheckpointIncomplete, "sources/0/offsets/1"):
-        files_to_copy([*began, "sources/0/offsets/1"], [STORE], batch=3, begun=3)
+    assert "sources/0/offsets/0" not in files_to_copy(began, [STORE], batch=3, started=3)
+    with raising(CheckpointCorrupted, "sources/0/offsets/1"):
+        files_to_copy([*began, "sources/0/offsets/1"], [STORE], batch=3, started=3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 from sluice.model import exits
 from sluice.model.spec.config import ConfigError
 from spark_jobs.common.consumer.writer import VerificationFailed
-from spark_jobs.common.spark.process import Fenced, Unrecoverable, run_process
+from spark_jobs.common.spark.process import PARENT_PID, Fenced, Unrecoverable, run_process
 
 
 @pytest.fixture(autouse=True)
@@ -43,3 +44,16 @@ def test_the_last_line_of_a_log_begins_with_the_code(
     with caplog.at_level(logging.INFO):
         assert run_process("the consumer", work) == exit_code
     assert caplog.messages[-1] == line
+
+
+def test_a_component_whose_parent_ended_before_its_start_ends(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[threading.Event] = []
+    monkeypatch.setenv(PARENT_PID, str(os.getppid()))
+    assert run_process("the consumer", runs.append) == 0
+    assert PARENT_PID not in os.environ, "another process's parent is this one"
+    monkeypatch.setenv(PARENT_PID, str(os.getpid()))
+    assert run_process("the consumer", runs.append) == 1
+    assert len(runs) == 1
+    assert str(os.getpid()) in caplog.messages[-1]

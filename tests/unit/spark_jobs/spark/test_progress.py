@@ -17,6 +17,7 @@ from sluice.model.queries.progress import (
     Totals,
 )
 from sluice.model.spec.platform import Kafka
+from spark_jobs.common.spark import progress_listener
 from spark_jobs.common.spark.progress_listener import SETTINGS, ProgressListener, ProgressProducer
 
 
@@ -46,9 +47,10 @@ def test_sums_count_from_the_run_s_start() -> None:
     assert [entry.query for entry in sent] == ["q", "q", "q", "unnamed"]
 
 
-def test_a_silent_query_reports_activity_and_one_that_ended_none() -> None:
+def test_a_silent_query_reports_activity_and_one_that_ended_none(monkeypatch: pytest.MonkeyPatch) -> None:
     now, sent = [0.0], list[Entry]()
-    listener = ProgressListener(sent.append, clock=lambda: now[0])
+    monkeypatch.setattr(progress_listener, "monotonic", lambda: now[0])
+    listener = ProgressListener(sent.append)
 
     def kinds() -> list[str]:
         found = [entry.kind for entry in sent if isinstance(entry, ActivityEvent)]
@@ -81,9 +83,12 @@ def test_a_silent_query_reports_activity_and_one_that_ended_none() -> None:
     assert listener.all_ended.is_set()
 
 
-def test_a_full_buffer_never_waits_and_its_losses_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_buffer_never_waits_and_its_losses_are_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     away = Kafka("127.0.0.1:1")
-    producer = ProgressProducer(away, "a", {**SETTINGS, "queue.buffering.max.messages": 5})
+    monkeypatch.setitem(SETTINGS, "queue.buffering.max.messages", 5)
+    producer = ProgressProducer(away, "a")
     begun = time.monotonic()
     for number in range(20):
         producer.send(Progress("q", "r", number, 0.0, 1.0, 10, Totals(0.0)))
