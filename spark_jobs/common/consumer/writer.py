@@ -35,8 +35,8 @@ from spark_jobs.common.spark.process import Unrecoverable
 
 log = logging.getLogger(__name__)
 
-# Kafka's columns (`_kafka_…`, `key`, `value`, `headers`) -> the same with the decoded `record`, and the `reason`
-# why it is malformed (or null).
+# Kafka's columns (`_kafka_…`, `key`, `value`, `headers`) -> the same with the decoded `record`, and with the
+# `reason` why it is malformed (or null).
 Decode = Callable[[DataFrame], DataFrame]
 
 

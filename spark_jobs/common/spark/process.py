@@ -81,8 +81,8 @@ def _check_parent() -> None:
     parent = os.environ.pop(PARENT_PID, None)
     if parent is not None and int(parent) != os.getppid():
         raise ProcessLookupError(
-            f"parent process {parent} ended during the start, the parent is now {os.getppid()}. Fix: none; the "
-            "next parent process starts a component"
+            f"parent process {parent} ended during the start, now it is {os.getppid()}. Fix: none; the next "
+            "parent process starts a component"
         )
 
 

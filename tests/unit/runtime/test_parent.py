@@ -174,3 +174,11 @@ def test_a_command_that_does_not_exist_is_tried_again(tmp_path: Path) -> None:
     assert "cannot be started" in run.line()
     assert run.stop() == 0
     run.process.communicate()
+
+
+def test_a_component_knows_the_id_of_its_parent() -> None:
+    run = Run(
+        sys.executable, "-c", "import os; print(os.environ['SLUICE_PARENT_PID'], flush=True); os._exit(76)"
+    )
+    output, _ = run.process.communicate(timeout=60)
+    assert output.splitlines()[0] == str(run.process.pid)
