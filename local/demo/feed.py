@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from pyiceberg.expressions import GreaterThanOrEqual
 from pyiceberg.table import Table as LakeTable
 from rich.console import Console
 from rich.table import Table
@@ -26,7 +27,7 @@ from local.stack.airflow_api import Airflow
 from local.stack.lake import OFFSETS, Offsets
 from local.stack.stack import Stack
 from sluice.clients.errors import Missing
-from sluice.clients.lake import files, query_results
+from sluice.clients.lake import query_results
 from sluice.clients.lake.arrow_sql import quoted
 from sluice.clients.lake.catalog import Lake, position
 from sluice.clients.lake.results_table import Editor, Results, ResultsReader, Window
@@ -309,7 +310,7 @@ def read(
 ) -> Found:
     """From the branches main of both. `since`: when the span began, seconds since 1970; what Kafka got before
     is not read."""
-    came = files.at_least("_kafka_timestamp", datetime.fromtimestamp(since, UTC).isoformat())
+    came = GreaterThanOrEqual("_kafka_timestamp", datetime.fromtimestamp(since, UTC).isoformat())
     return gather(
         details.scan(table, (*OFFSETS, event_id), came),
         details.scan(quarantine, OFFSETS, came),

@@ -1,30 +1,24 @@
-"""What maintenance did to a table's files, snapshot by snapshot, read back from manifests and data files."""
+"""What each maintenance snapshot removed and added, from manifests and data files."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntryStatus
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
 from sluice.clients.errors import Missing
+from sluice.clients.lake.arrow_sql import open_sql
 from sluice.clients.lake.catalog import ancestors, asking, sluice_properties
-from sluice.clients.lake.files import pairs
+from sluice.clients.lake.files import OFFSET, PARTITION, offsets
 from sluice.model.error_codes import ErrorCode
 from sluice.model.verification.storage import FileSetDigest, Rewrite
 
-# splitmix64's constants (Steele, Lea, Flood 2014); numbers wrap at 64 bits.
-_STEP, _FIRST, _SECOND = (np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
-_SHIFTS = tuple(np.uint64(n) for n in (30, 27, 31))
-
 
 def since(table: Table, snapshot_id: int | None) -> list[Rewrite]:
-    """The snapshots of ``main`` behind ``snapshot_id`` that are no owner's, oldest first; None: behind none.
+    """The maintenance snapshots of ``main`` after ``snapshot_id`` (None: all that are kept), oldest first.
 
-    Reads two columns of every file that they took away or brought. Raises Missing where ``main`` does not
-    come from that snapshot any more: it was rolled back behind it, or the snapshot has expired.
+    Reads two columns of every file that they removed or added. Raises Missing if ``snapshot_id`` is no
+    ancestor of ``main`` any more: it was rolled back, or the snapshot has expired.
     """
     found: list[Rewrite] = []
     for snapshot in ancestors(table):
@@ -35,7 +29,7 @@ def since(table: Table, snapshot_id: int | None) -> list[Rewrite]:
     if snapshot_id is not None:
         raise Missing(
             f"snapshot {snapshot_id} is no ancestor of main any more: the table was rolled back behind it, "
-            "or it has expired; look at the table's history",
+            "or it has expired. Fix: check the table's history",
             ErrorCode.COMPACTION_NOT_VERIFIED,
         )
     return found[::-1]
@@ -63,8 +57,8 @@ def _rewrite(table: Table, snapshot: Snapshot) -> Rewrite:
         operation=snapshot.summary.operation.value if snapshot.summary else "unknown",
         total_before=_total(parent),
         total_after=_total(snapshot),
-        removed=_held(table, removed),
-        added=_held(table, added),
+        removed=_digest(table, removed),
+        added=_digest(table, added),
         has_deletes=has_deletes,
     )
 
@@ -76,17 +70,9 @@ def _total(snapshot: Snapshot | None) -> int | None:
     return None if total is None else int(total)
 
 
-def _held(table: Table, files: list[DataFile]) -> FileSetDigest:
-    records = digest = 0
-    for partitions, offsets in pairs(table, [FileScanTask(file) for file in files]):
-        records += len(offsets)
-        digest = (digest + _digest(partitions, offsets)) % 2**64
+def _digest(table: Table, files: list[DataFile]) -> FileSetDigest:
+    # A sum, so that the rows' order does not matter.
+    query = f"select count(*), coalesce(sum(hash({PARTITION}, {OFFSET})), 0) % (1::hugeint << 64) from rows"
+    with open_sql() as sql:
+        ((records, digest),) = sql.rows(query, rows=offsets(table, [FileScanTask(file) for file in files]))
     return FileSetDigest(len(files), records, digest)
-
-
-def _digest(partitions: Any, offsets: Any) -> int:
-    """A sum over the coordinates, each mixed into 64 bits by itself, so that their order does not matter."""
-    mixed = offsets.astype(np.uint64) + (partitions.astype(np.uint64) + np.uint64(1)) * _STEP
-    mixed = (mixed ^ (mixed >> _SHIFTS[0])) * _FIRST
-    mixed = (mixed ^ (mixed >> _SHIFTS[1])) * _SECOND
-    return int(np.sum(mixed ^ (mixed >> _SHIFTS[2]), dtype=np.uint64))

@@ -1,8 +1,8 @@
-"""What a table holds, file by file: from metadata where that is enough, by column where it is not."""
+"""Read a table's files: bounds from metadata, and columns if those are not conclusive."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,6 @@ from pyiceberg.expressions import (
     BooleanExpression,
     EqualTo,
     GreaterThanOrEqual,
-    In,
     LessThan,
     Or,
 )
@@ -32,49 +31,20 @@ PARTITION, OFFSET, SOURCE, ROW = "_kafka_partition", "_kafka_offset", "_source_i
 
 
 def overlapping(expected: OffsetRanges) -> BooleanExpression:
-    """The rows whose coordinates lie in ``expected``."""
+    """The rows whose offsets are in ``expected``."""
     parts = [
-        And(equal(PARTITION, partition), _is(GreaterThanOrEqual, OFFSET, start), _is(LessThan, OFFSET, until))
+        And(EqualTo(PARTITION, partition), GreaterThanOrEqual(OFFSET, start), LessThan(OFFSET, until))
         for partition, ranges in expected.partitions.items()
         for start, until in ranges
     ]
-    # Or(a, b, *rest) nests by itself; it wants two.
+    # Or(a, b, *rest) needs two.
     return Or(AlwaysFalse(), AlwaysFalse(), *parts)
-
-
-def equal(column: str, value: int | str) -> BooleanExpression:
-    """The rows with that value in that column."""
-    return _is(EqualTo, column, value)
-
-
-def at_least(column: str, value: int | str) -> BooleanExpression:
-    """The rows with that value or a higher one in that column; a moment is written as ISO 8601 does."""
-    return _is(GreaterThanOrEqual, column, value)
-
-
-def among(column: str, values: Collection[str]) -> BooleanExpression:
-    """The rows with one of these values in that column; a date is written as ISO 8601 does."""
-    return _is(In, column, values)
 
 
 def between(column: str, begins_and_ends: Iterable[tuple[str, str]]) -> BooleanExpression:
-    """The rows whose value lies in one of these half-open ranges; moments are written as ISO 8601 does."""
-    parts = [
-        And(_is(GreaterThanOrEqual, column, begin), _is(LessThan, column, end))
-        for begin, end in begins_and_ends
-    ]
+    """The rows whose value is in one of these half-open ranges; times in ISO 8601."""
+    parts = [And(GreaterThanOrEqual(column, begin), LessThan(column, end)) for begin, end in begins_and_ends]
     return Or(AlwaysFalse(), AlwaysFalse(), *parts)
-
-
-def union(left: BooleanExpression, right: BooleanExpression) -> BooleanExpression:
-    """The rows that meet both."""
-    return And(left, right)
-
-
-def _is(predicate: Any, column: str, value: int | str | Collection[str]) -> BooleanExpression:
-    # Any: mypy sees the fields of PyIceberg's pydantic models in place of their constructors.
-    expression: BooleanExpression = predicate(column, value)
-    return expression
 
 
 def plan(table: Table, rows: BooleanExpression) -> list[FileScanTask]:
@@ -86,10 +56,10 @@ def plan(table: Table, rows: BooleanExpression) -> list[FileScanTask]:
 
 
 def facts(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
-    """What metadata says of each file's coordinates.
+    """Each file's offset bounds from metadata.
 
-    Bounds are None where the manifest has none, and where delete files apply (then the metadata counts rows
-    that are gone): such a file is settled by reading its columns.
+    None if the manifest has none, or if delete files apply (the metadata then counts deleted rows): such a
+    file's columns need to be read.
     """
     fields = {name: table.schema().find_field(name) for name in (PARTITION, OFFSET)}
 
@@ -114,66 +84,59 @@ def facts(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
 
 
 def coordinates(table: Table, tasks: Iterable[FileScanTask], paths: Collection[str]) -> dict[int, Any]:
-    """Partition -> every offset of the files named, as often as it is there; two columns are read.
-
-    As arrays of NumPy, in no order: a load has millions.
-    """
+    """Partition -> all offsets in the files at ``paths``, repeated ones too, as NumPy arrays in any order."""
     chosen = [task for task in tasks if task.file.file_path in paths]
     found: dict[int, list[Any]] = {}
-    for partitions, offsets in pairs(table, chosen):
+    for batch in offsets(table, chosen):
+        partitions, values = (
+            batch.column(name).to_numpy(zero_copy_only=False) for name in (PARTITION, OFFSET)
+        )
         for partition in np.unique(partitions):
-            found.setdefault(int(partition), []).append(offsets[partitions == partition])
+            found.setdefault(int(partition), []).append(values[partitions == partition])
     return {partition: np.concatenate(parts) for partition, parts in found.items()}
 
 
-def pairs(
-    table: Table, tasks: Sequence[FileScanTask], trigger_immediately: int = FILES_AT_ONCE
-) -> Iterator[tuple[Any, Any]]:
-    """Batches of (partitions, offsets) of these files, both as arrays of NumPy."""
-    with asking(f"{len(tasks)} files of table {_name(table)}"):
-        for batch in _batches(
-            table, table.schema().select(PARTITION, OFFSET), AlwaysTrue(), tasks, trigger_immediately
-        ):
-            yield (
-                batch.column(PARTITION).to_numpy(zero_copy_only=False),
-                batch.column(OFFSET).to_numpy(zero_copy_only=False),
-            )
+def offsets(table: Table, tasks: Sequence[FileScanTask]) -> RecordBatchReader:
+    """Partition and offset of every row of these files, batch by batch."""
+    schema = table.schema().select(PARTITION, OFFSET)
+    return _reader(table, schema, AlwaysTrue(), lambda: tasks, f"{len(tasks)} files of table {_name(table)}")
 
 
 def read(
     table: Table, rows: BooleanExpression, columns: tuple[str, ...], snapshot_id: int | None = None
 ) -> RecordBatchReader:
-    """The rows that match at a snapshot (None: the newest of ``main``), with those columns, batch by batch.
+    """Columns of the rows that match at a snapshot (None: the newest of ``main``), batch by batch.
 
     Raises Missing or Unreachable while it is read.
     """
     scan = table.scan(row_filter=rows, selected_fields=columns, snapshot_id=snapshot_id)
-    schema = schema_to_pyarrow(scan.projection())
+    return _reader(table, scan.projection(), rows, scan.plan_files, f"rows of table {_name(table)}")
+
+
+def _reader(
+    table: Table,
+    projection: Schema,
+    rows: BooleanExpression,
+    plan_files: Callable[[], Iterable[FileScanTask]],
+    what: str,
+) -> RecordBatchReader:
+    schema = schema_to_pyarrow(projection)
 
     def batches() -> Iterator[RecordBatch]:
-        with asking(f"rows of table {_name(table)}"):
-            yield from _batches(table, scan.projection(), rows, list(scan.plan_files()))
+        scan = ArrowScan(table.metadata, table.io, projection, rows)
+        with asking(what):
+            tasks = list(plan_files())
+            # PyIceberg keeps all files of one call in memory.
+            for start in range(0, len(tasks), FILES_AT_ONCE):
+                yield from scan.to_record_batches(tasks[start : start + FILES_AT_ONCE])
 
-    # The files' types may be larger than the schema's (large_string); a cast of the reader evens them out.
+    # The files' types may be larger than the schema's (large_string): the cast makes them equal.
     return RecordBatchReader.from_batches(schema, batches()).cast(schema)
 
 
-def _batches(
-    table: Table,
-    schema: Schema,
-    rows: BooleanExpression,
-    tasks: Sequence[FileScanTask],
-    trigger_immediately: int = FILES_AT_ONCE,
-) -> Iterator[RecordBatch]:
-    scan = ArrowScan(table.metadata, table.io, schema, rows)
-    # PyIceberg holds all files of one question in memory at once.
-    for start in range(0, len(tasks), trigger_immediately):
-        yield from scan.to_record_batches(tasks[start : start + trigger_immediately])
-
-
 def source_rows(table: Table, source_id: str) -> Iterator[int]:
-    """The row numbers of one source that are published, as often as they are there."""
-    for batch in read(table, equal(SOURCE, source_id), (ROW,)):
+    """The row numbers of one source that are published, repeated ones too."""
+    for batch in read(table, EqualTo(SOURCE, source_id), (ROW,)):
         yield from batch.column(ROW).to_pylist()
 
 
@@ -185,12 +148,11 @@ def quarantined(table: Table, rows: BooleanExpression) -> Iterator[dict[str, Any
 
 
 def known_files(table: Table) -> set[str]:
-    """Every data and delete file that any kept snapshot knows, of any branch."""
-    manifests = {}
+    """Every data and delete file of any kept snapshot, of any branch."""
+    # Not inspect.all_files(): it fails for a table without manifests, and decodes every column's bounds.
     with asking(f"manifests of table {_name(table)}"):
-        for snapshot in table.snapshots():
-            for manifest in snapshot.manifests(table.io):
-                manifests[manifest.manifest_path] = manifest
+        snapshots = table.snapshots()
+        manifests = {m.manifest_path: m for snapshot in snapshots for m in snapshot.manifests(table.io)}
         return {
             entry.data_file.file_path
             for manifest in manifests.values()
@@ -199,10 +161,7 @@ def known_files(table: Table) -> set[str]:
 
 
 def versions_written(table: Table, snapshot_id: int) -> int:
-    """Objects that a commit wrote besides metadata files: its data files, its manifests, its manifest list.
-
-    Raises KeyError for a snapshot that is not kept.
-    """
+    """Count the data files, manifests and manifest list of a commit. Raises KeyError if it expired."""
     snapshot = table.snapshot_by_id(snapshot_id)
     if snapshot is None:
         raise KeyError(snapshot_id)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue, BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, EqualTo, GreaterThanOrEqual, In
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.lake import files
@@ -69,7 +69,7 @@ def standing(table: Table, queries: Mapping[str, Query]) -> QueryPositions | Non
 def late(table: Table, standing: QueryPositions, name: str) -> pa.Table:
     """The rows that came too late for query ``name``: their coordinates, and the window each is not in."""
     since = standing.states[name].batch_offset
-    rows = files.union(files.equal("query", name), files.at_least("batch", since))
+    rows = And(EqualTo("query", name), GreaterThanOrEqual("batch", since))
     columns = (WINDOW, *_OFFSETS)
     found = files.read(table, rows, columns, standing.snapshot_id).read_all().select(columns)
     return found.set_column(0, WINDOW, found.column(WINDOW).cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
@@ -117,7 +117,7 @@ def recount(
 
 def _matching(rows: BooleanExpression, query: Query) -> BooleanExpression:
     for column, values in query.where.items():
-        rows = files.union(rows, files.among(column, values))
+        rows = And(rows, In(column, values))
     return rows
 
 

@@ -78,10 +78,12 @@ def file_bounds(facts: Sequence[FileStats]) -> OffsetRanges:
 
 
 def _explained(quarantine: Table, within: OffsetRanges) -> OffsetRanges:
+    from pyiceberg.expressions import And, EqualTo
+
     from sluice.clients.lake import files
 
     offsets: dict[int, list[int]] = {}
-    rows = files.union(files.equal("stage", "consumer"), files.overlapping(within))
+    rows = And(EqualTo("stage", "consumer"), files.overlapping(within))
     for row in files.quarantined(quarantine, rows):
         offsets.setdefault(row[files.PARTITION], []).append(row[files.OFFSET])
     return OffsetRanges(
@@ -116,11 +118,13 @@ DUPLICATE = "duplicate:"
 
 def check_generated_rows(table: Table, quarantine: Table, source: Document, rows: int) -> RowReconciliation:
     """Whether each of the source's ``rows`` rows is published once or quarantined."""
+    from pyiceberg.expressions import EqualTo
+
     from sluice.clients.lake import files
 
     aside = (
         row[files.ROW]
-        for row in files.quarantined(quarantine, files.equal(files.SOURCE, source["source_id"]))
+        for row in files.quarantined(quarantine, EqualTo(files.SOURCE, source["source_id"]))
         if not row["reason"].startswith(DUPLICATE)
     )
     return reconcile(rows, files.source_rows(table, source["source_id"]), aside)

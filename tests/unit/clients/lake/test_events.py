@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from sluice.model.verification.ranges import OffsetRanges
 from tests.support import lake as lakes
 
 TABLE = "raw.events"
+READ = files.read
 ONE, TWO = date(2026, 11, 20), date(2026, 11, 21)
 
 
@@ -57,10 +59,11 @@ class Events:
         table = self.lake.table(TABLE)
         self.read.clear()
         rows = files.overlapping(expected)
-        return count_event_ids(table, rows, "event_id", self.partition_by, self._read)
+        with patch.object(files, "read", self._read):
+            return count_event_ids(table, rows, "event_id", self.partition_by)
 
     def _read(self, table: Table, rows: BooleanExpression, columns: tuple[str, ...]) -> pa.RecordBatchReader:
-        reader = files.read(table, rows, columns)
+        reader = READ(table, rows, columns)
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in reader:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyiceberg.expressions import And, EqualTo
 from pyiceberg.table import FileScanTask
 
 from sluice.clients.lake import files
@@ -62,15 +63,15 @@ def test_columns_are_read_of_the_named_files_only(lake: Lake) -> None:
     assert {partition: list(offsets) for partition, offsets in found.items()} == {0: [10], 1: [8]}
 
 
-@pytest.mark.parametrize("trigger_immediately", [1, 2, 3])
-def test_many_files_are_read_a_few_at_a_time(lake: Lake, trigger_immediately: int) -> None:
+@pytest.mark.parametrize("files_at_once", [1, 2, 3])
+def test_many_files_are_read_a_few_at_a_time(
+    lake: Lake, files_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "FILES_AT_ONCE", files_at_once)
     table = lake.table(lakes.TABLE)
     tasks = files.plan(table, files.overlapping(OffsetRanges.of({0: [(0, 99)], 1: [(0, 99)]})))
-    found = [
-        (int(partition), int(offset))
-        for partitions, offsets in files.pairs(table, tasks, trigger_immediately)
-        for partition, offset in zip(partitions, offsets, strict=True)
-    ]
+    rows = files.offsets(table, tasks).read_all().to_pylist()
+    found = [(row[files.PARTITION], row[files.OFFSET]) for row in rows]
     assert sorted(found) == [(0, offset) for offset in range(11)] + [(1, offset) for offset in range(5, 9)]
 
 
@@ -109,6 +110,6 @@ def test_quarantined_rows_come_without_their_bytes(tmp_path: Path) -> None:
     row = {"stage": "consumer", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 3}
     lakes.quarantine(lake, [row, {**row, "_kafka_partition": 1}])
     table = lake.table(lakes.QUARANTINE)
-    rows = files.union(files.equal("stage", "consumer"), files.overlapping(OffsetRanges.of({0: [(0, 9)]})))
+    rows = And(EqualTo("stage", "consumer"), files.overlapping(OffsetRanges.of({0: [(0, 9)]})))
     (found,) = files.quarantined(table, rows)
     assert (found["_kafka_offset"], found["reason"]) == (3, "r")
