@@ -77,6 +77,8 @@ class TransientError(Exception):
     """An error that a retry may solve. The text leaves out the sink's name; ``kind`` stays the same for the
     same cause."""
 
+    code = ErrorCode.SINK_WRITE_FAILED
+
     def __init__(self, text: str, kind: str = "") -> None:
         super().__init__(text)
         self.kind = kind
