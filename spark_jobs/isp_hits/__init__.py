@@ -1,1 +1,1 @@
-"""Hits of an ISP's customers, as JSON: generated, counted, and carried to every kind of sink."""
+"""Hits of an ISP's customers as JSON: generated, aggregated, and sent to every kind of sink."""

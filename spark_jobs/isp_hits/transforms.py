@@ -1,12 +1,7 @@
-"""What is particular about hits: their JSON, and what makes a record none. Pure: frames in, frames out.
+"""Decode an ISP's hits: JSON objects with the event time ``hittime``. Pure.
 
-A hit is a JSON object. Keys that are not named here are ignored; a key that is there twice is an error, since
-nobody can tell which was meant. Its event time is ``hittime``: when the page was asked for. What Kafka says
-of its record is kept beside that, and is used for one thing only: a hit cannot be asked for long after its
-record came.
-
-The JSON is read as a variant, which keeps the types as they were written: ``from_json`` would make a text of
-a number, and null of what is of another type.
+Unknown keys are ignored; a duplicate key is an error. JSON is read as a variant, which keeps types as they were
+written: ``from_json`` would make a text of a number, and null of another type.
 """
 
 from __future__ import annotations
@@ -19,7 +14,7 @@ from pyspark.sql.types import StructType
 
 from spark_jobs.common.spark.session import computed
 
-# Before there were such hits, and a time in milliseconds lies far beyond the day after its record came.
+# Older times are wrong; a time in milliseconds by mistake is far beyond DAY after its record's timestamp.
 OLDEST = "2001-01-01 00:00:00Z"
 DAY = 86_400
 
@@ -37,9 +32,9 @@ FIELDS: Mapping[str, tuple[str, str]] = {
 }
 REQUIRED = ("hit_id", "hittime", "zipcode", "isp", "user_id")
 WORDS = {"STRING": "a text", "BIGINT": "a whole number of 64 bits"}
-# That of a hit with all its fields and no other key: keys are sorted in a variant.
+# The shape of a hit with all fields and no other key; a variant sorts its keys.
 _SHAPE = f"OBJECT<{', '.join(f'{name}: {FIELDS[name][0]}' for name in sorted(FIELDS))}>"
-# \z is the very end; $ is also before a line break there.
+# \z, because $ also matches before a final line break.
 _DATE_TIME = r"\A\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\z"
 _ZIPCODE = r"\A[0-9]{5}\z"
 
@@ -47,25 +42,23 @@ _ZIPCODE = r"\A[0-9]{5}\z"
 def hits(rows: DataFrame, schema: StructType) -> DataFrame:
     """``rows`` with ``record`` (a struct of ``schema``) and ``reason``: why it is no hit (null: it is one).
 
-    ``rows`` has all that Kafka says of a record (``spark_jobs.common.consumer.writer.Decode``). A hit has an
-    id, a time between 2001 and a day after its record came to Kafka, a zipcode of five digits, an ISP and a
-    user; every field that is named in FIELDS is of its type, null, or left out.
+    A hit has an id, a time between 2001 and a day after its record's timestamp, a zipcode of five digits, an
+    ISP and a user; every field of FIELDS has its type, is null or left out.
     """
     text = F.col("value").cast("string")
-    # Spark reads to the value's end and does not look at what follows. So the value is put into an array,
-    # before a mark that no text can hold that does not know its own hash: it is found where the value ends in
-    # time.
+    # Spark ignores text behind the JSON value. So the value becomes the first element of an array; the second
+    # is the value's hash, which the value cannot contain, and is found only if the value ends before it.
     mark = F.xxhash64(text)
     array = F.concat(F.lit("["), text, F.lit("\n,"), mark.cast("string"), F.lit("]"))
     parsed = computed(rows, array=F.try_parse_json(array))
-    whole = F.try_variant_get("array", "$[1]", "bigint") == mark
-    read = computed(parsed, json=F.when(whole, F.variant_get("array", "$[0]", "variant")))
+    is_complete = F.try_variant_get("array", "$[1]", "bigint") == mark
+    read = computed(parsed, json=F.when(is_complete, F.variant_get("array", "$[0]", "variant")))
     kinds = ", ".join(f"{name}: {kind}" for name, (_, kind) in FIELDS.items())
-    found = computed(
+    typed = computed(
         read, hit=F.try_variant_get("json", "$", f"struct<{kinds}>"), shape=F.schema_of_variant("json")
     )
     timed = computed(
-        found, time=F.when(_hit("hittime").rlike(_DATE_TIME), _hit("hittime").try_cast("timestamp"))
+        typed, time=F.when(_hit("hittime").rlike(_DATE_TIME), _hit("hittime").try_cast("timestamp"))
     )
     assessed = computed(timed, reason=_reason(text))
     return assessed.select(*rows.columns, "reason", _record(schema).alias("record"))
@@ -76,16 +69,18 @@ def _hit(name: str) -> Column:
 
 
 def _record(schema: StructType) -> Column:
-    made = {name: _hit(name) for name in FIELDS} | {
+    columns = {name: _hit(name) for name in FIELDS} | {
         "hittime": F.col("time"),
         # The session's time zone is UTC.
         "day": F.col("time").cast("date"),
         "kafka_topic": F.col("_kafka_topic"),
-        # Another producer's may be no text.
+        # An external producer's key may be no text.
         "kafka_key": F.make_valid_utf8(F.col("key").cast("string")),
         "kafka_timestamp_type": F.col("_kafka_timestamp_type"),
     }
-    return F.struct(*(made[field.name].try_cast(field.dataType).alias(field.name) for field in schema.fields))
+    return F.struct(
+        *(columns[field.name].try_cast(field.dataType).alias(field.name) for field in schema.fields)
+    )
 
 
 def _reason(text: Column) -> Column:
@@ -109,10 +104,10 @@ def _reason(text: Column) -> Column:
 
 
 def _wrong() -> Column:
-    """The first field that is of another type; null where there is none."""
+    """The reason for the first field of another type, or null."""
     return F.coalesce(
         *(
-            # Where there is no field, its type is null and no objection.
+            # The type of a missing field is null, which passes.
             F.when(
                 ~F.schema_of_variant(F.variant_get("json", f"$.{name}", "variant")).isin(kind, "VOID"),
                 F.lit(f"{name} is not {WORDS[kind]}"),

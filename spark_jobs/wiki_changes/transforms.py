@@ -1,14 +1,7 @@
-"""What is particular about Wikimedia's recentchange events. Pure: frames in, frames out.
+"""Decode Wikimedia's recentchange events (schema 1.0.0, or 2 of ``meta.schema_uri``). Pure.
 
-An event is what EventStreams sends as ``data`` (schema ``/mediawiki/recentchange/1.0.0``, or the older
-``mediawiki/recentchange/2``, which names itself in ``meta.schema_uri``). Keys that are not named here are
-ignored, among them ``parsedcomment``: it is ``comment`` again, as HTML, and half of an event's bytes.
-
-A key that is there twice counts with its last value, as Python's ``json`` takes it; within ``log_params``,
-which is kept as it is, nobody can tell which was meant, so the event is quarantined.
-
-An event id that is on the topic twice (the producer sends each once; a foreign one may not) makes two rows,
-each with coordinates of its own: nothing is dropped here, and the load's validation names it.
+Unknown keys are ignored, among them ``parsedcomment``: ``comment`` as HTML, half of an event's bytes. Of a
+duplicate key the last value counts, as in Python's ``json``; in ``log_params``, kept as text, it is an error.
 """
 
 from __future__ import annotations
@@ -32,29 +25,29 @@ from pyspark.sql.types import (
 
 from spark_jobs.common.spark.session import computed
 
-# Wikipedia began in 2001; a time in milliseconds lies far beyond the day after its record came.
+# Wikipedia began in 2001; a time in milliseconds by mistake is far beyond DAY after its record's timestamp.
 OLDEST = 978_307_200
 DAY = 86_400
-# It becomes a folder's name, server_name=…, for which MinIO has 255 bytes, as file systems have.
+# The folder's name (server_name=…) may have 255 bytes in MinIO, as in file systems.
 MAX_SERVER_NAME = 240
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A type of JSON: its column's, what Spark calls it in a variant, and what a reason calls it."""
+class JsonType:
+    """A type of JSON: its column's type, Spark's name in a variant, and the words of a reason."""
 
     column: DataType
     variant: str
     words: str
 
 
-TEXT = Kind(StringType(), "STRING", "a text")
-TRUTH = Kind(BooleanType(), "BOOLEAN", "true or false")
-INT = Kind(IntegerType(), "BIGINT", "a whole number of 32 bits")
-LONG = Kind(LongType(), "BIGINT", "a whole number of 64 bits")
+TEXT = JsonType(StringType(), "STRING", "a text")
+TRUTH = JsonType(BooleanType(), "BOOLEAN", "true or false")
+INT = JsonType(IntegerType(), "BIGINT", "a whole number of 32 bits")
+LONG = JsonType(LongType(), "BIGINT", "a whole number of 64 bits")
 
-# Name (a column's, as a rule) -> where it is in the event, and what it is; it may be null, or left out.
-FIELDS: Mapping[str, tuple[str, Kind]] = {
+# Name (usually the column's) -> path in the event, and type; it may be null or left out.
+FIELDS: Mapping[str, tuple[str, JsonType]] = {
     "event_id": ("meta.id", TEXT),
     "event_timestamp": ("meta.dt", TEXT),
     "change_timestamp": ("timestamp", LONG),
@@ -87,7 +80,7 @@ FIELDS: Mapping[str, tuple[str, Kind]] = {
     "schema_uri": ("$schema", TEXT),
     "earlier_schema_uri": ("meta.schema_uri", TEXT),
 }
-# The one that may be of any type.
+# Of any type.
 PARAMS = "log_params"
 _OUTER = tuple(dict.fromkeys(path.split(".")[0] for path, _ in FIELDS.values() if "." in path))
 
@@ -97,7 +90,7 @@ _OPTIONS = {
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
 }
-# How a text begins that from_json made of a number, a truth value, an object or an array. Others may, too.
+# A text that from_json may have made of a number, boolean, object or array.
 _OTHER_JSON = r'^(-?[0-9][0-9.eE+-]*$|true$|false$|\{["}]|\[+(["{\]0-9-]|true|false|null))'
 _DATE_TIME = r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$"
 
@@ -105,30 +98,27 @@ _DATE_TIME = r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$"
 def changes(rows: DataFrame, schema: StructType) -> DataFrame:
     """``rows`` with ``record`` (a struct of ``schema``) and ``reason``: why it is no event (null: it is one).
 
-    ``rows`` has ``value``, a record's bytes, and ``_kafka_timestamp``. An event has an id, a server, and a
-    time between 2001 and a day after its record came to Kafka; every field that is named in FIELDS is of its
-    type, null, or left out.
+    An event has an id, a server, and a time between 2001 and a day after its record's timestamp; every field
+    of FIELDS has its type, is null or left out.
     """
     text = F.col("value").cast("string")
     read = computed(rows, json=_parsed(text, lambda kind: kind.column))
-    # What is of another type is null here, or a text. A second look tells, which takes three times as long,
-    # so it is for the few events that need it.
+    # A value of another type is null here, or a text. Only such events are parsed again, as variants, which
+    # takes three times as long.
     texts = [_at(F.col("json"), path) for path, kind in FIELDS.values() if kind is TEXT]
     doubtful = reduce(Column.__or__, (F.coalesce(t.rlike(_OTHER_JSON), F.lit(False)) for t in texts))
     again = F.array(_parsed(text, lambda kind: VariantType()))
-    named = F.transform(again, lambda parsed: _wrong(parsed, text))[0]
-    wrong = F.when(doubtful | F.col("json.corrupt").isNotNull(), named)
+    wrong_type = F.transform(again, lambda parsed: _wrong(parsed, text))[0]
+    wrong = F.when(doubtful | F.col("json.corrupt").isNotNull(), wrong_type)
     assessed = computed(read, reason=_reason(text, wrong))
     return assessed.select("*", _record(schema).alias("record")).drop("json")
 
 
-def _parsed(text: Column, kind: Callable[[Kind], DataType]) -> Column:
-    """A struct: the ``event`` with its fields as these types; whether ``whole`` of the text was JSON; and the
-    text, as ``corrupt``, where a part of it was not of its type.
-
-    ``from_json`` reads to the object's end and does not look at what follows. So the text is put into another
-    object, and counts where that goes on behind it.
-    """
+def _parsed(text: Column, kind: Callable[[JsonType], DataType]) -> Column:
+    """A struct: the ``event`` with fields of these types; ``complete``: the text was JSON to its end; and the
+    text as ``corrupt`` if a part of it has another type."""
+    # from_json ignores text behind the object. So the text becomes a field of another object, which must
+    # continue behind it.
     event: dict[str, DataType] = {}
     for path, field in FIELDS.values():
         outer, _, inner = path.partition(".")
@@ -142,43 +132,43 @@ def _parsed(text: Column, kind: Callable[[Kind], DataType]) -> Column:
     schema = StructType(
         [
             StructField("event", StructType([StructField(name, of) for name, of in event.items()])),
-            StructField("whole", BooleanType()),
+            StructField("complete", BooleanType()),
             StructField("corrupt", StringType()),
         ]
     )
-    return F.from_json(F.concat(F.lit('{"event":'), text, F.lit(',"whole":true}')), schema, _OPTIONS)
+    return F.from_json(F.concat(F.lit('{"event":'), text, F.lit(',"complete":true}')), schema, _OPTIONS)
 
 
 def _at(parsed: Column, path: str) -> Column:
     return reduce(Column.getField, path.split("."), parsed["event"])
 
 
-def _found(name: str) -> Column:
+def _field(name: str) -> Column:
     return _at(F.col("json"), FIELDS[name][0])
 
 
 def _record(schema: StructType) -> Column:
-    seconds, params = _found("change_timestamp"), _at(F.col("json"), PARAMS)
-    made = {name: _found(name) for name in FIELDS} | {
+    seconds, params = _field("change_timestamp"), _at(F.col("json"), PARAMS)
+    columns = {name: _field(name) for name in FIELDS} | {
         "change_timestamp": F.when(_in_range(seconds), F.timestamp_seconds(seconds)),
         "change_timestamp_date": F.when(
             _in_range(seconds), F.date_from_unix_date(F.floor(seconds / DAY).cast("int"))
         ),
-        "event_timestamp": _time(_found("event_timestamp")),
-        "schema_uri": F.coalesce(_found("schema_uri"), _found("earlier_schema_uri")),
+        "event_timestamp": _time(_field("event_timestamp")),
+        "schema_uri": F.coalesce(_field("schema_uri"), _field("earlier_schema_uri")),
         PARAMS: F.when(~F.is_variant_null(params), F.to_json(params)),
     }
-    return F.struct(*(made[field.name].alias(field.name) for field in schema.fields))
+    return F.struct(*(columns[field.name].alias(field.name) for field in schema.fields))
 
 
 def _reason(text: Column, wrong: Column) -> Column:
-    seconds, server, dt = _found("change_timestamp"), _found("server_name"), _found("event_timestamp")
+    seconds, server, dt = _field("change_timestamp"), _field("server_name"), _field("event_timestamp")
     return F.coalesce(
         F.when(text.isNull(), F.lit("the record has no value (a tombstone)")),
         F.when(~F.is_valid_utf8(text), F.lit("not UTF-8")),
         wrong,
         F.when(F.col("json.event").isNull(), F.lit("not a JSON object")),
-        F.when(_absent(_found("event_id")), F.lit("no meta.id")),
+        F.when(_absent(_field("event_id")), F.lit("no meta.id")),
         F.when(seconds.isNull(), F.lit("no timestamp")),
         F.when(seconds < OLDEST, F.lit("timestamp is before 2001")),
         F.when(~_in_range(seconds), F.lit("timestamp is more than a day after the record came to Kafka")),
@@ -189,7 +179,7 @@ def _reason(text: Column, wrong: Column) -> Column:
 
 
 def _wrong(parsed: Column, text: Column) -> Column:
-    """Of an event whose fields are variants: the first that is not as it must be; null where all is well."""
+    """The reason for the first wrong field of an event of variants, or null."""
     corrupt = parsed["corrupt"].isNotNull()
     objects = [
         F.when(
@@ -201,13 +191,13 @@ def _wrong(parsed: Column, text: Column) -> Column:
     fields = []
     for path, kind in FIELDS.values():
         field = _at(parsed, path)
-        # Where there is no field, this is null and no objection.
+        # Null for a missing field, which passes.
         wrong = ~F.schema_of_variant(field).isin(kind.variant, "VOID")
         if kind is INT:
             wrong = wrong | (~F.is_variant_null(field) & F.try_variant_get(field, "$", "int").isNull())
         fields.append(F.when(wrong, F.lit(f"{path} is not {kind.words}")))
     return F.coalesce(
-        F.when(parsed["whole"].isNull(), F.lit("not JSON")),
+        F.when(parsed["complete"].isNull(), F.lit("not JSON")),
         F.when(parsed["event"].isNull(), F.lit("not a JSON object")),
         *objects,
         *fields,

@@ -15,7 +15,7 @@ from sluice.model.spec import stream
 from sluice.model.spec.generator import Generated, parse
 from sluice.model.spec.schema import parse_ddl
 from spark_jobs.common.lake.tables import declared
-from spark_jobs.isp_hits.generator import NEAR, SPOILT
+from spark_jobs.isp_hits.generator import CORRUPTIONS, NEAR
 from spark_jobs.isp_hits.generator import hits as values
 from spark_jobs.isp_hits.transforms import FIELDS, hits
 
@@ -253,7 +253,7 @@ def test_there_is_one_of_every_kind_of_malformed_record(spark: SparkSession) -> 
     bodies = [row["value"] for row in generated(spark, source, 0, 500, 2).collect()]
     reasons = Counter(row["reason"] for row in decoded(spark, *bodies))
     assert None not in reasons
-    assert len(reasons) == len(SPOILT)
+    assert len(reasons) == len(CORRUPTIONS)
 
 
 @pytest.mark.parametrize("change", [{"zipcodes": 1, "isps": 1}, {"isps": 1_000, "zipcodes": 50_000}])

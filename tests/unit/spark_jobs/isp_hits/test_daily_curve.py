@@ -8,22 +8,22 @@ from datetime import timedelta
 import pytest
 
 from sluice.model.spec import generator, stream
-from spark_jobs.isp_hits.generator import rhythm
+from spark_jobs.isp_hits.generator import daily_curve
 
 GENERATOR = stream.load("isp_hits").generator
 
 
 @pytest.mark.parametrize("begin", [f"2026-11-21T{hour:02}:30:00Z" for hour in (0, 7, 8, 19, 23)])
 @pytest.mark.parametrize("hours", [1, 24, 100])
-def test_the_rhythm_runs_from_the_beginning_to_the_end_and_never_back(begin: str, hours: int) -> None:
+def test_the_daily_curve_runs_from_the_beginning_to_the_end_and_never_back(begin: str, hours: int) -> None:
     assert GENERATOR is not None
     parameters = generator.parse(GENERATOR, {"seed": 7, "start_time": begin, "duration_hours": hours}, "x")
-    found = rhythm(parameters)
+    curve = daily_curve(parameters)
     midnight = parameters.begins.replace(hour=0, minute=0)
 
     def hour(share: float) -> float:
-        even = found.first + share * (found.last - found.first)
-        return even + found.stretch * math.sin(2 * math.pi * (even - 8) / 24)
+        uniform = curve.first + share * (curve.last - curve.first)
+        return uniform + curve.stretch * math.sin(2 * math.pi * (uniform - 8) / 24)
 
     times = [midnight + timedelta(hours=hour(n / 500)) for n in range(501)]
     assert abs(times[0] - parameters.begins) < timedelta(milliseconds=1)
