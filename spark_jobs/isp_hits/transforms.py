@@ -1,7 +1,7 @@
 """Decode an ISP's hits: JSON objects with the event time ``hittime``. Pure.
 
-Unknown keys are ignored; a duplicate key is an error. JSON is read as a variant, which keeps types as they were
-written: ``from_json`` would make a text of a number, and null of another type.
+Unknown keys are ignored; a duplicate key is an error. A variant keeps the JSON types:
+``from_json`` would make a text of a number, and null of another type.
 """
 
 from __future__ import annotations
