@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from local.base import UsageError
+from sluice.model.spec.platform import ROLES
 
-ROLES = ("airflow", "producer", "consumer", "reader")
 _PASSWORDS = (
     *("postgres_admin", "postgres_airflow", "supervisor", "minio_root", "kafka_broker", "kafka_admin"),
     *("postgres_results", "airflow_operator", "airflow_api_secret", "airflow_jwt"),

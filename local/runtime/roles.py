@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from local.base import UsageError
-from local.runtime.home import ROLES, StackDir, write_private
+from local.runtime.home import StackDir, write_private
 from local.runtime.ports import HOST
+from sluice.model.spec.platform import ROLES
 from sluice.model.spec.stream import PROGRESS_TOPIC
 
 WAREHOUSE = "warehouse"

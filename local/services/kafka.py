@@ -18,10 +18,11 @@ from confluent_kafka.admin import (
 
 from local.base import UnhealthyService
 from local.runtime.context import Context, with_parent
-from local.runtime.home import ROLES, write_private
+from local.runtime.home import write_private
 from local.runtime.ports import HOST
 from local.runtime.roles import kafka_rules, kafka_user
 from local.runtime.supervisord import SERVICE_OPTIONS, Program
+from sluice.model.spec.platform import ROLES
 
 BROKER, ADMIN = "sluice-broker", "sluice-admin"
 

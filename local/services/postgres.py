@@ -17,10 +17,11 @@ from psycopg2 import sql
 
 from local.base import UnhealthyService
 from local.runtime.context import Context
-from local.runtime.home import ROLES, StackDir
+from local.runtime.home import StackDir
 from local.runtime.ports import HOST
 from local.runtime.supervisord import SERVICE_OPTIONS, Program
 from local.setup.cache import Artifact, discard, fingerprint, locked
+from sluice.model.spec.platform import ROLES
 
 # PostgreSQL refuses to run as root. Then its binaries and data lie here, reachable for the user it runs as,
 # which nothing under root's home is.

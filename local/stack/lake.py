@@ -3,7 +3,6 @@ their records by it, and by nothing that a job said."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import ArrowSql, open_sql
 from sluice.io.kafka import topic_offsets
 from sluice.model.spec.stream import StreamSpec
+from sluice.model.verification.ranges import offsets_from_json
 
 Offsets = dict[int, tuple[int, int]]
 OFFSETS = ("_kafka_partition", "_kafka_offset")
@@ -60,10 +60,7 @@ def stream_starts(table: Table) -> dict[int, int]:
     while snapshot is not None:
         summary = snapshot.summary.additional_properties if snapshot.summary is not None else {}
         if "sluice.start-offsets" in summary:
-            return {
-                int(partition): int(start)
-                for partition, start in json.loads(summary["sluice.start-offsets"]).items()
-            }
+            return offsets_from_json(summary["sluice.start-offsets"])
         parent = snapshot.parent_snapshot_id
         snapshot = table.snapshot_by_id(parent) if parent is not None else None
     raise UsageError(f"table {'.'.join(table.name())}: no snapshot on main says where the stream began")

@@ -17,7 +17,7 @@ from local.base import REPO, UsageError, default_home
 from local.progress import ProgressDisplay, Step
 from local.runtime import ports, processes, roles
 from local.runtime.context import Context
-from local.runtime.home import ROLES, StackDir
+from local.runtime.home import StackDir
 from local.runtime.supervisord import Program, Supervisor
 from local.services import airflow, kafka, minio, postgres, replay, streams
 from local.setup import cache
@@ -27,6 +27,7 @@ from local.stack.airflow_api import Airflow
 from sluice.io.retry import wait_for
 from sluice.io.s3 import connect
 from sluice.model.spec import overrides, platform, stream
+from sluice.model.spec.platform import ROLES
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

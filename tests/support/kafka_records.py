@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from confluent_kafka import KafkaError
+
+from sluice.model.verification.sources import KEY_PATTERN
+
+
+def row_identity(key: bytes | None) -> tuple[str, int, int] | None:
+    """Source id, row and sequence number in a record's key; None for an external record."""
+    match = re.match(KEY_PATTERN, (key or b"").decode("ascii", "replace"))
+    return (match[1], int(match[2]), int(match[3])) if match else None
 
 
 class Record:

@@ -20,8 +20,8 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.deduplication import LoadedRows, Run, loaded_from, possible_duplicates
-from sluice.model.verification.offsets import Proof, needs_read, prove
-from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.offsets import Proof, needs_read, verify
+from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
 from spark_jobs.common.kafka.keys import with_identity
 from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import deduplicate
@@ -134,8 +134,8 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
                 continue
             if not state.epoch:
                 state.epoch = int(summary["sluice.epoch"])
-                state.starts = _offsets(summary["sluice.start-offsets"])
-                state.ends = _offsets(summary["sluice.end-offsets"])
+                state.starts = offsets_from_json(summary["sluice.start-offsets"])
+                state.ends = offsets_from_json(summary["sluice.end-offsets"])
                 newest_batch = snapshot_id if summary["sluice.kind"] == "batch" else None
             state.topic_id = state.topic_id or summary.get("sluice.topic-id")
             state.loaded_rows = state.loaded_rows.union(
@@ -255,7 +255,7 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         facts = [file.fact for file in files]
         paths = [fact.path for fact in needs_read(ranges, facts, quarantined)]
         offsets = self.offset_reader.read(paths) if paths else {}
-        return files, prove(ranges, facts, offsets, explained=quarantined)
+        return files, verify(ranges, facts, offsets, quarantined=quarantined)
 
     def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
         offsets = ["_kafka_partition", "_kafka_offset", "_kafka_timestamp"]
@@ -273,7 +273,3 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
     def _publish(self) -> None:
         super()._publish()
         self.state.loaded_rows = self.state.loaded_rows.union(self.state.latest)
-
-
-def _offsets(text: str) -> dict[int, int]:
-    return {int(partition): int(offset) for partition, offset in json.loads(text).items()}

@@ -26,6 +26,7 @@ from sluice.clients.errors import Missing, Unreachable
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
+from sluice.model.verification.ranges import offsets_from_json
 
 MAIN = "main"
 # The longest of these predicts the next one.
@@ -148,7 +149,7 @@ def commits(table: Table, since: int | None = None) -> Iterator[Commit]:
             at=snapshot.timestamp_ms / 1000,
             kind=facts.get("kind", ""),
             epoch=int(facts.get("epoch") or 0),
-            ends=_offsets(facts.get("end-offsets", "{}")),
+            ends=offsets_from_json(facts.get("end-offsets", "{}")),
             records=sum(until - start for start, until in ranges.values()),
             began=int(began) / 1000 if began else None,
         )
@@ -173,8 +174,8 @@ def position(table: Table) -> Position | None:
         epoch=int(facts["epoch"]),
         at=snapshot.timestamp_ms / 1000,
         acquired_at=next((commit.at for commit in commits(table) if commit.kind == "epoch-start"), None),
-        starts=_offsets(facts["start-offsets"]),
-        ends=_offsets(facts["end-offsets"]),
+        starts=offsets_from_json(facts["start-offsets"]),
+        ends=offsets_from_json(facts["end-offsets"]),
         topic_id=facts.get("topic-id") or None,
         longest_batch=max(durations, default=None),
         batch_at=batches[0].at if batches else None,
@@ -185,10 +186,6 @@ def columns(table: Table) -> dict[str, str]:
     """Column -> Iceberg type, as the current schema writes it (``long``, ``timestamptz``, ``map<…>``)."""
     return {field.name: str(field.field_type) for field in table.schema().fields}
 
-
-def _offsets(text: str) -> dict[int, int]:
-    found: dict[str, Any] = json.loads(text)
-    return {int(partition): int(offset) for partition, offset in found.items()}
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from pyiceberg.types import DateType, TimestamptzType
 
 from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import ArrowSql, open_sql, quoted
-from sluice.model.verification.sources import spans
+from sluice.model.verification.sources import minute_ranges
 
 MINUTE = 60
 # A load of late events has times from everywhere; more ranges would only make the query longer.
@@ -75,7 +75,7 @@ def _alike(sql: ArrowSql, date: str | None, moment: str | None) -> BooleanExpres
         alike = And(alike, In(date, [day.isoformat() for day in days]))
     minutes = [minute for (minute,) in sql.rows("select distinct minute from load order by all")]
     if moment and None not in minutes:
-        ranges = [(_iso(begin), _iso(end)) for begin, end in spans(minutes, MAX_RANGES)]
+        ranges = [(_iso(begin), _iso(end)) for begin, end in minute_ranges(minutes, MAX_RANGES)]
         alike = And(alike, files.between(moment, ranges))
     return alike
 

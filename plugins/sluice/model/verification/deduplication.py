@@ -1,9 +1,4 @@
-"""Which rows of which sources a batch claims: how a repeat is recognised, whoever sent it.
-
-A producer that was thought dead may go on sending while its successor sends too. Every row has an identity
-(source, lane, seq); the lane is the topic partition. A *claim* says which ``sequence`` of a source are in the
-published table. Where two claims overlap, rows are there twice, and the writer drops the later ones.
-"""
+"""The rows of each source that are published, to recognise duplicates."""
 
 from __future__ import annotations
 
@@ -16,9 +11,9 @@ from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 
 @dataclass(frozen=True, order=True)
 class Run:
-    """Records of one source in one partition whose ``sequence`` are exactly ``[start, until)``.
+    """Records of one source in one partition with the sequence numbers ``[start, until)``.
 
-    ``records`` above the width of that says that some of them are there more than once.
+    More ``records`` than sequence numbers: some are there more than once.
     """
 
     source_id: str
@@ -30,7 +25,7 @@ class Run:
 
 @dataclass(frozen=True)
 class LoadedRows:
-    """Source id -> the ``sequence`` per partition."""
+    """Source id -> published sequence numbers per target partition, which is the topic partition."""
 
     sources: Mapping[str, OffsetRanges] = field(default_factory=dict)
 
@@ -58,25 +53,27 @@ class LoadedRows:
 
 
 def loaded_from(runs: Iterable[Run]) -> LoadedRows:
-    """What the runs claim together."""
     pairs: dict[str, dict[int, list[tuple[int, int]]]] = {}
     for run in runs:
         pairs.setdefault(run.source_id, {}).setdefault(run.partition, []).append((run.start, run.until))
     return LoadedRows({source: OffsetRanges.of(partitions) for source, partitions in sorted(pairs.items())})
 
 
-def possible_duplicates(seen: LoadedRows, runs: Iterable[Run]) -> set[str]:
-    """The sources of which a row is there twice: within a run, in two of the runs, or in ``seen`` already."""
-    named: set[str] = set()
+def possible_duplicates(loaded: LoadedRows, runs: Iterable[Run]) -> set[str]:
+    """The sources with a row that is twice within a run, in two of the runs, or in ``loaded`` already.
+
+    A producer that was believed dead may go on sending while its successor sends the same rows.
+    """
+    duplicated: set[str] = set()
     reached: dict[tuple[str, int], int] = {}
     for run in sorted(runs):
         place = (run.source_id, run.partition)
         if (
             run.records > run.until - run.start
             or run.start < reached.get(place, run.start)
-            or seen[run.source_id][run.partition].intersect(IntervalSet.of([(run.start, run.until)]))
+            or loaded[run.source_id][run.partition].intersect(IntervalSet.of([(run.start, run.until)]))
         ):
-            named.add(run.source_id)
-        # Where a run lies within an earlier one the source is named already, so the last end is enough.
+            duplicated.add(run.source_id)
+        # A run within an earlier one has duplicated its source already, so the last end is enough.
         reached[place] = run.until
-    return named
+    return duplicated

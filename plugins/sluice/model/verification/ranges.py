@@ -1,4 +1,4 @@
-"""Half-open integer ranges, per partition: the arithmetic behind every proof."""
+"""Sets of integers as half-open ranges, and of offsets per partition."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ class IntervalSet:
 
     @classmethod
     def of(cls, pairs: Iterable[Iterable[int]]) -> IntervalSet:
-        """From pairs in any order; overlaps and touching ends are joined, empty pairs dropped.
-
-        Raises ValueError when a pair ends before it begins.
-        """
+        """From pairs in any order, empty ones included. Raises ValueError if a pair ends before it begins."""
         joined: list[Pair] = []
         for start, until in sorted((int(a), int(b)) for a, b in pairs):
             if until < start:
@@ -56,7 +53,6 @@ class IntervalSet:
 
     @property
     def count(self) -> int:
-        """How many integers are in the set."""
         return sum(until - start for start, until in self._pairs)
 
     def union(self, other: IntervalSet) -> IntervalSet:
@@ -84,29 +80,26 @@ class IntervalSet:
         edges = [(low, low), *other._pairs, (high, high)]
         return self.intersect(IntervalSet(tuple((a[1], b[0]) for a, b in pairwise(edges) if a[1] < b[0])))
 
-    def covers(self, other: IntervalSet) -> bool:
-        return not other.minus(self)
-
     def __str__(self) -> str:
         return " ".join(f"[{start}, {until})" for start, until in self._pairs) or "(empty)"
 
 
 @dataclass(frozen=True)
 class OffsetRanges:
-    """The offsets of one topic: partition -> Ranges. Partitions without offsets are left out."""
+    """Offsets of one topic, without partitions that have none."""
 
     partitions: Mapping[int, IntervalSet] = field(default_factory=dict)
 
     @classmethod
     def of(cls, mapping: Mapping[int, Iterable[Iterable[int]]]) -> OffsetRanges:
-        made = {int(partition): IntervalSet.of(pairs) for partition, pairs in mapping.items()}
-        return cls({partition: made[partition] for partition in sorted(made) if made[partition]})
+        ranges = {int(partition): IntervalSet.of(pairs) for partition, pairs in mapping.items()}
+        return cls({partition: ranges[partition] for partition in sorted(ranges) if ranges[partition]})
 
     @classmethod
     def from_ends(cls, starts: Mapping[int, int], ends: Mapping[int, int]) -> OffsetRanges:
         """``[starts[p], ends[p])`` for every partition of ``ends``; a missing start is 0.
 
-        Raises ValueError where an end lies before its start (a topic that was made anew, say).
+        Raises ValueError for an end before its start, as of a recreated topic.
         """
         return cls.of({partition: [(starts.get(partition, 0), end)] for partition, end in ends.items()})
 
@@ -138,7 +131,7 @@ class OffsetRanges:
         return not other.minus(self)
 
     def to_json(self) -> str:
-        """``{"0":[[from,until],…],…}``, compact: it goes into snapshot summaries and the ledger."""
+        """``{"0":[[from,until],…],…}``, for snapshot summaries and the ledger."""
         return json.dumps(
             {str(k): [list(p) for p in v] for k, v in self.partitions.items()}, separators=(",", ":")
         )
@@ -149,3 +142,8 @@ class OffsetRanges:
 
     def __str__(self) -> str:
         return "; ".join(f"partition {key}: {ranges}" for key, ranges in self.partitions.items()) or "(empty)"
+
+
+def offsets_from_json(text: str) -> dict[int, int]:
+    """Partition -> offset, from a snapshot summary or the ledger."""
+    return {int(partition): int(offset) for partition, offset in json.loads(text).items()}

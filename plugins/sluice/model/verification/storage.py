@@ -1,9 +1,4 @@
-"""Object counts, budgets, what a rewrite may change.
-
-What lies under a prefix of a versioned bucket, and whether it stays within its budget.
-
-Is a commit that rewrote files one that changed nothing else? What is known of it, and what is wrong.
-"""
+"""Object counts, budgets, and changes that a compaction may make."""
 
 from __future__ import annotations
 
@@ -12,31 +7,25 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PrefixUsage:
-    """Current objects, all versions of them, delete markers, and bytes of all versions."""
+    """Current objects, all their versions, delete markers, and bytes of all versions."""
 
     objects: int = 0
     versions: int = 0
     delete_markers: int = 0
     bytes: int = 0
 
-    def __add__(self, other: PrefixUsage) -> PrefixUsage:
-        return self._each(other, 1)
-
     def __sub__(self, other: PrefixUsage) -> PrefixUsage:
-        return self._each(other, -1)
-
-    def _each(self, other: PrefixUsage, sign: int) -> PrefixUsage:
         return PrefixUsage(
-            self.objects + sign * other.objects,
-            self.versions + sign * other.versions,
-            self.delete_markers + sign * other.delete_markers,
-            self.bytes + sign * other.bytes,
+            self.objects - other.objects,
+            self.versions - other.versions,
+            self.delete_markers - other.delete_markers,
+            self.bytes - other.bytes,
         )
 
 
 @dataclass(frozen=True)
 class BudgetCheck:
-    """One declared limit against what was measured; a value that could not be observed is None, so over."""
+    """A declared limit and the measured value; None (unknown) is over the limit."""
 
     name: str
     value: float | None
@@ -56,8 +45,7 @@ REPLACE = "replace"
 
 @dataclass(frozen=True)
 class FileSetDigest:
-    """What a set of data files holds. ``records``: rows that were read from them; ``digest``: of their
-    coordinates, however they are ordered and spread: another row, or one more often, makes it another."""
+    """``records``: rows read from the ``files``; ``digest``: of their offsets, independent of their order."""
 
     files: int
     records: int
@@ -66,9 +54,8 @@ class FileSetDigest:
 
 @dataclass(frozen=True)
 class Rewrite:
-    """A snapshot of ``main`` that is no owner's. ``total_before`` and ``total_after``: rows of the whole
-    table, as its parent's and its own summary say, None where they do not. ``has_deletes``: whether it knows
-    files of deleted rows."""
+    """A snapshot of ``main`` that no writer of the stream made. ``total_before``, ``total_after``: rows of
+    the table by its parent's and its own summary, None if missing; ``has_deletes``: it has delete files."""
 
     snapshot_id: int
     operation: str
@@ -79,27 +66,25 @@ class Rewrite:
     has_deletes: bool = False
 
     def problems(self) -> list[str]:
-        """Every reason why rows may have changed; empty where the same rows are there, in other files."""
+        """Every reason why rows may have changed."""
         name = f"snapshot {self.snapshot_id}"
         if self.operation != REPLACE:
-            return [
-                f"{name} is no rewriting of files and no owner's batch: its operation is {self.operation}"
-            ]
-        found = []
+            return [f"{name} is neither a compaction nor a batch: its operation is {self.operation}"]
+        problems = []
         if self.has_deletes:
-            found.append(f"{name}: there are files of deleted rows, which no stream writes")
+            problems.append(f"{name} has files of deleted rows, which no stream writes")
         if self.total_before is None or self.total_after is None:
-            found.append(f"{name}: its summary, or its parent's, does not say how many rows there are")
+            problems.append(f"{name}: its summary or its parent's has no total number of rows")
         elif self.total_before != self.total_after:
-            found.append(f"{name}: the table had {self.total_before} rows and has {self.total_after}")
-        if self.removed.records != self.added.records:
-            found.append(
-                f"{name}: {self.removed.records} rows were in the {self.removed.files} files that it took "
-                f"away, and {self.added.records} are in the {self.added.files} that it brought"
+            problems.append(f"{name}: the table had {self.total_before} rows and has {self.total_after}")
+        old, new = self.removed, self.added
+        if old.records != new.records:
+            problems.append(
+                f"{name} replaced {old.files} files with {old.records} rows by {new.files} files with "
+                f"{new.records} rows"
             )
-        elif self.removed.digest != self.added.digest:
-            found.append(
-                f"{name}: the {self.added.files} files that it brought hold other coordinates than the "
-                f"{self.removed.files} that it took away"
+        elif old.digest != new.digest:
+            problems.append(
+                f"{name}: the offsets in its {new.files} new files differ from those in the {old.files} old"
             )
-        return found
+        return problems

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.model.spec.config import ConfigError
-from sluice.model.verification.offsets import Proof, needs_read, prove
+from sluice.model.verification.offsets import Proof, needs_read, verify
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
-from sluice.model.verification.sources import EventReconciliation, RowReconciliation, reconcile
+from sluice.model.verification.sources import Reconciliation, reconcile_events, reconcile_rows
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from sluice.model.spec.stream import StreamSpec
     from sluice.model.verification.offsets import FileStats
     from sluice.model.verification.ranges import OffsetRanges
-    from sluice.model.verification.sources import RowReconciliation
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def check_offsets(table: Table, quarantine: Table, expected: OffsetRanges) -> Of
     explained = _explained(quarantine, expected.union(file_bounds(facts)))
     unsettled = {fact.path for fact in needs_read(expected, facts, explained)}
     offsets = files.coordinates(table, tasks, unsettled) if unsettled else {}
-    proof = prove(expected, facts, offsets, explained=explained, allow_outside=True)
+    proof = verify(expected, facts, offsets, quarantined=explained, allow_outside=True)
     return OffsetCheck(proof, explained.intersect(expected), len(facts), len(unsettled))
 
 
@@ -93,7 +92,7 @@ def _explained(quarantine: Table, within: OffsetRanges) -> OffsetRanges:
 
 def check_feed_events(
     spec: StreamSpec, table: Table, expected: OffsetRanges, quarantined: OffsetRanges
-) -> EventReconciliation:
+) -> Reconciliation:
     """Whether the offsets of ``expected`` are as many as rows of the table with one of them and offsets in
     quarantine together, and each of these rows' event ids is in the table once. A feed cannot be asked again,
     so the topic's offsets stand for what it gave. Raises ConfigError where the stream declares no feed."""
@@ -103,12 +102,12 @@ def check_feed_events(
     if spec.feed is None:
         raise ConfigError(f"stream {spec.name!r} declares no [feed], and its load's plan is of one")
     found = count_event_ids(table, files.overlapping(expected), spec.feed.event_id, spec.partition_by)
-    return EventReconciliation(
-        source_rows=expected.count,
+    return reconcile_events(
+        total=expected.count,
         published=found.rows,
         quarantined=quarantined.intersect(expected).count,
-        nameless=found.nameless,
-        twice=found.twice,
+        missing_id=found.nameless,
+        duplicates=found.twice,
     )
 
 
@@ -116,7 +115,7 @@ def check_feed_events(
 DUPLICATE = "duplicate:"
 
 
-def check_generated_rows(table: Table, quarantine: Table, source: Document, rows: int) -> RowReconciliation:
+def check_generated_rows(table: Table, quarantine: Table, source: Document, rows: int) -> Reconciliation:
     """Whether each of the source's ``rows`` rows is published once or quarantined."""
     from pyiceberg.expressions import EqualTo
 
@@ -127,12 +126,12 @@ def check_generated_rows(table: Table, quarantine: Table, source: Document, rows
         for row in files.quarantined(quarantine, EqualTo(files.SOURCE, source["source_id"]))
         if not row["reason"].startswith(DUPLICATE)
     )
-    return reconcile(rows, files.source_rows(table, source["source_id"]), aside)
+    return reconcile_rows(rows, files.source_rows(table, source["source_id"]), aside)
 
 
 def check_object_rows(
     hook: PlatformHook, table: Table, quarantine: Table, source: Document
-) -> RowReconciliation:
+) -> Reconciliation:
     """Whether each row of the pinned version is published once or quarantined."""
     from sluice.clients.objects import ObjectVersion
 

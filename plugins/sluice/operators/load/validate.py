@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from sluice.model.verification.offsets import Proof
     from sluice.model.verification.ranges import OffsetRanges
-    from sluice.model.verification.sources import EventReconciliation, RowReconciliation
+    from sluice.model.verification.sources import Reconciliation
     from sluice.operators.load.checks import OffsetCheck
 
 
@@ -47,13 +47,13 @@ class ValidationResult:
     """What the validation saw. ``sources``: the plan's sources, each with the proof of its rows."""
 
     coordinates: Proof
-    sources: list[tuple[Document, RowReconciliation | EventReconciliation]]
+    sources: list[tuple[Document, Reconciliation]]
     schema: list[str]
     limit: float
 
     @property
     def source_rows(self) -> int:
-        return sum(proof.source_rows for _, proof in self.sources)
+        return sum(proof.total for _, proof in self.sources)
 
     @property
     def published(self) -> int:
@@ -132,7 +132,7 @@ class ValidateOperator(StreamOperator):
 
     def _source(
         self, table: Table, quarantine: Table, source: Document, offsets: OffsetRanges, found: OffsetCheck
-    ) -> RowReconciliation | EventReconciliation:
+    ) -> Reconciliation:
         if plans.is_feed(source):
             return feed_events.check_feed_events(self.spec, table, offsets, found.quarantined)
         if plans.is_generated(source):
@@ -151,11 +151,11 @@ def report(findings: ValidationResult) -> str:
     rows = [
         [
             plans.name_of(source),
-            proof.source_rows,
+            proof.total,
             proof.published,
             proof.quarantined,
-            proof.missing_count,
-            proof.repeated,
+            proof.missing,
+            proof.duplicated,
             "passed" if proof.is_ok else "FAILED",
         ]
         for source, proof in findings.sources
@@ -195,7 +195,7 @@ def document(
             {
                 **plans.identity_of(source),
                 "source_id": source["source_id"],
-                "rows": proof.source_rows,
+                "rows": proof.total,
                 "published": proof.published,
                 "quarantined": proof.quarantined,
             }

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from local.runtime.home import ROLES
 from local.runtime.roles import kafka_rules, s3_policies
 from sluice.model.queries import state
+from sluice.model.spec.platform import ROLES
 from sluice.model.spec.stream import PROGRESS_TOPIC
 
 TOPIC = "nyc-avro-topic"

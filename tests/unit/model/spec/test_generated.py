@@ -20,7 +20,7 @@ from sluice.model.spec.generator import (
     truncate_to_hour,
 )
 from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.sources import RowIdentity, parse_key
+from tests.support.kafka_records import row_identity
 from tests.support.raising import raising
 
 GENERATOR = Generator(
@@ -67,7 +67,7 @@ def test_every_parameter_makes_another_source() -> None:
     ids = [SOME.source_id, *(changed(**{name: value}).source_id for name, value in others.items())]
     ids.append(parse(replace(GENERATOR, version=2), DOCUMENT, "x").source_id)
     assert len(set(ids)) == 9
-    assert parse_key(f"{SOME.source_id}:5:1".encode()) == RowIdentity(SOME.source_id, 5, 1)
+    assert row_identity(f"{SOME.source_id}:5:1".encode()) == (SOME.source_id, 5, 1)
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.verification.sources import NAMED, EventReconciliation, spans
+from sluice.model.verification.sources import MAX_NAMED_IDS, minute_ranges, reconcile_events
+
+GOOD: dict[str, Any] = {"total": 10, "published": 8, "quarantined": 2, "missing_id": 0, "duplicates": {}}
 
 
 def test_exact() -> None:
-    proof = EventReconciliation(10, published=8, quarantined=2)
+    proof = reconcile_events(10, 8, 2, 0, {})
     assert proof.is_ok
-    assert proof.message() == "passed: 10 events = 8 published + 2 quarantined, each event id once"
-    assert (proof.missing_count, proof.repeated) == (0, 0)
-    assert EventReconciliation(0, 0, 0).is_ok
+    assert proof.message() == "passed: 10 events = 8 published + 2 quarantined"
+    assert (proof.missing, proof.duplicated) == (0, 0)
+    assert reconcile_events(0, 0, 0, 0, {}).is_ok
 
 
 @pytest.mark.parametrize(
@@ -24,21 +26,21 @@ def test_exact() -> None:
     [
         ({"published": 7}, "1 missing of 10 events"),
         ({"quarantined": 3}, "1 rows more than offsets of 10 events"),
-        ({"nameless": 1}, "1 rows without an event id of"),
-        ({"twice": {"b": 2, "a": 3}}, "2 event ids more than once (a 3 times, b 2 times) of"),
-        ({"published": 7, "twice": {"a": 2}}, "1 missing, 1 event ids more than once (a 2 times) of"),
+        ({"missing_id": 1}, "1 rows without an event id of"),
+        ({"duplicates": {"b": 2, "a": 3}}, "2 event ids more than once (a 3 times, b 2 times) of"),
+        ({"published": 7, "duplicates": {"a": 2}}, "1 missing, 1 event ids more than once (a 2 times) of"),
     ],
 )
 def test_what_is_not(more: dict[str, Any], words: str) -> None:
-    proof = EventReconciliation(**({"source_rows": 10, "published": 8, "quarantined": 2} | more))
+    proof = reconcile_events(**(GOOD | more))
     assert not proof.is_ok
     assert f"failed: {words}" in proof.message()
 
 
 def test_of_many_ids_a_few_are_named() -> None:
-    proof = EventReconciliation(99, 99, 0, twice={f"id{n:02}": 2 for n in range(50)})
-    assert proof.repeated == 50
-    assert proof.message().count("times") == NAMED
+    proof = reconcile_events(99, 99, 0, 0, {f"id{n:02}": 2 for n in range(50)})
+    assert proof.duplicated == 50
+    assert proof.message().count("times") == MAX_NAMED_IDS
 
 
 @pytest.mark.parametrize(
@@ -52,13 +54,13 @@ def test_of_many_ids_a_few_are_named() -> None:
         ([1, 2, 9, 20, 21], 1, [(1, 22)]),
     ],
 )
-def test_spans(moments: list[int], most: int, expected: list[tuple[int, int]]) -> None:
-    assert spans(moments, most) == expected
+def test_minute_ranges(moments: list[int], most: int, expected: list[tuple[int, int]]) -> None:
+    assert minute_ranges(moments, most) == expected
 
 
 @given(st.sets(st.integers(-50, 50)), st.integers(1, 9))
 def test_spans_hold_every_moment_and_part_where_nothing_is(moments: set[int], most: int) -> None:
-    found = spans(sorted(moments), most)
+    found = minute_ranges(sorted(moments), most)
     assert len(found) <= most
     assert all(sum(begin <= moment < end for begin, end in found) == 1 for moment in moments)
     assert all({begin, end - 1} <= moments for begin, end in found)

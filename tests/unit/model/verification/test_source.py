@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sluice.model.verification.sources import RowIdentity, parse_key, source_id
+from sluice.model.verification.sources import source_id
+from tests.support.kafka_records import row_identity
 
 
 def test_an_overwritten_object_is_another_source() -> None:
@@ -14,8 +15,8 @@ def test_an_overwritten_object_is_another_source() -> None:
     "key", [None, b"", b"rides", b"0123456789abcdef:1", b"0123456789abcdeg:1:2", b"\xff\xfe"]
 )
 def test_the_key_of_another_producer_is_no_identity(key: bytes | None) -> None:
-    assert parse_key(key) is None
+    assert row_identity(key) is None
 
 
 def test_our_key_is_read_back() -> None:
-    assert parse_key(b"0123456789abcdef:12:3") == RowIdentity("0123456789abcdef", 12, 3)
+    assert row_identity(b"0123456789abcdef:12:3") == ("0123456789abcdef", 12, 3)
