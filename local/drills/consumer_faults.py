@@ -25,7 +25,7 @@ from local.drills.drill import (
 from local.drills.stream import StreamUnderTest
 from local.runtime.processes import stack_processes
 from local.stack import lake
-from sluice.model.health.sample import EXIT_FENCED
+from sluice.model import exits
 
 # Some tenths of a second lie between append and publish, so the moment may be missed.
 TRIES = 12
@@ -184,11 +184,11 @@ def suspend_an_outsider_that_took_over(context: DrillContext) -> None:
     context.await_("the outsider's take-over", lambda: site.epoch() > before, START_SECONDS)
     context.feed()
     context.await_(
-        f"the supervised consumer's end with {EXIT_FENCED}",
+        f"the supervised consumer's end with {exits.FENCED}",
         lambda: site.process()["statename"] == "EXITED",
         START_SECONDS,
     )
-    if site.process()["exitstatus"] != EXIT_FENCED:
+    if site.process()["exitstatus"] != exits.FENCED:
         raise Failed(f"the supervised consumer ended with {site.process()['exitstatus']}, superseded")
 
     def alive() -> list[psutil.Process]:
@@ -210,8 +210,8 @@ def wake_the_outsider(context: DrillContext) -> None:
         code = outsider.wait(START_SECONDS)
     except subprocess.TimeoutExpired as error:
         raise Failed(f"the zombie still runs {START_SECONDS:.0f} s after it was woken") from error
-    if code != EXIT_FENCED:
-        raise Failed(f"the zombie ended with {code} and must end with {EXIT_FENCED}")
+    if code != exits.FENCED:
+        raise Failed(f"the zombie ended with {code} and must end with {exits.FENCED}")
     epoch = context.kept["epoch"]
     mine = [commit for commit in context.site.commits(since=woken) if commit.epoch == epoch]
     if mine:

@@ -9,8 +9,8 @@ from typing import Any
 
 from local.status.observe import Seen, Supervised, Unavailable, rate
 from sluice.clients.lake.catalog import Commit
-from sluice.model.health.consumer import NEEDS_DECISION, RESTARTABLE, WELL, no_action
 from sluice.model.health.sample import Sample
+from sluice.model.health.status import NEEDS_DECISION, RESTARTABLE, WELL, no_action
 from sluice.model.spec.stream import CONSUMER, Component, StreamSpec
 
 

@@ -130,14 +130,14 @@ def settles_nothing(rig: Rig) -> Callable[[], bool]:
 
     def quiet() -> bool:
         view = _view(rig)
-        return not view.is_recent(view.patience / 2)
+        return not view.is_recent(view.stall_timeout / 2)
 
     return quiet
 
 
 def is_patient_for_long(rig: Rig) -> bool:
     """Whether it takes longer than one run looks until the stream counts as stalled."""
-    return _view(rig).patience > observe_seconds(SPEC.supervision)
+    return _view(rig).stall_timeout > observe_seconds(SPEC.supervision)
 
 
 def _view(rig: Rig) -> Timeline:

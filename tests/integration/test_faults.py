@@ -11,7 +11,7 @@ import pytest
 from local.drills.consumer_faults import signal_all
 from local.runtime.processes import stack_processes
 from local.stack.stack import wait_until
-from sluice.model.health.sample import EXIT_FENCED
+from sluice.model import exits
 from tests.integration.faults import (
     PRODUCER_SECONDS,
     Producers,
@@ -76,7 +76,7 @@ def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: 
         before = rig.coordinates()
         signal_all(stale, signal.SIGCONT)
         wait_until("the stale writer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
-        assert rig.process()["exitstatus"] == EXIT_FENCED
+        assert rig.process()["exitstatus"] == exits.FENCED
         both = (f"epoch {epoch} ", f"epoch {epoch + 1}")
         said = rig.stream_log().splitlines()
         assert [line for line in said if all(name in line for name in both)], "it names who has taken over"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.model.health.sample import EXIT_FENCED
+from sluice.model import exits
 from spark_jobs.common.feed.client import Activity, Client, Frame
 from spark_jobs.common.feed.event import Event
 from spark_jobs.common.feed.lock import Lost
@@ -175,12 +175,12 @@ def test_one_producer_at_a_time_and_the_next_one_goes_on_where_it_ended(feed: Fe
         first = feeding.start()
         wait_for("records", feeding.count)
         second = feeding.start()
-        assert second.ends() == EXIT_FENCED, second.log
+        assert second.ends() == exits.FENCED, second.log
         assert SPEC.name in second.log.splitlines()[-1]
 
         # One that stands still holds the lock all the same, and goes on when it wakes up.
         first.send(signal.SIGSTOP)
-        assert feeding.start().ends() == EXIT_FENCED
+        assert feeding.start().ends() == exits.FENCED
         count = feeding.count()
         first.send(signal.SIGCONT)
         wait_for("more records", lambda: feeding.count() > count + 300)

@@ -11,8 +11,8 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from sluice.clients.errors import ClientError
 from sluice.clients.ledger import History
-from sluice.model.health.consumer import Health, HealthReport
 from sluice.model.health.sample import ENDED, Position, ProcessState, ProcessStatus, Sample
+from sluice.model.health.status import Health, HealthReport
 from sluice.model.spec import stream
 from sluice.runtime.base import Runtime
 from tests.support.memory_s3 import MemoryS3

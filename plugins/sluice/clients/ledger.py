@@ -25,7 +25,7 @@ from botocore.exceptions import ClientError as S3Error
 from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.s3 import asking, error_code, split
 from sluice.model.error_codes import ErrorCode
-from sluice.model.health.consumer import RestartHistory
+from sluice.model.health.status import RestartHistory
 from sluice.model.spec.ledger import RUNTIME, Document, history_key, history_prefix, moment, moment_of
 from sluice.model.spec.stream import Supervision
 

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.model.health.consumer import Health, HealthReport
 from sluice.model.health.sample import ENDED, ProcessStatus
+from sluice.model.health.status import Health, HealthReport
 from sluice.model.spec.ledger import Document
 
 if TYPE_CHECKING:

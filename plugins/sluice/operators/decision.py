@@ -17,8 +17,7 @@ from sluice.hooks.failures import final_failures, table
 from sluice.hooks.lifecycle import request_from
 from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode
-from sluice.model.health.consumer import HealthReport
-from sluice.model.health.status import Answer
+from sluice.model.health.status import Decision, HealthReport
 from sluice.model.spec.ledger import Document, history_name
 from sluice.operators.supervise import ActingOperator
 from sluice.triggers.decision import DecisionTrigger, obsolete_reason
@@ -35,9 +34,9 @@ MAX_CHARACTERS = 400
 MAX_LINES = 20
 WIDTH = 110
 CHOICES = f"""\
-- **{Answer.RESTART}**: restart it, and count its restarts from there.
-- **{Answer.SUSPEND}**: keep it stopped until `{{stream}}_stream` is triggered with action start or restart.
-- **{Answer.LOOK}**: no action now, supervision continues; the default without an answer within an hour.
+- **{Decision.RESTART}**: restart it, and count its restarts from there.
+- **{Decision.SUSPEND}**: keep it stopped until `{{stream}}_stream` is triggered with action start or restart.
+- **{Decision.LOOK}**: no action now, supervision continues; the default without an answer within an hour.
 """
 
 
@@ -73,8 +72,8 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
     def __init__(self, *, stream: str, **kwargs: Any) -> None:
         super().__init__(
             subject=f"Restart a component of {stream} again?",
-            options=[answer.value for answer in Answer],
-            defaults=Answer.LOOK.value,
+            options=[answer.value for answer in Decision],
+            defaults=Decision.LOOK.value,
             response_timeout=RESPONSE_TIMEOUT,
             **kwargs,
         )
@@ -146,16 +145,16 @@ class ApplyDecisionOperator(ActingOperator):
         answer = context["ti"].xcom_pull(task_ids=REQUEST)
         if answer is None:
             raise Missing(f"the run has no decision. Fix: clear its {REQUEST} task")
-        choice, who, at = Answer(answer["choice"]), answer["who"], datetime.fromisoformat(answer["at"])
+        choice, who, at = Decision(answer["choice"]), answer["who"], datetime.fromisoformat(answer["at"])
         stale = answer["reason"] or obsolete_reason(self.history, request.at) or ""
         document = {"choice": choice.value, "who": who, "run": context["run_id"], "stale": stale}
         self.history.record("decision", document, at)
-        if choice is Answer.LOOK or stale:
+        if choice is Decision.LOOK or stale:
             self.log.info("decision: who=%s choice=%r stale=%s", who, choice.value, stale or "no")
             return
         why = f"decision {choice.value!r}: {request.report.message}"
         order = replace(request_from(context, why, requested=True), who=who, at=at)
-        if choice is Answer.SUSPEND:
+        if choice is Decision.SUSPEND:
             self.log.info("%s", self.lifecycle.suspend(order).message)
             return
         before = self.platform_hook.observer(self.spec, self.component).look(time.time())

@@ -13,8 +13,14 @@ from sluice.hooks.failures import failed, final_failures, table
 from sluice.hooks.lifecycle import request_from
 from sluice.hooks.observation import Observation
 from sluice.model.error_codes import ErrorCode
-from sluice.model.health.consumer import NEEDS_DECISION, RESTARTABLE, HealthReport, no_action
-from sluice.model.health.status import Action, action_for
+from sluice.model.health.status import (
+    NEEDS_DECISION,
+    RESTARTABLE,
+    Action,
+    HealthReport,
+    action_for,
+    no_action,
+)
 from sluice.operators.base import ComponentOperator
 from sluice.triggers.health import HealthTrigger, Outcome, RecoveryTrigger
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from airflow.triggers.base import TriggerEvent
 
 from sluice.clients.errors import ClientError
-from sluice.model.health.consumer import NO_ACTION, Health
-from sluice.model.health.status import Answer
+from sluice.model.health.status import NO_ACTION, Decision, Health
 from sluice.triggers.base import StreamTrigger
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ class DecisionTrigger(StreamTrigger):
         self.log.info("request ended without an answer: reason=%s", reason)
         yield TriggerEvent(
             {
-                "chosen_options": [Answer.LOOK.value],
+                "chosen_options": [Decision.LOOK.value],
                 "params_input": {},
                 "responded_by_user": None,
                 "responded_at": datetime.fromtimestamp(self.clock(), UTC),

@@ -14,16 +14,9 @@ from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from sluice.clients.errors import ClientError
 from sluice.hooks.observation import Observation, downsample, record
-from sluice.model.health.consumer import (
-    Health,
-    HealthReport,
-    RestartHistory,
-    assess,
-    has_recovered,
-    no_action,
-)
+from sluice.model.health.consumer import assess, has_recovered
 from sluice.model.health.sample import ENDED, Sample
-from sluice.model.health.status import Action, action_for
+from sluice.model.health.status import Action, Health, HealthReport, RestartHistory, action_for, no_action
 from sluice.model.spec.config import ConfigError
 from sluice.triggers.base import StreamTrigger
 
@@ -109,7 +102,7 @@ class HealthTrigger(StreamTrigger):
             if report.is_final or (count >= least and self.clock() >= until):
                 break
             await self.sleep(CHECK_SECONDS)
-        stall_timeout = float(report.details.get("patience_seconds", policy.stall_timeout_seconds))
+        stall_timeout = float(report.details.get("stall_timeout_seconds", policy.stall_timeout_seconds))
         reach = max(policy.lag_window_seconds, stall_timeout, policy.stall_timeout_seconds)
         reach += policy.interval_seconds
         return Observation(report, downsample(samples, reach, KEPT)), restarts

@@ -11,7 +11,7 @@ import pytest
 
 from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.ledger import History
-from sluice.model.health.consumer import RestartHistory
+from sluice.model.health.status import RestartHistory
 from sluice.model.spec.ledger import RUNTIME, history_key, moment, moment_of
 from sluice.model.spec.stream import Supervision
 from tests.support.memory_s3 import MemoryS3, error

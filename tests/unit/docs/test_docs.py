@@ -391,7 +391,7 @@ def test_what_follows_each_verdict() -> None:
 
 def test_the_orders_and_the_answers() -> None:
     text = OPERATING.read_text()
-    for head, kind in (("action", status.Action), ("decision", status.Answer)):
+    for head, kind in (("action", status.Action), ("decision", status.Decision)):
         assert [names(row[0])[0] for row in table(text, head)] == [word.value for word in kind]
 
 

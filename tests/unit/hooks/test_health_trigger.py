@@ -21,8 +21,8 @@ from airflow.triggers.base import TaskSuccessEvent
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import History
 from sluice.hooks.observation import Observation
-from sluice.model.health.consumer import Health, HealthReport, RestartHistory, no_action
 from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
+from sluice.model.health.status import Health, HealthReport, RestartHistory, no_action
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import Supervision
 from sluice.triggers import base

@@ -12,9 +12,9 @@ import pytest
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import History
 from sluice.hooks.lifecycle import ActionResult, Lifecycle, Request, request_from
-from sluice.model.health.consumer import Health
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.sample import ProcessStatus
+from sluice.model.health.status import Health
 from tests.support.memory_s3 import MemoryS3
 from tests.support.supervision import SPEC, T0, FakeRuntime, context, events, report
 

@@ -12,9 +12,8 @@ from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.ledger import History
-from sluice.model.health.consumer import Health
 from sluice.model.health.sample import ProcessState as S
-from sluice.model.health.status import Answer
+from sluice.model.health.status import Decision, Health
 from sluice.operators import decision
 from sluice.operators.decision import ApplyDecisionOperator, RequestDecisionOperator
 from sluice.triggers.decision import DecisionTrigger
@@ -66,7 +65,7 @@ def test_it_asks_with_the_report_and_waits_for_an_hour(requested: list[dict[str,
     trigger: Any = request(step).trigger
     assert trigger.deadline - trigger.requested_at == 3600
     (told,) = requested
-    assert (told["options"], told["defaults"]) == ([answer.value for answer in Answer], ["Look again"])
+    assert (told["options"], told["defaults"]) == ([answer.value for answer in Decision], ["Look again"])
     for word in ("consumer", "nyc_taxi", "2 times"):
         assert word in told["subject"]
     for word in (FLAPPING.message, "died 20 ago", "died 5 ago", "LookupError: topic 't' has no partition"):
@@ -177,7 +176,7 @@ def test_a_persons_answer_says_who() -> None:
 # What an answer does.
 
 
-def apply(step: Step, choice: Answer) -> TaskDeferred | None:
+def apply(step: Step, choice: Decision) -> TaskDeferred | None:
     """Apply an answer to a question of ten minutes ago; what it then waits for."""
     now = datetime.now(UTC)
     answer = {"choice": choice.value, "who": "ada", "at": now.isoformat(), "reason": ""}
@@ -191,7 +190,7 @@ def apply(step: Step, choice: Answer) -> TaskDeferred | None:
 
 def test_restart_restarts_whatever_instance_is_there_and_is_verified() -> None:
     step = Step(ApplyDecisionOperator, S.BACKOFF)
-    waits = apply(step, Answer.RESTART)
+    waits = apply(step, Decision.RESTART)
     assert waits is not None
     assert [did[0] for did in step.runtime.did] == ["stop", "start"]
     answer, restart = events(step.kept, "decision", "restart")
@@ -204,7 +203,7 @@ def test_restart_restarts_whatever_instance_is_there_and_is_verified() -> None:
 
 def test_keep_it_stopped_suspends_it_and_ends_what_runs() -> None:
     step = Step(ApplyDecisionOperator, S.RUNNING)
-    assert apply(step, Answer.SUSPEND) is None
+    assert apply(step, Decision.SUSPEND) is None
     suspended = step.kept.suspended()
     assert suspended is not None
     assert suspended["who"] == "ada"
@@ -213,17 +212,17 @@ def test_keep_it_stopped_suspends_it_and_ends_what_runs() -> None:
 
 def test_look_again_does_nothing_but_is_recorded() -> None:
     step = Step(ApplyDecisionOperator)
-    assert apply(step, Answer.LOOK) is None
+    assert apply(step, Decision.LOOK) is None
     assert step.runtime.did == []
     assert [event["choice"] for event in events(step.kept, "decision")] == ["Look again"]
 
 
-@pytest.mark.parametrize("choice", [Answer.RESTART, Answer.SUSPEND])
+@pytest.mark.parametrize("choice", [Decision.RESTART, Decision.SUSPEND])
 @pytest.mark.parametrize(
     ("kind", "document"),
     [("health", {"health": "healthy"}), ("restart", {"requested": True}), ("suspend", {})],
 )
-def test_an_answer_that_came_too_late_is_not_applied(choice: Answer, kind: str, document: Any) -> None:
+def test_an_answer_that_came_too_late_is_not_applied(choice: Decision, kind: str, document: Any) -> None:
     step = Step(ApplyDecisionOperator, S.RUNNING)
     step.kept.record(kind, document, datetime.now(UTC) - timedelta(minutes=1))
     assert apply(step, choice) is None

@@ -18,10 +18,10 @@ from sluice.clients.errors import ClientError, Missing, Unreachable
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.ledger import History
 from sluice.hooks.observation import Observation
-from sluice.model.health.consumer import Health
 from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
 from sluice.model.health.sample import Position, ProcessExit, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
+from sluice.model.health.status import Health
 from sluice.model.spec import stream
 from sluice.model.spec.ledger import history_name
 from sluice.operators.supervise import SuperviseOperator, supervise

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -185,7 +184,6 @@ def position(table: Table) -> Position | None:
 def columns(table: Table) -> dict[str, str]:
     """Column -> Iceberg type, as the current schema writes it (``long``, ``timestamptz``, ``map<…>``)."""
     return {field.name: str(field.field_type) for field in table.schema().fields}
-
 
 
 @contextmanager

@@ -1,30 +1,24 @@
-"""Rules for the health of a component with heartbeats: a producer, queries. Values in, values out.
-
-It is judged by its process and by the newest heartbeat of its Kafka group. That a process runs says nothing:
-one that hangs gives no heartbeat, and one whose source does not answer says so in its heartbeat.
-"""
+"""Health of a component with heartbeats: a producer, queries."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, NOTHING_COMES, Heartbeat, HeartbeatState
-from sluice.model.health.sample import ProcessState, Sample
+from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, NO_INPUT, Heartbeat, HeartbeatState
+from sluice.model.health.sample import CLOCK_SLACK_SECONDS, ProcessState, Sample
 from sluice.model.health.status import Health, HealthReport, RestartHistory, Rules, unknown, unknown_reasons
 from sluice.model.spec.stream import Supervision
 
-# Two samples say the same for certain when a heartbeat must have come between them.
+# A living component gives a heartbeat between two samples this many seconds apart.
 CONFIRM_SECONDS = HEARTBEAT_INTERVAL + 1
-# The component's clock, the runtime's and the observer's may differ by this much.
-CLOCK_SLACK_SECONDS = 2.0
 
 
 def assess_component(samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> HealthReport:
-    """Health at the newest of ``samples`` (oldest first; not empty). Any values give a verdict."""
+    """Health at the newest of ``samples`` (oldest first; not empty)."""
     now = samples[-1]
     reasons = unknown_reasons(now)
     if now.process is not None and now.process.is_alive and now.process.since is None:
-        reasons.append(f"{now.process.message()}: its runtime does not say since when")
+        reasons.append(f"{now.process.message()}: its runtime does not know its start time")
     if reasons:
         return unknown(now, reasons)
     return _Component(samples, policy, facts).assess()
@@ -34,7 +28,7 @@ class _Component(Rules):
     def __init__(self, samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> None:
         super().__init__(samples[-1], policy, facts)
         self.heartbeat = self.now.heartbeat
-        # What earlier samples showed of this instance, if it was as dead or alive as it is now.
+        # Samples of this instance, as dead or alive as it is now.
         self.earlier = [
             sample
             for sample in samples[:-1]
@@ -52,9 +46,7 @@ class _Component(Rules):
             self._ended,
             self._clock,
             self._no_heartbeat,
-            self._stalled,
-            self._cut_off,
-            self._healthy,
+            self._alive,
         )
 
     def _suspended(self) -> HealthReport | None:
@@ -67,66 +59,51 @@ class _Component(Rules):
             return None
         ended = self.ended()
         if self.heartbeat is not None and any(_at(s.heartbeat) < self.heartbeat.at for s in self.earlier):
-            # What was started now would only wait for it.
-            doing = self._doing(self.heartbeat)
-            other = f"another instance, process {self.heartbeat.pid}, is active: {doing}"
-            return self.say(Health.FENCED, f"{ended}; {other}", True)
+            # A new instance would only wait for that one.
+            other = f"process {self.heartbeat.pid}, is active: {self._activity(self.heartbeat)}"
+            return self.say(Health.FENCED, f"{ended}; another instance, {other}", True)
+        message = f"{ended}; {self._last_heartbeat()}"
         if self.process.state is ProcessState.BACKOFF:
-            return self.say(Health.STARTING, f"{ended}; {self._last_beat()}", False)
-        return self.unhealthy(Health.DOWN, f"{ended}; {self._last_beat()}", self._is_confirmed())
+            return self.say(Health.STARTING, message, False)
+        return self.unhealthy(Health.DOWN, message, self._is_confirmed())
 
     def _clock(self) -> HealthReport | None:
         """A heartbeat from the future would look fresh for as long as the clocks differ."""
         ahead = self.heartbeat.at - self.now.at if self.heartbeat else 0.0
         if ahead <= max(CLOCK_SLACK_SECONDS, HEARTBEAT_INTERVAL):
             return None
-        return self.say(
-            Health.UNKNOWN,
-            f"{self.process.message()}; its heartbeat is {ahead:.0f} s ahead of this clock: set the clocks",
-            False,
+        message = (
+            f"{self.process.message()}; its heartbeat is {ahead:.0f} s ahead of this clock: set the clocks"
         )
+        return self.say(Health.UNKNOWN, message, False)
 
     def _no_heartbeat(self) -> HealthReport | None:
-        if self._is_own():
+        if self._own_heartbeat() is not None:
             return None
+        timeout = self.policy.startup_timeout_seconds
         age = max(self.now.at - (self.process.since or 0.0), 0.0)
-        text = f"{self.process.message()}, and it gave no heartbeat in the {age:.0f} s since it started"
-        if age < self.policy.startup_timeout_seconds:
-            return self.say(Health.STARTING, text, False)
-        return self.unhealthy(
-            Health.STALLED,
-            f"{text} (it has {self.policy.startup_timeout_seconds} s); {self._last_beat()}",
-            self._is_confirmed(),
-        )
+        message = f"{self.process.message()}, no heartbeat {age:.0f} s after its start"
+        if age < timeout:
+            return self.say(Health.STARTING, message, False)
+        message = f"{message} (startup timeout {timeout} s); {self._last_heartbeat()}"
+        return self.unhealthy(Health.STALLED, message, self._is_confirmed())
 
-    def _stalled(self) -> HealthReport | None:
-        heartbeat = self._own()
-        if self.now.at - heartbeat.at <= self.policy.stall_timeout_seconds:
+    def _alive(self) -> HealthReport | None:
+        heartbeat, timeout = self._own_heartbeat(), self.policy.stall_timeout_seconds
+        if heartbeat is None:
             return None
-        # One sample is not enough: if Kafka was away, the heartbeats come again with the next.
-        return self.unhealthy(
-            Health.STALLED,
-            f"{self.process.message()}, and its last heartbeat was {self.now.at - heartbeat.at:.0f} s ago "
-            f"(patience {self.policy.stall_timeout_seconds} s): {self._doing(heartbeat)}",
-            self._is_confirmed(),
-        )
-
-    def _cut_off(self) -> HealthReport | None:
-        heartbeat = self._own()
-        seconds = self.now.at - heartbeat.since
-        if heartbeat.state is not HeartbeatState.CONNECTING or seconds < self.policy.stall_timeout_seconds:
-            return None
-        return self.say(
-            Health.SOURCE_UNAVAILABLE,
-            f"{self.process.message()}, and its source has not answered for {seconds:.0f} s: "
-            f"{self._doing(heartbeat)}; it goes on asking, and no restart helps",
-            True,
-        )
-
-    def _healthy(self) -> HealthReport:
-        heartbeat = self._own()
-        health = Health.IDLE if heartbeat.state in NOTHING_COMES else Health.HEALTHY
-        return self.say(health, f"{self.process.message()}: {self._doing(heartbeat)}", True)
+        age, seconds = self.now.at - heartbeat.at, self.now.at - heartbeat.since
+        process, activity = self.process.message(), self._activity(heartbeat)
+        if age > timeout:
+            # Not final after one sample: if Kafka was away, heartbeats come again with the next.
+            message = f"{process}, last heartbeat {age:.0f} s ago (stall timeout {timeout} s): {activity}"
+            return self.unhealthy(Health.STALLED, message, self._is_confirmed())
+        if heartbeat.state is HeartbeatState.CONNECTING and seconds >= timeout:
+            source = f"its source has not answered for {seconds:.0f} s: {activity}"
+            message = f"{process}, {source}; it keeps retrying, and no restart helps"
+            return self.say(Health.SOURCE_UNAVAILABLE, message, True)
+        health = Health.IDLE if heartbeat.state in NO_INPUT else Health.HEALTHY
+        return self.say(health, f"{process}: {activity}", True)
 
     def _is_confirmed(self) -> bool:
         """Whether an earlier sample showed the same, and no heartbeat came since."""
@@ -135,27 +112,21 @@ class _Component(Rules):
             for s in self.earlier
         )
 
-    def _is_own(self) -> bool:
-        """Whether the heartbeat is this instance's: not its predecessor's, nor another process's."""
+    def _own_heartbeat(self) -> Heartbeat | None:
+        """The heartbeat, unless it is its predecessor's or another process's."""
         heartbeat, since = self.heartbeat, self.process.since or 0.0
         if heartbeat is None or heartbeat.at < since - CLOCK_SLACK_SECONDS:
-            return False
+            return None
         # A runtime elsewhere may not know the id that the process has for itself.
-        return self.process.pid in (None, heartbeat.pid)
+        return heartbeat if self.process.pid in (None, heartbeat.pid) else None
 
-    def _own(self) -> Heartbeat:
-        if self.heartbeat is None:
-            raise ValueError("the component gave no heartbeat; check _is_own() first")
-        return self.heartbeat
-
-    def _last_beat(self) -> str:
+    def _last_heartbeat(self) -> str:
         if self.heartbeat is None:
             return "there never was a heartbeat"
-        ago = self.now.at - self.heartbeat.at
-        doing = self._doing(self.heartbeat)
-        return f"the last heartbeat was process {self.heartbeat.pid}'s, {ago:.0f} s ago: {doing}"
+        age, activity = self.now.at - self.heartbeat.at, self._activity(self.heartbeat)
+        return f"last heartbeat by process {self.heartbeat.pid}, {age:.0f} s ago: {activity}"
 
-    def _doing(self, heartbeat: Heartbeat) -> str:
+    def _activity(self, heartbeat: Heartbeat) -> str:
         detail = f" ({heartbeat.detail})" if heartbeat.detail else ""
         return f"{heartbeat.state.value} for {max(self.now.at - heartbeat.since, 0.0):.0f} s{detail}"
 
@@ -167,7 +138,7 @@ class _Component(Rules):
             details={
                 "at": self.now.at,
                 "process": self.process.to_json(),
-                "beat": self.heartbeat.to_json() if self.heartbeat else None,
+                "heartbeat": self.heartbeat.to_json() if self.heartbeat else None,
                 "restarts": sorted(self.restarts),
                 "suspended": self.facts.suspended,
                 "errors": {},

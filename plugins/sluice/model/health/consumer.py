@@ -1,50 +1,24 @@
-"""Health of a component: the rules for the consumer, and which rules a component has. Values in, values out.
-
-What a rule needs to know is worked out in :mod:`sluice.model.health.timeline`. The words of
-:mod:`sluice.model.health.status` are given on, so that who judges imports from here alone.
-"""
+"""Health of a component at the newest of several samples; rules for the consumer."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from sluice.model import exits
 from sluice.model.health.component import assess_component
-from sluice.model.health.retention import shrunk
-from sluice.model.health.sample import EXIT_FENCED, ProcessState, Sample, ordered
+from sluice.model.health.retention import already_deleted, topic_id_changed, topic_truncated
+from sluice.model.health.sample import ProcessState, Sample, ordered
 from sluice.model.health.status import (
-    ALERTING,
-    NEEDS_DECISION,
-    NO_ACTION,
-    RESTARTABLE,
-    WELL,
     Health,
     HealthReport,
     RestartHistory,
     Rules,
-    new_restarts,
-    no_action,
     unknown,
     unknown_reasons,
 )
 from sluice.model.health.timeline import Timeline, offsets
 from sluice.model.spec.stream import CONSUMER, Supervision
-
-__all__ = [
-    "ALERTING",
-    "NEEDS_DECISION",
-    "NO_ACTION",
-    "RESTARTABLE",
-    "WELL",
-    "Health",
-    "HealthReport",
-    "RestartHistory",
-    "assess",
-    "assess_consumer",
-    "has_recovered",
-    "new_restarts",
-    "no_action",
-]
 
 
 def assess(
@@ -52,46 +26,46 @@ def assess(
 ) -> HealthReport:
     """Health of ``component`` at the newest of ``samples``, oldest first; they may come from earlier checks.
 
-    Any samples give a verdict, and none of WELL if the newest has trouble.
+    Never one of WELL if the newest has errors.
     """
     return (assess_consumer if component == CONSUMER else assess_component)(samples, policy, facts)
 
 
 def has_recovered(component: str, report: HealthReport, now: Sample, before: Sample) -> tuple[bool, str]:
-    """Whether a component that was restarted after ``before`` works again, and how it stands.
+    """Whether a component that was restarted after ``before`` works again, and a message.
 
-    The consumer: a later writer has published something, or has nothing left to publish. Another component:
-    its new instance gave a heartbeat.
+    The consumer works if a later writer has published records, or has none to publish; another component
+    if its new instance gave a heartbeat.
     """
     if component != CONSUMER or now.errors:
         return report.health in (Health.HEALTHY, Health.IDLE, Health.SOURCE_UNAVAILABLE), report.message
     position, epoch = now.published, before.published.epoch if before.published else 0
     if position is None or position.epoch <= epoch:
-        return False, f"nobody has taken over since owner {epoch}"
+        return False, f"no active writer since writer epoch {epoch}"
     ends: Mapping[int, int] = before.published.ends if before.published else {}
     lag = sum(now.unread().values())
     ahead = sum(max(end - ends.get(p, 0), 0) for p, end in position.ends.items())
-    return bool(ahead) or not lag, f"owner {position.epoch} has published {ahead} records, {lag} wait"
+    return bool(ahead) or not lag, f"writer epoch {position.epoch} published {ahead} records, {lag} wait"
 
 
 def assess_consumer(samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> HealthReport:
-    """How the stream is at the last of ``samples``. Those whose clock contradicts its clock are left out."""
+    """Health at the last of ``samples``; those whose clock contradicts its clock are left out."""
     if not samples:
         return HealthReport(Health.UNKNOWN, "nothing was observed")
     now = samples[-1]
     reasons = unknown_reasons(now)
     if now.begins is None or now.ends is None:
-        reasons = reasons or ["the topic was not looked at"]
+        reasons = reasons or ["the topic was not observed"]
     if reasons:
-        found = unknown(now, reasons)
-        return replace(found, details=found.details | {"samples": len(samples)})
+        report = unknown(now, reasons)
+        return replace(report, details=report.details | {"samples": len(samples)})
     return _Consumer(samples, policy, facts).assess()
 
 
 class _Consumer(Rules):
     def __init__(self, samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> None:
         super().__init__(samples[-1], policy, facts)
-        self.view = Timeline(ordered(samples), policy, self.restarts)
+        self.timeline = Timeline(ordered(samples), policy, self.restarts)
 
     def rules(self) -> Sequence[Callable[[], HealthReport | None]]:
         return (
@@ -100,128 +74,117 @@ class _Consumer(Rules):
             self._lost,
             self.keeps_ending,
             self._ended,
-            self._unowned,
+            self._no_writer,
             self._nothing_to_do,
             self._stalled,
             self._at_risk,
             self._unknown,
-            self._falling_behind,
-            self._moving,
+            self._lagging,
+            self._working,
         )
 
     def _suspended(self) -> HealthReport | None:
         if self.facts.suspended is None:
             return None
-        # What can still be saved is said aloud; what has happened is part of the reason for a hold.
-        if self.view.risk:
-            return self.say(Health.DATA_AT_RISK, f"suspended {self.facts.suspended}; {self.view.risk}", True)
-        found = self.view.recreation or self.view.loss
-        return self.say(
-            Health.SUSPENDED,
-            "; ".join(
-                filter(None, [f"suspended {self.facts.suspended}", found, self._process(), self._waiting()])
-            ),
-            True,
-        )
+        # Records that can still be saved need a person; lost ones may be the reason for the suspension.
+        risk, suspended = self.timeline.risk, f"suspended {self.facts.suspended}"
+        if risk:
+            return self.say(Health.DATA_AT_RISK, f"{suspended}; {risk}", True)
+        loss = self.timeline.recreation or already_deleted(self.now)
+        clauses = [suspended, loss, self.process.message(), self._waiting()]
+        return self.say(Health.SUSPENDED, "; ".join(filter(None, clauses)), True)
 
     def _recreated(self) -> HealthReport | None:
-        view = self.view
-        if view.recreation is None:
+        recreation = self.timeline.recreation
+        if recreation is None:
             return None
-        # A broker that has just come back may say less than it keeps, so offsets alone are looked at twice.
-        certain = bool(view.other_id) or view.confirmed(lambda earlier: bool(shrunk(earlier)))
-        return self.say(
-            Health.TOPIC_RECREATED,
-            f"{view.recreation}: give the stream a new table, or restore the topic",
-            certain,
+        # A broker that has just restarted may show fewer offsets than it keeps, so they need two samples.
+        is_final = bool(topic_id_changed(self.timeline.all)) or self.timeline.confirmed(
+            lambda earlier: bool(topic_truncated(earlier))
         )
+        message = f"{recreation}: give the stream a new table, or restore the topic"
+        return self.say(Health.TOPIC_RECREATED, message, is_final)
 
     def _lost(self) -> HealthReport | None:
-        if self.view.loss is None:
+        loss = already_deleted(self.now)
+        if loss is None:
             return None
-        return self.say(
-            Health.DATA_LOST,
-            f"{self.view.loss}: give the stream a new table, put the files again, and raise the topic's "
-            "retention.ms",
-            True,
-        )
+        fix = "give the stream a new table, put the files again, and raise the topic's retention.ms"
+        return self.say(Health.DATA_LOST, f"{loss}: {fix}", True)
 
     def _ended(self) -> HealthReport | None:
-        view = self.view
-        if view.process.is_alive:
+        timeline = self.timeline
+        if self.process.is_alive:
             return None
         ended = self.ended()
-        by_successor = view.process.exit_status == EXIT_FENCED
-        if by_successor and (not view.lag or view.is_recent(view.patience)):
-            return self.say(
-                Health.FENCED,
-                f"{ended}: owner {view.epoch} has taken over; {self._waiting()}",
-                True,
-            )
-        if view.process.state is ProcessState.BACKOFF:
-            return self.say(Health.STARTING, f"{ended}; {self._waiting()}", False)
-        certain = view.confirmed(
+        is_fenced = self.process.exit_status == exits.FENCED
+        if is_fenced and (not timeline.lag or timeline.is_recent(timeline.stall_timeout)):
+            message = f"{ended}: writer epoch {timeline.epoch} is active; {self._waiting()}"
+            return self.say(Health.FENCED, message, True)
+        message = f"{ended}; {self._waiting()}"
+        if self.process.state is ProcessState.BACKOFF:
+            return self.say(Health.STARTING, message, False)
+        is_final = timeline.confirmed(
             lambda earlier: (
                 earlier.process is not None
-                and earlier.process.identity == view.process.identity
+                and earlier.process.identity == self.process.identity
                 and not earlier.process.is_alive
             )
         )
-        return self._unhealthy(Health.DOWN, f"{ended}; {self._waiting()}", certain)
+        return self._unhealthy(Health.DOWN, message, is_final)
 
-    def _unowned(self) -> HealthReport | None:
-        view = self.view
-        if view.is_owned:
+    def _no_writer(self) -> HealthReport | None:
+        timeline, timeout = self.timeline, self.policy.startup_timeout_seconds
+        if timeline.has_active_writer(self.now):
             return None
-        age = f"{self._process()}, and nobody has taken over in the {view.age:.0f} s since it started"
-        if view.age < view.policy.startup_timeout_seconds:
-            return self.say(Health.STARTING, f"{age}; {self._waiting()}", False)
-        certain = view.confirmed(lambda earlier: view.was_unowned(earlier))
-        return self._unhealthy(
-            Health.STALLED, f"{age} (it has {view.policy.startup_timeout_seconds} s)", certain
-        )
+        message = f"{self.process.message()}: no active writer {timeline.age:.0f} s after its start"
+        if timeline.age < timeout:
+            return self.say(Health.STARTING, f"{message}; {self._waiting()}", False)
+        is_final = timeline.confirmed(lambda earlier: not timeline.has_active_writer(earlier))
+        return self._unhealthy(Health.STALLED, f"{message} (startup timeout {timeout} s)", is_final)
 
     def _nothing_to_do(self) -> HealthReport | None:
-        if self.view.lag:
+        if self.timeline.lag:
             return None
-        if self.view.rates and self.view.rates[1]:
+        if self.timeline.rates and self.timeline.rates[1]:
             return self.say(Health.HEALTHY, f"everything is published; {self._speed()}", True)
-        return self.say(Health.IDLE, f"everything is published, and nothing arrives; {self._process()}", True)
+        message = f"everything is published, and nothing arrives; {self.process.message()}"
+        return self.say(Health.IDLE, message, True)
 
     def _stalled(self) -> HealthReport | None:
-        view = self.view
-        stuck = {p: seconds for p, seconds in view.stuck.items() if seconds >= view.patience}
+        timeline = self.timeline
+        stuck = {p: seconds for p, seconds in timeline.stuck.items() if seconds >= timeline.stall_timeout}
         if not stuck:
             return None
-        where = offsets({p: view.now.first_unread(p) for p in stuck})
-        still = "nothing was" if len(stuck) == len(view.unread) else f"nothing of {len(stuck)} partitions was"
+        where = offsets({p: timeline.now.first_unread(p) for p in stuck})
+        what = "stream" if len(stuck) == len(timeline.unread) else f"{len(stuck)} partitions"
         return self._unhealthy(
             Health.STALLED,
-            f"{self._process()}, and {still} published for {max(stuck.values()):.0f} s "
-            f"(patience {view.patience:.0f} s) from {where} on; {self._waiting()}",
+            f"{self.process.message()}, {what} without progress for {max(stuck.values()):.0f} s "
+            f"(stall timeout {timeline.stall_timeout:.0f} s) from {where} on; {self._waiting()}",
             True,
         )
 
     def _at_risk(self) -> HealthReport | None:
-        if self.view.risk is None:
+        if self.timeline.risk is None:
             return None
-        # Whether it moves at all may take longer to see.
-        return self.say(Health.DATA_AT_RISK, f"{self.view.risk}; {self._speed()}", self._is_fresh())
+        # It takes longer to see whether it makes progress at all.
+        return self.say(Health.DATA_AT_RISK, f"{self.timeline.risk}; {self._speed()}", self._is_recent())
 
     def _unknown(self) -> HealthReport | None:
-        view = self.view
-        if view.has_known_start or view.is_recent(view.patience):
+        timeline = self.timeline
+        if timeline.has_known_start or timeline.is_recent(timeline.stall_timeout):
             return None
         return self.say(
             Health.UNKNOWN,
-            f"{self._waiting()}, and nothing was published in the {view.still:.0f} s that were observed: too "
-            f"short to say whether it stands still (patience {view.patience:.0f} s)",
+            f"{self._waiting()}, and nothing was published in {timeline.still:.0f} s of observation: too "
+            f"short to tell whether it is stalled (stall timeout {timeline.stall_timeout:.0f} s)",
             False,
         )
 
-    def _falling_behind(self) -> HealthReport | None:
-        growth = self.view.growth
-        if growth is None or not self.view.is_far_behind:
+    def _lagging(self) -> HealthReport | None:
+        growth = self.timeline.growth
+        if growth is None or not self.timeline.is_far_behind:
             return None
         seconds, more = growth
         return self.say(
@@ -231,46 +194,46 @@ class _Consumer(Rules):
             True,
         )
 
-    def _moving(self) -> HealthReport:
-        view = self.view
-        if not view.is_far_behind or view.rates is None:
-            return self.say(Health.HEALTHY, f"{self._waiting()}; {self._speed()}", self._is_fresh())
-        came, went = view.rates
-        left = f"about {view.lag / (went - came):.0f} s to go" if went > came else "no end in sight yet"
-        return self.say(Health.CATCHING_UP, f"{self._waiting()}, {left}; {self._speed()}", self._is_fresh())
+    def _working(self) -> HealthReport:
+        timeline = self.timeline
+        if not timeline.is_far_behind or timeline.rates is None:
+            return self.say(Health.HEALTHY, f"{self._waiting()}; {self._speed()}", self._is_recent())
+        arriving, publishing = timeline.rates
+        estimate = "no estimate"
+        if publishing > arriving:
+            estimate = f"about {timeline.lag / (publishing - arriving):.0f} s to go"
+        message = f"{self._waiting()}, {estimate}; {self._speed()}"
+        return self.say(Health.CATCHING_UP, message, self._is_recent())
 
     def _unhealthy(self, health: Health, message: str, is_final: bool) -> HealthReport:
-        risk = f"; {self.view.risk}" if self.view.risk else ""
+        risk = f"; {self.timeline.risk}" if self.timeline.risk else ""
         return self.unhealthy(health, f"{message}{risk}", is_final)
 
-    def _is_fresh(self) -> bool:
-        """Whether it moved so recently that only a look much later could say something else."""
-        return self.view.is_recent(self.view.patience / 2)
-
-    def _process(self) -> str:
-        return self.view.process.message()
+    def _is_recent(self) -> bool:
+        """Whether progress is so recent that only a much later sample could change the result."""
+        return self.timeline.is_recent(self.timeline.stall_timeout / 2)
 
     def _waiting(self) -> str:
-        return f"{self.view.lag} records wait" if self.view.lag else "no record waits"
+        return f"{self.timeline.lag} records wait" if self.timeline.lag else "no record waits"
 
     def _speed(self) -> str:
-        view = self.view
-        owner = f"owner {view.epoch}" if view.epoch is not None else "no owner"
-        if view.rates is None:
-            return f"{owner}; {self._process()}"
-        came, went = view.rates
-        return f"{came:.0f} records/s arrive, {went:.0f} records/s are published by {owner}"
+        timeline = self.timeline
+        writer = "no writer" if timeline.epoch is None else f"writer epoch {timeline.epoch}"
+        if timeline.rates is None:
+            return f"{writer}; {self.process.message()}"
+        arriving, publishing = timeline.rates
+        return f"{arriving:.0f} records/s arrive, {publishing:.0f} records/s are published by {writer}"
 
     def say(self, health: Health, message: str, is_final: bool) -> HealthReport:
-        view = self.view
+        timeline = self.timeline
         return HealthReport(
             health,
             message,
-            lag=view.lag,
-            rate=view.rates[1] if view.rates else None,
-            arrivals=view.rates[0] if view.rates else None,
-            epoch=view.epoch,
-            identity=view.process.identity,
-            details=view.details() | {"suspended": self.facts.suspended},
+            lag=timeline.lag,
+            rate=timeline.rates[1] if timeline.rates else None,
+            arrivals=timeline.rates[0] if timeline.rates else None,
+            epoch=timeline.epoch,
+            identity=self.process.identity,
+            details=timeline.details() | {"suspended": self.facts.suspended},
             is_final=is_final,
         )

@@ -1,19 +1,20 @@
-"""Frozen dataclasses that go through JSON: events of triggers, results of tasks."""
+"""Frozen dataclasses to and from JSON: events of triggers, results of tasks."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
+T = TypeVar("T")
+
 
 class JsonRecord:
-    """A base for dataclasses; dicts keyed by numbers and nested dataclasses come back as they were."""
+    """A base for dataclasses; dicts keyed by numbers and nested dataclasses are restored."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return JSON's types only."""
         data: dict[str, Any] = _adapter(cast("Any", type(self))).dump_python(self, mode="json")
         return data
 
@@ -24,9 +25,23 @@ class JsonRecord:
         return record
 
 
+def parse_json(cls: type[T], text: str | bytes) -> T:
+    """A dataclass from JSON of exactly its types; unknown keys are ignored, so that an older reader
+    understands a newer writer. Raises ValueError naming the key and the value."""
+    from pydantic import ValidationError
+
+    try:
+        return cast("T", _adapter(cast("Any", cls)).validate_json(text, strict=True))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(key) for key in first["loc"])
+        message = f"{first['msg']}, got {repr(first['input'])[:100]}"
+        raise ValueError(f"{where}: {message}" if where else message) from error
+
+
 @cache
 def _adapter(cls: Any) -> TypeAdapter[Any]:
-    # Imported at the first use: Spark's Python workers and feeds load the model, and use none of this.
+    # Not at the top: Spark's Python workers and feeds import the model and need no pydantic.
     from pydantic import TypeAdapter
 
     return TypeAdapter(cls)

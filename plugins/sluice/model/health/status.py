@@ -1,9 +1,4 @@
-"""Health statuses, actions, decisions, HealthReport.
-
-Health of a component: the verdicts, what follows each, and the frame of the rules that reach one.
-
-What a person may request of a stream's supervision, and how a decision may be answered.
-"""
+"""Health statuses, the report of one, and the actions and decisions that follow."""
 
 from __future__ import annotations
 
@@ -19,53 +14,51 @@ from sluice.model.spec.stream import CONSUMER, Supervision
 
 
 class Health(StrEnum):
-    """How a stream is. Every verdict is in exactly one of CALM, RESTARTABLE, ASKING and ALARMING.
+    """Each is in exactly one of NO_ACTION, RESTARTABLE, NEEDS_DECISION and ALERTING.
 
-    *Patience* is the policy's ``stall_timeout_seconds``, or three times the longest of the last batches if
-    that is more; each restart since the newest batch doubles it.
+    The stall timeout is the policy's, or three times the longest of the last batches if that is more; each
+    restart since the newest batch doubles it.
     """
 
-    # It moves, and no more waits than arrives within the patience; or all that came is published.
+    # It makes progress, and its lag is at most what arrives within the stall timeout; or all is published.
     HEALTHY = "healthy"
-    # Nothing waits and nothing came.
+    # No lag and no arrivals.
     IDLE = "idle"
-    # It moves, and more waits than arrives within the patience.
+    # It makes progress, and its lag is more than what arrives within the stall timeout.
     CATCHING_UP = "catching up"
-    # The process runs, and has not taken over yet.
+    # The process runs and has not acquired the lease yet.
     STARTING = "starting"
-    # Stopped on purpose, until somebody releases it.
+    # Stopped on purpose until a person resumes it.
     SUSPENDED = "suspended"
-    # The process runs, records wait, and nothing was published for longer than the patience; or it did not
-    # take over in time.
+    # The process runs with a lag and without progress for the stall timeout, or without a lease for the
+    # startup timeout.
     STALLED = "stalled"
     # The process does not run.
     DOWN = "down"
-    # Dead or stalled, and restarted too often already.
+    # Down or stalled after too many restarts.
     FLAPPING = "flapping"
-    # It moves, and what waits grows and grows.
+    # It makes progress, and its lag keeps growing.
     LAGGING = "lagging"
-    # It moves or is held, and retention is about to delete what waits.
+    # Retention is about to delete unread records.
     DATA_AT_RISK = "data at risk"
-    # Retention has deleted what waited.
+    # Retention has deleted unread records.
     DATA_LOST = "data lost"
-    # The topic is not the one that was read.
+    # The topic is another one of the same name.
     TOPIC_RECREATED = "topic recreated"
-    # The process ended because another owner has taken over.
+    # The process ended because another writer has the lease.
     FENCED = "fenced"
-    # The process is alive, and what it reads from has not answered for too long.
+    # The process is alive, and its source has not answered for the stall timeout.
     SOURCE_UNAVAILABLE = "source unavailable"
-    # Something did not answer, or it was not watched for long enough to say whether it moves.
+    # A system did not answer, or it was not observed for long enough.
     UNKNOWN = "unknown"
 
 
 WELL = frozenset({Health.HEALTHY, Health.IDLE, Health.CATCHING_UP, Health.STARTING})
-# Nothing is to be done: it is well, or somebody stopped it on purpose.
 NO_ACTION = WELL | {Health.SUSPENDED}
-# A restart mends it.
 RESTARTABLE = frozenset({Health.STALLED, Health.DOWN})
-# Restarts did not mend it: a person decides.
+# Restarts did not help: a person decides.
 NEEDS_DECISION = frozenset({Health.FLAPPING})
-# No restart mends it: a person has to know.
+# No restart helps: a person is alerted.
 ALERTING = frozenset(
     {
         Health.LAGGING,
@@ -80,18 +73,17 @@ ALERTING = frozenset(
 
 
 def no_action(component: str) -> frozenset[Health]:
-    """The verdicts of a component that need no action: healthy, suspended, or replaced by a process that this
-    runtime does not know, which the consumer never is."""
+    """Statuses that need no action. A component other than the consumer may be replaced by a process that
+    this runtime does not know."""
     return NO_ACTION if component == CONSUMER else NO_ACTION | {Health.FENCED}
 
 
 @dataclass(frozen=True)
 class RestartHistory:
-    """What the component's history says; moments in seconds since 1970.
+    """Times in seconds since 1970.
 
-    ``restarts``: those that count, each instance's once: by Airflow and the runtime, not on request, and none
-    before ``counted_from``. ``runtime_restart_at``: the newest recorded restart by the runtime.
-    ``suspended``: by whom it is suspended, since when and why.
+    ``restarts``: by Airflow and the runtime, not on request, none before ``counted_from``.
+    ``runtime_restart_at``: the newest recorded one by the runtime. ``suspended``: by whom, since when, why.
     """
 
     restarts: Sequence[float] = ()
@@ -101,19 +93,15 @@ class RestartHistory:
 
 
 def new_restarts(process: ProcessStatus, facts: RestartHistory) -> list[float]:
-    """The runtime's restarts that the history does not know yet. It keeps microseconds."""
+    """The runtime's restarts that are not in the history yet, which has microseconds."""
     return [at for at in process.restarts if at > facts.runtime_restart_at + 0.001]
 
 
 @dataclass(frozen=True)
 class HealthReport(JsonRecord):
-    """A verdict, and what it rests on.
-
-    ``message``: one line with names and values. ``lag``: records on the topic that are not published;
-    ``rate`` and ``arrivals``: records per second published and arriving, over the time that was observed;
-    each None where unknown. ``identity``: of the process that was judged. ``details``: JSON's types only.
-    ``is_final``: observing longer would not change it.
-    """
+    """``message``: one line. ``lag``: unpublished records of the topic; ``rate`` and ``arrivals``: records
+    per second published and arriving; each None if unknown. ``identity``: of the process. ``details``: JSON's
+    types only. ``is_final``: observing longer would not change it."""
 
     health: Health
     message: str
@@ -127,11 +115,11 @@ class HealthReport(JsonRecord):
 
 
 class Rules(ABC):
-    """Rules over the newest of several samples, in order of weight: the first that answers decides."""
+    """Rules over the newest of several samples: the first that answers decides."""
 
     def __init__(self, now: Sample, policy: Supervision, facts: RestartHistory) -> None:
         if now.process is None:
-            raise ValueError(f"the sample of {now.at} shows no process; check unknown_reasons() first")
+            raise ValueError(f"the sample of {now.at} has no process; check unknown_reasons() first")
         self.now = now
         self.process = now.process
         self.policy = policy
@@ -155,15 +143,15 @@ class Rules(ABC):
         return len(self.restarts) >= self.policy.max_restarts
 
     def ended(self) -> str:
-        """How the process that is down ended, and when its runtime restarts it."""
+        """End of the process that is down, and its next restart."""
         process = self.process
         how = process.last_exit or f"exit status {process.exit_status}"
         again = f"; the runtime restarts it in {max((process.restart_at or 0) - self.now.at, 0):.0f} s"
         return f"{process.message()}, {how}{again if process.state is ProcessState.BACKOFF else ''}"
 
     def keeps_ending(self) -> HealthReport | None:
-        """Flapping although the runtime restarts it: the new instance does not count as working before it
-        lived for as long as a start may take."""
+        """Flapping although the runtime restarts it: a new instance counts as working only after the startup
+        timeout."""
         age = self.now.at - (self.process.since or 0.0)
         is_new = self.process.is_alive and age < self.policy.startup_timeout_seconds
         if self.process.last_exit is None or not self.is_flapping:
@@ -176,21 +164,20 @@ class Rules(ABC):
         return self.unhealthy(Health.DOWN, before, False) if is_new else None
 
     def unhealthy(self, health: Health, message: str, is_final: bool) -> HealthReport:
-        """A restart is the remedy, unless restarts did not help."""
         if self.is_flapping:
             message = (
-                f"{health.value}: {message}; it was restarted {len(self.restarts)} times within "
-                f"{self.policy.restart_window_seconds} s, and that does not mend it"
+                f"{health.value}: {message}; restarted {len(self.restarts)} times within "
+                f"{self.policy.restart_window_seconds} s without recovery"
             )
             health = Health.FLAPPING
         return self.say(health, message, is_final)
 
 
 def unknown_reasons(now: Sample) -> list[str]:
-    """Why a sample tells nothing; empty if every system answered."""
+    """Empty if every system answered."""
     reasons = [f"{system}: {reason}" for system, reason in sorted(now.errors.items())]
     if now.process is None:
-        return reasons or ["the process was not looked at"]
+        return reasons or ["the process was not observed"]
     if now.process.state is ProcessState.UNKNOWN:
         reasons.append(f"{now.process.message()}: its runtime does not know its state")
     elif reasons:
@@ -208,7 +195,7 @@ def unknown(now: Sample, reasons: Sequence[str]) -> HealthReport:
     )
 
 
-# The param ``component`` of a run that means every component.
+# The param ``component`` of a run for every component.
 ALL = "all"
 
 
@@ -221,8 +208,8 @@ class Action(StrEnum):
     START = "start"
 
 
-class Answer(StrEnum):
-    """A person decides about a component that keeps ending or stalling."""
+class Decision(StrEnum):
+    """A person's decision about a component that is flapping."""
 
     RESTART = "Restart it"
     SUSPEND = "Keep it stopped"
@@ -230,6 +217,6 @@ class Answer(StrEnum):
 
 
 def action_for(params: Mapping[str, Any], component: str) -> Action:
-    """What a run with these params does with ``component``; requests may be for another one."""
+    """The action of a run with these params for ``component``; requests may be for another one."""
     is_meant = params.get("component", ALL) in (ALL, component)
     return Action(params.get("action", Action.CHECK)) if is_meant else Action.CHECK

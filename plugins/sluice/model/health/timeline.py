@@ -1,4 +1,4 @@
-"""What the looks at a stream show together at the last of them: the facts that verdicts rest on."""
+"""Progress of a consumer over a series of samples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from sluice.model.health import retention
 from sluice.model.health.sample import (
-    Position,
+    CLOCK_SLACK_SECONDS,
     ProcessStatus,
     Sample,
     latest,
@@ -19,83 +19,57 @@ from sluice.model.health.sample import (
 )
 from sluice.model.spec.stream import Supervision
 
-# A gap of more than this many intervals was not watched.
+# A gap of more than this many intervals was not observed.
 GAP_INTERVALS = 1.5
-# Two looks say the same for certain when they are this far apart.
+# Two samples at least this many seconds apart confirm each other.
 CONFIRM_SECONDS = 4.0
-# The observer's, the runtime's and the driver's clock may differ by as much.
-CLOCK_SLACK_SECONDS = 2.0
-# A look takes a while, so the table may be newer than its moment.
+# The lake is read up to this long after a sample's time, so the table may be newer.
 CHECK_SECONDS = 30.0
-# How often patience doubles at most.
+# The stall timeout doubles at most this often.
 MAX_DOUBLINGS = 3
 
 
 class Timeline:
-    """``series``: ordered samples, of which the last is complete; ``restarts``: those that count."""
+    """``series``: ordered samples, the last complete; ``restarts``: those that count.
+
+    Samples of another topic of this name and incomplete samples show nothing of the pace: they are only in
+    ``all``.
+    """
 
     def __init__(self, series: Sequence[Sample], policy: Supervision, restarts: Sequence[float]) -> None:
         self.all = series
         self.policy = policy
         self.now = series[-1]
         self.cap = policy.interval_seconds * GAP_INTERVALS
-        # Looks at another topic of this name, and looks that saw too little, show nothing of this one's pace.
         self.series = [s for s in series if is_complete(s) and s.topic_id == self.now.topic_id]
         self.restarts = restarts
-
-    @property
-    def process(self) -> ProcessStatus:
-        return process_of(self.now)
-
-    @property
-    def epoch(self) -> int | None:
-        return self.now.published.epoch if self.now.published else None
-
-    @cached_property
-    def unread(self) -> dict[int, int]:
-        return self.now.unread()
-
-    @property
-    def lag(self) -> int:
-        return sum(self.unread.values())
+        self.process = process_of(self.now)
+        self.epoch = self.now.published.epoch if self.now.published else None
+        self.unread = self.now.unread()
+        self.lag = sum(self.unread.values())
 
     @cached_property
     def rates(self) -> tuple[float, float] | None:
-        """(arriving, published) records per second of the last ``lag_window_seconds``, None where unknown."""
+        """(arriving, published) records per second of the last ``lag_window_seconds``; None if unknown."""
         return rates(latest(self.series, self.policy.lag_window_seconds, self.cap), self.cap)
-
-    # What the topic loses.
-
-    @cached_property
-    def other_id(self) -> str | None:
-        """That the topic has another id than the one that was read."""
-        return retention.other_id(self.all)
 
     @cached_property
     def recreation(self) -> str | None:
-        """Why the topic is not the one that was read; None where it is."""
-        return self.other_id or retention.shrunk(self.now)
-
-    @cached_property
-    def loss(self) -> str | None:
-        """Which offsets were deleted before they were read."""
-        return retention.deleted(self.now)
+        return retention.topic_id_changed(self.all) or retention.topic_truncated(self.now)
 
     @cached_property
     def risk(self) -> str | None:
-        """Which unread records are deleted soon."""
-        within = self.policy.retention_margin_seconds
-        return retention.expiring(self.now, within) or retention.overtaken(
-            self.series, within, self.policy.stall_timeout_seconds
+        """Unread records that are deleted soon."""
+        margin = self.policy.retention_margin_seconds
+        return retention.expiring(self.now, margin) or retention.trimmed_by_size(
+            self.series, margin, self.policy.stall_timeout_seconds
         )
 
-    # Does it move?
-
     @cached_property
-    def patience(self) -> float:
-        """Seconds without progress after which it stands still.
+    def stall_timeout(self) -> float:
+        """Seconds without progress after which it is stalled.
 
-        A restart that brought no batch, though records waited all the time since, doubles it: a batch that
+        Each restart without a batch since, though records were unread all the time, doubles it: a batch that
         takes longer than any before must not be killed again and again.
         """
         known = self.now.published
@@ -108,30 +82,30 @@ class Timeline:
 
     @cached_property
     def stuck(self) -> dict[int, float]:
-        """Partition with unread records -> for how many observed seconds nothing of it was published."""
+        """Partition with unread records -> observed seconds without a published record of it."""
         return {p: self._tail_seconds(partial(self._is_stuck, p)) for p in self.unread}
 
     @cached_property
     def still(self) -> float:
-        """For how many observed seconds records waited and nothing was published."""
+        """Observed seconds with unread records and nothing published."""
         return self._tail_seconds(self._is_still)
 
     @cached_property
     def has_known_start(self) -> bool:
-        """Whether the looks show when it came to stand as it stands now: it moved, or had nothing to do."""
+        """Whether the samples show since when nothing is published."""
         tail = self._tail(self._is_still)
         before = self.series[-len(tail) - 1 : -len(tail)]
         return bool(before) and tail[0].at - before[0].at <= self.cap
 
     def is_recent(self, seconds: float) -> bool:
-        """Whether something was published (or the stream taken over) within so many seconds."""
+        """Whether a batch was published, or the lease acquired, within ``seconds``."""
         known = self.now.published
         if known is None:
             return False
         age = self.now.at - known.at
         if age >= -CHECK_SECONDS:
             return age <= seconds
-        # A clock was put back: only the looks can tell.
+        # A clock was put back: only the samples can tell.
         return any(
             published(before, after) and self.now.at - before.at <= seconds
             for before, after in steps(self.series, self.cap)
@@ -139,13 +113,12 @@ class Timeline:
 
     @property
     def is_far_behind(self) -> bool:
-        """Whether more waits than what arrives within the patience; False where that is unknown."""
-        return self.rates is not None and self.lag > self.rates[0] * self.patience
+        """Whether the lag is more than what arrives within the stall timeout; False if that is unknown."""
+        return self.rates is not None and self.lag > self.rates[0] * self.stall_timeout
 
     @cached_property
     def growth(self) -> tuple[float, int] | None:
-        """How long ago it was, and by how many records less, where it grew for ``lag_window_seconds`` and in
-        both halves of them; else None."""
+        """(seconds, records) of growth, if the lag grew for ``lag_window_seconds`` and in both halves."""
         tail = latest(self.series, self.policy.lag_window_seconds, self.cap)
         if len(tail) < 3 or observed(tail, self.cap) < self.policy.lag_window_seconds:
             return None
@@ -154,38 +127,30 @@ class Timeline:
         first, between, last = (sum(s.unread().values()) for s in (tail[0], middle, tail[-1]))
         return (tail[-1].at - tail[0].at, last - first) if first < between < last else None
 
-    # Who owns it?
-
-    @property
-    def is_owned(self) -> bool:
-        return not self.was_unowned(self.now)
-
-    def was_unowned(self, sample: Sample) -> bool:
-        """Whether nobody had taken over since this start of the process."""
+    def has_active_writer(self, sample: Sample) -> bool:
+        """Whether a writer acquired the lease since this start of the process."""
         if sample.process is None or sample.process.identity != self.process.identity:
-            return False
+            return True
         since, known = sample.process.since, sample.published
         if known is None or since is None:
-            return known is None
+            return known is not None
         if known.acquired_at is None:
-            # No take-over is kept: right for a process that has been there for long.
-            return sample.at - since < self.policy.startup_timeout_seconds
-        return known.acquired_at < since - CLOCK_SLACK_SECONDS
+            # The snapshot has expired: normal for a process that runs for long.
+            return sample.at - since >= self.policy.startup_timeout_seconds
+        return known.acquired_at >= since - CLOCK_SLACK_SECONDS
 
     @cached_property
     def age(self) -> float:
-        """Seconds since the process started, as its clock says or as the looks do, whichever is more."""
+        """Seconds since the process started, by its clock or as observed, whichever is more."""
         seen = self._tail_seconds(lambda s: True)
         return max(self.now.at - self.process.since, seen) if self.process.since else seen
 
-    # How often, how long.
-
     def confirmed(self, shows: Callable[[Sample], bool]) -> bool:
-        """Whether an earlier look, far enough from the last, showed it too."""
+        """Whether an earlier sample, CONFIRM_SECONDS or more before the last, shows it too."""
         return any(self.now.at - s.at >= CONFIRM_SECONDS and shows(s) for s in self.all[:-1])
 
     def _tail(self, holds: Callable[[Sample], bool]) -> Sequence[Sample]:
-        """The looks up to the last at this start of the process and this owner, while it ``holds``."""
+        """The last samples of this process instance and epoch for which it ``holds``."""
         start = len(self.series) - 1
         while start > 0 and self._is_same(self.series[start - 1]) and holds(self.series[start - 1]):
             start -= 1
@@ -199,22 +164,22 @@ class Timeline:
         return epoch == self.epoch and process_of(sample).identity == self.process.identity
 
     def _is_still(self, sample: Sample) -> bool:
-        return bool(sample.unread()) and _ends(sample.published) == _ends(self.now.published)
+        ends, now = (s.published.ends if s.published else {} for s in (sample, self.now))
+        return bool(sample.unread()) and ends == now
 
     def _is_stuck(self, partition: int, sample: Sample) -> bool:
-        return partition in sample.unread() and sample.first_unread(partition) == self.now.first_unread(
-            partition
-        )
+        first = self.now.first_unread(partition)
+        return partition in sample.unread() and sample.first_unread(partition) == first
 
     def details(self) -> dict[str, Any]:
-        """What the verdict rests on, in JSON's types."""
+        """The facts behind a health report, in JSON's types."""
         now, known = self.now, self.now.published
         return {
             "at": now.at,
             "samples": len(self.series),
             "observed_seconds": round(observed(self.series, self.cap), 1),
             "still_seconds": round(max(self.stuck.values(), default=0.0), 1),
-            "patience_seconds": round(self.patience, 1),
+            "stall_timeout_seconds": round(self.stall_timeout, 1),
             "process": self.process.to_json(),
             "topic_id": now.topic_id,
             "published_at": known.at if known else None,
@@ -230,9 +195,8 @@ class Timeline:
 
 
 def process_of(sample: Sample) -> ProcessStatus:
-    """The process of a complete sample."""
     if sample.process is None:
-        raise ValueError(f"the look at {sample.at} shows no process; ask is_complete first")
+        raise ValueError(f"the sample of {sample.at} has no process; check is_complete() first")
     return sample.process
 
 
@@ -245,7 +209,3 @@ def offsets(positions: Mapping[int, int]) -> str:
     """``partition 3: 500, partition 4: 12``; of many the first three."""
     named = [f"partition {partition}: {offset}" for partition, offset in sorted(positions.items())]
     return ", ".join(named[:3]) + (f" and {len(named) - 3} more" if len(named) > 3 else "")
-
-
-def _ends(position: Position | None) -> dict[int, int]:
-    return position.ends if position else {}

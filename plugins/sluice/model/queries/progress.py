@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast
 
-from pydantic import TypeAdapter, ValidationError
+from sluice.model.health.json_record import parse_json
 
 # A running query reports activity at this interval, in seconds, however long its batches or pauses are.
 ACTIVITY_SECONDS = 120.0
@@ -113,7 +113,6 @@ class ActivityEvent:
 
 
 Entry = Progress | ActivityEvent
-_ENTRY: TypeAdapter[Progress | ActivityEvent] = TypeAdapter(Progress | ActivityEvent)
 
 
 def moment_of(entry: Entry) -> float:
@@ -191,14 +190,9 @@ def to_json(entry: Entry) -> str:
 
 
 def from_json(value: str | bytes) -> Entry:
-    """Parse a record's value; unknown keys are ignored, so that an older reader understands a newer writer.
-    Raises ValueError naming the key."""
-    try:
-        return _ENTRY.validate_json(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        raise ValueError(f"{where}: {first['msg']}" if where else first["msg"]) from error
+    """Parse a record's value. Raises ValueError naming the key."""
+    entry: Entry = parse_json(cast("Any", Entry), value)
+    return entry
 
 
 def parse(data: Mapping[str, Any], query: str, before: Totals) -> Progress:

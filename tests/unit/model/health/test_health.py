@@ -12,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice.model.health.consumer import (
+from sluice.model.health.consumer import assess_consumer
+from sluice.model.health.sample import Position, ProcessState, ProcessStatus, Sample
+from sluice.model.health.status import (
     ALERTING,
     NEEDS_DECISION,
     NO_ACTION,
@@ -21,9 +23,7 @@ from sluice.model.health.consumer import (
     Health,
     HealthReport,
     RestartHistory,
-    assess_consumer,
 )
-from sluice.model.health.sample import Position, ProcessState, ProcessStatus, Sample
 from sluice.model.spec.stream import Supervision
 
 NOW = 100_000.0
@@ -112,14 +112,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(0, 100, main(), process=None)],
         NO_FACTS,
         V.UNKNOWN,
-        "the process was not looked at",
+        "the process was not observed",
         False,
     ),
     "unknown: the topic was not looked at, and nothing says why": (
         [look(0, 100, main(), begins=None)],
         NO_FACTS,
         V.UNKNOWN,
-        "the topic was not looked at",
+        "the topic was not observed",
         False,
     ),
     "unknown: the runtime does not know the state": (
@@ -147,14 +147,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(0, 900, old())],
         NO_FACTS,
         V.UNKNOWN,
-        r"800 records wait, and nothing was published in the 0 s .*too short",
+        r"800 records wait, and nothing was published in 0 s .*too short",
         False,
     ),
     "unknown: 50 s of looking are not 60": (
         [look(50, 900, old()), look(0, 950, old())],
         NO_FACTS,
         V.UNKNOWN,
-        r"in the 50 s .*patience 60 s",
+        r"in 50 s .*stall timeout 60 s",
         False,
     ),
     "unknown: it moved before a gap of an hour, which says nothing of now": (
@@ -219,7 +219,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         growing([(60, 100, 40), (0, 100, 100)]),
         NO_FACTS,
         V.HEALTHY,
-        r"everything is published; 0 records/s arrive, 1 records/s are published by owner 7",
+        r"everything is published; 0 records/s arrive, 1 records/s are published by writer epoch 7",
         True,
     ),
     # Moving.
@@ -234,7 +234,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(0, 900, main())],
         NO_FACTS,
         V.HEALTHY,
-        "800 records wait; owner 7; stream-x is RUNNING",
+        "800 records wait; writer epoch 7; stream-x is RUNNING",
         True,
     ),
     "healthy: it published while it was looked at": (
@@ -305,14 +305,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(120, 100, old()), look(100, 90_000, old()), look(50, 90_000, old()), look(0, 90_000, old())],
         NO_FACTS,
         V.STALLED,
-        "published for 100 s",
+        "without progress for 100 s",
         True,
     ),
     "catching up: the backlog grows, but not for 300 s yet": (
         growing([(290, 90_000, 0), (140, 95_000, 10), (0, 99_999, 20)]),
         NO_FACTS,
         V.CATCHING_UP,
-        "99979 records wait, no end in sight yet; 34 records/s arrive, 0 records/s are published",
+        "99979 records wait, no estimate; 34 records/s arrive, 0 records/s are published",
         True,
     ),
     "catching up: it grew in the first half and shrank since": (
@@ -373,14 +373,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         growing([(170, 1000, 900), (0, 200_000, 20_000)]),
         NO_FACTS,
         V.CATCHING_UP,
-        "no end in sight yet",
+        "no estimate",
         True,
     ),
     "catching up: gaps between the looks are no 300 s": (
         growing([(3000, 1000, 900), (110, 100_000, 10_000), (0, 200_000, 20_000)]),
         NO_FACTS,
         V.CATCHING_UP,
-        "no end in sight yet",
+        "no estimate",
         True,
     ),
     # Standing still.
@@ -388,21 +388,21 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(60, 900, old()), look(30, 950, old()), look(0, 1000, old())],
         NO_FACTS,
         V.STALLED,
-        r"RUNNING, and nothing was published for 60 s .*from partition 0: 100 on; 900 records wait",
+        r"RUNNING, stream without progress for 60 s .*from partition 0: 100 on; 900 records wait",
         True,
     ),
     "stalled: the earlier look was the last run's": (
         [look(120, 900, old()), look(0, 900, old())],
         NO_FACTS,
         V.STALLED,
-        "published for 120 s",
+        "without progress for 120 s",
         True,
     ),
     "stalled: of an hour in which nobody looked 180 s count": (
         [look(3600, 900, old()), look(0, 900, old())],
         NO_FACTS,
         V.STALLED,
-        "published for 180 s",
+        "without progress for 180 s",
         True,
     ),
     "stalled: a look that saw nothing in between changes nothing": (
@@ -413,7 +413,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         ],
         NO_FACTS,
         V.STALLED,
-        "published for 70 s",
+        "without progress for 70 s",
         True,
     ),
     "stalled: a look without the catalog in between changes nothing": (
@@ -426,14 +426,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         ],
         NO_FACTS,
         V.STALLED,
-        "published for 70 s",
+        "without progress for 70 s",
         True,
     ),
     "stalled: the clock was put forward two hours while it stood still for 10 s only": (
         [look(7210, 900, main(at=NOW - 7220)), look(0, 900, main(at=NOW - 7220))],
         NO_FACTS,
         V.STALLED,
-        "published for 180 s",
+        "without progress for 180 s",
         True,
     ),
     "stalled: one partition stands still while the other moves": (
@@ -444,7 +444,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         ],
         NO_FACTS,
         V.STALLED,
-        r"nothing of 1 partitions was published for 70 s .*from partition 1: 10 on; 1090 records wait",
+        r"1 partitions without progress for 70 s .*from partition 1: 10 on; 1090 records wait",
         True,
     ),
     "stalled: suspended while records are about to be deleted, since a restart saves them": (
@@ -475,14 +475,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(150, 900, old(longest_batch=50.0)), look(0, 900, old(longest_batch=50.0))],
         NO_FACTS,
         V.STALLED,
-        "published for 150 s .patience 150 s",
+        "without progress for 150 s .stall timeout 150 s",
         True,
     ),
     "unknown: a restart that brought no batch doubles the patience": (
         [look(100, 900, old(batch_at=NOW - 3600)), look(0, 900, old(batch_at=NOW - 3600))],
         times(1),
         V.UNKNOWN,
-        "patience 120 s",
+        "stall timeout 120 s",
         False,
     ),
     "stalled: a restart after which nothing waited doubles nothing": (
@@ -493,14 +493,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         ],
         times(1),
         V.STALLED,
-        "patience 60 s",
+        "stall timeout 60 s",
         True,
     ),
     "stalled: a restart before the newest batch doubles nothing": (
         [look(70, 900, old(batch_at=NOW - 80)), look(0, 900, old(batch_at=NOW - 80))],
         times(1),
         V.STALLED,
-        "patience 60 s",
+        "stall timeout 60 s",
         True,
     ),
     "catching up: another start of the process begins the series anew": (
@@ -517,7 +517,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(500, 900, old()), *(look(ago, 900, old()) for ago in (400, 300, 200, 100, 0))],
         times(3),
         V.FLAPPING,
-        r"stalled: stream-x is RUNNING.*restarted 3 times within 1800 s, and that does not mend it",
+        r"stalled: stream-x is RUNNING.*restarted 3 times within 1800 s without recovery",
         True,
     ),
     # Starting.
@@ -525,14 +525,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(0, 900, old(), process=process(since=NOW - 89))],
         NO_FACTS,
         V.STARTING,
-        "nobody has taken over in the 89 s since it started; 800 records wait",
+        "no active writer 89 s after its start; 800 records wait",
         False,
     ),
     "starting: the first start, before there is a table": (
         [look(0, 0, None, process=process(ProcessState.STARTING, since=NOW - 3))],
         NO_FACTS,
         V.STARTING,
-        "stream-x is STARTING, and nobody has taken over in the 3 s",
+        "stream-x is STARTING: no active writer 3 s",
         False,
     ),
     "starting: the clock was put back behind the start": (
@@ -577,7 +577,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         ],
         NO_FACTS,
         V.STALLED,
-        r"nobody has taken over in the 90 s since it started \(it has 90 s\)",
+        r"no active writer 90 s after its start \(startup timeout 90 s\)",
         False,
     ),
     "stalled: nobody took over in 90 s, seen twice": (
@@ -587,7 +587,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         ],
         NO_FACTS,
         V.STALLED,
-        "nobody has taken over in the 95 s",
+        "no active writer 95 s",
         True,
     ),
     "stalled: the clock was put back, and the looks alone are 90 s": (
@@ -733,7 +733,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [dead(5, old()), dead(0, old())],
         times(3),
         V.FLAPPING,
-        "down: stream-x is EXITED, exit status 1; 800 records wait; it was restarted 3 times",
+        "down: stream-x is EXITED, exit status 1; 800 records wait; restarted 3 times",
         True,
     ),
     # Fenced.
@@ -741,14 +741,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [dead(0, old(epoch=8), topic=100, status=76)],
         NO_FACTS,
         V.FENCED,
-        "exit status 76: owner 8 has taken over; no record waits",
+        "exit status 76: writer epoch 8 is active; no record waits",
         True,
     ),
     "fenced: status 76, and its successor publishes": (
         [dead(0, main(epoch=8, at=NOW - 50), status=76)],
         NO_FACTS,
         V.FENCED,
-        "owner 8 has taken over; 800 records wait",
+        "writer epoch 8 is active; 800 records wait",
         True,
     ),
     "down: status 76, and its successor publishes nothing of what waits": (
@@ -791,7 +791,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [dead(0, old(900), topic=5)],
         RestartHistory(suspended="by me"),
         V.SUSPENDED,
-        "suspended by me; the topic was made anew: partition 0 ends at 5",
+        "suspended by me; the topic was recreated: partition 0 ends at 5",
         True,
     ),
     "data at risk: held, and what could still be saved is about to go": (
@@ -820,7 +820,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(60, 900, main(topic_id="S"), topic_id="S"), look(0, 900, main())],
         NO_FACTS,
         V.HEALTHY,
-        "800 records wait; owner 7",
+        "800 records wait; writer epoch 7",
         True,
     ),
     "starting: the topic was made anew before anything was read": (
@@ -884,7 +884,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(0, {0: 900, 1: 50}, main({0: 100, 1: 50}), expiring={0: 300, 1: 50}, expires_in=5400.0)],
         NO_FACTS,
         V.DATA_AT_RISK,
-        "retention deletes 200 unread records, the first of them within 90 min; owner 7",
+        "retention deletes 200 unread records, the first of them within 90 min; writer epoch 7",
         True,
     ),
     "data at risk: it is not known yet whether it moves": (
@@ -980,7 +980,7 @@ def test_a_diagnosis_says_how_much_how_fast_and_what_it_rests_on() -> None:
         "samples": 3,
         "observed_seconds": 20,
         "still_seconds": 0,
-        "patience_seconds": 240,
+        "stall_timeout_seconds": 240,
         "process": process().to_json(),
         "topic_id": "T",
         "published_at": NOW - 3,
@@ -1030,7 +1030,7 @@ def test_what_is_not_known_is_none() -> None:
 def test_patience_doubles_eightfold_at_most() -> None:
     policy = replace(POLICY, max_restarts=99)
     found = assess_consumer([look(0, 900, old())], policy, times(9))
-    assert found.details["patience_seconds"] == 480
+    assert found.details["stall_timeout_seconds"] == 480
 
 
 def test_a_policy_of_its_own_is_followed() -> None:

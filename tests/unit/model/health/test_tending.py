@@ -23,16 +23,16 @@ def test_a_beat_is_what_the_part_told() -> None:
 @pytest.mark.parametrize(
     ("told", "words"),
     [
-        ("", "not JSON"),
-        ("[]", "a list, and no object"),
-        ("null", "a NoneType, and no object"),
-        *[(json.dumps(TOLD | {key: None}), f"{key} is None") for key in TOLD],
-        (json.dumps({}), "at is None"),
-        (json.dumps(TOLD | {"at": "1500"}), "at is '1500', and no number"),
-        (json.dumps(TOLD | {"pid": True}), "pid is True, and no number"),
-        (json.dumps(TOLD | {"state": "dancing"}), "state is 'dancing', and none of connecting, streaming"),
-        (json.dumps(TOLD | {"state": ["idle"]}), "state is"),
-        (json.dumps(TOLD | {"detail": 5}), "detail is 5, and no text"),
+        ("", "Invalid JSON"),
+        ("[]", "should be an object, got []"),
+        ("null", "should be an object, got None"),
+        *[(json.dumps(TOLD | {key: None}), f"{key}: Input should be") for key in TOLD],
+        (json.dumps({}), "at: Field required"),
+        (json.dumps(TOLD | {"at": "1500"}), "at: Input should be a valid number, got '1500'"),
+        (json.dumps(TOLD | {"pid": True}), "pid: Input should be a valid integer, got True"),
+        (json.dumps(TOLD | {"state": "dancing"}), "or 'working', got 'dancing'"),
+        (json.dumps(TOLD | {"state": ["idle"]}), "state: Input should be 'connecting', 'streaming'"),
+        (json.dumps(TOLD | {"detail": 5}), "detail: Input should be a valid string, got 5"),
     ],
 )  # fmt: skip
 def test_what_is_no_beat_says_why(told: str, words: str) -> None:
