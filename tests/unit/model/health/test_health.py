@@ -539,14 +539,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(0, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600))],
         NO_FACTS,
         V.STARTING,
-        "in the 0 s since it started",
+        "no active writer 0 s after",
         False,
     ),
     "starting: no take-over is kept, and the process is young": (
         [look(0, 900, old(acquired_at=None), process=process(since=NOW - 10))],
         NO_FACTS,
         V.STARTING,
-        "in the 10 s",
+        "no active writer 10 s",
         False,
     ),
     "idle: no take-over is kept, and the process is old": (
@@ -597,7 +597,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         ],
         NO_FACTS,
         V.STALLED,
-        "in the 95 s",
+        "no active writer 95 s",
         True,
     ),
     "flapping: it never takes over, after three restarts": (
@@ -841,7 +841,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(0, 99, main())],
         NO_FACTS,
         V.TOPIC_RECREATED,
-        "partition 0 ends at 99, and the table holds offsets up to 100",
+        "partition 0 ends at 99, and the table has offsets up to 100",
         False,
     ),
     "topic recreated: the topic ends before the table, seen twice": (
@@ -855,7 +855,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(0, {0: 100}, main({0: 100, 1: 50}))],
         NO_FACTS,
         V.TOPIC_RECREATED,
-        "it has 1 partitions, and the table knows partition 1",
+        "it has 1 partitions, and the table has partition 1",
         False,
     ),
     "topic recreated: before dead, since a restart could not go on": (
