@@ -98,4 +98,4 @@ def test_prometheus_is_let_in_by_its_token(viewer: httpx.Client) -> None:
     answer = viewer.get("/sluice/metrics", headers={"Accept": "text/plain;version=0.0.4"})
     assert answer.headers["Content-Type"].startswith("text/plain")
     names = {family.name for family in text_string_to_metric_families(answer.text)}
-    assert {"sluice_query_batch_duration_seconds", "sluice_query_sign_age_seconds"} <= names
+    assert {"sluice_query_batch_duration_seconds", "sluice_query_last_activity_timestamp_seconds"} <= names

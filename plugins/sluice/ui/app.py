@@ -120,9 +120,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
 
     @app.get("/metrics")
     def metrics(data_sources: Annotated[Sources, Depends(sources)]) -> Response:
-        return Response(
-            exposition(histories(data_sources, names), time.time()), media_type=CONTENT_TYPE_LATEST
-        )
+        return Response(exposition(histories(data_sources, names)), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/static/{name}")
     def static(name: str, v: str = "") -> FileResponse:

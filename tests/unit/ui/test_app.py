@@ -188,20 +188,20 @@ def test_the_metrics(made: Made, client: TestClient) -> None:
         for sample in family.samples
     }
     assert found["sluice_query_batches_total", STREAM, "windows"] == 540
-    assert found["sluice_query_running", STREAM, "windows"] == 1
-    assert found["sluice_query_sign_age_seconds", "down", STREAM] > 1400
-    assert found["sluice_progress_readable", STREAM] == 1
+    assert found["sluice_query_up", STREAM, "windows"] == 1
+    assert time.time() - found["sluice_query_last_activity_timestamp_seconds", "down", STREAM] > 1400
+    assert found["sluice_query_progress_scrape_success", STREAM] == 1
 
 
 def test_metrics_say_that_progress_is_not_readable(made: Made, caplog: pytest.LogCaptureFixture) -> None:
     app = create([replace(spec(), name="other", queries={}), spec()])
     app.dependency_overrides = made.app.dependency_overrides
-    assert 'sluice_progress_readable{stream="other"} 1.0' in TestClient(app).get(METRICS).text
+    assert 'sluice_query_progress_scrape_success{stream="other"} 1.0' in TestClient(app).get(METRICS).text
     made.forget()
     made.progress.error = Unreachable("Kafka is away")
     text = TestClient(app).get(METRICS).text
-    assert 'sluice_progress_readable{stream="other"} 0.0' in text
-    assert f'sluice_progress_readable{{stream="{STREAM}"}} 0.0' in text
+    assert 'sluice_query_progress_scrape_success{stream="other"} 0.0' in text
+    assert f'sluice_query_progress_scrape_success{{stream="{STREAM}"}} 0.0' in text
     assert "Kafka is away" in caplog.text, "an operator learns why"
 
 

@@ -21,7 +21,7 @@ MAX_RANGES = 50
 
 @dataclass(frozen=True)
 class EventIdCounts:
-    """``rows`` of the load, ``nameless`` of them without an id; ``twice``: the load's duplicated ids -> rows of
+    """``rows`` of the load, ``nameless`` of them without an id; ``twice``: its duplicated ids -> rows of
     the table that have it."""
 
     rows: int

@@ -260,7 +260,7 @@ def test_empty_batches_have_a_rate_of_nothing() -> None:
 
 def samples(text: bytes) -> dict[tuple[str, ...], float]:
     """(name, stream, query, another label's value) -> value; well-formed for Prometheus' own parser."""
-    order = ("stream", "query", "part", "bound")
+    order = ("stream", "query", "phase", "stat")
     return {
         (sample.name, *(sample.labels[label] for label in order if label in sample.labels)): sample.value
         for family in text_string_to_metric_families(text.decode())
@@ -270,14 +270,14 @@ def samples(text: bytes) -> dict[tuple[str, ...], float]:
 
 def test_the_metrics_of_a_query() -> None:
     query = history("windows", [parse(SPARK, "windows", BEGAN)], 0.0)
-    text = exposition({"isp_hits": [query]}, AT + 11.5)
+    text = exposition({"isp_hits": [query]})
     found = samples(text)
     of = ("isp_hits", "windows")
-    assert found["sluice_progress_readable", "isp_hits"] == 1
+    assert found["sluice_query_progress_scrape_success", "isp_hits"] == 1
     expected = {
-        "running": 1,
-        "sign_age_seconds": 10,
-        "progress_age_seconds": 10,
+        "up": 1,
+        "last_activity_timestamp_seconds": AT + 1.5,
+        "last_batch_timestamp_seconds": AT + 1.5,
         "batches_total": 8,
         "input_rows_total": 1430,
         "late_rows_dropped_total": 11,
@@ -296,7 +296,7 @@ def test_the_metrics_of_a_query() -> None:
     duration = "sluice_query_batch_duration_seconds"
     phases = {key[3]: value for key, value in found.items() if key[0] == duration}
     assert phases == {"total": 1.5, **parse(SPARK, "windows", BEGAN).phases}
-    behind = {key[3]: value for key, value in found.items() if key[0] == "sluice_query_offsets_behind_latest"}
+    behind = {key[3]: value for key, value in found.items() if key[0] == "sluice_query_offset_lag"}
     assert behind == {"min": 5, "max": 20, "avg": 12.5}
     types = {family.name: family.type for family in text_string_to_metric_families(text.decode())}
     assert types["sluice_query_input_rows"] == "counter"
@@ -304,10 +304,9 @@ def test_the_metrics_of_a_query() -> None:
 
 
 def test_what_a_query_does_not_have_is_left_out() -> None:
-    found = samples(exposition({"s": [history("q", [made()], 0.0)]}, AT))
-    assert not [key for key in found if "state" in key[0] or "watermark" in key[0] or "behind" in key[0]]
-    # Not from the future, whatever the clocks say.
-    assert found["sluice_query_sign_age_seconds", "s", "q"] == 0
+    found = samples(exposition({"s": [history("q", [made()], 0.0)]}))
+    assert not [key for key in found if "state" in key[0] or "watermark" in key[0] or "offset_lag" in key[0]]
+    assert found["sluice_query_last_activity_timestamp_seconds", "s", "q"] == made().ended
 
 
 def test_a_dead_an_ended_and_an_idle_query_and_a_stream_that_cannot_be_read() -> None:
@@ -315,21 +314,21 @@ def test_a_dead_an_ended_and_an_idle_query_and_a_stream_that_cannot_be_read() ->
     ended = history("ended", [made(), ActivityEvent("ended", "r", AT + 2, ActivityKind.ENDED)], 0.0)
     idle = history("idle", [made(), ActivityEvent("idle", "r", AT + 90, ActivityKind.IDLE)], 0.0)
     new = history("new", [ActivityEvent("new", "r", AT + 90, ActivityKind.STARTED)], 0.0)
-    found = samples(exposition({"s": [dead, ended, idle, new], "hidden": None}, AT + 101))
-    running = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_running"}
+    found = samples(exposition({"s": [dead, ended, idle, new], "hidden": None}))
+    running = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_up"}
     assert running == {"down": 1, "ended": 0, "idle": 1, "new": 1}
-    signs = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_sign_age_seconds"}
-    assert signs == {"down": 100, "ended": 99, "idle": 11, "new": 11}
-    ages = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_progress_age_seconds"}
-    assert ages == {"down": 100, "ended": 100, "idle": 100}
-    assert found["sluice_progress_readable", "hidden"] == 0
+    signs = {k[2]: v for k, v in found.items() if k[0] == "sluice_query_last_activity_timestamp_seconds"}
+    assert signs == {"down": AT + 1, "ended": AT + 2, "idle": AT + 90, "new": AT + 90}
+    ends = {k[2]: v for k, v in found.items() if k[0] == "sluice_query_last_batch_timestamp_seconds"}
+    assert ends == {"down": AT + 1, "ended": AT + 1, "idle": AT + 1}
+    assert found["sluice_query_progress_scrape_success", "hidden"] == 0
 
 
 def test_a_hostile_name_is_one_label() -> None:
-    name = 'a"} 1\nsluice_query_running{stream="x\\'
-    found = samples(exposition({"s": [history(name, [replace(made(), query=name)], 0.0)]}, AT))
-    assert found["sluice_query_running", "s", name] == 1
-    assert ("sluice_query_running", "x") not in found
+    name = 'a"} 1\nsluice_query_up{stream="x\\'
+    found = samples(exposition({"s": [history(name, [replace(made(), query=name)], 0.0)]}))
+    assert found["sluice_query_up", "s", name] == 1
+    assert ("sluice_query_up", "x") not in found
 
 
 def test_the_metrics_that_operating_explains() -> None:
@@ -340,7 +339,7 @@ def test_the_metrics_that_operating_explains() -> None:
         for row in table.splitlines()[2:]
         for name in re.findall(r"`(\w+)`", row.split("|")[1])
     }
-    found = samples(exposition({"s": [history("q", [parse(SPARK, "q", BEGAN)], 0.0)]}, AT))
+    found = samples(exposition({"s": [history("q", [parse(SPARK, "q", BEGAN)], 0.0)]}))
     given = {
         key[0] for key in found if key[0].startswith("sluice_query_") and not key[0].endswith("_created")
     }
