@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.model.health.json_record import JsonRecord
 from sluice.model.health.sample import Sample
 from sluice.model.health.status import HealthReport, RestartHistory, new_restarts
+from sluice.model.json_record import JsonRecord
 from sluice.model.spec.ledger import RUNTIME
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from sluice.model.health.json_record import JsonRecord, parse_json
+from sluice.model.json_record import JsonRecord, parse_json
 
 # Seconds between heartbeats of a living component (spark_jobs.common.kafka.heartbeat).
 HEARTBEAT_INTERVAL = 5.0

@@ -8,7 +8,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from sluice.model.health.heartbeat import Heartbeat
-from sluice.model.health.json_record import JsonRecord
+from sluice.model.json_record import JsonRecord
 
 
 class ProcessState(StrEnum):

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sluice.model.health.json_record import JsonRecord
 from sluice.model.health.sample import ProcessState, ProcessStatus, Sample
+from sluice.model.json_record import JsonRecord
 from sluice.model.spec.stream import CONSUMER, Supervision
 
 

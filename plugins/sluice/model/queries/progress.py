@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, cast
 
-from sluice.model.health.json_record import parse_json
+from sluice.model.json_record import parse_json
 
 # A running query reports activity at this interval, in seconds, however long its batches or pauses are.
 ACTIVITY_SECONDS = 120.0
