@@ -18,7 +18,6 @@ from sluice.clients.errors import Missing
 from sluice.clients.lake.catalog import Commit, Lake, ancestors, commits, sluice_properties
 from sluice.clients.ledger import History
 from sluice.io.kafka import topic_offsets
-from sluice.io.s3 import connect
 from sluice.model.health.sample import ProcessStatus
 from sluice.model.spec.stream import StreamSpec
 from sluice.runtime.supervisord import SupervisorRuntime
@@ -176,8 +175,7 @@ class StreamUnderTest:
 
     @cached_property
     def history(self) -> History:
-        platform = self.stack.platform("airflow")
-        return History(connect(platform.s3), platform.lake.ledger, self.spec.name)
+        return History.open(self.stack.platform("airflow"), self.spec.name)
 
     def supervision_runs(self, limit: int = 20) -> list[dict[str, Any]]:
         """The newest runs of the supervising DAG, newest first."""

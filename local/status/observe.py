@@ -23,7 +23,6 @@ from local.stack.stack import Stack
 from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.lake.catalog import Commit, Lake, recent_batches
 from sluice.clients.ledger import History
-from sluice.io.s3 import connect
 from sluice.model.health.sample import Sample
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import history_name
@@ -147,8 +146,7 @@ def _sample(stack: Stack, spec: StreamSpec, component: Component) -> Sample:
 
 
 def _history(stack: Stack, spec: StreamSpec, component: Component) -> History:
-    platform = stack.platform("airflow")
-    return History(connect(platform.s3), platform.lake.ledger, history_name(spec.name, component.name))
+    return History.open(stack.platform("airflow"), history_name(spec.name, component.name))
 
 
 def _batches(stack: Stack, spec: StreamSpec) -> list[Commit]:

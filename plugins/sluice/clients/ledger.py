@@ -1,15 +1,4 @@
-"""Write-once documents, and a stream's history in them.
-
-The ledger: what a load was, as small JSON objects that are written once.
-
-Every put carries ``If-None-Match: *``, so of two writers the first wins and both go on with its
-document. Keys are in :mod:`sluice.model.spec.ledger`.
-
-What happened to a stream, kept in the ledger: one small object per event, written once, ordered by time.
-
-Kinds: ``health``, ``restart``, ``start``, ``stop``, ``suspend``, ``resume``, ``question``, ``answer``,
-``recovered``, ``missed``. The moment is in the key, so looking for the newest needs no GET but its own.
-"""
+"""The ledger: write-once JSON documents of loads, and the history of a stream's events."""
 
 from __future__ import annotations
 
@@ -18,40 +7,43 @@ import json
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from botocore.exceptions import ClientError as S3Error
 
 from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.s3 import asking, error_code, split
+from sluice.io.s3 import connect
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.status import RestartHistory
 from sluice.model.spec.ledger import RUNTIME, Document, history_key, history_prefix, moment, moment_of
+from sluice.model.spec.platform import Platform
 from sluice.model.spec.stream import Supervision
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 ATTEMPTS = 5
+# S3's answers to a conditional put of a document that exists, or is being written.
+_EXISTS = ("PreconditionFailed", "ConditionalRequestConflict", "412", "409")
 
 
 class Ledger:
-    """One stream's documents."""
+    """One stream's documents, by the keys of :mod:`sluice.model.spec.ledger`."""
 
-    def __init__(
-        self, client: S3Client, uri: str, stream: str, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, client: S3Client, uri: str, stream: str) -> None:
         self.client = client
-        self._sleep = sleep
         self.bucket, prefix = split(uri)
         self.prefix = f"{prefix}/{stream}" if prefix else stream
 
+    @classmethod
+    def open(cls, platform: Platform, stream: str) -> Self:
+        return cls(connect(platform.s3), platform.lake.ledger, stream)
+
     def uri(self, key: str) -> str:
-        """The address of a document, for messages and for a job's arguments."""
         return f"s3://{self.bucket}/{self.prefix}/{key}"
 
     def get(self, key: str) -> Document | None:
-        """The document, or None where there is none."""
         try:
             with asking(f"ledger document {self.uri(key)}"):
                 body = self.client.get_object(Bucket=self.bucket, Key=f"{self.prefix}/{key}")["Body"].read()
@@ -60,43 +52,46 @@ class Ledger:
         document: Document = json.loads(body)
         return document
 
+    def require(self, key: str, task: str) -> Document:
+        """The document that ``task`` wrote. Raises Missing."""
+        document = self.get(key)
+        if document is None:
+            raise Missing(f"ledger document {self.uri(key)} does not exist. Fix: clear the {task} task")
+        return document
+
+    def pin(self, key: str, create: Callable[[], Document]) -> Document:
+        """The document, written now if there is none."""
+        return self.get(key) or self.put(key, create())
+
     def put(self, key: str, document: Document) -> Document:
-        """Write the document if there is none; return the one that is there afterwards, perhaps another's."""
+        """Write the document if there is none. Of concurrent writers the first wins; returns its document."""
         body = json.dumps(document, indent=1, sort_keys=True).encode()
+        what = f"ledger document {self.uri(key)}"
         for attempt in range(ATTEMPTS):
-            try:
-                with asking(f"ledger document {self.uri(key)}"):
-                    self._put_if_absent(key, body)
-            except FileExistsError:
-                winner = self.get(key)
-                if winner is not None:
-                    return winner
-                # The other put is not visible yet (S3's 409) or failed: ask again.
-                self._sleep(0.2 * 2**attempt)
-            else:
-                return document
-        raise Unreachable(
-            f"ledger document {self.uri(key)}: {ATTEMPTS} conditional puts met another writer's",
-            ErrorCode.S3_UNREACHABLE,
-        )
-
-    def _put_if_absent(self, key: str, body: bytes) -> None:
-        try:
-            self.client.put_object(
-                Bucket=self.bucket,
-                Key=f"{self.prefix}/{key}",
-                Body=body,
-                ContentType="application/json",
-                IfNoneMatch="*",
-            )
-        except S3Error as error:
-            if error_code(error) in ("PreconditionFailed", "ConditionalRequestConflict", "412", "409"):
-                raise FileExistsError(key) from error
-            raise
+            with asking(what):
+                try:
+                    self.client.put_object(
+                        Bucket=self.bucket,
+                        Key=f"{self.prefix}/{key}",
+                        Body=body,
+                        ContentType="application/json",
+                        IfNoneMatch="*",
+                    )
+                except S3Error as error:
+                    if error_code(error) not in _EXISTS:
+                        raise
+                else:
+                    return document
+            existing = self.get(key)
+            if existing is not None:
+                return existing
+            # The other put is not visible yet (S3's 409), or failed.
+            time.sleep(0.2 * 2**attempt)
+        message = f"{what}: {ATTEMPTS} conditional puts met another writer's"
+        raise Unreachable(message, ErrorCode.S3_UNREACHABLE)
 
 
-# How far back the newest event is looked for, step by step: a verdict may change with every run, or not for a
-# year. The usual case costs one LIST of few keys.
+# The newest event is searched step by step: the usual case costs one LIST of few keys.
 RECENT = (timedelta(hours=1), timedelta(days=1), timedelta(days=30), None)
 
 
@@ -105,24 +100,25 @@ def _now() -> datetime:
 
 
 class History:
-    """One stream's events. Moments are aware datetimes; errors are the ledger's (Refused, Unreachable)."""
+    """A stream's events, one document each; times are aware. Raises Refused and Unreachable as the ledger.
 
-    def __init__(
-        self,
-        client: S3Client,
-        ledger_uri: str,
-        stream: str,
-        clock: Callable[[], datetime] = _now,
-    ) -> None:
+    Kinds: ``health``, ``restart``, ``start``, ``stop``, ``suspend``, ``resume``, ``decision_requested``,
+    ``decision``, ``recovered``, ``deadline_missed``. Keys hold the time, so a search needs no GET but one.
+    """
+
+    def __init__(self, client: S3Client, ledger_uri: str, stream: str) -> None:
         self.ledger = Ledger(client, ledger_uri, stream)
         self.stream = stream
-        self._clock = clock
+
+    @classmethod
+    def open(cls, platform: Platform, name: str) -> Self:
+        """``name``: of :func:`sluice.model.spec.ledger.history_name`."""
+        return cls(connect(platform.s3), platform.lake.ledger, name)
 
     def record(self, kind: str, document: Document, at: datetime) -> Document:
-        """Keep the event, with ``kind``, ``at`` (ISO 8601, UTC) and ``stream`` added; returns it as kept.
+        """Write the event with ``kind``, ``at`` (ISO 8601, UTC) and ``stream`` added, and return it.
 
-        The key is made of the event, so that recording the same again, after an answer that was lost, keeps
-        one.
+        The key contains the event's hash, so a repeated call (after a lost answer) writes nothing.
         """
         event = {**document, "kind": kind, "at": at.astimezone(UTC).isoformat(), "stream": self.stream}
         text = json.dumps(event, sort_keys=True)
@@ -135,27 +131,26 @@ class History:
         return [event for event in events if event is not None]
 
     def latest(self, kind: str) -> Document | None:
-        """The newest event of a kind, None where there is none."""
         for back in RECENT:
-            newest = _newest(self._keys(kind, self._clock() - back if back else None))
+            newest = _newest(self._keys(kind, _now() - back if back else None))
             if newest:
                 return self.ledger.get(newest[0])
         return None
 
     def suspended(self) -> Document | None:
-        """The hold that is in force: the newest ``suspend`` if no ``resume`` came after it."""
-        # All of them, in one LIST: there are few in a stream's life, and mostly none.
+        """The newest ``suspend`` event, unless a ``resume`` came later."""
+        # All of them, in one LIST: a stream has few.
         suspend, resume = _newest(self._keys("suspend", None)), _newest(self._keys("resume", None))
-        # At the same moment the hold wins: not restarting is the safer mistake.
+        # At the same time the suspension wins: not restarting is safer.
         if suspend is None or (resume is not None and resume[1] > suspend[1]):
             return None
         return self.ledger.get(suspend[0])
 
     def facts(self, now: datetime, policy: Supervision) -> RestartHistory:
-        """What the rules need: the restarts of the policy's window, and the hold in words.
+        """The restarts within the policy's window, and the suspension.
 
-        A restart on request does not count, nor do those before it or before a hold was released: who asked
-        has seen them. Two runs that restarted the same instance restarted it once.
+        Not counted: a restart on request, those before it, and those before the stream was resumed. Two runs
+        that restarted the same instance count once.
         """
         begin = now - timedelta(seconds=policy.restart_window_seconds)
         suspended = self.suspended()
@@ -183,26 +178,26 @@ class History:
         )
 
     def requested_since(self, at: datetime) -> str | None:
-        """Kind and moment of the newest act on request after ``at``; None if there was none."""
-        acts = [
+        """Kind and time of the newest action on request after ``at``; None if there was none."""
+        actions = [
             (when, kind) for kind in ("suspend", "resume", "start") for when in self._keys(kind, at).values()
         ]
-        acts += [
+        actions += [
             (datetime.fromisoformat(event["at"]), "restart")
             for event in self.since("restart", at)
             if event.get("requested")
         ]
-        when, kind = max(acts, default=(at, ""))
+        when, kind = max(actions, default=(at, ""))
         return f"{kind} at {when.isoformat(timespec='seconds')}" if kind else None
 
     def _keys(self, kind: str, since: datetime | None) -> dict[str, datetime]:
-        """The keys of a kind's events from ``since`` on (None: all) and their moments, oldest first."""
+        """The keys of a kind's events from ``since`` on (None: all) and their times, oldest first."""
         root = f"{self.ledger.prefix}/"
         prefix = f"{root}{history_prefix(kind)}"
         pages = self.ledger.client.get_paginator("list_objects_v2").paginate(
             Bucket=self.ledger.bucket,
             Prefix=prefix,
-            # S3 answers with the keys behind it; an event's key is this and more.
+            # S3 lists the keys after it; an event's key begins with it.
             StartAfter=f"{prefix}{moment(since)}" if since else prefix,
         )
         with asking(f"history {self.ledger.uri(history_prefix(kind))}"):
@@ -212,7 +207,7 @@ class History:
 
 
 def suspend_message(suspend: Document) -> str:
-    """``by <who> since <at>: <why>`` of a hold."""
+    """``by <who> since <at>: <reason>``."""
     reason = suspend.get("reason") or "no reason given"
     return f"by {suspend.get('who', 'an unknown user')} since {suspend['at']}: {reason}"
 

@@ -60,16 +60,14 @@ class PlatformHook(BaseHook):
 
     def ledger(self, stream: str) -> Ledger:
         from sluice.clients.ledger import Ledger
-        from sluice.io.s3 import connect
 
-        return Ledger(connect(self.platform.s3), self.platform.lake.ledger, stream)
+        return Ledger.open(self.platform, stream)
 
     def history(self, name: str) -> History:
         """The history ``name`` (``ledger.history_name`` of a component)."""
         from sluice.clients.ledger import History
-        from sluice.io.s3 import connect
 
-        return History(connect(self.platform.s3), self.platform.lake.ledger, name)
+        return History.open(self.platform, name)
 
     def observer(self, spec: StreamSpec, component: str) -> Observer:
         from sluice.runtime.observer import Observer

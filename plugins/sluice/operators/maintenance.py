@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sluice.clients.errors import Missing, Refused
+from sluice.clients.errors import Refused
 from sluice.hooks import failures
 from sluice.hooks.failures import failed, final_failures
 from sluice.hooks.load_plan import now
@@ -47,21 +47,17 @@ class CompactOperator(SparkJobOperator):
             return {"before": pinned["before"], "snapshot_id": pinned["snapshot_id"]}
 
     def _pin(self, context: Context) -> Document:
-        key = run_key(context["run_id"], "compaction")
-        pinned = self.ledger.get(key)
-        if pinned is not None:
-            return pinned
-        before = closed_before(context["params"].get("compact_before"), context["dag_run"].run_after)
-        head = self.platform_hook.lake.table(self.spec.table).current_snapshot()
-        return self.ledger.put(
-            key,
-            {
+        def create() -> Document:
+            before = closed_before(context["params"].get("compact_before"), context["dag_run"].run_after)
+            head = self.platform_hook.lake.table(self.spec.table).current_snapshot()
+            return {
                 "run_id": context["run_id"],
                 "before": before.isoformat(),
                 "snapshot_id": head.snapshot_id if head else None,
                 "at": now(),
-            },
-        )
+            }
+
+        return self.ledger.pin(run_key(context["run_id"], "compaction"), create)
 
 
 def closed_before(given: str | None, at: datetime) -> date:
@@ -98,10 +94,7 @@ class CheckCompactionOperator(StreamOperator):
     fails_if = "they differ"
 
     def work(self, context: Context) -> dict[str, Any]:
-        key = run_key(context["run_id"], "compaction")
-        pinned = self.ledger.get(key)
-        if pinned is None:
-            raise Missing(f"no document {self.ledger.uri(key)}; clear the compact task")
+        pinned = self.ledger.require(run_key(context["run_id"], "compaction"), "compact")
         rewrites = self.rewrites_since(pinned["snapshot_id"])
         self.log.info("%s", report(rewrites))
         problems = [problem for rewrite in rewrites for problem in rewrite.problems()]

@@ -78,9 +78,8 @@ class Sources:
 
     def open_history(self, name: str) -> Callable[[str], Document | None]:
         from sluice.clients.ledger import History
-        from sluice.io.s3 import connect
 
-        return History(connect(self._platform.s3), self._platform.lake.ledger, name).latest
+        return History.open(self._platform, name).latest
 
     def open_progress(self) -> Callable[[float, float], ProgressSnapshot]:
         from sluice.clients.progress import ProgressReader

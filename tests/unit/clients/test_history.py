@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from sluice.clients import ledger
 from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.ledger import History
 from sluice.model.health.status import RestartHistory
@@ -21,9 +22,13 @@ NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 POLICY = Supervision(restart_window_seconds=600)
 
 
+@pytest.fixture(autouse=True)
+def at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "_now", lambda: NOON)
+
+
 def make(client: MemoryS3, stream: str = "nyc_taxi") -> History:
-    """At noon."""
-    return History(client.as_client(), "s3://warehouse/ledger", stream, clock=lambda: NOON)
+    return History(client.as_client(), "s3://warehouse/ledger", stream)
 
 
 def ago(seconds: float) -> datetime:

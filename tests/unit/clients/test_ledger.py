@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from sluice.clients.errors import Refused, Unreachable
+import time
+
+import pytest
+
+from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.clients.ledger import Ledger
 from sluice.model.spec import ledger
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 
 
-def make(client: MemoryS3, slept: list[float] | None = None) -> Ledger:
-    sleep = (slept if slept is not None else []).append
-    return Ledger(client.as_client(), "s3://warehouse/ledger", "nyc_taxi", sleep)
+@pytest.fixture(autouse=True)
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    seconds: list[float] = []
+    monkeypatch.setattr(time, "sleep", seconds.append)
+    return seconds
+
+
+def make(client: MemoryS3) -> Ledger:
+    return Ledger(client.as_client(), "s3://warehouse/ledger", "nyc_taxi")
 
 
 def test_the_loser_of_a_race_gets_the_winners_document() -> None:
@@ -21,10 +31,10 @@ def test_the_loser_of_a_race_gets_the_winners_document() -> None:
     assert list(client.objects) == [("warehouse", "ledger/nyc_taxi/k.json")]
 
 
-def test_a_put_that_another_was_ahead_of_but_that_is_not_visible_is_tried_again() -> None:
-    client, slept = MemoryS3(), list[float]()
+def test_a_put_that_another_was_ahead_of_but_that_is_not_visible_is_tried_again(slept: list[float]) -> None:
+    client = MemoryS3()
     client.refuse_puts = ["ConditionalRequestConflict"] * 2
-    assert make(client, slept).put("k.json", {"by": "me"}) == {"by": "me"}
+    assert make(client).put("k.json", {"by": "me"}) == {"by": "me"}
     assert len(slept) == 2
     assert slept == sorted(slept)
     client.refuse_puts = ["ConditionalRequestConflict"] * 99
@@ -38,6 +48,15 @@ def test_no_document_is_none_and_denial_is_an_error() -> None:
     client.refuse_gets = ["AccessDenied"]
     with raising(Refused, "AccessDenied"):
         make(client).get("k.json")
+
+
+def test_a_document_is_pinned_once_and_a_missing_one_names_its_task() -> None:
+    ledger = make(MemoryS3())
+    with raising(Missing, "s3://warehouse/ledger/nyc_taxi/k.json", "clear the produce task"):
+        ledger.require("k.json", "produce")
+    assert ledger.pin("k.json", lambda: {"by": "first"}) == {"by": "first"}
+    assert ledger.pin("k.json", lambda: {"by": "second"}) == {"by": "first"}
+    assert ledger.require("k.json", "produce") == {"by": "first"}
 
 
 def test_run_ids_are_quoted() -> None:

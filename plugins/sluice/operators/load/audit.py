@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from sluice.clients.errors import Missing
 from sluice.hooks import failures
 from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
@@ -68,9 +67,7 @@ class AuditOperator(StreamOperator):
         return inventory.take(self.platform_hook, self.spec)
 
     def work(self, context: Context) -> dict[str, Any]:
-        before = self.ledger.get(run_key(context["run_id"], "baseline"))
-        if before is None:
-            raise Missing(f"run {context['run_id']!r} has no baseline.json; clear its provision_topic task")
+        before = self.ledger.require(run_key(context["run_id"], "baseline"), "provision_topic")
         # The listing first: what is committed after it is known to the metadata, and no stranger.
         seen = self.take_inventory()
         strangers, batches, costs = self._from_metadata(seen, before["snapshot_id"])

@@ -107,21 +107,18 @@ def folder(root: Path, name: str) -> PrefixUsage:
 
 def record_before(hook: PlatformHook, spec: StreamSpec, ledger: Ledger, run_id: str) -> dict[str, Any]:
     """Write ``baseline.json`` for the run if there is none; return the one there is."""
-    key = run_key(run_id, "baseline")
-    found = ledger.get(key)
-    if found is not None:
-        return found
-    try:
-        table: Table | None = hook.lake.table(spec.table)
-    except Missing:
-        table = None
-    head = table.current_snapshot() if table else None
-    return ledger.put(
-        key,
-        {
+
+    def create() -> dict[str, Any]:
+        try:
+            table: Table | None = hook.lake.table(spec.table)
+        except Missing:
+            table = None
+        head = table.current_snapshot() if table else None
+        return {
             "run_id": run_id,
             "snapshot_id": head.snapshot_id if head else None,
             "counts": {name: asdict(count) for name, count in take(hook, spec).counts.items()},
             "at": now(),
-        },
-    )
+        }
+
+    return ledger.pin(run_key(run_id, "baseline"), create)

@@ -13,12 +13,14 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients.errors import Missing, Unreachable
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.objects import Entry
+from sluice.model.spec.ledger import run_key
 from sluice.model.verification.storage import PrefixUsage
 from sluice.operators.load import audit
 from sluice.operators.load.audit import AuditOperator, metadata_files, unknown
 from sluice.operators.load.inventory import Inventory, folder, overwritten
 from tests.support import lake as lakes
 from tests.support.raising import raising
+from tests.support.steps import ledger
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -61,17 +63,12 @@ def test_a_folder_is_counted_and_an_unmounted_one_is_an_error(tmp_path: Path) ->
         folder(tmp_path / "none", "s")
 
 
-class Ledger:
-    def __init__(self, before: dict[str, Any] | None) -> None:
-        self.before = before
-
-    def get(self, key: str) -> dict[str, Any] | None:
-        return self.before
-
-
 def operator(lake: Lake, seen: Inventory, before: Any) -> AuditOperator:
     made = AuditOperator(task_id="audit", stream="nyc_taxi")
-    made.__dict__ |= {"platform_hook": SimpleNamespace(lake=lake), "ledger": Ledger(before)}
+    kept = ledger("nyc_taxi")
+    if before is not None:
+        kept.put(run_key(CONTEXT["run_id"], "baseline"), before)
+    made.__dict__ |= {"platform_hook": SimpleNamespace(lake=lake), "ledger": kept}
     made.__dict__["take_inventory"] = lambda: seen
     return made
 
@@ -110,7 +107,7 @@ def test_over_budget_names_value_and_limit(tmp_path: Path) -> None:
 
 
 def test_without_before_there_is_nothing_to_compare(tmp_path: Path) -> None:
-    with raising(Missing, "'r'", "baseline.json", "provision_topic"):
+    with raising(Missing, "runs/r/baseline.json", "provision_topic"):
         operator(lakes.make(tmp_path), Inventory({}, {}, []), None).work(CONTEXT)
 
 
