@@ -169,7 +169,7 @@ def test_by_keyboard_to_another_page(page: Page) -> None:
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Wikipedia: top editors")
-    page.get_by_role("link", name="Its running queries").click()
+    page.get_by_role("link", name="Running queries").click()
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Running queries of {STREAM}")
 
 

@@ -67,15 +67,14 @@ def sent(stream: Hits, services: Services) -> Sent:
     """As after an attempt that was killed on its way: whole slices, a part of one, and some of the last."""
     context, platform = services.stack.context, services.stack.platform("airflow")
     ledger = Ledger(services.minio, platform.lake.ledger, "isp_hits")
-    plan = plans.pin_generated(
+    plan = plans.pin(
         ledger,
         KafkaAdmin(platform.kafka),
+        lambda: plans.generated_source(GENERATOR, "r1", PARAMS, MOMENT),
         run_id="r1",
         stream="isp_hits",
         topic=DECLARED.topic.name,
-        generator=GENERATOR,
         params=PARAMS,
-        moment=MOMENT,
     )
     parameters = generator.parse(GENERATOR, plan["sources"][0]["parameters"], "x")
     put(stream, parameters, range(2 * RATE + 700))

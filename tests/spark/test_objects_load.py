@@ -37,14 +37,15 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
         Bucket=platform.source.bucket, Key="objects_load/a.csv", Body="\n".join([header, *lines]).encode()
     )
     ledger = Ledger(services.minio, platform.lake.ledger, "nyc_taxi")
+    params = {"source_prefix": "objects_load/"}
     plan = plans.pin(
         ledger,
-        Bucket(services.minio, platform.source.bucket),
         KafkaAdmin(platform.kafka),
+        lambda: plans.object_sources(Bucket(services.minio, platform.source.bucket), params),
         run_id="objects",
         stream="nyc_taxi",
         topic=TAXI.topic.name,
-        params={"source_prefix": "objects_load/"},
+        params=params,
     )
     source = plan["sources"][0]["source_id"]
     # As an earlier attempt left it: of lane 3 all three rows, of lane 5 the first, and of no other.

@@ -1,30 +1,64 @@
-"""An Airflow connection, handed to a process that runs outside Airflow."""
+"""Airflow connections: look one up, and export a database's to a process outside Airflow."""
 
 from __future__ import annotations
 
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from sluice.hooks.failures import failed
+from sluice.model.error_codes import ErrorCode
+from sluice.model.spec import connection as databases
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.connection import DIRECTORY_VARIABLE, Database
 
 
-def write_connection_file(connection: str, database: Database) -> bool:
-    """Write it to where ``database.load`` reads it: whole, or not at all, and readable for its user alone.
+def get(name: str) -> Any:
+    """The connection. Raises AirflowFailException if there is none."""
+    try:
+        return BaseHook.get_connection(name)
+    except AirflowNotFoundException as error:
+        raise failed(
+            ErrorCode.CONNECTION_NOT_FOUND,
+            f"connection {name!r} not found. Fix: add it in Airflow under Admin, or set "
+            f"AIRFLOW_CONN_{name.upper()}",
+        ) from error
 
-    Returns whether it was another before. Raises ConfigError where the folder is not named, or not there.
+
+def database(name: str) -> Database:
+    """The connection as a sink's database. Raises ConfigError if no sink can write to such a one."""
+    found = get(name)
+    return databases.from_connection(
+        found.conn_type,
+        found.host,
+        found.port,
+        found.schema,
+        found.login,
+        found.password,
+        options=found.extra_dejson,
+        name=name,
+    )
+
+
+def write_connection_file(connection: str, database: Database) -> bool:
+    """Write it to where ``database.load`` reads it, atomically and readable for its user alone.
+
+    Returns whether it changed. Raises ConfigError if the folder is not configured or does not exist.
     """
     folder = os.environ.get(DIRECTORY_VARIABLE)
     if not folder or not Path(folder).is_dir():
         raise ConfigError(
-            f"{DIRECTORY_VARIABLE} is {folder!r}, which is no folder; set it to one that Airflow's user and "
-            "the streams' processes share, with mode 700"
+            f"{DIRECTORY_VARIABLE} is {folder!r}, which is no folder. Fix: set it to one that Airflow's user "
+            "and the streams' processes share, with mode 700"
         )
     path, text = Path(folder) / f"{connection}.toml", database.dump()
     if path.exists() and path.read_text() == text and not path.stat().st_mode & 0o077:
         return False
-    # mkstemp makes it with mode 600.
+    # mkstemp creates it with mode 600.
     descriptor, new = tempfile.mkstemp(dir=folder, prefix=f".{connection}-")
     with os.fdopen(descriptor, "w") as file:
         file.write(text)

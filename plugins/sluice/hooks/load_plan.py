@@ -1,16 +1,15 @@
-"""A load's plan: which sources it means, and between which offsets their rows lie.
+"""A load's plan: its sources, and the offset ranges of their rows.
 
-Everything is pinned in the ledger by whoever comes first, so that a retried, a cleared and a second run mean
-the same sources and the same offsets. Plans of object versions, generated rows and feeds are alike, but for
-how a source is named and what mends it.
+Everything is recorded once in the ledger, so a retried, a cleared and a second run use the same sources and
+offsets. A source is an object version, a generator's parameters, or what a feed gave during the run.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Missing, Refused
 from sluice.model.error_codes import ErrorCode
@@ -20,160 +19,92 @@ from sluice.model.spec.ledger import Document, planned_key, produced_key, run_ke
 from sluice.model.verification.ranges import OffsetRanges
 
 if TYPE_CHECKING:
-    from sluice.clients.kafka_admin import TopicId
+    from sluice.clients.kafka_admin import KafkaAdmin
     from sluice.clients.ledger import Ledger
-    from sluice.clients.objects import ObjectVersion
+    from sluice.clients.objects import Bucket
 
-# A source's kind; one without is an object's version.
+# A source's kind; an object version has none.
 FEED, GENERATED = "feed", "generated"
-
-
-class EndOffsets(Protocol):
-    """What a plan asks of Kafka."""
-
-    def ends(self, topic: str) -> dict[int, int]: ...
-
-
-class Topics(EndOffsets, Protocol):
-    """What a feed's plan asks of it."""
-
-    def identify(self, topic: str) -> TopicId: ...
-
-
-class Objects(Protocol):
-    """What a plan asks of the source bucket."""
-
-    def resolve(self, prefix: str, keys: Sequence[str]) -> list[ObjectVersion]: ...
-
-    def has_header(self, source: ObjectVersion) -> bool: ...
 
 
 def pin(
     ledger: Ledger,
-    bucket: Objects,
-    kafka: EndOffsets,
+    kafka: KafkaAdmin,
+    sources: Callable[[], list[Document]],
     *,
     run_id: str,
     stream: str,
     topic: str,
     params: Mapping[str, Any],
 ) -> Document:
-    """The run's plan: the one in the ledger, or a new one from ``params`` (source_prefix, objects).
-
-    Raises Missing where an object does not exist, Refused where one has no header line.
-    """
-    pinned = ledger.get(run_key(run_id, "plan"))
-    if pinned is not None:
-        return pinned
-    objects = bucket.resolve(params.get("source_prefix") or "", params.get("objects") or ())
-    for source in objects:
-        if not bucket.has_header(source):
-            raise Refused(
-                f"{source.uri}: has no header line; upload the file with one, or leave it out",
-                ErrorCode.INVALID_HEADER,
-            )
-    sources = [_of_object(source) for source in objects]
-    return _put(ledger, kafka, sources, run_id=run_id, stream=stream, topic=topic, params=params)
-
-
-def pin_generated(
-    ledger: Ledger,
-    kafka: EndOffsets,
-    *,
-    run_id: str,
-    stream: str,
-    topic: str,
-    generator: Generator,
-    params: Mapping[str, Any],
-    moment: datetime,
-) -> Document:
-    """The run's plan: the one in the ledger, or a new one from ``params``.
-
-    Those of ``generator`` are taken. Left empty, ``begin`` is the
-    hour of ``moment`` (aware), and ``seed`` one of the run's own. Raises ConfigError for a value that is out
-    of its bounds, and for hits that lie so far ahead of now that they would be quarantined.
-    """
-    pinned = ledger.get(run_key(run_id, "plan"))
-    if pinned is not None:
-        return pinned
-    names = generator.schemas
-    given = {name: value for name, value in params.items() if name in names and value not in (None, "")}
-    usual = {
-        "start_time": generated.truncate_to_hour(moment),
-        "seed": int(hashlib.sha256(run_id.encode()).hexdigest()[:8], 16),
-    }
-    parameters = generated.parse(generator, {**usual, **given}, f"params of run {run_id!r}")
-    generated.check_not_in_future(parameters, datetime.now(UTC), f"params of run {run_id!r}")
-    source = {
-        "source_id": parameters.source_id,
-        "kind": GENERATED,
-        "parameters": dict(parameters.values),
-    }
-    return _put(ledger, kafka, [source], run_id=run_id, stream=stream, topic=topic, params=params)
-
-
-def pin_feed(
-    ledger: Ledger,
-    kafka: Topics,
-    *,
-    run_id: str,
-    stream: str,
-    topic: str,
-    feed: str,
-    params: Mapping[str, Any],
-) -> Document:
-    """The run's plan: the one in the ledger, or a new one that begins where the topic ends now.
-
-    A feed has no versions that two runs could share, so each run is a source of its own. ``feed``: address.
-    """
-    pinned = ledger.get(run_key(run_id, "plan"))
-    if pinned is not None:
-        return pinned
-    source = {
-        "source_id": f"feed-{hashlib.sha256(run_id.encode()).hexdigest()[:16]}",
-        "kind": FEED,
-        "feed": feed,
-        "topic_id": kafka.identify(topic).topic_id,
-    }
-    return _put(ledger, kafka, [source], run_id=run_id, stream=stream, topic=topic, params=params)
-
-
-def _put(
-    ledger: Ledger,
-    kafka: EndOffsets,
-    sources: Sequence[Document],
-    *,
-    run_id: str,
-    stream: str,
-    topic: str,
-    params: Mapping[str, Any],
-) -> Document:
-    # Read once and before anything is sent: every row of these sources gets an offset at or behind these.
+    """The run's plan in the ledger, or a new one of ``sources()``. Errors are theirs."""
+    key = run_key(run_id, "plan")
+    plan = ledger.get(key)
+    if plan is not None:
+        return plan
+    found = sources()
+    # Read once and before anything is sent: every row of these sources gets an offset at or after these.
     ends = kafka.ends(topic)
-    begun = [_begin(ledger, source, topic=topic, ends=ends, run_id=run_id) for source in sources]
-    produced = [ledger.get(produced_key(source["source_id"])) is not None for source in begun]
+    planned = [_begin(ledger, source, topic=topic, ends=ends, run_id=run_id) for source in found]
+    done = [ledger.get(produced_key(source["source_id"])) is not None for source in planned]
     return ledger.put(
-        run_key(run_id, "plan"),
+        key,
         {
             "run_id": run_id,
             "stream": stream,
             "topic": topic,
             "params": dict(params),
-            "sources": [{**source, "produced": done} for source, done in zip(begun, produced, strict=True)],
+            "sources": [
+                {**source, "produced": produced} for source, produced in zip(planned, done, strict=True)
+            ],
             "at": now(),
         },
     )
 
 
-def _of_object(source: ObjectVersion) -> Document:
-    return {
-        "source_id": source.source_id,
-        "bucket": source.bucket,
-        "key": source.key,
-        "version_id": source.version_id,
-        "etag": source.etag,
-        "size": source.size,
+def object_sources(bucket: Bucket, params: Mapping[str, Any]) -> list[Document]:
+    """The object versions that ``params`` (source_prefix, objects) select.
+
+    Raises Missing if an object does not exist, Refused if one has no header line.
+    """
+    objects = bucket.resolve(params.get("source_prefix") or "", params.get("objects") or ())
+    for source in objects:
+        if not bucket.has_header(source):
+            raise Refused(
+                f"{source.uri}: no header line. Fix: upload the file with one, or leave it out",
+                ErrorCode.INVALID_HEADER,
+            )
+    names = ("source_id", "bucket", "key", "version_id", "etag", "size")
+    return [{name: getattr(source, name) for name in names} for source in objects]
+
+
+def generated_source(
+    generator: Generator, run_id: str, params: Mapping[str, Any], moment: datetime
+) -> list[Document]:
+    """The generator's parameters in ``params``. By default ``start_time`` is the hour of ``moment`` (aware),
+    and ``seed`` the run's own.
+
+    Raises ConfigError for a value out of bounds, and for hits so far in the future that they would be
+    quarantined.
+    """
+    where = f"params of run {run_id!r}"
+    given = {
+        name: value for name, value in params.items() if name in generator.schemas and value not in (None, "")
     }
+    usual = {
+        "start_time": generated.truncate_to_hour(moment),
+        "seed": int(hashlib.sha256(run_id.encode()).hexdigest()[:8], 16),
+    }
+    parameters = generated.parse(generator, {**usual, **given}, where)
+    generated.check_not_in_future(parameters, datetime.now(UTC), where)
+    source = {"source_id": parameters.source_id, "kind": GENERATED, "parameters": dict(parameters.values)}
+    return [source]
+
+
+def feed_source(kafka: KafkaAdmin, run_id: str, topic: str, feed: str) -> list[Document]:
+    """What ``feed`` (address) gives from now on. Each run is a source of its own: a feed has no versions."""
+    source_id = f"feed-{hashlib.sha256(run_id.encode()).hexdigest()[:16]}"
+    return [{"source_id": source_id, "kind": FEED, "feed": feed, "topic_id": kafka.identify(topic).topic_id}]
 
 
 def _begin(ledger: Ledger, source: Document, *, topic: str, ends: Mapping[int, int], run_id: str) -> Document:
@@ -190,17 +121,17 @@ def _begin(ledger: Ledger, source: Document, *, topic: str, ends: Mapping[int, i
     )
     if begin["topic"] != topic:
         raise Refused(
-            f"{name_of(source)} was planned for topic {begin['topic']!r} and the stream's is {topic!r} now; "
-            f"to load it into the new topic, {_again(source)}",
+            f"{name_of(source)} was planned for topic {begin['topic']!r}, not {topic!r}. "
+            f"Fix: {_again(source)}",
             ErrorCode.SOURCE_TOPIC_CHANGED,
         )
     return begin
 
 
 def complete_source(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
-    """Record that every row of ``source`` was sent, and lies before ``ends``. Returns what is recorded.
+    """Record that every row of ``source`` was sent before ``ends``; returns the first such record.
 
-    Raises Refused where the topic ends before the source's begin: it was made anew in between.
+    Raises Refused if the topic ends before the source's start offsets: it was recreated.
     """
     ranges: dict[str, list[int]] = {}
     for partition, begin in source["begin"].items():
@@ -208,7 +139,7 @@ def complete_source(ledger: Ledger, source: Document, ends: Mapping[int, int], r
         if end < begin:
             raise Refused(
                 f"topic {source['topic']!r} partition {partition} ends at {end}, before offset {begin} at "
-                f"which {name_of(source)} was planned: the topic was made anew; {_again(source)}",
+                f"which {name_of(source)} was planned: the topic was recreated. Fix: {_again(source)}",
                 ErrorCode.SOURCE_TOPIC_CHANGED,
             )
         ranges[partition] = [begin, end]
@@ -219,30 +150,28 @@ def complete_source(ledger: Ledger, source: Document, ends: Mapping[int, int], r
 
 
 def complete_feed(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
-    """As :func:`complete_source`; a partition that was added since the plan counts from its first offset."""
+    """As :func:`complete_source`; a partition added since the plan counts from its first offset."""
     begin = {str(partition): 0 for partition in sorted(ends)} | source["begin"]
     return complete_source(ledger, {**source, "begin": begin}, ends, run_id)
 
 
 def is_feed(source: Document) -> bool:
-    """Whether a plan's source is what a feed gave during the run."""
     return bool(source.get("kind") == FEED)
 
 
 def is_generated(source: Document) -> bool:
-    """Whether a plan's source is generated; one that neither this nor a feed is, is an object's version."""
     return bool(source.get("kind") == GENERATED)
 
 
 def name_of(source: Document) -> str:
-    """What a plan's source is called, in messages and tables."""
+    """The source's name in messages and tables."""
     if is_generated(source):
         return generated.describe(source["parameters"])
     return f"feed {source['feed']}" if is_feed(source) else f"s3://{source['bucket']}/{source['key']}"
 
 
 def identity_of(source: Document) -> Document:
-    """What a plan's source is, beside its id, for results that others read."""
+    """The source's identity in results and proofs, beside its id."""
     if is_generated(source):
         return {"generated": source["parameters"]}
     if is_feed(source):
@@ -259,46 +188,62 @@ def _again(source: Document) -> str:
 
 
 def pending(ledger: Ledger, plan: Document) -> list[Document]:
-    """The plan's sources that nobody has sent to the end, as the ledger says now."""
+    """The plan's sources that are not completely sent yet."""
     return [source for source in plan["sources"] if ledger.get(produced_key(source["source_id"])) is None]
 
 
 def plan_of(ledger: Ledger, run_id: str) -> Document:
-    """The run's plan. Raises Missing where it has none."""
+    """The run's plan. Raises Missing if there is none."""
     plan = ledger.get(run_key(run_id, "plan"))
     if plan is None:
         raise Missing(
-            f"run {run_id!r} has no plan ({ledger.uri(run_key(run_id, 'plan'))}); clear its produce task"
+            f"run {run_id!r} has no plan ({ledger.uri(run_key(run_id, 'plan'))}). Fix: clear its task produce"
         )
     return plan
 
 
 def produced(ledger: Ledger, run_id: str) -> tuple[Document, list[Document]]:
-    """The run's plan, and what was produced of each of its sources.
-
-    Raises Missing where the produce step has not ended well.
-    """
+    """The plan, and the produced document of each source. Raises Missing before task produce succeeded."""
     plan = plan_of(ledger, run_id)
     documents = []
     for source in plan["sources"]:
         document = ledger.get(produced_key(source["source_id"]))
         if document is None:
-            raise Missing(f"{name_of(source)} is not produced yet; clear the produce task")
+            raise Missing(f"{name_of(source)} is not produced yet. Fix: clear task produce")
         documents.append(document)
     return plan, documents
 
 
 def offsets_of(document: Document) -> OffsetRanges:
-    """The offsets between which one source's rows lie."""
     return OffsetRanges.of({int(partition): [pair] for partition, pair in document["ranges"].items()})
 
 
 def offsets_of_all(documents: list[Document]) -> OffsetRanges:
-    """The load's range set: the union over its sources."""
+    """The load's offset ranges, over all sources."""
     total = OffsetRanges()
     for document in documents:
         total = total.union(offsets_of(document))
     return total
+
+
+def summary(ledger: Ledger, run_id: str) -> dict[str, Any]:
+    """What was produced, as a return value."""
+    plan, documents = produced(ledger, run_id)
+    total = offsets_of_all(documents)
+    return {
+        "topic": plan["topic"],
+        "records": total.count,
+        "ranges": {str(p): [list(pair) for pair in ranges] for p, ranges in total.partitions.items()},
+        "sources": [
+            {
+                **identity_of(source),
+                "source_id": source["source_id"],
+                "offsets": offsets_of(document).count,
+                "sent_by": document["run_id"],
+            }
+            for source, document in zip(plan["sources"], documents, strict=True)
+        ],
+    }
 
 
 def now() -> str:

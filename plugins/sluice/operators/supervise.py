@@ -12,7 +12,9 @@ from airflow.triggers.base import StartTriggerArgs
 from sluice.hooks.failures import failed, final_failures, table
 from sluice.hooks.lifecycle import request_from
 from sluice.hooks.observation import Observation
+from sluice.model import exits
 from sluice.model.error_codes import ErrorCode
+from sluice.model.health.sample import ENDED, Sample
 from sluice.model.health.status import (
     NEEDS_DECISION,
     RESTARTABLE,
@@ -28,13 +30,14 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.hooks.lifecycle import ActionResult, Request
-    from sluice.model.health.sample import Sample
 
 # Beyond the duration of a check: systems that answer late, a triggerer that restarts.
 CHECK_TIMEOUT = timedelta(minutes=4)
 # A consumer that acquired the lease again publishes within seconds; a backlog's first batch may take longer.
 RECOVERY_SECONDS = 120.0
 OPEN = ("queued", "running")
+# A run that is queued for longer is not started: its DAG is paused.
+QUEUED_INTERVALS = 2
 
 
 def decision_dag_id(stream: str) -> str:
@@ -113,11 +116,11 @@ class SuperviseOperator(ActingOperator):
         newest = observation.samples[-1]
         before = next((s for s in reversed(observation.samples) if s.published), newest)
         if action is Action.CHECK:
-            if assessed.health in RESTARTABLE:
+            if assessed.health in NEEDS_DECISION or _is_misconfigured(newest):
+                self._request_decision(context, assessed)
+            elif assessed.health in RESTARTABLE:
                 request = request_from(context, assessed.message, requested=False)
                 self.verify(self.lifecycle.restart(request, assessed), before)
-            elif assessed.health in NEEDS_DECISION:
-                self._request_decision(context, assessed)
             elif assessed.health not in no_action(self.component):
                 raise failed(
                     ErrorCode[f"HEALTH_{assessed.health.name}"],
@@ -137,8 +140,17 @@ class SuperviseOperator(ActingOperator):
     def _request_decision(self, context: Context, assessed: HealthReport) -> None:
         """Trigger a run of the decision DAG, unless one is open."""
         dag_id, newest = decision_dag_id(self.stream), self.history.latest("decision_requested")
-        if newest and self._is_open(context, dag_id, newest["run"]):
-            self.log.info("decision is open: since=%s dag=%s run=%s", newest["at"], dag_id, newest["run"])
+        if newest and (state := self._state(context, dag_id, newest["run"])) in OPEN:
+            self.log.info(
+                "decision is %s: since=%s dag=%s run=%s", state, newest["at"], dag_id, newest["run"]
+            )
+            waited = (datetime.now(UTC) - datetime.fromisoformat(newest["at"])).total_seconds()
+            if state == "queued" and waited > QUEUED_INTERVALS * self.spec.supervision.interval_seconds:
+                raise failed(
+                    ErrorCode.COMPONENT_DOWN,
+                    f"the {self.component} of {self.stream} is {assessed.health.value}, and run "
+                    f"{newest['run']} of {dag_id} is queued for {waited:.0f} s. Fix: unpause {dag_id}",
+                )
             return
         run_id = f"{self.component}__{context['run_id']}__{context['ti'].try_number}"
         now = datetime.now(UTC)
@@ -159,13 +171,19 @@ class SuperviseOperator(ActingOperator):
             deferrable=False,
         )
 
-    def _is_open(self, context: Context, dag_id: str, run_id: str) -> bool:
-        """Airflow knows: a run that was marked as failed, or never came to be, asks nobody."""
+    def _state(self, context: Context, dag_id: str, run_id: str) -> str | None:
         try:
-            return context["ti"].get_dagrun_state(dag_id, run_id) in OPEN
+            return str(context["ti"].get_dagrun_state(dag_id, run_id))
         except AirflowRuntimeError as error:
+            # It was never created, or is deleted.
             self.log.info("no run %s %s: %s", dag_id, run_id, error)
-            return False
+            return None
+
+
+def _is_misconfigured(sample: Sample) -> bool:
+    """Whether the process ended with EX_CONFIG: it would after every restart."""
+    process = sample.process
+    return process is not None and process.state in ENDED and process.exit_status == exits.CONFIGURATION
 
 
 def describe(observation: Observation) -> list[str]:

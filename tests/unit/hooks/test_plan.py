@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -17,6 +17,10 @@ from sluice.model.spec.generator import Generator
 from tests.support import steps
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
+
+if TYPE_CHECKING:
+    from sluice.clients.kafka_admin import KafkaAdmin
+    from sluice.clients.objects import Bucket
 
 
 class Source:
@@ -50,7 +54,10 @@ def ledger(memory: MemoryS3) -> Ledger:
 
 
 def pin(ledger: Ledger, source: Source, kafka: Kafka, run: str = "r1", topic: str = "t") -> plans.Document:
-    return plans.pin(ledger, source, kafka, run_id=run, stream="s", topic=topic, params={"objects": []})
+    params: dict[str, Any] = {"objects": []}
+    sources = lambda: plans.object_sources(cast("Bucket", source), params)  # noqa: E731
+    admin = cast("KafkaAdmin", kafka)
+    return plans.pin(ledger, admin, sources, run_id=run, stream="s", topic=topic, params=params)
 
 
 def test_a_retry_means_the_same_versions_and_offsets(ledger: Ledger, memory: MemoryS3) -> None:
@@ -75,7 +82,7 @@ def test_what_was_sent_is_not_pending_and_the_first_settlement_counts(ledger: Le
     plans.complete_source(ledger, one, {0: 8}, "r1")
     assert plans.complete_source(ledger, one, {0: 50}, "r2")["ranges"] == {"0": [5, 8]}
     assert plans.pending(ledger, plan) == [two]
-    with raising(Missing, "v2.csv", "produce task"):
+    with raising(Missing, "v2.csv", "task produce"):
         plans.produced(ledger, "r1")
     plans.complete_source(ledger, two, {0: 20, 1: 4}, "r1")
     _, documents = plans.produced(ledger, "r1")
@@ -108,16 +115,10 @@ NOON = datetime(2026, 11, 21, 12, 34, tzinfo=UTC)
 
 
 def generate(ledger: Ledger, kafka: Kafka, run: str = "r1", moment: datetime = NOON, **params: Any) -> Any:
-    return plans.pin_generated(
-        ledger,
-        kafka,
-        run_id=run,
-        stream="s",
-        topic="t",
-        generator=GENERATOR,
-        params={"rows": 10, **params},
-        moment=moment,
-    )
+    params = {"rows": 10, **params}
+    sources = lambda: plans.generated_source(GENERATOR, run, params, moment)  # noqa: E731
+    admin = cast("KafkaAdmin", kafka)
+    return plans.pin(ledger, admin, sources, run_id=run, stream="s", topic="t", params=params)
 
 
 def test_what_a_form_leaves_empty_is_pinned(ledger: Ledger) -> None:
@@ -172,5 +173,5 @@ def test_wrong_values_pin_nothing(
 
 
 def test_without_a_plan_the_produce_task_is_named(ledger: Ledger) -> None:
-    with raising(Missing, "'r9'", "produce task"):
+    with raising(Missing, "'r9'", "task produce"):
         plans.produced(ledger, "r9")

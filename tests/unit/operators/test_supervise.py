@@ -18,12 +18,14 @@ from sluice.clients.errors import ClientError, Missing, Unreachable
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.ledger import History
 from sluice.hooks.observation import Observation
+from sluice.model import exits
 from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
 from sluice.model.health.sample import Position, ProcessExit, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.status import Health
 from sluice.model.spec import stream
 from sluice.model.spec.ledger import history_name
+from sluice.operators import supervise as supervision
 from sluice.operators.supervise import SuperviseOperator, supervise
 from sluice.runtime.base import Runtime
 from sluice.runtime.observer import Observer
@@ -340,6 +342,25 @@ def test_a_request_is_obeyed_while_a_question_is_open() -> None:
     world.supervise(user="ada", action="restart", at=datetime.now(UTC))
     assert world.did == ["stop 20", "start"]
     assert world.supervise() == "healthy"
+
+
+def test_a_decision_whose_dag_is_paused_is_red(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = flapping("producer")
+    world.supervise()
+    monkeypatch.setattr(supervision, "QUEUED_INTERVALS", 0)
+    world.red("wiki_changes_decision", "unpause")
+    assert world.requested is None
+    for run in world.ti.states:
+        world.ti.states[run] = "running"
+    assert world.supervise() == "flapping", "a request that is shown to a person is not red"
+
+
+def test_a_component_that_is_misconfigured_is_asked_about_at_once(ended: World) -> None:
+    ended.process = replace(ended.process, exit_status=exits.CONFIGURATION)
+    assert ended.supervise() == "down"
+    assert ended.did == []
+    assert ended.requested is not None
+    assert ended.happened == ["health down", "decision_requested"]
 
 
 def test_restarts_that_did_not_help_are_not_repeated() -> None:

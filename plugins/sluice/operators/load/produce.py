@@ -15,70 +15,46 @@ if TYPE_CHECKING:
 
 
 class ProduceOperator(SparkJobOperator):
-    """Send what the run's plan names, once; return its range set and what each source came to.
+    """Send the sources of the run's plan, once; return their offset ranges.
 
-    The first attempt pins the plan in the ledger: the versions of the objects, or the generator's parameters
-    (``begin`` is by default the hour of the run's logical date, ``seed`` the run's own). The job is not
-    started when every source was sent to its end before, so the task can be cleared, retried and run twice.
-    An earlier attempt may still be alive: rows that it sends too are recognised by the consumer and do not
-    become visible.
+    The first attempt pins the plan in the ledger. The job is not started if every source was sent before, so
+    the task can be cleared, retried and run twice. An earlier attempt may still be alive: the consumer
+    quarantines the rows that it sends again.
     """
 
     does = "sends every record of the source to the topic, each with its identity"
-    fails_if = "the source is missing, damaged or refused"
+    fails_if = "the source is missing, corrupt or refused"
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="producer", **kwargs)
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         with final_failures():
-            run_id = context["run_id"]
-            hook = self.platform_hook
-            plan = self._pin(context)
-            waiting = plans.pending(self.ledger, plan)
-            if waiting:
-                self._submit(context, run_id, waiting)
-                ends = hook.kafka.ends(self.spec.topic.name)
-                for source in waiting:
+            run_id, kafka = context["run_id"], self.platform_hook.kafka
+            topic, params = self.spec.topic.name, dict(context["params"])
+            plan = plans.pin(
+                self.ledger,
+                kafka,
+                lambda: self._sources(context, params),
+                run_id=run_id,
+                stream=self.stream,
+                topic=topic,
+                params=params,
+            )
+            pending = plans.pending(self.ledger, plan)
+            if pending:
+                for source in pending:
+                    self.log.info("pending: %s source_id=%s", plans.name_of(source), source["source_id"])
+                self.submit(context, ["--plan", self.ledger.uri(run_key(run_id, "plan"))])
+                ends = kafka.ends(topic)
+                for source in pending:
                     plans.complete_source(self.ledger, source, ends, run_id)
             else:
-                self.log.info("all %d sources were sent before; the job is not started", len(plan["sources"]))
-            return self._summary(run_id, {source["source_id"] for source in waiting})
+                self.log.info("job not started: all %d sources were sent before", len(plan["sources"]))
+            return plans.summary(self.ledger, run_id)
 
-    def _pin(self, context: Context) -> Document:
-        run = {"run_id": context["run_id"], "stream": self.stream, "topic": self.spec.topic.name}
-        params, kafka = dict(context["params"]), self.platform_hook.kafka
+    def _sources(self, context: Context, params: dict[str, Any]) -> list[Document]:
         if self.spec.generator is None:
-            return plans.pin(self.ledger, self.platform_hook.source, kafka, params=params, **run)
+            return plans.object_sources(self.platform_hook.source, params)
         moment = context.get("logical_date") or datetime.now(UTC)
-        return plans.pin_generated(
-            self.ledger, kafka, generator=self.spec.generator, params=params, moment=moment, **run
-        )
-
-    def _submit(self, context: Context, run_id: str, waiting: list[Document]) -> None:
-        for source in waiting:
-            more = {key: source[key] for key in ("version_id", "size", "parameters") if key in source}
-            self.log.info("to send: %s, source %s, %s", plans.name_of(source), source["source_id"], more)
-        self.submit(context, ["--plan", self.ledger.uri(run_key(run_id, "plan"))])
-
-    def _summary(self, run_id: str, sent_now: set[str]) -> dict[str, Any]:
-        plan, documents = plans.produced(self.ledger, run_id)
-        total = plans.offsets_of_all(documents)
-        sources = []
-        for source, document in zip(plan["sources"], documents, strict=True):
-            ranges = plans.offsets_of(document)
-            sources.append(
-                {
-                    **plans.identity_of(source),
-                    "source_id": source["source_id"],
-                    "offsets": ranges.count,
-                    "sent_now": source["source_id"] in sent_now,
-                }
-            )
-            self.log.info("%s: %s", plans.name_of(source), ranges)
-        return {
-            "topic": plan["topic"],
-            "records": total.count,
-            "ranges": {str(p): [list(pair) for pair in ranges] for p, ranges in total.partitions.items()},
-            "sources": sources,
-        }
+        return plans.generated_source(self.spec.generator, context["run_id"], params, moment)

@@ -21,35 +21,35 @@ POLL_SECONDS = 1.0
 
 
 class ProduceFeedOperator(ComponentOperator):
-    """Start the stream's producer if it does not run, and wait, without a worker's slot, until N events
-    (param ``events``) arrived or M minutes (``minutes``) passed; return the offsets in which they lie.
+    """Start the stream's producer unless it runs, and wait, without a worker, until N events (param
+    ``events``) arrived or M minutes (``minutes``) passed; return the offset ranges.
 
-    The start offsets are planned once, by the first attempt, and the end offsets recorded once, by the first
-    that ends well: both in the ledger. All that arrived between them is verified, whoever sent it. One run at
-    a time waits (the DAG's ``max_active_tis_per_dag``), so two runs share offsets only if another run passes
-    between two attempts of one. Fails if the producer is suspended or down for too long, and if no event
-    arrived.
+    The first attempt records the start offsets, the first that succeeds the end offsets, both in the ledger.
+    All records in between are verified, whichever process sent them. One run waits at a time (the DAG's
+    ``max_active_tis_per_dag``), so runs share offsets only if another run passes between two attempts of one.
     """
 
     does = "ensures that the producer runs; waits until N events arrived or M minutes passed"
-    fails_if = "no events came, or the producer is suspended or down"
+    fails_if = "no events arrived, or the producer is suspended or down"
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(component="producer", **kwargs)
 
     def work(self, context: Context) -> dict[str, Any]:
-        plan = plans.pin_feed(
+        run_id, kafka, topic = context["run_id"], self.platform_hook.kafka, self.spec.topic.name
+        feed = self.spec.feed_url(self.platform_hook.platform.feeds)
+        plan = plans.pin(
             self.ledger,
-            self.platform_hook.kafka,
-            run_id=context["run_id"],
+            kafka,
+            lambda: plans.feed_source(kafka, run_id, topic, feed),
+            run_id=run_id,
             stream=self.stream,
-            topic=self.spec.topic.name,
-            feed=self.spec.feed_url(self.platform_hook.platform.feeds),
+            topic=topic,
             params=dict(context["params"]),
         )
         if not plans.pending(self.ledger, plan):
-            self.log.info("the load's offsets were recorded before")
-            return self._summary(context["run_id"])
+            self.log.info("offsets were recorded before")
+            return plans.summary(self.ledger, context["run_id"])
         self.check_not_suspended()
         self.lifecycle.ensure(context["run_id"], self.platform_hook.runtime.status(self.program))
         return self._wait(plan)
@@ -57,7 +57,9 @@ class ProduceFeedOperator(ComponentOperator):
     def _wait(self, plan: Document) -> NoReturn:
         (source,) = plan["sources"]
         events, minutes = int(plan["params"]["events"]), float(plan["params"]["minutes"])
-        self.log.info("waiting for %d events, %g minutes at most, from %s", events, minutes, source["begin"])
+        self.log.info(
+            "wait started: events=%d timeout_minutes=%g start_offsets=%s", events, minutes, source["begin"]
+        )
         trigger = ArrivedTrigger(
             stream=self.stream,
             component=self.component,
@@ -71,7 +73,7 @@ class ProduceFeedOperator(ComponentOperator):
         self.wait_for(trigger, minutes * 60, "resume")
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
-        """Record what the trigger observed: the task's return value, or its failure."""
+        """Record the end offsets that the trigger observed, or fail."""
         with final_failures():
             return self._record(context["run_id"], event)
 
@@ -90,17 +92,4 @@ class ProduceFeedOperator(ComponentOperator):
             )
         ends = {int(partition): end for partition, end in event["ends"].items()}
         plans.complete_feed(self.ledger, source, ends, run_id)
-        return self._summary(run_id)
-
-    def _summary(self, run_id: str) -> dict[str, Any]:
-        plan, documents = plans.produced(self.ledger, run_id)
-        total = plans.offsets_of_all(documents)
-        self.log.info("%d records: %s", total.count, total)
-        return {
-            "topic": plan["topic"],
-            "records": total.count,
-            "ranges": {str(p): [list(pair) for pair in ranges] for p, ranges in total.partitions.items()},
-            "sources": [
-                {"feed": source["feed"], "source_id": source["source_id"]} for source in plan["sources"]
-            ],
-        }
+        return plans.summary(self.ledger, run_id)

@@ -1,22 +1,11 @@
-"""Topic, sinks.
-
-Step 1 of a load: provision the stream's topic and that of progress, and record the bucket's counts.
-
-Where a stream's queries put their results: made where it is missing, and handed over to their process.
-"""
+"""Steps of a load: provision the topics, and the sinks of the queries."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
-
-from sluice.hooks.connections import write_connection_file
-from sluice.hooks.failures import failed
-from sluice.model.error_codes import ErrorCode
+from sluice.hooks import connections
 from sluice.model.queries.state import fence_key
-from sluice.model.spec import connection as databases
 from sluice.model.spec.query import SinkKind
 from sluice.model.spec.stream import PROGRESS_TOPIC, Topic
 from sluice.operators.base import StreamOperator
@@ -34,12 +23,12 @@ if TYPE_CHECKING:
 class ProvisionTopicOperator(StreamOperator):
     """Create the topic, add partitions, change declared configs; return the diff.
 
-    Refuses to shrink (red, not retried): fewer partitions, or another replication factor. The first attempt
-    of a run also records ``baseline.json``, which the audit measures against.
+    Fails without retries instead of shrinking: fewer partitions, another replication factor. The first
+    attempt also records the run's ``baseline.json`` for the audit.
     """
 
     does = "creates or adjusts the topic as `stream.toml` declares it"
-    fails_if = "it would have to shrink"
+    fails_if = "it would shrink"
 
     def work(self, context: Context) -> dict[str, Any]:
         kafka = self.platform_hook.kafka
@@ -50,17 +39,16 @@ class ProvisionTopicOperator(StreamOperator):
         return diff.as_dict()
 
 
-# A reader needs the newest record of each key, for as long as the stream lives.
+# Readers need the newest record of each key.
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.2"}
 
 
 class ProvisionSinksOperator(StreamOperator):
-    """Make each sink's table or compacted topic where it is missing; return what was done, a line for each.
+    """Create each sink's table or compacted topic if it is missing; return a line per sink.
 
-    Idempotent. A database is reached by its Airflow connection, which is written for the stream's process
-    into a file that only its user may read: the process runs outside Airflow, and can ask nobody for it. Red,
-    naming the connection or the place, where a database does not answer, refuses, or holds another table of
-    that name: so a run of this step is also the verdict on the sinks.
+    A database's connection is exported to a file that only its user may read, for the stream's process, which
+    runs outside Airflow. Fails, naming the connection, if a database does not answer, refuses, or has another
+    table of that name.
     """
 
     does = "creates missing tables and topics of the queries"
@@ -80,12 +68,12 @@ class ProvisionSinksOperator(StreamOperator):
         query = self.spec.queries[name]
         match SinkKind(sink.kind):
             case SinkKind.JDBC:
-                where = connection(sink.connection)
+                database = connections.database(sink.connection)
                 types, key = self.spec.result_types(name), fence_key(self.stream, name)
-                made = self.provision_table(where, sink.table, query, types, key)
+                made = self.provision_table(database, sink.table, query, types, key)
                 changed = (
-                    " (its connection is another than before)"
-                    if write_connection_file(sink.connection, where)
+                    " (connection changed)"
+                    if connections.write_connection_file(sink.connection, database)
                     else ""
                 )
                 return f"{sink.name}: {made}{changed}"
@@ -93,35 +81,11 @@ class ProvisionSinksOperator(StreamOperator):
                 topic = Topic(sink.topic, sink.partitions, self.spec.topic.replication_factor, COMPACTED)
                 return f"{sink.name}: {self.platform_hook.kafka.provision(topic).message()}"
             case _:
-                return f"{sink.name}: needs nothing"
+                return f"{sink.name}: nothing to create"
 
     def provision_table(
-        self, where: Database, table: str, query: Query, types: Mapping[str, str], key: str
+        self, database: Database, table: str, query: Query, types: Mapping[str, str], key: str
     ) -> object:
-        """Make a query's table where it is missing; says what was done."""
         from sluice.clients import database as client
 
-        return client.provision(where, table, query, types, key)
-
-
-def connection(name: str) -> Database:
-    """What Airflow knows of a connection, as a database. Raises AirflowFailException naming it where there is
-    none, ConfigError where it is of no database that a sink can write to."""
-    try:
-        found = BaseHook.get_connection(name)
-    except AirflowNotFoundException as error:
-        raise failed(
-            ErrorCode.CONNECTION_NOT_FOUND,
-            f"connection {name!r} does not exist; add it in Airflow under Admin, or set "
-            f"AIRFLOW_CONN_{name.upper()}",
-        ) from error
-    return databases.from_connection(
-        found.conn_type,
-        found.host,
-        found.port,
-        found.schema,
-        found.login,
-        found.password,
-        options=found.extra_dejson,
-        name=name,
-    )
+        return client.provision(database, table, query, types, key)

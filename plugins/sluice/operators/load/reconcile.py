@@ -1,4 +1,4 @@
-"""A step of a load: what the queries' sinks hold is what the lake's rows come to."""
+"""A step of a load: compare the queries' sinks with the lake."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Unreachable
-from sluice.hooks import failures
+from sluice.hooks import connections, failures
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
@@ -16,7 +16,6 @@ from sluice.model.queries.reconciliation import compare
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.query import SinkKind
 from sluice.operators.base import StreamOperator
-from sluice.operators.load.provision import connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,13 +30,13 @@ if TYPE_CHECKING:
     from sluice.model.spec.stream import StreamSpec
     from sluice.model.verification.ranges import OffsetRanges
 
-# A busy query has a batch every few seconds, and a sink must be read between two of them.
+# A busy query has a batch every few seconds, and a sink is read between two of them.
 TRIES = 12
 
 
 @dataclass(frozen=True)
 class QueryReconciliation:
-    """One query: ``late`` rows were left out of windows that they came too late for."""
+    """``late``: number of rows that were too late for their windows."""
 
     query: str
     batch: int
@@ -47,26 +46,25 @@ class QueryReconciliation:
 
 
 class Readings:
-    """What is compared: the lake's rows, counted again at a snapshot, and what a sink holds by key."""
+    """Reads the lake and the sinks; a test replaces it."""
 
     def __init__(self, spec: StreamSpec, hook: PlatformHook) -> None:
         self.spec = spec
         self.hook = hook
 
     def standing(self) -> QueryPositions | None:
-        """How far every query is; None before their first owner."""
+        """Positions of the queries; None before their first start."""
         from sluice.clients.lake import query_results
 
         return query_results.standing(self.hook.lake.table(self.spec.queries_table), self.spec.queries)
 
     def late(self, standing: QueryPositions, name: str) -> pa.Table:
-        """The rows that came too late for the query's windows."""
         from sluice.clients.lake import query_results
 
         return query_results.late(self.hook.lake.table(self.spec.queries_table), standing, name)
 
     def touched(self, query: Query, snapshot_id: int, expected: OffsetRanges) -> tuple[int, int] | None:
-        """The windows that those offsets are in; None of a query without windows."""
+        """The windows of those offsets; None for a query without windows."""
         from sluice.clients.lake import query_results
 
         return query_results.touched(self.hook.lake.table(self.spec.table), snapshot_id, query, expected)
@@ -81,8 +79,8 @@ class Readings:
     def sink(
         self, name: str, sink: Sink, windows: tuple[int, int] | None
     ) -> tuple[Callable[[], int | None], Callable[[], Results]] | None:
-        """Which batch a sink is at, and what it holds, of these windows at least; None for one that holds no
-        results by key."""
+        """Readers of a sink's last batch and of its results, of these windows at least; None for a sink
+        without results by key."""
         from sluice.clients import database as databases
         from sluice.clients import kafka_reader
         from sluice.clients.lake import query_results, results_table
@@ -91,7 +89,7 @@ class Readings:
         lake = self.hook.lake
         match SinkKind(sink.kind):
             case SinkKind.JDBC:
-                where = connection(sink.connection)
+                where = connections.database(sink.connection)
                 return (
                     lambda: databases.last_batch(where, stream, name),
                     lambda: query_results.texts(databases.counts(where, sink.table, query), query),
@@ -116,17 +114,16 @@ class Readings:
 
 
 class ReconcileSinksOperator(StreamOperator):
-    """Count the lake's rows anew, without Spark, and compare with what every sink holds; red
-    naming the keys that differ.
+    """Recount the lake's rows without Spark, compare with every sink, and fail naming the keys that differ.
 
-    Of a query with windows, those windows are compared that rows of the load are in; of another, all keys,
-    for which all rows of the lake are read (two columns of them). The lake is read at the snapshot that the
-    query's newest batch counted, and each sink while it is at that very batch, so the stream may go on. What
-    goes into the ledger as ``reconciliation.json`` is, shortened, the return value.
+    A query with windows is compared in the windows of the load's rows, another one in all keys, from all rows
+    of the lake (two columns). The lake is read at the snapshot of the query's newest batch, each sink while
+    it is at that batch, so the stream runs meanwhile. ``reconciliation.json`` in the ledger is, shortened,
+    the return value.
     """
 
     does = "recounts the lake's rows, and compares every sink"
-    fails_if = "a result is not as in the lake"
+    fails_if = "a result differs from the lake"
 
     pause_seconds = 2.0
 
@@ -140,23 +137,18 @@ class ReconcileSinksOperator(StreamOperator):
         found = [self._check(name, expected) for name, query in self.spec.queries.items() if query.aggregates]
         self.log.info("%s", report(found))
         problems = [
-            f"query {checked.query}, {agreement.message()}"
+            f"query {checked.query}, {sink_result.message()}"
             for checked in found
-            for agreement in checked.sinks
-            if not agreement.is_ok
+            for sink_result in checked.sinks
+            if not sink_result.is_ok
         ]
-        for problem in problems:
-            self.log.error("%s", problem)
-        if problems:
-            raise failed(
-                ErrorCode.SINKS_DIFFER, f"the sinks do not hold what the lake does: {'; '.join(problems)}"
-            )
+        self.check_no_problems(ErrorCode.SINKS_DIFFER, problems, "sinks differ from the lake")
         document = {"at": plans.now(), "queries": [asdict(checked) for checked in found]}
         self.ledger.put(run_key(context["run_id"], "reconciliation"), document)
         return {checked.query: _short(checked) for checked in found}
 
     def _check(self, name: str, expected: OffsetRanges) -> QueryReconciliation:
-        """Raises Unreachable where the query went on each time while its sinks were read."""
+        """Raises Unreachable if the query committed a batch during each try."""
         for _ in range(TRIES):
             standing = self._standing()
             checked = self._compared(name, standing, expected)
@@ -164,8 +156,8 @@ class ReconcileSinksOperator(StreamOperator):
                 return checked
             time.sleep(self.pause_seconds)
         raise Unreachable(
-            f"query {name} went on {TRIES} times while its sinks were read; try again when less comes in, or "
-            "raise its trigger_seconds",
+            f"query {name} committed batches during {TRIES} reads of its sinks. Fix: retry under less load, "
+            "or raise its trigger_seconds",
             ErrorCode.QUERIES_BEHIND,
         )
 
@@ -174,20 +166,20 @@ class ReconcileSinksOperator(StreamOperator):
         if standing is None:
             raise failed(
                 ErrorCode.QUERIES_BEHIND,
-                f"nobody has owned the queries of {self.stream} yet; clear ensure_queries",
+                f"the queries of {self.stream} have no state yet. Fix: clear task ensure_queries",
             )
         return standing
 
     def _compared(
         self, name: str, standing: QueryPositions, expected: OffsetRanges
     ) -> QueryReconciliation | None:
-        """None where a sink was at another batch before or after it was read."""
+        """None if a sink was at another batch before or after its read."""
         from sluice.clients.lake import query_results
 
         query, state = self.spec.queries[name], standing.states[name]
         readings = self.readings
         if state.source_snapshot_id is None:
-            raise failed(ErrorCode.QUERIES_BEHIND, f"query {name} of {self.stream} has counted nothing yet")
+            raise failed(ErrorCode.QUERIES_BEHIND, f"query {name} of {self.stream} has counted no batch yet")
         uncounted = {
             partition: ranges.pairs()[-1][1]
             for partition, ranges in expected.partitions.items()
@@ -197,20 +189,20 @@ class ReconcileSinksOperator(StreamOperator):
             raise failed(
                 ErrorCode.QUERIES_BEHIND,
                 f"query {name} of {self.stream} has counted up to {state.ends}, and the load ends at "
-                f"{uncounted}: clear counted",
+                f"{uncounted}. Fix: clear task wait_for_queries",
             )
         windows = readings.touched(query, state.source_snapshot_id, expected)
         readers = [(sink, reader) for sink in query.sinks if (reader := readings.sink(name, sink, windows))]
-        suspended: dict[str, Results] = {}
+        results: dict[str, Results] = {}
         for sink, (last_batch, read) in readers:
             if last_batch() != state.number:
                 return None
-            suspended[sink.name] = read()
+            results[sink.name] = read()
             if last_batch() != state.number:
                 return None
         late = readings.late(standing, name)
         if query.window and windows is None:
-            # All of the load went to quarantine.
+            # The whole load is in quarantine.
             return QueryReconciliation(name, state.number, state.source_snapshot_id, late.num_rows, [])
         counted = readings.recount(query, state.source_snapshot_id, late, windows)
         return QueryReconciliation(
@@ -219,26 +211,25 @@ class ReconcileSinksOperator(StreamOperator):
             state.source_snapshot_id,
             late.num_rows,
             [
-                compare(sink, query, counted, query_results.within(results, query, windows))
-                for sink, results in suspended.items()
+                compare(sink, query, counted, query_results.within(rows, query, windows))
+                for sink, rows in results.items()
             ],
         )
 
 
 def report(found: list[QueryReconciliation]) -> str:
-    """The counts side by side, as a table for the log."""
     rows: list[list[object]] = [
         [
             checked.query,
-            agreement.sink_name,
-            agreement.results,
-            agreement.lake,
-            agreement.sink,
+            sink_result.sink_name,
+            sink_result.results,
+            sink_result.lake,
+            sink_result.sink,
             checked.late,
-            "passed" if agreement.is_ok else "FAILED",
+            "passed" if sink_result.is_ok else "FAILED",
         ]
         for checked in found
-        for agreement in checked.sinks
+        for sink_result in checked.sinks
     ]
     return failures.table(["query", "sink", "results", "in the lake", "in the sink", "late", "result"], rows)
 
@@ -248,11 +239,11 @@ def _short(checked: QueryReconciliation) -> dict[str, Any]:
         "batch": checked.batch,
         "late": checked.late,
         "sinks": {
-            agreement.sink_name: {
-                "results": agreement.results,
-                "lake": agreement.lake,
-                "sink": agreement.sink,
+            sink_result.sink_name: {
+                "results": sink_result.results,
+                "lake": sink_result.lake,
+                "sink": sink_result.sink,
             }
-            for agreement in checked.sinks
+            for sink_result in checked.sinks
         },
     }
