@@ -1,4 +1,4 @@
-"""What a declared query makes of a stream's rows. Pure: frames in, frames out, the same for any batch."""
+"""The results and late rows of a declared query. Pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _WINDOW = "_window"
 
 
 def results(rows: DataFrame, query: Query) -> DataFrame:
-    """The groups of ``rows`` (of the stream's table) with their measures: the columns of ``by``,
-    ``window_start``, the measures. Without measures, the rows as they are. Only rows that match ``where``.
+    """The groups of those ``rows`` that match ``where``: the columns of ``group_by``, ``window_start``, the
+    aggregates. Without aggregates, the matching rows.
 
-    Of a stream it keeps state: the groups, and of a ``distinct`` measure the different values of each group;
-    with a window, until the watermark has passed its end. Null is no value that ``distinct`` counts.
+    Over a stream Spark keeps state: the groups, and the distinct values of each; with a window, until the
+    watermark has passed its end. ``distinct`` ignores null.
     """
     rows = _matching(rows, query)
     if not query.aggregates:
@@ -23,25 +23,22 @@ def results(rows: DataFrame, query: Query) -> DataFrame:
     if query.window is None:
         grouped = rows.groupBy(*query.group_by)
     else:
-        marked = rows.withWatermark(query.event_time, f"{query.watermark_minutes} minutes")
-        grouped = marked.groupBy(*query.group_by, _window(query.event_time, query.window))
-    counted = grouped.agg(*(_measure(query, name).alias(name) for name in query.aggregates))
+        with_watermark = rows.withWatermark(query.event_time, f"{query.watermark_minutes} minutes")
+        grouped = with_watermark.groupBy(*query.group_by, _window(query.event_time, query.window))
+    aggregated = grouped.agg(*(_aggregate(query, name).alias(name) for name in query.aggregates))
     start = [F.col(_WINDOW)["start"].alias(WINDOW)] if query.window else []
-    return counted.select(*query.group_by, *start, *query.aggregates)
+    return aggregated.select(*query.group_by, *start, *query.aggregates)
 
 
 def late(rows: DataFrame, query: Query, watermark_ms: int) -> DataFrame:
-    """What Spark leaves out of ``rows`` because their windows ended at this watermark (ms since 1970) or
-    before: the coordinates, and ``window_start``; a row once for each such window.
-
-    A window that ends exactly at the watermark is final: Spark keeps its state no longer.
-    """
+    """The rows that Spark drops at this watermark (ms since 1970), with ``window_start`` and their offset; a
+    row once for each window that it is late for. A window that ends exactly at the watermark is final."""
     assert query.window is not None
     length = query.window.size_minutes * 60_000
-    # Says nothing that the rest does not, but in words that Iceberg finds files by: most batches have none.
+    # Redundant, but Iceberg prunes files by it: most batches have no late rows.
     early = _matching(rows, query).where(F.col(query.event_time) < F.timestamp_millis(F.lit(watermark_ms)))
-    placed = early.withColumn(_WINDOW, _window(query.event_time, query.window))
-    return placed.where(F.unix_millis(F.col(_WINDOW)["start"]) + length <= watermark_ms).select(
+    windowed = early.withColumn(_WINDOW, _window(query.event_time, query.window))
+    return windowed.where(F.unix_millis(F.col(_WINDOW)["start"]) + length <= watermark_ms).select(
         F.col(_WINDOW)["start"].alias(WINDOW), "_kafka_partition", "_kafka_offset"
     )
 
@@ -61,9 +58,9 @@ def _window(at: str, windows: TimeWindow) -> Column:
     ).alias(_WINDOW)
 
 
-def _measure(query: Query, name: str) -> Column:
+def _aggregate(query: Query, name: str) -> Column:
     distinct = query.distinct.get(name)
     if distinct is None:
         return F.count(F.lit(1))
-    # Exact: what Spark offers for streams, approx_count_distinct, is some percent off.
+    # Exact, unlike approx_count_distinct, which Spark offers for streams.
     return F.size(F.collect_set(distinct)).cast("bigint")

@@ -1,4 +1,4 @@
-"""The life of a stream's queries: wait for the stream's table, take over, run them all, end well."""
+"""Run a stream's queries: wait for the stream's table, acquire the lease, start all, watch them."""
 
 from __future__ import annotations
 
@@ -46,28 +46,27 @@ def main(name: str, options: Sequence[str] = ()) -> int:
 
 
 def run(name: str) -> int:
-    """Keep the queries of stream ``name`` until told to stop (SIGTERM); returns the exit code.
+    """Run the queries of stream ``name`` until SIGTERM; returns the exit code.
 
-    0: stopped as asked, after the batches in flight. 76: a later owner has taken over. 1: anything else, as
-    soon as one query fails; the last line of stderr says what. Waits for the stream's table where there is
-    none yet.
+    0: stopped as asked, after the batches in flight. 76: fenced by a later writer. 1: any other failure of a
+    query.
     """
-    return run_process(f"the queries of {name}", lambda stop: _keep(name, stop))
+    return run_process(f"the queries of {name}", lambda stop: _run(name, stop))
 
 
-def _keep(name: str, stop: threading.Event) -> None:
+def _run(name: str, stop: threading.Event) -> None:
     spec = streams.load(name)
     check_no_debug_sinks(spec)
     platform = platforms.load("consumer")
-    pulse = HeartbeatThread(HeartbeatSender(platform.kafka, name, "queries", spec.topic.name))
-    pulse.start()
+    heartbeat = HeartbeatThread(HeartbeatSender(platform.kafka, name, "queries", spec.topic.name))
+    heartbeat.start()
     try:
         spark = session.start(f"sluice {name} queries", platform, PARTITIONS, SETTINGS)
-        pulse.activity = lambda: session.tasks(spark)
+        heartbeat.activity = lambda: session.tasks(spark)
         with progress_listener.attach(spark, platform, name):
-            QueriesRun(spark, platform, spec, pulse).until(stop)
+            QueriesRun(spark, platform, spec, heartbeat).until(stop)
     finally:
-        pulse.stop()
+        heartbeat.stop()
 
 
 def check_no_debug_sinks(spec: StreamSpec) -> None:
@@ -83,54 +82,56 @@ def check_no_debug_sinks(spec: StreamSpec) -> None:
 
 
 class QueriesRun:
-    """All queries of ``spec``, kept up with its table."""
+    """All queries of ``spec``."""
 
     def __init__(
-        self, spark: SparkSession, platform: Platform, spec: StreamSpec, pulse: HeartbeatThread
+        self, spark: SparkSession, platform: Platform, spec: StreamSpec, heartbeat: HeartbeatThread
     ) -> None:
-        self._spark, self._platform, self._spec, self._pulse = spark, platform, spec, pulse
+        self._spark, self._platform, self._spec, self._heartbeat = spark, platform, spec, heartbeat
 
     def until(self, stop: threading.Event) -> None:
-        """Run until ``stop``. Raises Fenced, and whatever ends a query."""
-        if await_table(self._spark, self._spec.table, self._pulse.report, WAIT_SECONDS, stop):
-            owner = QueryStateWriter(self._spark, self._spec)
-            run_with_lease(owner, lambda _: self._run(owner, stop))
+        """Run until ``stop``. Raises Fenced, and the error that ends a query."""
+        if await_table(self._spark, self._spec.table, self._heartbeat.report, WAIT_SECONDS, stop):
+            writer = QueryStateWriter(self._spark, self._spec)
+            run_with_lease(writer, lambda _: self._run(writer, stop))
 
-    def _run(self, owner: QueryStateWriter, stop: threading.Event) -> None:
-        opened: dict[str, list[Sink]] = {}
+    def _run(self, writer: QueryStateWriter, stop: threading.Event) -> None:
+        sinks: dict[str, list[Sink]] = {}
         running: list[StreamingQueryRun] = []
         try:
             for name in self._spec.queries:
                 if stop.is_set():
                     return
-                self._pulse.report(
-                    "working", f"{name}: taking over", common_end_offsets(owner.states.values())
+                self._heartbeat.report(
+                    "working", f"{name}: opening its sinks", common_end_offsets(writer.states.values())
                 )
-                waiting = CountingEvent(stop)
-                # A sink that is away is waited for; after this, each query is looked at by itself.
-                self._pulse.activity = partial(_signs, self._spark, waiting)
-                opened[name] = factory.create_sinks(self._spark, self._spec, name, self._platform, waiting)
+                sink_stop = CountingEvent(stop)
+                # While a sink retries; later, the watchdog checks each query by itself.
+                self._heartbeat.activity = partial(_activity, self._spark, sink_stop)
+                sinks[name] = factory.create_sinks(self._spark, self._spec, name, self._platform, sink_stop)
                 root = self._platform.checkpoints.root
-                checkpoint = recovery.checkpoint(self._spark, root, owner, name, opened[name])
+                checkpoint = recovery.checkpoint(self._spark, root, writer, name, sinks[name])
                 running.append(
-                    StreamingQueryRun(self._spark, self._spec, name, owner, checkpoint, opened[name], waiting)
+                    StreamingQueryRun(
+                        self._spark, self._spec, name, writer, checkpoint, sinks[name], sink_stop
+                    )
                 )
                 running[-1].start()
-            self._watch(owner, running, stop)
+            self._watch(writer, running, stop)
         finally:
             for query in running:
                 query.stop()
-            for sink in chain.from_iterable(opened.values()):
+            for sink in chain.from_iterable(sinks.values()):
                 sink.close()
         errors = [error for query in running if (error := query.error()) is not None]
-        owner.raise_failure(errors, stopping=stop.is_set())
+        writer.raise_failure(errors, stopping=stop.is_set())
 
     def _watch(
-        self, owner: QueryStateWriter, running: list[StreamingQueryRun], stop: threading.Event
+        self, writer: QueryStateWriter, running: list[StreamingQueryRun], stop: threading.Event
     ) -> None:
         """Until one ends, or ``stop``. Reports heartbeats while none is stuck."""
         watchdog = Watchdog()
-        self._pulse.activity = lambda: None
+        self._heartbeat.activity = lambda: None
         while all(query.is_active for query in running):
             stuck = [
                 query.name
@@ -139,11 +140,11 @@ class QueriesRun:
             ]
             if not stuck:
                 busy = [query.doing for query in running if not query.is_resting]
-                word, detail = ("working", "; ".join(busy)) if busy else ("idle", f"{len(running)} queries")
-                self._pulse.report(word, detail, common_end_offsets(owner.states.values()))
+                state, detail = ("working", "; ".join(busy)) if busy else ("idle", f"{len(running)} queries")
+                self._heartbeat.report(state, detail, common_end_offsets(writer.states.values()))
             if stop.wait(CHECK_SECONDS):
                 return
 
 
-def _signs(spark: SparkSession, waiting: CountingEvent) -> object:
-    return session.tasks(spark), waiting.waits
+def _activity(spark: SparkSession, sink_stop: CountingEvent) -> object:
+    return session.tasks(spark), sink_stop.waits

@@ -1,9 +1,7 @@
-"""The owner of a stream's queries: how far each is, and which rows came too late, in a table of their own.
+"""The table of a stream's query states and late rows, and its writer.
 
-A batch goes to all sinks of its query first, each of which takes a batch's number once and refuses an earlier
-owner; then one commit says that they have it. So between two batches the table tells where the sinks are, and
-after a crash a sink is one batch ahead of it at most: that batch is planned in the checkpoint, and runs
-again.
+A batch goes to all sinks of its query first; then one commit to this table says so. So after a crash a sink
+is at most one batch ahead of the table; that batch is planned in the checkpoint, and runs again.
 """
 
 from __future__ import annotations
@@ -29,26 +27,27 @@ COLUMNS = (
     "_kafka_partition INT NOT NULL",
     "_kafka_offset BIGINT NOT NULL",
 )
-# A check looks batches up that are not long ago.
+# The task reconcile_sinks reads recent batches.
 KEEP_SNAPSHOTS = 200
 
 
 class QueryStateWriter(LeasedWriter[Mapping[str, QueryState]]):
-    """Owns the queries of one stream from :meth:`acquire` on. :meth:`publish` may be called by the threads
-    of several queries; the rest not."""
+    """The writer of one stream's queries. Only :meth:`publish` is thread-safe."""
 
     def __init__(self, spark: SparkSession, spec: StreamSpec) -> None:
         tables.create(spark, spec.queries_table, COLUMNS)
         super().__init__(spark, spec.queries_table, f"the queries of {spec.name}")
         self.spark, self.spec = spark, spec
         self.states: dict[str, QueryState] = {}
-        # Who may have the newest batch in a checkpoint, before this owner.
+        # Before this writer: with the epochs whose checkpoints may hold the newest batch.
         self.before: Mapping[str, QueryState] = {}
-        self._one_at_a_time = threading.Lock()
+        self._lock = threading.Lock()
 
     def acquire(self) -> Mapping[str, QueryState]:
-        """Become the owner, also once more after ConcurrentCommit. Returns where each query stands, with the
-        holders of before. Raises ConfigError for a query that was declared otherwise when it was counted."""
+        """Become the writer, also again after ConcurrentCommit; the states before.
+
+        Raises ConfigError if a query's definition has changed.
+        """
 
         def read() -> None:
             summaries = (summary for _, summary in self.table.ancestors(MAIN))
@@ -62,23 +61,22 @@ class QueryStateWriter(LeasedWriter[Mapping[str, QueryState]]):
         return self.before
 
     def rebuild(self, query: str, number: int) -> None:
-        """``query`` counts everything again, in batches numbered above ``number``; said with its first."""
+        """Start ``query`` from the beginning, with batch numbers above ``number``."""
         self.states[query] = self.states[query].rebuild(self.epoch, number)
 
     def publish(self, query: str, state: QueryState, late: DataFrame | None) -> None:
-        """Say that all sinks of ``query`` are at ``state``, and which rows of its newest batch were ``late``.
+        """Commit that all sinks of ``query`` are at ``state``, and the ``late`` rows of its newest batch.
 
-        Raises Fenced when a later owner has taken over, ConcurrentCommit when maintenance moved ``main``;
-        then it is not said.
+        Raises Fenced, or ConcurrentCommit if maintenance moved ``main``; then nothing is committed.
         """
-        with self._one_at_a_time:
-            said = {**self.states, query: replace(state, checkpoint_epochs=[self.epoch])}
-            summary = states.summary("batch", self.spec.name, self.epoch, said)
+        with self._lock:
+            after = {**self.states, query: replace(state, checkpoint_epochs=[self.epoch])}
+            summary = states.summary("batch", self.spec.name, self.epoch, after)
             if late is None:
                 self.table.commit_empty(self.branch, summary)
             else:
                 rows = late.select(F.lit(query).alias("query"), F.lit(state.number).alias("batch"), "*")
                 self.write_branch(rows, summary)
             self._publish()
-            self.states = said
+            self.states = after
             self._cleanup(KEEP_SNAPSHOTS)

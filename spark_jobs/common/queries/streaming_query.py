@@ -1,4 +1,4 @@
-"""One query of one ownership: its streaming query, and how a batch of it comes to its sinks."""
+"""One streaming query of one writer: write its batches to its sinks, then commit its state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class PartialSnapshotRead(RuntimeError):
-    """A batch reads a part of a snapshot, so nobody could say up to where is counted."""
+    """A batch reads a part of a snapshot, so its end offsets are unknown."""
 
     code = ErrorCode.PARTIAL_SNAPSHOT_READ
 
@@ -38,7 +38,7 @@ class PartialSnapshotRead(RuntimeError):
 class StreamingQueryRun(GuardedQuery):
     """The streaming query ``name`` of ``spec``, from :meth:`start` on.
 
-    ``waiting`` is what its sinks wait with. ``doing`` says what is being done.
+    ``sink_stop``: counts the pauses of its sinks. ``doing``: the current step.
     """
 
     def __init__(
@@ -46,34 +46,34 @@ class StreamingQueryRun(GuardedQuery):
         spark: SparkSession,
         spec: StreamSpec,
         name: str,
-        owner: QueryStateWriter,
+        writer: QueryStateWriter,
         checkpoint: Checkpoint,
         sinks: Sequence[Sink],
-        waiting: CountingEvent,
+        sink_stop: CountingEvent,
     ) -> None:
         super().__init__(self._batch)
         self.name = name
-        # What Spark calls it; two of one name cannot run in one session.
+        # Unique in a session of Spark.
         self.label = f"{spec.name}.{name}"
-        self._spark, self._spec, self._owner, self._checkpoint = spark, spec, owner, checkpoint
+        self._spark, self._spec, self._writer, self._checkpoint = spark, spec, writer, checkpoint
         self._query: Query = spec.queries[name]
-        self._sinks, self._waiting = sinks, waiting
-        self.doing = f"{name} begins"
+        self._sinks, self._sink_stop = sinks, sink_stop
+        self.doing = f"{name}: starting"
         self._steps = 0
         self._source = IcebergTable(spark, spec.table)
 
     @property
     def is_resting(self) -> bool:
-        """Whether it waits for its next trigger, or has not begun."""
+        """Whether it waits for its next trigger, or has not started."""
         return self.streaming is None or not self.streaming.status["isTriggerActive"]
 
     def activity(self) -> object:
-        """Something that changes as a batch gets on: steps of ours, tasks of Spark's, waiting for a sink."""
+        """Changes with the progress of a batch: steps, Spark tasks, pauses of a sink."""
         tasks = session.tasks(self._spark, str(self.streaming.runId)) if self.streaming is not None else []
-        return self._steps, self._waiting.waits, tasks
+        return self._steps, self._sink_stop.waits, tasks
 
-    def _do(self, what: str) -> None:
-        self.doing = what
+    def _set_step(self, step: str) -> None:
+        self.doing = step
         self._steps += 1
 
     def start(self) -> None:
@@ -87,59 +87,58 @@ class StreamingQueryRun(GuardedQuery):
         )
 
     def _batch(self, rows: DataFrame, batch: int) -> None:
-        began = time.monotonic()
-        self._do(f"{self.name}: reading for batch {batch}")
+        started = time.monotonic()
+        self._set_step(f"{self.name}: reading for batch {batch}")
         before, plan = self._plan(batch - 1), self._plan(batch)
-        state = self._owner.states[self.name]
-        # The query is run once: what keeps state would write its version with every look.
-        found = rows.persist()
+        state = self._writer.states[self.name]
+        # Computed once: a query with state would write a state version with every action.
+        results = rows.persist()
         try:
-            count = found.count()
+            count = results.count()
             if self._query.aggregates:
                 self._checkpoint.verify(batch)
             if plan.source == before.source:
-                # Time alone has passed: groups became final, and none has changed.
+                # Only the watermark moved: no group has changed.
                 return
             snapshot = self._read(plan)
             after = self._after(state, batch, plan, snapshot)
             if batch <= state.batch:
-                log.info("%s: batch %d is in all sinks already", self.name, after.number)
+                log.info("%s: batch %d skipped: all sinks have it", self.name, after.number)
                 return
-            written = self._write(found, after.number, count)
+            written = self._write(results, after.number, count)
         finally:
-            found.unpersist()
+            results.unpersist()
         late = self._late(before, plan)
-        tardy = 0 if late is None else late.count()
-        self._owner.publish(
-            self.name, replace(after, late_rows=state.late_rows + tardy), late if tardy else None
+        late_rows = 0 if late is None else late.count()
+        self._writer.publish(
+            self.name, replace(after, late_rows=state.late_rows + late_rows), late if late_rows else None
         )
         log.info(
-            "%s: batch %d: %d results to %s, %d late, in %.1f s",
-            self.name, after.number, count, ", ".join(written) or "no sink anew", tardy,
-            time.monotonic() - began,
+            "%s: batch %d written results=%d sinks=%s late_rows=%d seconds=%.1f",
+            self.name, after.number, count, ",".join(written) or "none", late_rows,
+            time.monotonic() - started,
         )  # fmt: skip
-        self._do(f"{self.name} is at batch {after.number}")
+        self._set_step(f"{self.name} is at batch {after.number}")
 
     def _plan(self, batch: int) -> Plan:
-        """What Spark planned; before the first batch, nothing."""
+        """Spark's plan; an empty one before the first batch."""
         if batch < 0:
             return Plan(None, 0, 0)
         return plans.parse(self._checkpoint.plan(batch), f"{self._checkpoint.uri}/offsets/{batch}")
 
     def _read(self, plan: Plan) -> Snapshot:
-        """The newest snapshot that the batch reads. Raises PartialSnapshotRead where it does not read all of
-        it."""
+        """The newest snapshot of the batch. Raises PartialSnapshotRead unless the batch reads all of it."""
         self._source.refresh()
         snapshot = next((s for s in self._source.snapshots(MAIN) if s.id == plan.source), None)
         if snapshot is None:
             raise PartialSnapshotRead(
-                f"{self.name}: snapshot {plan.source} of {self._spec.table} is gone; restart it"
+                f"{self.name}: snapshot {plan.source} of {self._spec.table} not found; restart the queries"
             )
         files = int(snapshot.summary.get("added-data-files", "0"))
         if plan.files < files:
             raise PartialSnapshotRead(
                 f"{self.name}: the batch reads {plan.files} of the {files} files of snapshot {plan.source}; "
-                "batches of this stream must hold whole snapshots, so set no limit of files or rows"
+                "a batch must read complete snapshots: remove limits of files or rows per batch"
             )
         return snapshot
 
@@ -153,19 +152,17 @@ class StreamingQueryRun(GuardedQuery):
             ends=dict(ends_of(snapshot)) or state.ends,
         )
 
-    def _write(self, found: DataFrame, number: int, count: int) -> list[str]:
-        """Each sink takes the batch once; one that fails is asked again when the batch runs again, and the
-        others have it already. Returns those that took it now."""
+    def _write(self, results: DataFrame, number: int, count: int) -> list[str]:
+        """Write the batch to the sinks that do not have it; returns their names."""
         written = []
         for sink in self._sinks:
-            self._do(f"{self.name}: {count} results of batch {number} to {sink.name}")
-            if sink.write(number, found):
+            self._set_step(f"{self.name}: {count} results of batch {number} to {sink.name}")
+            if sink.write(number, results):
                 written.append(sink.name)
         return written
 
     def _late(self, before: Plan, plan: Plan) -> DataFrame | None:
-        """The rows of the batch that were left out; judged, as Spark does, by the watermark of the batch
-        before it. None where there can be none."""
+        """The late rows of the batch, by the watermark of the batch before, as in Spark; None without one."""
         if self._query.window is None or before.watermark <= 0 or before.source is None:
             return None
         reader = self._spark.read.option("start-snapshot-id", before.source)
@@ -174,7 +171,6 @@ class StreamingQueryRun(GuardedQuery):
 
 
 def ends_of(snapshot: Snapshot) -> Mapping[str, int]:
-    """Partition -> the offset behind the last that is in the table with this snapshot; empty for a snapshot
-    that is not the stream's."""
-    told: dict[str, int] = json.loads(snapshot.summary.get("sluice.end-offsets", "{}"))
-    return told
+    """Partition -> the table's end offset in this snapshot; empty if another program wrote it."""
+    ends: dict[str, int] = json.loads(snapshot.summary.get("sluice.end-offsets", "{}"))
+    return ends

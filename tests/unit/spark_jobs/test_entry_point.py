@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +82,15 @@ def test_every_function_that_a_stream_names_is_there() -> None:
 def test_a_function_that_is_missing_is_named(reference: str) -> None:
     with raising(ConfigError, "'wiki_changes'", repr(reference)):
         function(replace(SPEC, decode=reference), reference)
+
+
+def test_a_worker_unpickles_a_function_of_a_stream_outside_the_package(tmp_path: Path) -> None:
+    stream_folder = tmp_path / "rides"
+    stream_folder.mkdir()
+    (stream_folder / "transforms.py").write_text("def rides():\n    return 7\n")
+    code = "import pickle; print(pickle.loads(b'cspark_jobs.rides.transforms\\nrides\\n.')())"
+    environment = os.environ | {"SLUICE_STREAMS": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment
+    )
+    assert done.stdout == "7\n", done.stderr

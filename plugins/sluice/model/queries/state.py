@@ -69,7 +69,7 @@ def definition(query: Query) -> str:
         "mode": query.mode,
     }
     if query.where:
-        measured["where"] = query.where
+        measured["where"] = {column: sorted(values) for column, values in query.where.items()}
     if query.window:
         window = asdict(query.window)
         measured |= {

@@ -59,6 +59,14 @@ def test_another_trigger_or_sink_is_no_other_query() -> None:
     assert definition(other) == definition(QUERY)
 
 
+def test_the_order_of_wheres_values_is_no_other_query() -> None:
+    ordered, reordered, other = (
+        definition(replace(QUERY, where={"isp": values})) for values in (["a", "b"], ["b", "a"], ["a", "c"])
+    )
+    assert ordered == reordered
+    assert ordered != other
+
+
 def test_holders_are_the_latest_owners_and_the_publisher() -> None:
     state = STATE
     for epoch in range(3, 40):
