@@ -1,7 +1,7 @@
-"""Run one job of a stream: ``python -m spark_jobs consumer|producer|queries|compact <stream> …``.
+"""Run one job of a stream: ``python -m spark_jobs consumer|producer|queries|compact <stream> [options]``.
 
-Spark submits this file with the same arguments. Each job imports only what it needs: a feed's producer starts
-no JVM. The job's own options follow the stream; ``--help`` behind it lists them.
+spark-submit runs this file with the same arguments. Each job imports only its modules: a feed's producer
+starts no JVM.
 """
 
 from __future__ import annotations
@@ -65,10 +65,7 @@ JOBS: Mapping[str, Job] = {job.__name__: job for job in (consumer, producer, que
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the job that ``arguments`` name (None: the command line); return its exit code.
-
-    1: it failed; 78: the stream's declaration is wrong. The last line of stderr is the :func:`failure_line`.
-    """
+    """Run a job; return its exit code, with a :func:`failure_line` on stderr for 1 and 78 (ConfigError)."""
     parser = argparse.ArgumentParser(prog="python -m spark_jobs", description="Run one job of a stream.")
     parser.add_argument("job", choices=JOBS)
     parser.add_argument("stream")

@@ -94,7 +94,7 @@ def bucket(services: Services) -> tuple[set[tuple[str, str]], int]:
 
 
 def meanwhile(do: Callable[[], None]) -> type[StagedRewrite]:
-    """A rehearsal that does something between its rewriting and its publishing."""
+    """A rewrite that does something before its publish."""
 
     class Meanwhile(StagedRewrite):
         def publish(self, properties: Mapping[str, str]) -> None:
@@ -317,17 +317,15 @@ def test_what_the_proof_sees(spark: SparkSession) -> None:
         return compare(before, spark.createDataFrame(list(after), columns)).message()
 
     x, empty, y = (0, 0, "x", None), (0, 1, None, None), (1, 0, "y", "z")
-    wrong = "1 coordinates are not there once with the same values: partition"
+    wrong = "1 offsets are missing, duplicated or have other values: partition"
     assert against(y, empty, x) == "3 rows, the same, each once"
-    assert against(x, empty) == f"{wrong} 1 offset 0 was there 1 times and would be 0 times"
-    assert against(x, x, empty, y) == f"{wrong} 0 offset 0 was there 1 times and would be 2 times"
-    assert (
-        against(x, empty, y, (1, 1, "x", "x")) == f"{wrong} 1 offset 1 was there 0 times and would be 1 times"
-    )
+    assert against(x, empty) == f"{wrong} 1 offset 0 has 0 rows instead of 1"
+    assert against(x, x, empty, y) == f"{wrong} 0 offset 0 has 2 rows instead of 1"
+    assert against(x, empty, y, (1, 1, "x", "x")) == f"{wrong} 1 offset 1 has 1 rows instead of 0"
     assert against((0, 0, None, "x"), empty, y) == f"{wrong} 0 offset 0 has other values"
     assert against(x, empty, (1, 0, "y", "Z")) == f"{wrong} 1 offset 0 has other values"
     assert against(x, (0, 1, "", None), y) == f"{wrong} 0 offset 1 has other values"
-    assert against((0, 1, "x", None), (0, 0, None, None), y).startswith("2 coordinates")
+    assert against((0, 1, "x", None), (0, 0, None, None), y).startswith("2 offsets")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Are the rows of two frames the same, and each there once? By their coordinates and all of their values."""
+"""Row diff of two frames, by record offsets and all values."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ OFFSET_COLUMNS = ("_kafka_partition", "_kafka_offset")
 
 
 class RowsDiffer(RuntimeError):
-    """Rows are not what they were."""
+    """A rewrite changed rows."""
 
     code = ErrorCode.ROWS_DIFFER
 
 
 @dataclass(frozen=True)
 class RowDiff:
-    """``rows``: of the first frame. ``wrong``: how many coordinates are not once in each frame with the same
-    values; ``example`` is the first of them, in words."""
+    """``rows``: of the first frame. ``wrong``: number of offsets not once in each frame with the same
+    values, ``example`` the first of them."""
 
     rows: int
     wrong: int
@@ -34,12 +34,12 @@ class RowDiff:
     def message(self) -> str:
         if self.is_same:
             return f"{self.rows} rows, the same, each once"
-        return f"{self.wrong} coordinates are not there once with the same values: {self.example}"
+        return f"{self.wrong} offsets are missing, duplicated or have other values: {self.example}"
 
 
 def compare(before: DataFrame, after: DataFrame) -> RowDiff:
-    """Both have the same columns, among them the coordinates. One shuffle of 28 bytes a row; the values are
-    compared by a hash of 64 bits a row, in which a null counts, and where it is."""
+    """Compare frames with the same columns, in one shuffle of 28 bytes a row, by a 64-bit hash of the values
+    (nulls included)."""
     sides = _side(before, after.columns, 1, 0).unionAll(_side(after, after.columns, 0, 1))
     pairs = sides.groupBy(*OFFSET_COLUMNS).agg(
         F.sum("before").alias("before"),
@@ -47,31 +47,31 @@ def compare(before: DataFrame, after: DataFrame) -> RowDiff:
         (F.min("content") != F.max("content")).alias("changed"),
     )
     wrong = (F.col("before") != 1) | (F.col("after") != 1) | F.col("changed")
-    found = pairs.agg(
+    totals = pairs.agg(
         F.coalesce(F.sum("before"), F.lit(0)).alias("rows"),
         F.count_if(wrong).alias("wrong"),
         F.min(F.when(wrong, F.struct(*OFFSET_COLUMNS, "before", "after"))).alias("first"),
     ).first()
-    assert found is not None
-    return RowDiff(int(found["rows"]), int(found["wrong"]), _words(found["first"]))
+    assert totals is not None
+    return RowDiff(int(totals["rows"]), int(totals["wrong"]), _describe(totals["first"]))
 
 
 def _side(frame: DataFrame, columns: list[str], before: int, after: int) -> DataFrame:
-    # Alone, a null would not count.
-    parts = [part for name in columns for part in (F.col(f"`{name}`").isNull(), F.col(f"`{name}`"))]
+    # xxhash64 skips nulls.
+    values = [value for name in columns for value in (F.col(f"`{name}`").isNull(), F.col(f"`{name}`"))]
     return frame.select(
         *OFFSET_COLUMNS,
-        F.xxhash64(*parts).alias("content"),
+        F.xxhash64(*values).alias("content"),
         F.lit(before).alias("before"),
         F.lit(after).alias("after"),
     )
 
 
-def _words(first: tuple[int, int, int, int] | None) -> str:
+def _describe(first: tuple[int, int, int, int] | None) -> str:
     if first is None:
         return ""
     partition, offset, before, after = first
-    place = f"partition {partition} offset {offset}"
+    record = f"partition {partition} offset {offset}"
     if before == after == 1:
-        return f"{place} has other values"
-    return f"{place} was there {before} times and would be {after} times"
+        return f"{record} has other values"
+    return f"{record} has {after} rows instead of {before}"

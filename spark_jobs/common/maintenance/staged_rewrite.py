@@ -1,15 +1,12 @@
-"""Iceberg's rewriting of files, done and looked at before anybody else sees it.
+"""A rewrite of data files that is staged, verified and then published.
 
-Write, audit, publish, without a branch. In Iceberg 1.10.2 neither the procedure ``rewrite_data_files`` nor
-``RewriteDataFilesSparkAction`` can be pointed at one: they read and commit to ``main`` even when a branch is
-named (apache/iceberg#14813; mended after 1.10.2). Nor would a branch do: a running stream moves ``main``
-every few seconds, and then it cannot be fast-forwarded to a branch that began before that.
+Iceberg 1.10.2 cannot rewrite on a branch (apache/iceberg#14813), and a branch would not do: a running stream
+moves ``main`` every few seconds, so it could not be fast-forwarded.
 
-So the action is given a table whose commits go into a transaction that nobody ever commits. It writes the new
-files to the bucket, and its snapshot exists in this process alone, where it is read and proved. Publishing is
-one commit of ``RewriteFiles`` on ``main`` as it is by then: what was appended meanwhile stays, and Iceberg
-refuses it where one of the files to go is not there any more. An attempt that ends before that leaves files
-that no table knows; nobody here may delete them.
+Instead the action's table commits to a transaction that is never committed: files are in the bucket, and the
+snapshot is in this process alone. The publish is one commit of ``RewriteFiles`` on the current
+``main``, which keeps later appends and is refused if a removed file is missing. An attempt that ends before
+it leaves orphan files.
 """
 
 from __future__ import annotations
@@ -31,22 +28,22 @@ from sluice.model.spec.platform import CATALOG
 
 log = logging.getLogger(__name__)
 
-# A partition is left alone when it has one file; sizes are Iceberg's defaults, or the table's own.
+# Sizes are Iceberg's defaults, or the table's.
 OPTIONS = {"min-input-files": "2"}
 _EPOCH = date(1970, 1, 1)
-# Iceberg's exceptions: a file to go is gone already, or rows of it were deleted; every try of a commit raced.
-_OUTDATED = ("ValidationException", "CommitFailedException")
+# Iceberg's exceptions: a removed file is missing or has deleted rows; every attempt of a commit raced.
+_CONFLICTS = ("ValidationException", "CommitFailedException")
 
 
 class CommitConflict(RuntimeError):
-    """``main`` was changed meanwhile such that the rewritten files no longer stand for what is there."""
+    """``main`` was changed so that the rewritten files no longer match it."""
 
     code = ErrorCode.CONCURRENT_COMMIT
 
 
 @dataclass(frozen=True)
 class Group:
-    """Files of one partition that would be rewritten together: how many there are, and would be after."""
+    """Files of one partition to rewrite together: their number, and the expected one after it."""
 
     date: date
     files: int
@@ -55,7 +52,7 @@ class Group:
 
 @dataclass(frozen=True)
 class RewriteResult:
-    """What a rehearsal made: its snapshot, and how many files that takes away and brings."""
+    """The staged snapshot, with its numbers of removed and added files."""
 
     snapshot_id: int
     removed: int
@@ -63,10 +60,9 @@ class RewriteResult:
 
 
 class StagedRewrite:
-    """The rewriting of one table, whose first partition field is the DATE ``column`` as it is.
+    """A rewrite of one table whose first partition field is the DATE ``column``, for one thread.
 
-    ``base`` is the snapshot of ``main`` that it begins from, None where there is none. A context manager: in
-    it, the rehearsed table can be read. Not for several threads at once.
+    ``base``: the snapshot of ``main`` that it reads, or None. In its context the staged table can be read.
     """
 
     def __init__(self, spark: SparkSession, table: str, column: str) -> None:
@@ -92,8 +88,8 @@ class StagedRewrite:
         self._cache.remove(self._key)
 
     def _table_cache(self) -> Any:
-        """Through which Iceberg's actions read tables that are in no catalog. By reflection: Py4J takes its
-        static ``get()`` for its other ``get``."""
+        # Iceberg's actions read tables without a catalog from it. By reflection: Py4J confuses its static
+        # ``get()`` with its other ``get``.
         new_array, lang = cast("Any", self._spark.sparkContext._gateway).new_array, self._jvm.java.lang
         loader = self._stage.getClass().getClassLoader()
         kind = loader.loadClass("org.apache.iceberg.spark.SparkTableCache")
@@ -104,7 +100,7 @@ class StagedRewrite:
         return None if snapshot is None else int(snapshot.snapshotId())
 
     def groups(self, before: date) -> Iterator[Group]:
-        """What Iceberg would rewrite of the dates before that. Reads manifests only."""
+        """What Iceberg would rewrite of the dates before ``before``. Reads manifests only."""
         if self.base is None:
             return
         earlier = self._jvm.org.apache.iceberg.expressions.Expressions.lessThan(
@@ -120,7 +116,7 @@ class StagedRewrite:
             yield Group(day, int(group.inputFileNum()), int(group.expectedOutputFiles()))
 
     def rewrite(self, dates: Sequence[date]) -> RewriteResult | None:
-        """Rewrite the files of these dates; None where there is nothing to rewrite."""
+        """Rewrite the files of these dates; None if there are none to rewrite."""
         texts = self._jvm.java.util.ArrayList()
         for day in dates:
             texts.add(day.isoformat())
@@ -130,19 +126,19 @@ class StagedRewrite:
         head = self._head()
         if head is None or head == self.base:
             return None
-        removed, added = self._exchanged()
+        removed, added = self._removed_and_added()
         return RewriteResult(head, len(removed), len(added))
 
     def rows(self, snapshot_id: int, dates: Sequence[date]) -> DataFrame:
-        """What a snapshot, the base or a rehearsed one, holds of these dates."""
+        """The rows of these dates in a snapshot, the base or the staged one."""
         table = self._spark.read.format("iceberg").option("snapshot-id", snapshot_id).load(self._key)
         return table.where(F.col(self._column).isin(*dates))
 
     def publish(self, properties: Mapping[str, str]) -> None:
-        """Exchange the same files on ``main``, in a snapshot that says ``properties``. Raises CommitConflict;
-        then ``main`` is as it was."""
+        """Replace the files on ``main``, in a snapshot with ``properties``. Raises CommitConflict; then
+        ``main`` is unchanged."""
         base = self._stage.snapshot(self.base)
-        removed, added = self._exchanged()
+        removed, added = self._removed_and_added()
         commit = self._table.newRewrite()
         commit = commit.validateFromSnapshot(base.snapshotId()).dataSequenceNumber(base.sequenceNumber())
         for file in removed:
@@ -155,14 +151,13 @@ class StagedRewrite:
             commit.commit()
         except Py4JJavaError as error:
             reason = str(error.java_exception)
-            if any(name in reason for name in _OUTDATED):
+            if any(name in reason for name in _CONFLICTS):
                 raise CommitConflict(
-                    f"{self._table.name()}: main was changed while its files were rewritten ({reason}); "
-                    "nothing was published, try again"
+                    f"{self._table.name()}: main was changed during the rewrite ({reason}), nothing was "
+                    "published. Fix: run it again"
                 ) from error
             raise
 
-    def _exchanged(self) -> tuple[list[Any], list[Any]]:
-        """The data files that the rehearsed snapshot takes away, and those that it brings."""
+    def _removed_and_added(self) -> tuple[list[Any], list[Any]]:
         snapshot, io = self._stage.currentSnapshot(), self._stage.io()
         return list(snapshot.removedDataFiles(io)), list(snapshot.addedDataFiles(io))

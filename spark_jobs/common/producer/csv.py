@@ -1,4 +1,4 @@
-"""CSV lines into typed records: each value is what the schema says, or the row is refused with a reason."""
+"""Typed records from CSV lines: every value is of the schema's type, or the row has a reason."""
 
 from __future__ import annotations
 
@@ -29,30 +29,31 @@ BOUNDS = {IntegerType: (-(2**31), 2**31 - 1), LongType: (-(2**63), 2**63 - 1)}
 
 
 class InvalidHeader(RuntimeError):
-    """The columns that an object names cannot be those of the schema."""
+    """The columns of an object do not match the schema."""
 
     code = ErrorCode.INVALID_HEADER
 
 
 def column_names(header: str, where: str) -> list[str]:
-    """The names in a header line. Raises InvalidHeader for an empty or repeated one, naming ``where``."""
+    """Parse a header line. Raises InvalidHeader, naming ``where``, for an empty or duplicate name."""
     names = [name.strip() for name in next(csv.reader([header]))]
     lowered = [name.lower() for name in names]
     for position, name in enumerate(lowered, start=1):
         if not name:
-            raise InvalidHeader(f"{where}: column {position} of the header has no name: {header!r}")
+            raise InvalidHeader(
+                f"{where}: column {position} of the header has no name: {header!r}. Fix: name it"
+            )
         if lowered.count(name) > 1:
-            raise InvalidHeader(f"{where}: the header names column {name!r} twice; rename one of them")
+            raise InvalidHeader(f"{where}: the header names column {name!r} twice. Fix: rename one")
     return names
 
 
 def parse(lines: DataFrame, header: str, schema: AvroSchema, declared: Csv, where: str) -> DataFrame:
     """Add ``record`` (a struct of ``schema``) and ``reason`` (null for a good row) to ``lines``.
 
-    The columns of ``header`` are found in the schema without regard to case. A column that only the schema
-    has is null; one that only the header has goes, if it has a value, into the map of extra columns. Raises
-    InvalidHeader, naming ``where`` (the first of the objects), for a header that lacks a column which may not
-    be null, or has an extra one without a map for it.
+    Columns are matched without case. A column of the schema alone is null, one of the header alone is a
+    value in the map of extra columns. Raises InvalidHeader, naming ``where`` (the first object), for a
+    missing required column, or an extra one without a map.
     """
     names, record = column_names(header, where), schema.struct(lines.sparkSession)
     rest = declared.extra_columns
@@ -60,10 +61,9 @@ def parse(lines: DataFrame, header: str, schema: AvroSchema, declared: Csv, wher
     missing = [name for name in schema.required if name.lower() not in at]
     if missing:
         raise InvalidHeader(
-            f"{where}: the header lacks column {missing[0]!r}, which every row must have; it names "
-            f"{', '.join(names)}"
+            f"{where}: column {missing[0]!r} is required and missing in the header: {', '.join(names)}"
         )
-    # By position: a name may hold anything, a dot for one.
+    # By position: a name may contain a dot.
     raw = StructType([StructField(f"c{i}", StringType()) for i in range(len(names))])
     raw.add(StructField(CORRUPT, StringType()))
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
@@ -74,8 +74,8 @@ def parse(lines: DataFrame, header: str, schema: AvroSchema, declared: Csv, wher
     others = [i for i, name in enumerate(names) if name.lower() not in known]
     if others and not (rest in record.names and isinstance(record[rest].dataType, MapType)):
         raise InvalidHeader(
-            f"{where}: the header has column {names[others[0]]!r}, which the schema does not name; add it "
-            f"there, or name a map of strings of the schema as [csv] extra_columns (now {rest!r})"
+            f"{where}: column {names[others[0]]!r} of the header is not in the schema. Fix: add it, or name "
+            f"a map of strings of the schema as [csv] extra_columns (now {rest!r})"
         )
 
     def value(field: StructField) -> Column:
@@ -98,7 +98,6 @@ def parse(lines: DataFrame, header: str, schema: AvroSchema, declared: Csv, wher
 
 
 def _trimmed(position: int) -> Column:
-    """A cell without the blanks around it; null when nothing is left."""
     return F.nullif(F.trim(F.col("_raw")[f"c{position}"]), F.lit(""))
 
 
@@ -132,7 +131,6 @@ def _map(names: list[str], positions: list[int]) -> Column:
 
 
 def _typed(text: Column, kind: DataType, time_formats: list[str]) -> Column:
-    """The value, or null where the text is none of its kind."""
     if isinstance(kind, StringType):
         return text
     if isinstance(kind, DoubleType):

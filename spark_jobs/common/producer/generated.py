@@ -1,4 +1,4 @@
-"""The rows of a generated source, as a bounded producer sends them: all of them, malformed ones too."""
+"""Rows of data generators, for a bounded producer; malformed rows are sent too."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ Generate = Callable[[DataFrame, Generated], DataFrame]
 
 
 def generated_rows(job: Job) -> Iterator[DataFrame]:
-    """The rows of a plan's generated sources, one source after the other; of a source with a rate, a second's
-    rows at a time, each at its time, or more where sending them took longer. Slices of which the topic holds
-    every row are left out, and take none."""
+    """Yield the rows of a plan's generators in turn, without slices that are on the topic.
+
+    With a rate: a second's rows at their time, or more if the previous send took longer.
+    """
     assert job.spec.generator is not None
     generate = function(job.spec, job.spec.generator.rows)
     for document in job.plan.sources:
@@ -45,21 +46,22 @@ def _slices(job: Job, parameters: Generated, partition_count: int, generate: Gen
         if not sent.covers(generator.sequences(first, until, partition_count))
     )
     rate = parameters["rows_per_second"]
-    began, done = time.monotonic(), 0
+    started_at, done = time.monotonic(), 0
     while pending:
         if rate:
-            time.sleep(max(0.0, began + done / rate - time.monotonic()))
-        due = (time.monotonic() - began) * rate
+            time.sleep(max(0.0, started_at + done / rate - time.monotonic()))
+        due = (time.monotonic() - started_at) * rate
         first, until = generator.next_range(pending, done, due)
         numbers = job.spark.range(first, until, 1, parameters.tasks(until - first)).toDF("row")
-        placed = numbers.select(
+        rows = numbers.select(
             "row",
             F.lit(parameters.source_id).alias("source_id"),
             (F.col("row") % partition_count).cast("int").alias("target_partition"),
             F.expr(f"row div {partition_count}").alias("sequence"),
         )
-        yield generate(placed, parameters)
+        yield generate(rows, parameters)
         done += until - first
+    seconds = time.monotonic() - started_at
     log.info(
-        "%s: %d rows sent in %.1f s", generator.describe(parameters.values), done, time.monotonic() - began
+        "rows sent generator=%r rows=%d seconds=%.1f", generator.describe(parameters.values), done, seconds
     )

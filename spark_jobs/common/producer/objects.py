@@ -1,11 +1,7 @@
-"""Lines of source objects.
+"""Rows of source objects, for a bounded producer; malformed rows go to the quarantine.
 
-Source objects: exactly the versions that the plan pinned, as numbered lines of text.
-
-Read with boto3 inside Spark's tasks, one task an object, because that is what can name an object *version*:
-an object that is overwritten between an attempt and its retry would otherwise change under the load.
-
-The rows of source objects, as a bounded producer sends them: malformed ones go to the quarantine.
+Spark's tasks read the planned object *versions* with boto3: Spark's own reader knows no versions, so an
+object could change between an attempt and its retry.
 """
 
 from __future__ import annotations
@@ -16,9 +12,9 @@ import json
 import logging
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import reduce
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -36,6 +32,9 @@ from spark_jobs.common.producer import csv
 if TYPE_CHECKING:
     from spark_jobs.common.producer.run import Job
 
+log = logging.getLogger(__name__)
+
+_GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
 GZIP_MAGIC = b"\x1f\x8b"
 HEAD_BYTES = 64 * 1024
 LINES_PER_BATCH = 20_000
@@ -47,8 +46,7 @@ LINE_SCHEMA = (
 
 @dataclass(frozen=True)
 class SourceObject:
-    """One object version of a load's plan. ``partition_count``: the topic partitions it is spread over
-    (pinned)."""
+    """One object version of a load's plan, sent to ``partition_count`` topic partitions."""
 
     source_id: str
     bucket: str
@@ -61,58 +59,58 @@ class SourceObject:
         return f"s3://{self.bucket}/{self.key}"
 
     def request(self) -> dict[str, Any]:
-        """Keyword arguments for ``get_object``."""
         version = {"VersionId": self.version_id} if self.version_id else {}
         return {"Bucket": self.bucket, "Key": self.key, **version}
 
 
 class CorruptObject(RuntimeError):
-    """An object cannot be read to its end, or is no text with a header line."""
+    """An object is truncated or corrupt, or has no header line."""
 
     code = ErrorCode.CORRUPT_OBJECT
 
 
 def read_json(platform: platforms.Platform, uri: str) -> Any:
-    """A JSON object of the bucket, from its ``s3://`` address."""
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     return json.load(connect(platform.s3).get_object(Bucket=bucket, Key=key)["Body"])
 
 
 def header_line(platform: platforms.Platform, source: SourceObject) -> str:
-    """The first line of an object (plain or gzip). Reads 64 KiB at most.
-
-    Raises CorruptObject where there is none: an object of no bytes, or a first line longer than that.
-    """
-    body = connect(platform.s3).get_object(**source.request())["Body"]
-    with body:
-        head = body.read(HEAD_BYTES)
-    if head.startswith(GZIP_MAGIC):
+    """Return the first line of an object (plain or gzip), of HEAD_BYTES at most. Raises CorruptObject."""
+    with connect(platform.s3).get_object(**source.request())["Body"] as body:
         try:
-            head = zlib.decompressobj(wbits=31).decompress(head, HEAD_BYTES)
-        except zlib.error as error:
+            line = _reader(body, HEAD_BYTES).readline(HEAD_BYTES)
+        except _GZIP_ERRORS as error:
             raise CorruptObject(
-                f"{source.uri}: not a readable gzip ({error}); put the object again"
+                f"{source.uri}: not a readable gzip ({error}). Fix: put the object again"
             ) from error
-    line, newline, _ = head.partition(b"\n")
-    text = line.decode("utf-8-sig", "replace").rstrip("\r")
-    if not text.strip() or (not newline and len(head) >= HEAD_BYTES):
+    text = line.decode("utf-8-sig", "replace").rstrip("\r\n")
+    if not text.strip() or (not line.endswith(b"\n") and len(line) >= HEAD_BYTES):
         raise CorruptObject(
-            f"{source.uri}: has no header line; put an object whose first line names the columns"
+            f"{source.uri}: no header line. Fix: put an object whose first line names the columns"
         )
     return text
 
 
-def read_lines(spark: SparkSession, sources: Iterable[SourceObject]) -> DataFrame:
-    """The data lines of the objects, numbered (columns of LINE_SCHEMA), header and blank lines left out.
+def _reader(body: Any, buffer_size: int) -> io.BufferedReader:
+    reader = io.BufferedReader(body, buffer_size)
+    head = reader.peek(2)[:2]
+    # One byte only if the object, or the first read of it, has no more.
+    if not head or not GZIP_MAGIC.startswith(head):
+        return reader
+    unpacked: Any = gzip.GzipFile(fileobj=reader)
+    return io.BufferedReader(unpacked, buffer_size)
 
-    ``line`` is the 1-based line that an editor shows, ``row`` the 0-based number among the data lines.
-    Bytes that are no UTF-8 come as backslash escapes and are marked ``undecodable``. A job over an object
-    whose data end too early or are damaged fails with CorruptObject naming it; a connection that breaks off
-    is botocore's own error, and worth another attempt.
+
+def read_lines(spark: SparkSession, sources: Iterable[SourceObject]) -> DataFrame:
+    """Read the data lines of the objects (columns of LINE_SCHEMA), without header and blank lines.
+
+    ``line`` is the 1-based line of the object, ``row`` the 0-based number among the data lines. Bytes that
+    are not UTF-8 are escaped and the line is ``undecodable``. The job fails with CorruptObject for a
+    truncated or corrupt object, with botocore's error for a lost connection.
     """
-    wanted = [(json.dumps(asdict(source)),) for source in sources]
-    listed = spark.createDataFrame(wanted, "source string").repartition(max(1, len(wanted)))
-    return listed.mapInArrow(_lines_of_batches, LINE_SCHEMA)
+    documents = [(json.dumps(asdict(source)),) for source in sources]
+    frame = spark.createDataFrame(documents, "source string").repartition(max(1, len(documents)))
+    return frame.mapInArrow(_lines_of_batches, LINE_SCHEMA)
 
 
 def _lines_of_batches(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
@@ -127,7 +125,8 @@ def _lines_of(client: Any, source: SourceObject) -> Iterator[pyarrow.RecordBatch
     rows: list[tuple[int, str, bool]] = []
     row = 0
     try:
-        for number, raw in enumerate(_open(client, source), start=1):
+        body = client.get_object(**source.request())["Body"]
+        for number, raw in enumerate(_reader(body, 1 << 20), start=1):
             line = raw.rstrip(b"\r\n")
             if number == 1 or not line.strip():
                 continue
@@ -139,35 +138,12 @@ def _lines_of(client: Any, source: SourceObject) -> Iterator[pyarrow.RecordBatch
                 yield _batch(source, row, rows)
                 row += len(rows)
                 rows = []
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except _GZIP_ERRORS as error:
         raise CorruptObject(
-            f"{source.uri}: broke off after {row + len(rows)} rows ({error}); put the whole object again"
+            f"{source.uri}: broke off after {row + len(rows)} rows ({error}). Fix: put the whole object again"
         ) from error
     if rows:
         yield _batch(source, row, rows)
-
-
-def _open(client: Any, source: SourceObject) -> Iterable[bytes]:
-    body = client.get_object(**source.request())["Body"]
-    buffered = io.BufferedReader(_Raw(body), 1 << 20)
-    if buffered.peek(2)[:2] == GZIP_MAGIC:
-        return cast("Iterable[bytes]", io.BufferedReader(gzip.GzipFile(fileobj=buffered), 1 << 20))
-    return buffered
-
-
-class _Raw(io.RawIOBase):
-    """botocore's body as a raw stream, so that the standard library's buffering can sit on it."""
-
-    def __init__(self, body: Any) -> None:
-        self._body = body
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        data = self._body.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
 
 
 def _batch(source: SourceObject, first_row: int, rows: list[tuple[int, str, bool]]) -> pyarrow.RecordBatch:
@@ -187,18 +163,12 @@ def _batch(source: SourceObject, first_row: int, rows: list[tuple[int, str, bool
     )
 
 
-log = logging.getLogger(__name__)
-
-_NAMES = ("source_id", "bucket", "key", "version_id", "partition_count")
-
-
 def object_rows(job: Job) -> Iterator[DataFrame]:
-    """The rows of a plan's object versions, all in one frame. Their order and identity follow from the
-    objects alone; what is malformed is quarantined when the others are sent."""
+    """Yield the rows of a plan's object versions in one frame; quarantine malformed ones after the send."""
     schema = Schemas.load(job.spec.schema_file).current
     by_header: dict[str, list[SourceObject]] = {}
     for document in job.plan.sources:
-        source = SourceObject(**{name: document[name] for name in _NAMES})
+        source = SourceObject(**{field.name: document[field.name] for field in fields(SourceObject)})
         by_header.setdefault(header_line(job.platform, source), []).append(source)
     parsed = reduce(
         DataFrame.unionByName,
@@ -207,17 +177,14 @@ def object_rows(job: Job) -> Iterator[DataFrame]:
             for header, group in by_header.items()
         ),
     )
-    counted = Observation()
-    observed = parsed.observe(
-        counted,
-        F.count(F.lit(1)).alias("rows"),
-        F.count("reason").alias("malformed"),
-    )
+    counts = Observation()
+    rows, reasons = F.count(F.lit(1)).alias("rows"), F.count("reason").alias("malformed")
+    observed = parsed.observe(counts, rows, reasons)
     good = keys.with_partition_and_sequence(observed.where(F.col("reason").isNull()))
     value, headers = encode(F.col("record"), schema), schema_headers(schema)
     yield good.withColumns({"value": value, "headers": headers})
-    rows_read, malformed = counted.get["rows"], counted.get["malformed"]
-    log.info("read %d rows, %d of them malformed", rows_read, malformed)
+    malformed = counts.get["malformed"]
+    log.info("rows read rows=%d malformed=%d", counts.get["rows"], malformed)
     if malformed:
         tables.ensure_quarantine(job.spark, job.spec)
         quarantine_rows(job.spark, job.spec, parsed.where(F.col("reason").isNotNull()))

@@ -1,8 +1,7 @@
-"""A bounded producer: the sources of a plan, once, to the topic, however often it is started.
+"""A bounded producer: send each row of a plan's sources to the topic once.
 
-Which rows a source has, and in which order, follows from the source alone, and an attempt first reads from
-the topic which of them an earlier one sent, so a retry sends the rest. What a zombie sends on top of that,
-the consumer recognises (``repeats``). How rows are made is for ``source_objects`` and ``source_generated``.
+Rows and their order depend on the source alone. An attempt reads from the topic the rows that an earlier one
+sent, and sends the rest; the consumer flags duplicates of a zombie.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ SINK = {
     "kafka.compression.type": "zstd",
     "kafka.batch.size": str(512 * 1024),
     "kafka.linger.ms": "20",
-    # Long enough for a broker's restart; what still fails fails the attempt, and the next one resumes.
+    # Of a broker's restart; a failure after it fails the attempt, and the next one resumes.
     "kafka.delivery.timeout.ms": "300000",
     "kafka.request.timeout.ms": "30000",
 }
@@ -46,22 +45,21 @@ SINK = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What one run is still to send, as the ledger pinned it: each source as it stands there."""
+    """The pending sources of one run, as in the ledger."""
 
     sources: tuple[Mapping[str, Any], ...]
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Plan:
+    def from_document(cls, document: Mapping[str, Any]) -> Plan:
         return cls(tuple(source for source in document["sources"] if not source["produced"]))
 
     @property
     def partition_count(self) -> int:
-        """The most that a source has."""
         return max(source["partition_count"] for source in self.sources)
 
     @property
     def begin(self) -> dict[str, dict[int, int]]:
-        """Source id -> partition -> the offset at or behind which its rows are."""
+        """Source id -> partition -> the first offset that its rows may have."""
         return {
             source["source_id"]: {int(p): offset for p, offset in source["begin"].items()}
             for source in self.sources
@@ -70,7 +68,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Job:
-    """What a source's rows are made with. ``sent``: those of them that the topic holds already."""
+    """The input of :data:`Rows`. ``sent``: the rows on the topic."""
 
     spark: SparkSession
     spec: StreamSpec
@@ -79,20 +77,20 @@ class Job:
     sent: LoadedRows
 
 
-# The rows of a plan's sources, in frames that are sent one after the other: with `source_id`, `row`, `lane`,
-# `seq`, the record's `value`, and perhaps its `headers`. Each frame is asked for when the one before is sent.
+# The rows of a plan's sources, in frames that are sent in turn: `source_id`, `row`, `target_partition`,
+# `sequence`, the record's `value`, optionally its `headers`.
 Rows = Callable[[Job], Iterator[DataFrame]]
 
 
 def main(name: str, rows: Rows, options: Sequence[str]) -> int:
-    """``--plan s3://…/plan.json``: send what the plan names. Returns the exit code; raises on failure."""
+    """Send the sources of ``--plan s3://…/plan.json``; return the exit code. Raises on failure."""
     arguments = argparse.ArgumentParser(description=f"Send the sources of a plan to the topic of {name}.")
     arguments.add_argument("--plan", required=True, help="the s3:// address of the run's plan.json")
-    given = arguments.parse_args(options)
+    args = arguments.parse_args(options)
     log_to_stderr()
     spec, platform = streams.load(name), platforms.load("producer")
-    plan = Plan.of(read_json(platform, given.plan))
-    log.info("%d sources to send to %s", len(plan.sources), spec.topic.name)
+    plan = Plan.from_document(read_json(platform, args.plan))
+    log.info("plan read topic=%s sources=%d", spec.topic.name, len(plan.sources))
     if plan.sources:
         spark = session.start(f"sluice {name} producer", platform, plan.partition_count)
         produce(spark, spec, platform, plan, rows)
@@ -101,14 +99,13 @@ def main(name: str, rows: Rows, options: Sequence[str]) -> int:
 
 
 def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Plan, rows: Rows) -> None:
-    """Send the plan's rows that the topic does not hold yet."""
-    # Spark's older path to the Kafka sink loses what is observed on the way (Observation.get never returns).
+    """Send the plan's rows that are not on the topic."""
+    # With Spark's older path to the Kafka sink, Observation.get never returns.
     spark.conf.set("spark.sql.sources.useV1SourceList", "")
     sent = sent_rows(spark, spec, platform, plan)
     options = _kafka(platform, spec) | SINK
     for frame in rows(Job(spark, spec, platform, plan, sent)):
-        # Left out by the numbers of those that are there: a join would scatter the rows, and out of their
-        # order no file's bounds would tell which of them it holds.
+        # A join would change the rows' order, and no file's bounds would be conclusive.
         rest = frame.where(~_is_sent(sent))
         headers = [F.col("headers")] if "headers" in frame.columns else []
         rest.select(
@@ -131,10 +128,10 @@ def _is_sent(sent: LoadedRows) -> Column:
 
 
 def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Plan) -> LoadedRows:
-    """Source id -> lane -> the ``sequence`` that the topic holds already.
+    """Read the rows on the topic: source id -> partition -> ``sequence``.
 
-    Looked for from the offsets at which the sources were first planned; what retention deleted since then
-    is sent again, and the consumer knows it from the table.
+    From the offsets of the sources' first plan on; rows that retention deleted are sent again, and the
+    consumer flags them as duplicates.
     """
     bounds = topic_offsets(platform.kafka, spec.topic.name)
     begins = plan.begin.values()
@@ -144,9 +141,7 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
     }
     if all(start[partition] == after for partition, (_, after) in bounds.items()):
         return LoadedRows()
-    log.info(
-        "an earlier attempt, or another load, wrote to the topic; looking for rows that are there already"
-    )
+    log.info("reading sent rows topic=%s", spec.topic.name)
     records = (
         spark.read.format("kafka")
         .options(**{key: value for key, value in _kafka(platform, spec).items() if key != "topic"})
@@ -161,16 +156,11 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
             F.col("offset").alias("_kafka_offset"),
         )
     )
-    ours = keys.with_identity(records).where(F.col("_source_id").isin(sorted(plan.begin)))
-    found = loaded_from(deduplicate.runs(ours))
-    for source, partition_count in found.sources.items():
-        log.info(
-            "%d rows of source %s are on the topic already: %s",
-            partition_count.count,
-            source,
-            partition_count,
-        )
-    return found
+    planned = keys.with_identity(records).where(F.col("_source_id").isin(sorted(plan.begin)))
+    sent = loaded_from(deduplicate.runs(planned))
+    for source, sequences in sent.sources.items():
+        log.info("rows already sent source=%s rows=%d sequences=%s", source, sequences.count, sequences)
+    return sent
 
 
 def _kafka(platform: Platform, spec: StreamSpec) -> dict[str, str]:
