@@ -76,7 +76,9 @@ def read_json(platform: platforms.Platform, uri: str) -> Any:
 
 def header_line(platform: platforms.Platform, source: SourceObject) -> str:
     """Return the first line of an object (plain or gzip), of HEAD_BYTES at most. Raises CorruptObject."""
-    with connect(platform.s3).get_object(**source.request())["Body"] as body:
+    body = connect(platform.s3).get_object(**source.request())["Body"]
+    # As a context, it is urllib3's response, which is closed at its end.
+    with body:
         try:
             line = _reader(body, HEAD_BYTES).readline(HEAD_BYTES)
         except _GZIP_ERRORS as error:
