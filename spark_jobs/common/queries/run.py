@@ -16,7 +16,7 @@ from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import Platform
-from sluice.model.spec.query import FOR_A_PERSON
+from sluice.model.spec.query import DEBUG_SINKS
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
 from spark_jobs.common.lake.tables import await_table
@@ -73,7 +73,7 @@ def check_no_debug_sinks(spec: StreamSpec) -> None:
     """Raises ConfigError if a query of the stream has a sink for previews."""
     for name, query in spec.queries.items():
         for sink in query.sinks:
-            if sink.kind in FOR_A_PERSON:
+            if sink.kind in DEBUG_SINKS:
                 raise ConfigError(
                     f"stream {spec.name}: query {name} has a sink of kind {sink.kind}, which "
                     "keeps nothing after the process; remove it from stream.toml, and preview the query with "

@@ -48,8 +48,8 @@ class SinkKind(StrEnum):
 
 # What a page shows: for whom is counted, and whether that is a bot.
 PAGE_COLUMNS = ["user", "bot"]
-# For a person who looks; nothing of it outlives the process.
-FOR_A_PERSON = frozenset({SinkKind.CONSOLE, SinkKind.MEMORY})
+# For previews; they keep nothing after the process.
+DEBUG_SINKS = frozenset({SinkKind.CONSOLE, SinkKind.MEMORY})
 # What a result's key can be made of: each value has a text of its own.
 KEY_TYPES = ("string", "int", "bigint", "date", "boolean")
 # Sink -> the keys that it needs.
@@ -254,7 +254,7 @@ def _check_sinks(query: Query, refuse: _Refuse) -> None:
             if bool(getattr(sink, key)) != (key in needs):
                 has = f"needs {key}" if key in needs else f"has no {key}"
                 raise refuse(f"a sink of kind {sink.kind} {has}; it takes {', '.join(needs) or 'nothing'}")
-        if (sink.kind == SinkKind.FILES) != (query.mode == Mode.APPEND) and sink.kind not in FOR_A_PERSON:
+        if (sink.kind == SinkKind.FILES) != (query.mode == Mode.APPEND) and sink.kind not in DEBUG_SINKS:
             raise refuse(
                 f"mode {query.mode!r} and a sink of kind {sink.kind}: files take append, and only they"
             )
