@@ -120,8 +120,8 @@ class BatchConflict(RuntimeError):
 class FolderWriter:
     """Writes ``<prefix><folder><name>`` in a bucket for every folder of a task's rows, for ``mapInArrow``.
 
-    A folder's rows must be in one task, sorted by folder. Gives one row (COUNTS_SCHEMA): files, rows, and the sum of
-    the rows' hashes modulo 2^64, existing files included. Raises BatchConflict, and botocore's errors.
+    A folder's rows must be in one task, sorted by folder. Gives one row (COUNTS_SCHEMA): files, rows, and the
+    sum of the rows' hashes modulo 2^64, existing files included. Raises BatchConflict and botocore's errors.
     """
 
     s3: S3
