@@ -71,7 +71,7 @@ class Course(StreamUnderTest):
         """How many offsets of the topic every query has counted; 0 where that cannot be seen just now."""
         try:
             table = self.lake.table(self.spec.queries_table)
-            standing = query_results.standing(table, self.spec.queries)
+            standing = query_results.read_positions(table, self.spec.queries)
         except ClientError:
             return 0
         return 0 if standing is None else sum(standing.ends.values())

@@ -221,7 +221,7 @@ def uncounted_records(lake: Lake, spec: StreamSpec) -> int:
     """Records that are published, and that some query of the stream has not counted yet."""
     lake_state = position(lake.table(spec.table))
     try:
-        standing = query_results.standing(lake.table(spec.queries_table), spec.queries)
+        standing = query_results.read_positions(lake.table(spec.queries_table), spec.queries)
     except Missing:
         standing = None
     if lake_state is None:

@@ -104,7 +104,7 @@ class HitsDemo(Demo):
         reader = self._lake(stack)
         try:
             table = reader.table(self.spec.queries_table)
-            standing = query_results.standing(table, self.spec.queries)
+            standing = query_results.read_positions(table, self.spec.queries)
             if standing is None:
                 raise UsageError(f"the queries of {STREAM} have counted nothing")
             found = []
@@ -114,7 +114,7 @@ class HitsDemo(Demo):
                     continue
                 if source is None:
                     raise UsageError(f"query {name} of {STREAM} has counted nothing")
-                late = query_results.late(table, standing, name)
+                late = query_results.late_rows(table, standing, name)
                 lake = query_results.recount(reader.table(self.spec.table), source, query, late, None)
                 sinks = {sink.name: self._held(stack, query, sink) for sink in query.sinks}
                 found.append(
@@ -137,7 +137,7 @@ class HitsDemo(Demo):
         if sink.kind == SinkKind.JDBC:
             folder = {connections.DIRECTORY_VARIABLE: str(stack.home.connections)}
             where = connections.load(sink.connection, folder)
-            return query_results.texts(databases.counts(where, sink.table, query), query)
+            return query_results.by_key(databases.counts(where, sink.table, query), query)
         found = kafka_reader.read(stack.platform("airflow").kafka, sink.topic, query.keys)
         return {key: tuple(said.aggregates[name] for name in query.aggregates) for key, said in found.items()}
 

@@ -250,7 +250,7 @@ def assert_as_in_the_lake(queried: Queried) -> dict[str, int]:
         query = queried.spec.queries["windows"]
         table = lake.table(query.results_table)
         assert results_table.last_batch(table) == queried.states()["windows"].number
-        found = lake_queries.texts(results_table.read(table, query), query)
+        found = lake_queries.by_key(results_table.read(table, query), query)
     finally:
         lake.close()
     told = {key.replace("T", " ").replace("Z", ""): hits for key, (hits,) in found.items()}

@@ -19,6 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from local.services import kafka, streams
 from local.stack.stack import wait_until
+from sluice.clients import progress
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.progress import ProgressReader
@@ -222,14 +223,15 @@ def send(services: Services, stream: str, *entries: Entry) -> None:
 
 
 def test_streams_share_a_topic_and_what_is_older_than_the_window_comes_with_the_next_reads(
-    services: Services, topic: str
+    services: Services, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(progress, "OLDER_RECORDS", 2)
     now = time.time()
     ended = ActivityEvent("gone", "run", now - 3 * DAY + 1, ActivityKind.ENDED)
     send(services, "a", *(batch(n, now - 3 * DAY + n / 10, "gone") for n in range(4)), ended)
     send(services, "b", batch(0, now - 2 * HOUR), batch(1, now - 600), batch(1, now - 600))
     send(services, "a", batch(7, now - 60), ActivityEvent("q", "run", now - 30, ActivityKind.IDLE))
-    reader = ProgressReader(services.stack.platform("airflow").kafka, older_records=2)
+    reader = ProgressReader(services.stack.platform("airflow").kafka)
 
     first = reader.read(now - HOUR, now)
     assert not first.complete

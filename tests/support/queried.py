@@ -218,9 +218,9 @@ class Queried:
         """What a validation counts, in the way of this class' keys."""
         lake = Lake.open(self.platform)
         try:
-            standing = lake_queries.standing(lake.table(self.spec.queries_table), self.spec.queries)
+            standing = lake_queries.read_positions(lake.table(self.spec.queries_table), self.spec.queries)
             assert standing is not None
-            late = lake_queries.late(lake.table(self.spec.queries_table), standing, name)
+            late = lake_queries.late_rows(lake.table(self.spec.queries_table), standing, name)
             table, source = lake.table(self.spec.table), standing.states[name].source_snapshot_id
             assert source is not None
             found = lake_queries.recount(table, source, self.spec.queries[name], late, None)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 TOPIC = PROGRESS_TOPIC.name
 RETENTION_SECONDS = int(PROGRESS_TOPIC.config["retention.ms"]) / 1000
-# Of a partition in one read, of records older than the requested ones: about a second of parsing.
+# Records older than the requested ones that one read takes from a partition: about a second of parsing.
 OLDER_RECORDS = 20_000
 # For one request, and for the records of one read.
 REQUEST_SECONDS, READ_SECONDS = 5.0, 15.0
@@ -41,8 +41,8 @@ class ProgressReader:
     of queries that are silent since; each read takes OLDER_RECORDS of them, the newest first.
     """
 
-    def __init__(self, kafka: Kafka, older_records: int = OLDER_RECORDS) -> None:
-        self._kafka, self._older_records = kafka, older_records
+    def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
         self._admin = KafkaAdmin(kafka, REQUEST_SECONDS)
         self._topic: TopicId | None = None
         # Partition -> the offsets between which everything was read.
@@ -91,7 +91,7 @@ class ProgressReader:
             self._high = dict(self._low)
         self._read({p: max(self._high[p], begins[p]) for p in ends}, ends)
         self._high = ends
-        older = {p: max(begins[p], low - self._older_records) for p, low in self._low.items()}
+        older = {p: max(begins[p], low - OLDER_RECORDS) for p, low in self._low.items()}
         self._read(older, self._low)
         self._low = older
         return begins

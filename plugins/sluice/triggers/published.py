@@ -54,5 +54,7 @@ class PublishedTrigger(WaitTrigger):
         # Imported here: PyArrow takes a second.
         from sluice.clients.lake import query_results
 
-        positions = query_results.standing(self.hook.lake.table(self.spec.queries_table), self.spec.queries)
+        positions = query_results.read_positions(
+            self.hook.lake.table(self.spec.queries_table), self.spec.queries
+        )
         return None if positions is None else replace(state, ends=positions.ends)

@@ -1,4 +1,4 @@
-"""SQL over Arrow batches: DuckDB computes, its memory is bounded, and what is more goes to disk."""
+"""SQL over Arrow batches by DuckDB, in bounded memory: the rest goes to disk."""
 
 from __future__ import annotations
 
@@ -15,16 +15,13 @@ THREADS = 2
 
 
 class ArrowSql:
-    """A database of one connection; its tables end with it. Times are in UTC."""
+    """A database of one connection, deleted with it. Times are in UTC."""
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
     def rows(self, query: str, **tables: pa.Table | pa.RecordBatchReader) -> list[tuple[Any, ...]]:
-        """Run a query over ``tables``; a reader can be read once, by one place of the query.
-
-        Raises what a reader raised while DuckDB read it, as it was.
-        """
+        """Run a query over ``tables``; a reader can be used once in it. Raises a reader's error as it was."""
         failures: list[Exception] = []
         for name, table in tables.items():
             readable = _recorded(table, failures) if isinstance(table, pa.RecordBatchReader) else table
@@ -32,20 +29,20 @@ class ArrowSql:
         try:
             return self._connection.execute(query).fetchall()
         except duckdb.Error as error:
-            # DuckDB passes on the text of a reader's error, not its type.
+            # DuckDB keeps only the message of a reader's error.
             if failures:
                 raise failures[0] from error
             raise
 
 
 @contextmanager
-def open_sql(memory_limit: str = MEMORY_LIMIT) -> Iterator[ArrowSql]:
+def open_sql() -> Iterator[ArrowSql]:
     """Open an empty database; what it spills to disk is deleted with it."""
     with (
         TemporaryDirectory(prefix="sluice-sql-") as folder,
         duckdb.connect(
             config={
-                "memory_limit": memory_limit,
+                "memory_limit": MEMORY_LIMIT,
                 "temp_directory": folder,
                 "threads": THREADS,
                 "preserve_insertion_order": False,
@@ -53,13 +50,12 @@ def open_sql(memory_limit: str = MEMORY_LIMIT) -> Iterator[ArrowSql]:
             }
         ) as connection,
     ):
-        # Known only once the connection is there: it belongs to an extension (inside the wheel).
+        # Not in ``config``: an extension defines it.
         connection.execute("set TimeZone = 'UTC'")
         yield ArrowSql(connection)
 
 
 def quoted(column: str) -> str:
-    """A column's name as an identifier in SQL."""
     return '"' + column.replace('"', '""') + '"'
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In
 from pyiceberg.table import Table
@@ -75,10 +74,6 @@ def _alike(sql: ArrowSql, date: str | None, moment: str | None) -> BooleanExpres
         alike = And(alike, In(date, [day.isoformat() for day in days]))
     minutes = [minute for (minute,) in sql.rows("select distinct minute from load order by all")]
     if moment and None not in minutes:
-        ranges = [(_iso(begin), _iso(end)) for begin, end in minute_ranges(minutes, MAX_RANGES)]
+        ranges = [(begin * MINUTE, end * MINUTE) for begin, end in minute_ranges(minutes, MAX_RANGES)]
         alike = And(alike, files.between(moment, ranges))
     return alike
-
-
-def _iso(minute: int) -> str:
-    return datetime.fromtimestamp(minute * MINUTE, UTC).isoformat()

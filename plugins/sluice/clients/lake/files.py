@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -41,14 +42,15 @@ def overlapping(expected: OffsetRanges) -> BooleanExpression:
     return Or(AlwaysFalse(), AlwaysFalse(), *parts)
 
 
-def between(column: str, begins_and_ends: Iterable[tuple[str, str]]) -> BooleanExpression:
-    """The rows whose value is in one of these half-open ranges; times in ISO 8601."""
-    parts = [And(GreaterThanOrEqual(column, begin), LessThan(column, end)) for begin, end in begins_and_ends]
+def between(column: str, ranges: Iterable[tuple[int, int]]) -> BooleanExpression:
+    """The rows whose time is in one of these half-open ranges of seconds since 1970."""
+    times = ([datetime.fromtimestamp(seconds, UTC).isoformat() for seconds in pair] for pair in ranges)
+    parts = [And(GreaterThanOrEqual(column, begin), LessThan(column, end)) for begin, end in times]
     return Or(AlwaysFalse(), AlwaysFalse(), *parts)
 
 
 def plan(table: Table, rows: BooleanExpression) -> list[FileScanTask]:
-    """The data files of ``main`` that may hold such rows; reads manifests, no data."""
+    """The data files of ``main`` that may have such rows, from manifests only."""
     if table.snapshot_by_name(MAIN) is None:
         return []
     with asking(f"manifests of table {_name(table)}"):

@@ -1,7 +1,7 @@
-"""The Iceberg table of a query's results: all of them, and for a page the newest windows, read incrementally.
+"""Read the Iceberg table of a query's results: for reconciliation, and incrementally for the results page.
 
-Iceberg never changes a file, so manifests and data files are remembered by path: a refresh reads the new
-metadata, the new manifests, and the windows that changed.
+Iceberg never changes a file, so manifests and data files are cached by path: a refresh reads new metadata,
+new manifests, and the windows that changed.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -39,8 +38,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, slots=True)
 class Editor:
-    """One user in one window. ``user`` is what the source says, hostile or not; empty if the source hides
-    it."""
+    """One user in one window. ``user`` is untrusted input, empty if the source hides it."""
 
     user: str
     bot: bool
@@ -49,7 +47,7 @@ class Editor:
 
 @dataclass(frozen=True)
 class Window:
-    """[start, end), in seconds since 1970, UTC. ``editors``: all of them, in no order."""
+    """[start, end), in seconds since 1970. ``editors``: all of them, in any order."""
 
     start: float
     end: float
@@ -60,8 +58,8 @@ class Window:
 class Results:
     """The results as committed ``at``; times in seconds since 1970, None before the first batch.
 
-    ``source_at``: when the newest counted rows were published; ``watermark``: windows that ended until then
-    are final; ``late``: rows that came after that. ``windows``: newest first.
+    ``source_at``: when the newest counted rows were published; ``watermark``: windows that end until then are
+    final; ``late``: rows that came later. ``windows``: newest first.
     """
 
     at: float | None = None
@@ -73,23 +71,17 @@ class Results:
 
 def last_batch(table: Table) -> int | None:
     """The newest batch in the table; None before the first."""
-    for snapshot in ancestors(table):
-        facts = sluice_properties(snapshot)
-        if "batch-id" in facts:
-            return int(facts["batch-id"]) if facts["batch-id"] else None
-    return None
+    batches = (sluice_properties(snapshot).get("batch-id") for snapshot in ancestors(table))
+    newest = next((batch for batch in batches if batch is not None), None)
+    return int(newest) if newest else None
 
 
 def read(table: Table, query: Query, windows: tuple[int, int] | None = None) -> Iterator[tuple[Any, ...]]:
     """Yield keys and aggregates. ``windows``: first and last start (seconds since 1970), all by default."""
-    rows = files.between(WINDOW, [(_iso(windows[0]), _iso(windows[1] + 1))]) if windows else AlwaysTrue()
+    rows = files.between(WINDOW, [(windows[0], windows[1] + 1)]) if windows else AlwaysTrue()
     columns = (*query.keys, *query.aggregates)
     for batch in files.read(table, rows, columns):
         yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
-
-
-def _iso(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 @dataclass(frozen=True)
@@ -101,7 +93,7 @@ class _File:
 
 
 class ResultsReader:
-    """Reads the Iceberg table of query ``name`` of ``spec``. One thread reads, others wait."""
+    """Reader of query ``name`` of ``spec``. One thread reads, others wait."""
 
     def __init__(self, lake: Lake, spec: StreamSpec, name: str) -> None:
         self._lake, self._spec, self._query = lake, spec, name
@@ -115,10 +107,10 @@ class ResultsReader:
         self._pieces: dict[str, Window] = {}
 
     def read(self, since: float) -> Results:
-        """The results as they are now, with the windows from ``since`` (seconds since 1970) on.
+        """The current results, with the windows that start at ``since`` (seconds since 1970) or later.
 
-        Raises Missing before there is a table, Unreachable if the catalog or S3 does not answer, Refused
-        for a table with deletes by row, ConfigError for a query that was declared otherwise.
+        Raises Missing before the table exists, Unreachable if the catalog or S3 does not answer, Refused for
+        a table with row-level deletes, ConfigError for a query whose declaration has changed.
         """
         with self._lock:
             table = self._refreshed()
@@ -127,12 +119,12 @@ class ResultsReader:
             return replace(self._progress(table), windows=self._windows(since))
 
     def _progress(self, table: Table) -> Results:
-        """How far the query is, without the windows."""
+        """The results without their windows."""
         state_table = self._lake.table(self._spec.queries_table)
-        standing = query_results.standing(state_table, self._spec.queries)
-        if standing is None or standing.states[self._query].source_snapshot_id is None:
+        positions = query_results.read_positions(state_table, self._spec.queries)
+        if positions is None or positions.states[self._query].source_snapshot_id is None:
             return Results()
-        state = standing.states[self._query]
+        state = positions.states[self._query]
         at = next(
             (s.timestamp_ms for s in ancestors(table) if sluice_properties(s).get("kind") == "batch"), None
         )
@@ -168,7 +160,7 @@ class ResultsReader:
         return {path: known[path] for path in manifests}
 
     def _read(self, table: Table, wanted: Iterable[_File], live: set[str]) -> None:
-        """Read the new ones of the ``wanted`` files; forget those that are no longer ``live``."""
+        """Read the new ones of the ``wanted`` files; drop those that are no longer ``live``."""
         new = [file for file in wanted if file.path not in self._pieces]
         with asking(f"{len(new)} files of table {self._name}"):
             pieces = _at_once(new, lambda file: self._piece(table, file))
@@ -176,11 +168,11 @@ class ResultsReader:
         self._pieces |= {file.path: piece for file, piece in zip(new, pieces, strict=True)}
 
     def _piece(self, table: Table, file: _File) -> Window:
-        """The file's rows. It is small, and read in one request."""
+        # The file is small: one request.
         with table.io.new_input(file.path).open() as stream:
             rows = pq.read_table(pa.BufferReader(stream.read()), columns=list(self._columns))
         users, bots, edits = (rows.column(name).to_pylist() for name in self._columns)
-        # The same users are in many windows. A user whom the source hides is null.
+        # The same users are in many windows. A user that the source hides is null.
         editors = tuple(
             Editor(sys.intern(user or ""), bool(bot), number)
             for user, bot, number in zip(users, bots, edits, strict=True)
@@ -200,7 +192,7 @@ class ResultsReader:
 
 def _files(table: Table, manifest: ManifestFile) -> list[_File]:
     if manifest.content == ManifestContent.DELETES:
-        raise Refused(f"table {'.'.join(table.name())} has rows that were deleted one by one; compact it")
+        raise Refused(f"table {'.'.join(table.name())} has row-level deletes. Fix: compact it")
     return [
         _File(entry.data_file.file_path, entry.data_file.partition[0] / MICROSECONDS)
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
@@ -208,7 +200,6 @@ def _files(table: Table, manifest: ManifestFile) -> list[_File]:
 
 
 def _at_once(items: list[Item], make: Callable[[Item], Made]) -> list[Made]:
-    """``make`` of each, in order."""
     if len(items) < 2:
         return [make(item) for item in items]
     with ThreadPoolExecutor(READ_AT_ONCE) as pool:

@@ -56,18 +56,20 @@ class Readings:
         """Positions of the queries; None before their first start."""
         from sluice.clients.lake import query_results
 
-        return query_results.standing(self.hook.lake.table(self.spec.queries_table), self.spec.queries)
+        return query_results.read_positions(self.hook.lake.table(self.spec.queries_table), self.spec.queries)
 
     def late(self, standing: QueryPositions, name: str) -> pa.Table:
         from sluice.clients.lake import query_results
 
-        return query_results.late(self.hook.lake.table(self.spec.queries_table), standing, name)
+        return query_results.late_rows(self.hook.lake.table(self.spec.queries_table), standing, name)
 
     def touched(self, query: Query, snapshot_id: int, expected: OffsetRanges) -> tuple[int, int] | None:
         """The windows of those offsets; None for a query without windows."""
         from sluice.clients.lake import query_results
 
-        return query_results.touched(self.hook.lake.table(self.spec.table), snapshot_id, query, expected)
+        return query_results.affected_windows(
+            self.hook.lake.table(self.spec.table), snapshot_id, query, expected
+        )
 
     def recount(
         self, query: Query, snapshot_id: int, late: pa.Table, windows: tuple[int, int] | None
@@ -92,7 +94,7 @@ class Readings:
                 where = connections.database(sink.connection)
                 return (
                     lambda: databases.last_batch(where, stream, name),
-                    lambda: query_results.texts(databases.counts(where, sink.table, query), query),
+                    lambda: query_results.by_key(databases.counts(where, sink.table, query), query),
                 )
             case SinkKind.KAFKA:
                 return (
@@ -105,7 +107,7 @@ class Readings:
             case SinkKind.ICEBERG:
                 return (
                     lambda: results_table.last_batch(lake.table(sink.table)),
-                    lambda: query_results.texts(
+                    lambda: query_results.by_key(
                         results_table.read(lake.table(sink.table), query, windows), query
                     ),
                 )
@@ -211,7 +213,7 @@ class ReconcileSinksOperator(StreamOperator):
             state.source_snapshot_id,
             late.num_rows,
             [
-                compare(sink, query, counted, query_results.within(rows, query, windows))
+                compare(sink, query, counted, query_results.in_windows(rows, query, windows))
                 for sink, rows in results.items()
             ],
         )

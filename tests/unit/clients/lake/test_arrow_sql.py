@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
 
 from sluice.clients.errors import Unreachable
+from sluice.clients.lake import arrow_sql
 from sluice.clients.lake.arrow_sql import open_sql
 
 
@@ -29,7 +31,7 @@ def test_more_than_the_memory_limit_goes_to_disk() -> None:
         for number in range(40):
             yield pa.RecordBatch.from_pydict({"id": [f"{row:064}" for row in range(number, 400_000, 40)]})
 
-    with open_sql(memory_limit="24MB") as sql:
+    with patch.object(arrow_sql, "MEMORY_LIMIT", "24MB"), open_sql() as sql:
         sql.rows("create table ids as from source", source=reader(batches()))
         assert sql.rows("select count(distinct id) from ids") == [(400_000,)]
         assert sql.rows("select sum(size) > 0 from duckdb_temporary_files()") == [(True,)]

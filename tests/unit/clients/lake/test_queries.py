@@ -120,9 +120,9 @@ def test_what_came_too_late_for_one_window_counts_in_the_other(lake: Lake) -> No
         for name, query in BOTH.items()
     }
     say(lake, states, [(6, "09:57:00", 1), (4, "09:57:00", 0)])
-    standing = query_results.standing(lake.table("queries.hits"), BOTH)
+    standing = query_results.read_positions(lake.table("queries.hits"), BOTH)
     assert standing is not None
-    late = query_results.late(lake.table("queries.hits"), standing, "windows")
+    late = query_results.late_rows(lake.table("queries.hits"), standing, "windows")
     assert late.num_rows == 1, "what was late before all was counted anew is not late any more"
     counted = query_results.recount(lake.table("raw.hits"), snapshot, WINDOWS, late, None)
     assert counted == {"a|2026-03-01T09:57:00Z": (1,), "a|2026-03-01T10:02:00Z": (2,)}
@@ -139,19 +139,19 @@ def test_only_the_windows_of_the_load_are_counted(lake: Lake) -> None:
     put(lake, ("a", "08:00:00", "x"), ("a", "10:02:00", "x"))
     snapshot = put(lake, ("a", "10:03:00", "x"), first=2)
     table = lake.table("raw.hits")
-    windows = query_results.touched(table, snapshot, WINDOWS, OffsetRanges.of({0: [(2, 3)]}))
+    windows = query_results.affected_windows(table, snapshot, WINDOWS, OffsetRanges.of({0: [(2, 3)]}))
     counted = query_results.recount(table, snapshot, WINDOWS, none(), windows)
     assert counted == {"a|2026-03-01T09:57:00Z": (2,), "a|2026-03-01T10:02:00Z": (2,)}
     others = query_results.recount(table, snapshot, WINDOWS, none(), None)
     assert len(others) == 4
-    assert query_results.within(others, WINDOWS, windows) == counted
-    assert query_results.within(others, USERS, None) == others
-    assert query_results.touched(table, snapshot, WINDOWS, OffsetRanges.of({0: [(7, 9)]})) is None
+    assert query_results.in_windows(others, WINDOWS, windows) == counted
+    assert query_results.in_windows(others, USERS, None) == others
+    assert query_results.affected_windows(table, snapshot, WINDOWS, OffsetRanges.of({0: [(7, 9)]})) is None
     nobody = replace(WINDOWS, where={"zipcode": ["none"]})
-    assert query_results.touched(table, snapshot, nobody, OffsetRanges.of({0: [(2, 3)]})) == windows, (
-        "a sink that ignores the query's where is compared too"
-    )
-    assert query_results.touched(table, snapshot, USERS, OffsetRanges.of({0: [(2, 3)]})) is None
+    assert (
+        query_results.affected_windows(table, snapshot, nobody, OffsetRanges.of({0: [(2, 3)]})) == windows
+    ), "a sink that ignores the query's where is compared too"
+    assert query_results.affected_windows(table, snapshot, USERS, OffsetRanges.of({0: [(2, 3)]})) is None
 
 
 def test_the_lake_is_counted_as_it_was_at_the_snapshot(lake: Lake) -> None:
@@ -163,7 +163,7 @@ def test_the_lake_is_counted_as_it_was_at_the_snapshot(lake: Lake) -> None:
 
 
 def test_the_queries_stand_where_the_one_that_is_behind_stands(lake: Lake) -> None:
-    assert query_results.standing(lake.table("queries.hits"), BOTH) is None
+    assert query_results.read_positions(lake.table("queries.hits"), BOTH) is None
     ahead, behind = (
         QueryState(definition(WINDOWS), ends={"0": 9, "1": 3}),
         QueryState(definition(USERS), ends={"0": 7}),
@@ -171,7 +171,7 @@ def test_the_queries_stand_where_the_one_that_is_behind_stands(lake: Lake) -> No
     rows = Query([Sink("files", prefix="f/")], ["zipcode"], mode="append")
     copied = QueryState(definition(rows), ends={"0": 1})
     say(lake, {"windows": ahead, "users": behind, "rows": copied})
-    standing = query_results.standing(lake.table("queries.hits"), {**BOTH, "rows": rows})
+    standing = query_results.read_positions(lake.table("queries.hits"), {**BOTH, "rows": rows})
     assert standing is not None
     assert (standing.epoch, standing.ends) == (4, {0: 7, 1: 0}), "what only copies rows counts nothing"
     assert standing.states == {"windows": ahead, "users": behind, "rows": copied}
@@ -179,7 +179,7 @@ def test_the_queries_stand_where_the_one_that_is_behind_stands(lake: Lake) -> No
 
 def test_a_databases_rows_have_the_keys_of_a_topics(lake: Lake) -> None:
     rows = [("a", at("10:02:00").replace(tzinfo=None), 3, "version")]
-    assert query_results.texts(rows, WINDOWS) == {"a|2026-03-01T10:02:00Z": (3,)}
+    assert query_results.by_key(rows, WINDOWS) == {"a|2026-03-01T10:02:00Z": (3,)}
 
 
 def test_an_empty_table_comes_to_nothing(lake: Lake) -> None:

@@ -165,7 +165,7 @@ def test_the_results_of_some_windows_with_their_batch(lake: Lake) -> None:
     lake.catalog.load_table(TABLE).append(ROWS.empty_table())
     table = lake.table(TABLE)
     assert results_table.last_batch(table) == 7
-    found = query_results.texts(results_table.read(table, QUERY, (START + 600, START + 1200)), QUERY)
+    found = query_results.by_key(results_table.read(table, QUERY, (START + 600, START + 1200)), QUERY)
     assert found == {
         "\\N|\\N|2026-03-01T23:10:00Z": (1,),
         "\\N|\\N|2026-03-01T23:20:00Z": (2,),
@@ -244,7 +244,7 @@ def test_rows_that_were_deleted_one_by_one_are_not_shown_as_if_they_were_there(
     create(lake)
     write(lake, {0: [("Ann", False, 1)]})
     monkeypatch.setattr(ManifestFile, "content", ManifestContent.DELETES)
-    with pytest.raises(Refused, match=r"results\.editors has rows that were deleted one by one"):
+    with pytest.raises(Refused, match=r"results\.editors has row-level deletes"):
         reader(lake).read(0)
 
 
