@@ -409,7 +409,11 @@ def test_every_drill() -> None:
 def recorded(file: Path) -> Iterator[tuple[str, set[str]]]:
     """(kind, keys) of every event that a module writes into a stream's history."""
     ordered = set(Request("", "", "", False, datetime.now(UTC)).document())
-    functions = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.FunctionDef)]
+    functions = [
+        node
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     for node in (node for function in functions for node in ast.walk(function)):
         if not (isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "record"):
             continue

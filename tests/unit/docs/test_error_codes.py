@@ -21,6 +21,7 @@ INTERNAL = {
     "local.stack.airflow_api.AirflowError",
     "spark_jobs.common.feed.client._Refused",
     "spark_jobs.common.feed.reader._Stopped",
+    "spark_jobs.common.sinks.base.TransientError",  # its retry policy raises SinkWriteFailed
 }
 
 
