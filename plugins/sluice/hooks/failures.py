@@ -1,9 +1,4 @@
-"""One-line failures, log tables.
-
-How a step of a load fails: with one line that says why, and without retries where they cannot help.
-
-Aligned tables for task logs.
-"""
+"""Task failures with a code and a reason in one line; aligned tables for task logs."""
 
 from __future__ import annotations
 
@@ -29,7 +24,7 @@ _REASON = re.compile(r"(?:[A-Za-z_$][\w$]*\.)+[A-Z]\w*: .+|\b[A-Z]\w*(?:Error|Ex
 
 @contextmanager
 def final_failures() -> Iterator[None]:
-    """Fail the task at once, without its retries, on what the next attempt would find unchanged."""
+    """Fail the task without retries on errors that the next attempt would find again."""
     try:
         yield
     except (Missing, Refused, ConfigError) as error:
@@ -49,7 +44,7 @@ def failed_attempt(code: ErrorCode, message: object) -> AirflowException:
 
 
 def is_permanent(reason: str) -> bool:
-    """Whether a job's :func:`failure_reason` is one that the next attempt would find unchanged."""
+    """Whether the next attempt would fail with this :func:`failure_reason` again."""
     return code_in(reason) in PERMANENT
 
 
@@ -57,7 +52,7 @@ def failure_reason(output: Sequence[str]) -> str:
     """Why a process failed: the last line with a code or an exception, from there on; else the last line."""
     lines = [line.strip() for line in output if line.strip()]
     reasons = [match for line in lines if (match := _reason(line))]
-    return (reasons or lines or ["it wrote nothing"])[-1][:500]
+    return (reasons or lines or ["its log is empty"])[-1][:500]
 
 
 def _reason(line: str) -> str:
@@ -67,7 +62,7 @@ def _reason(line: str) -> str:
 
 
 def log_excerpt(runtime: Runtime, program: str, log: Any) -> str:
-    """Why the program ended, as its own log says; the last lines of that go to ``log``, the task's."""
+    """The reason in the program's log; its last lines are copied to ``log``, the task's."""
     try:
         tail = runtime.tail(program)
     except ClientError as error:
@@ -78,7 +73,7 @@ def log_excerpt(runtime: Runtime, program: str, log: Any) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Columns padded to their widest cell, numbers to the right; begins with a line break, for a log."""
+    """Aligned columns, numbers to the right; begins with a line break, for a log."""
     cells = [list(map(str, head)), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     numeric = [bool(rows) and all(isinstance(row[c], int | float) for row in rows) for c in range(len(head))]

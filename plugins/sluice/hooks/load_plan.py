@@ -38,28 +38,18 @@ def pin(
     params: Mapping[str, Any],
 ) -> Document:
     """The run's plan in the ledger, or a new one of ``sources()``. Errors are theirs."""
-    key = run_key(run_id, "plan")
-    plan = ledger.get(key)
-    if plan is not None:
-        return plan
-    found = sources()
-    # Read once and before anything is sent: every row of these sources gets an offset at or after these.
-    ends = kafka.ends(topic)
-    planned = [_begin(ledger, source, topic=topic, ends=ends, run_id=run_id) for source in found]
-    done = [ledger.get(produced_key(source["source_id"])) is not None for source in planned]
-    return ledger.put(
-        key,
-        {
-            "run_id": run_id,
-            "stream": stream,
-            "topic": topic,
-            "params": dict(params),
-            "sources": [
-                {**source, "produced": produced} for source, produced in zip(planned, done, strict=True)
-            ],
-            "at": now(),
-        },
-    )
+
+    def create() -> Document:
+        found = sources()
+        # Read once and before anything is sent: every row of these sources gets an offset at or after these.
+        ends = kafka.ends(topic)
+        planned = [_begin(ledger, source, topic=topic, ends=ends, run_id=run_id) for source in found]
+        done = [ledger.get(produced_key(source["source_id"])) is not None for source in planned]
+        listed = [{**source, "produced": produced} for source, produced in zip(planned, done, strict=True)]
+        plan = {"run_id": run_id, "stream": stream, "topic": topic, "params": dict(params)}
+        return {**plan, "sources": listed, "at": now()}
+
+    return ledger.pin(run_key(run_id, "plan"), create)
 
 
 def object_sources(bucket: Bucket, params: Mapping[str, Any]) -> list[Document]:
@@ -194,12 +184,7 @@ def pending(ledger: Ledger, plan: Document) -> list[Document]:
 
 def plan_of(ledger: Ledger, run_id: str) -> Document:
     """The run's plan. Raises Missing if there is none."""
-    plan = ledger.get(run_key(run_id, "plan"))
-    if plan is None:
-        raise Missing(
-            f"run {run_id!r} has no plan ({ledger.uri(run_key(run_id, 'plan'))}). Fix: clear its task produce"
-        )
-    return plan
+    return ledger.require(run_key(run_id, "plan"), "produce")
 
 
 def produced(ledger: Ledger, run_id: str) -> tuple[Document, list[Document]]:

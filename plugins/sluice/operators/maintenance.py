@@ -1,9 +1,4 @@
-"""Compact, verify compaction; to come: expire, orphans.
-
-Compaction: the small files of closed dates become few large ones.
-
-The compaction's proof, made anew without Spark.
-"""
+"""Compact the files of closed dates, and verify the compaction without Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Refused
 from sluice.hooks import failures
-from sluice.hooks.failures import failed, final_failures
+from sluice.hooks.failures import final_failures
 from sluice.hooks.load_plan import now
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
@@ -26,15 +21,14 @@ if TYPE_CHECKING:
 
 
 class CompactOperator(SparkJobOperator):
-    """Rewrite the files of the dates before the param ``compact_before``, by default before the day before
-    the run.
+    """Rewrite the files of the dates before the param ``compact_before``.
 
-    The first attempt pins, in the ledger, the date and the snapshot of ``main`` from before; later attempts
-    and the check behind it use the same. The job publishes nothing that it cannot prove.
+    The first attempt pins the date and ``main``'s snapshot in the ledger for later attempts and the check.
+    The job publishes only a verified rewrite.
     """
 
     does = "rewrites the files of the dates before `compact_before`"
-    fails_if = "the same rows cannot be shown"
+    fails_if = "the rewrite cannot be verified to hold the same rows"
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="compact", **kwargs)
@@ -42,7 +36,7 @@ class CompactOperator(SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         with final_failures():
             pinned = self._pin(context)
-            self.log.info("files of dates before %s; main is at %s", pinned["before"], pinned["snapshot_id"])
+            self.log.info("compaction pinned: before=%s snapshot=%s", pinned["before"], pinned["snapshot_id"])
             self.submit(context, ["--before", pinned["before"]])
             return {"before": pinned["before"], "snapshot_id": pinned["snapshot_id"]}
 
@@ -61,9 +55,10 @@ class CompactOperator(SparkJobOperator):
 
 
 def closed_before(given: str | None, at: datetime) -> date:
-    """The date that is given (ISO 8601), or the day before ``at`` in UTC, so that what comes a little late
-    still finds its date alone. Raises Refused for one behind the day of ``at``: such dates still grow, and
-    the stream would have to begin its batch anew each time."""
+    """The date ``given`` (ISO 8601), by default the day before ``at`` in UTC, which leaves late records room.
+
+    Raises Refused for a date after ``at``: the stream still writes to it, and would repeat its batches.
+    """
     today = at.astimezone(UTC).date()
     if not given:
         return today - timedelta(days=1)
@@ -82,12 +77,10 @@ def closed_before(given: str | None, at: datetime) -> date:
 
 
 class CheckCompactionOperator(StreamOperator):
-    """See that since the run's compaction began ``main`` has got batches of its owner, and rewritten files
-    with the same rows, and nothing else.
+    """Verify that since the compaction began ``main`` got only batches of its writer and rewrites.
 
-    Each snapshot that is no owner's must be a replacing of files, leave the table with as many rows as
-    before, and bring the very coordinates that it took away: read from the files of both sides. Red without
-    retries otherwise, naming the snapshot; nothing is put back here.
+    A rewrite keeps the number of rows, and its added files hold exactly the offsets of its removed files:
+    both are read. Fails without retries otherwise, naming the snapshot; it reverts nothing.
     """
 
     does = "compares both sides without Spark: the same offsets, as many rows"
@@ -97,15 +90,12 @@ class CheckCompactionOperator(StreamOperator):
         pinned = self.ledger.require(run_key(context["run_id"], "compaction"), "compact")
         rewrites = self.rewrites_since(pinned["snapshot_id"])
         self.log.info("%s", report(rewrites))
-        problems = [problem for rewrite in rewrites for problem in rewrite.problems()]
-        for problem in problems:
-            self.log.error("%s", problem)
-        if problems:
-            raise failed(
-                ErrorCode.COMPACTION_NOT_VERIFIED,
-                f"{self.spec.table} is not as it was: {'; '.join(problems)}; stop the stream, and roll main "
-                f"back to snapshot {pinned['snapshot_id']}",
-            )
+        self.check_no_problems(
+            ErrorCode.COMPACTION_NOT_VERIFIED,
+            [problem for rewrite in rewrites for problem in rewrite.problems()],
+            f"{self.spec.table} changed",
+            f". Fix: stop the stream, and roll main back to snapshot {pinned['snapshot_id']}",
+        )
         return {
             "before": pinned["before"],
             "rewrites": len(rewrites),
@@ -115,14 +105,13 @@ class CheckCompactionOperator(StreamOperator):
         }
 
     def rewrites_since(self, snapshot_id: int | None) -> list[Rewrite]:
-        """What happened to the table behind that snapshot, of the batches nothing."""
+        """Rewrites of the table since that snapshot."""
         from sluice.clients.lake import compaction
 
         return compaction.since(self.platform_hook.lake.table(self.spec.table), snapshot_id)
 
 
 def report(rewrites: list[Rewrite]) -> str:
-    """What was done, as a table for the log."""
     rows = [
         [
             rewrite.snapshot_id,
@@ -131,9 +120,9 @@ def report(rewrites: list[Rewrite]) -> str:
             rewrite.added.files,
             rewrite.removed.records,
             rewrite.added.records,
-            "other rows" if rewrite.problems() else "the same rows",
+            "FAILED" if rewrite.problems() else "same rows",
         ]
         for rewrite in rewrites
     ]
     head = ["snapshot", "operation", "files before", "after", "rows before", "after", "result"]
-    return failures.table(head, rows) if rows else "nothing was rewritten"
+    return failures.table(head, rows) if rows else "no file was rewritten"

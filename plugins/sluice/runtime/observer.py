@@ -1,9 +1,4 @@
-"""One observation of a stream.
-
-Asking several systems for one look, of which some may not answer.
-
-One observation of a component: its process, and its topic and table, or its heartbeat.
-"""
+"""Observe a component: its process, and its topic and table, or its heartbeat."""
 
 from __future__ import annotations
 
@@ -22,8 +17,7 @@ T = TypeVar("T")
 
 
 def ask(system: str, errors: dict[str, str], question: Callable[[], T]) -> T | None:
-    """The answer; None where there is none (``errors`` says why then), or where the system did not answer an
-    earlier question."""
+    """The answer, or None with the reason in ``errors``; a system that failed once is not asked again."""
     if system in errors:
         return None
     try:
@@ -33,7 +27,7 @@ def ask(system: str, errors: dict[str, str], question: Callable[[], T]) -> T | N
         return None
 
 
-# How finely the moment of the first deletion is searched for: to 1/32 of the time that counts as a risk.
+# Precision of the first deletion's moment: 1/32 of the retention margin.
 BISECTIONS = 5
 
 
@@ -51,10 +45,9 @@ class Observer:
         self.component = spec.component(component)
 
     def look(self, now: float) -> Sample:
-        """How the component is. ``now``: seconds since 1970, which the sample carries.
+        """A sample at ``now`` (seconds since 1970), with ClientErrors in its ``errors``. Raises ConfigError.
 
-        Takes as long as the clients' deadlines if systems do not answer. What did not answer is in the
-        sample's ``errors``, so no ClientError is raised; a wrong declaration's ConfigError is.
+        Takes as long as the clients' deadlines if systems do not answer.
         """
         return self._consumer(now) if self.component.name == CONSUMER else self._with_heartbeat(now)
 
@@ -69,8 +62,8 @@ class Observer:
         errors: dict[str, str] = {}
         topic = self.spec.topic.name
         process = ask(PROCESS, errors, lambda: self.runtime.status(self.component.program))
-        # The topic's begins before the table and its ends after it: a stream that publishes meanwhile is then
-        # never seen behind a begin or beyond an end that it was not behind or beyond.
+        # Begin offsets before the table and end offsets after it: a publish in between then shows neither
+        # lost records nor a position after the end.
         identity = ask(KAFKA, errors, lambda: self.kafka.identify(topic))
         count = identity.partitions if identity else 0
         begins = ask(KAFKA, errors, lambda: self.kafka.begins(topic, count))
@@ -91,10 +84,9 @@ class Observer:
         return ask(KAFKA, errors, lambda: self._with_expiry(sample)) or sample
 
     def _with_expiry(self, sample: Sample) -> Sample:
-        """The sample with what retention will delete of its unread records within the time that is a risk.
+        """Add what retention will delete of the unread records within the retention margin.
 
-        Of a topic that keeps records for less than twice that, half of what it keeps them counts: else
-        everything that is on it would be at risk always.
+        The margin is at most half of the retention time: else all records would always be at risk.
         """
         retention = self.kafka.retention_ms(self.spec.topic.name)
         if retention is None or sample.ends is None:
@@ -113,11 +105,11 @@ class Observer:
         return replace(sample, expiring=expiring, expires_in=high)
 
     def _kept(self, sample: Sample, retention_ms: int, seconds: float) -> dict[int, int]:
-        """Partition -> the first offset that is still kept when so many seconds have passed."""
+        """Partition -> first offset still retained after ``seconds``."""
         at_ms = int((sample.at + seconds) * 1000) - retention_ms
         return self.kafka.first_after(self.spec.topic.name, at_ms, sample.ends or {})
 
 
 def _reaches(kept: dict[int, int], sample: Sample) -> bool:
-    """Whether an unread record lies before what is kept."""
+    """Whether an unread record lies before the retained offsets."""
     return any(kept[partition] > sample.first_unread(partition) for partition in sample.unread())

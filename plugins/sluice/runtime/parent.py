@@ -1,8 +1,7 @@
 """Run a component and restart it when it ends: ``python -S -m sluice.runtime.parent COMMAND…``.
 
-Standard library only, and little of it: one such process runs per component. The component's stdout and
-stderr are this process's stdout. Stderr takes one JSON object per start and end, from which
-``runtime.supervisor`` makes a ``ProcessStatus``.
+Little of the standard library only: one such process runs per component. Its stdout is the component's stdout
+and stderr; its stderr is one JSON object per start and end, which ``runtime.supervisord`` reads.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from sluice.model import exits
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 WATCHED_SIGNALS = STOP_SIGNALS | {signal.SIGCHLD}
 MAX_DELAY_SECONDS = 60.0
-# A component that ran for longer worked: the next restart comes at once. Not shorter: one that always ends
-# after just this time starts twice as often as one that ends at once.
+# After a longer run the next restart has no delay. Not shorter: a component that always ends after just this
+# time starts twice as often as one that ends at once.
 WORKED_SECONDS = 30.0
 RESTARTS_KEPT = 20
 # As a shell says of a command that it cannot run.
@@ -57,9 +56,9 @@ class Parent:
         self._last_exit: dict[str, float] | None = None
 
     def run(self) -> int:
-        """Keep the component running until SIGTERM or SIGINT, which it gets too, or until a final exit code.
+        """Keep the component running until SIGTERM or SIGINT (which it gets too), or until a final exit code.
 
-        Returns the exit code of this process: 0 after a stop, else the component's final one.
+        Returns this process's exit code: 0 after a stop, else the component's.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
         ends = 0
@@ -82,7 +81,7 @@ class Parent:
             self._restarts.append(time.time())
 
     def _run_once(self) -> int:
-        """Start the component and wait for its end; returns its exit code, negative for a signal."""
+        """Run the component once; its exit code, negative for a signal."""
         self._started = time.time()
         try:
             pid = os.posix_spawnp(
@@ -92,7 +91,7 @@ class Parent:
                 os.environ | {"SLUICE_PARENT_PID": str(os.getpid())},
                 file_actions=[(os.POSIX_SPAWN_DUP2, 1, 2)],
                 setsigmask=(),
-                # Python ignores it, and what is ignored stays so in a child.
+                # Python ignores it, and a child inherits that.
                 setsigdef=(signal.SIGPIPE,),
             )
         except OSError as error:
@@ -145,7 +144,7 @@ def _write(descriptor: int, line: str) -> None:
     try:
         os.write(descriptor, f"{line}\n".encode())
     except BrokenPipeError:
-        # Whoever read it has ended, and this process ends next: it was started with a parent-death signal.
+        # The reader has ended; this process follows by its parent-death signal.
         return
 
 

@@ -1,7 +1,7 @@
-"""The runtime on one machine: supervisord, over its XML-RPC interface.
+"""The runtime on one machine: supervisord, by XML-RPC.
 
-supervisord runs a parent process (``runtime.parent``) per component, which restarts it; that one reports on
-stderr, so supervisord's log of stderr says how the component itself is, and that of stdout what it wrote.
+supervisord runs a parent process (``runtime.parent``) per component, which restarts it. The parent's stderr
+is its reports, its stdout the component's output.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REPORT_BYTES = 8192
 
 
 class _Transport(Transport):
-    """HTTP with a deadline. The login is a header: in the URL it would show in every ProtocolError."""
+    """HTTP with a deadline. The login is a header: every ProtocolError shows the URL."""
 
     def __init__(self, timeout: float, secure: bool, headers: list[tuple[str, str]]) -> None:
         super().__init__(headers=headers)
@@ -43,15 +43,12 @@ class _Transport(Transport):
         self._kind: type[HTTPConnection] = HTTPSConnection if secure else HTTPConnection
 
     def make_connection(self, host: Any) -> HTTPConnection:
-        # No kept connection: supervisord may have been restarted since the last question.
+        # A new connection: supervisord may have restarted.
         return self._kind(str(host), timeout=self._timeout)
 
 
 def connect(config: Supervisor, timeout: float) -> Any:
-    """The `supervisor` namespace of its XML-RPC API. Not to be shared between threads.
-
-    Any: a ServerProxy's methods are made up as they are called.
-    """
+    """The `supervisor` namespace of its XML-RPC API, a dynamic proxy. Not thread-safe."""
     login = base64.b64encode(f"{config.username}:{config.password}".encode()).decode()
     secure = urlsplit(config.url).scheme == "https"
     transport = _Transport(timeout, secure, [("Authorization", f"Basic {login}")])
@@ -87,7 +84,7 @@ class SupervisorRuntime(Runtime):
             raise
         status = self.status(program)
         if status.state is ProcessState.STOPPING:
-            # supervisord says yes to this, and starts nothing.
+            # supervisord accepts the request, but starts nothing.
             raise Unreachable(f"{status.message()} and cannot be started before it has ended; start it again")
         return True
 
@@ -96,7 +93,7 @@ class SupervisorRuntime(Runtime):
         status = self.status(program)
         if instance not in (None, status.identity):
             return status
-        # supervisord starts a program anew that ends while it is STARTING; its own stop does not let it.
+        # supervisord restarts a program that ends while it is STARTING, unless by its own stop.
         if grace > 0 and status.state is ProcessState.RUNNING:
             self._unless_gone(program, lambda: self._rpc.signalProcess(program, "TERM"))
             status = self._wait(program, grace, {*ENDED, ProcessState.BACKOFF}, instance)
@@ -106,15 +103,15 @@ class SupervisorRuntime(Runtime):
             status = self._wait(program, HARD_SECONDS, ENDED, instance)
         if status.state not in ENDED and instance in (None, status.identity):
             raise Unreachable(
-                f"{status.message()}, {self._clock() - began:.0f} s after it was told to stop; "
-                f"look at the process, and at supervisord's log"
+                f"{status.message()}, {self._clock() - began:.0f} s after the stop request. "
+                f"Fix: check the process, and supervisord's log"
             )
         return status
 
     def _wait(
         self, program: str, seconds: float, states: Collection[ProcessState], instance: str | None
     ) -> ProcessStatus:
-        """The program's status once it is in one of ``states`` or another instance, or after ``seconds``."""
+        """Its status once it is in one of ``states``, another instance, or after ``seconds``."""
         until = self._clock() + seconds
         while True:
             status = self.status(program)
@@ -124,7 +121,6 @@ class SupervisorRuntime(Runtime):
             self._sleep(POLL_SECONDS)
 
     def _unless_gone(self, program: str, request: Callable[[], object]) -> None:
-        """Ask for what is needless once the program does not run."""
         try:
             self._ask(program, request)
         except _Answered as answer:
@@ -136,7 +132,6 @@ class SupervisorRuntime(Runtime):
         return [line for line in text.splitlines() if line.strip()]
 
     def _log(self, program: str, method: str, size: int) -> str | None:
-        """The end of one of its logs; None if it has none."""
         try:
             text, _, _ = self._ask(program, partial(getattr(self._rpc, method), program, 0, size))
         except _Answered as answer:
@@ -167,7 +162,7 @@ class SupervisorRuntime(Runtime):
 
 
 class _Answered(Refused):
-    """supervisord said no, with a code of its own."""
+    """A fault of supervisord."""
 
     def __init__(self, program: str, fault: Fault) -> None:
         super().__init__(f"program {program!r}: supervisord says {fault.faultString}")
@@ -192,14 +187,14 @@ def parse_status(info: dict[str, Any], reports: str | None) -> ProcessStatus:
     if reports is None:
         return status
     report = _newest_report(reports)
-    # Of an earlier parent process, if it is of before this one's start (whole seconds).
+    # A report from before this start (whole seconds) is of an earlier parent process.
     known = report if report is not None and report["since"] >= int(info["start"]) else None
     if state in ALIVE:
         return _alive(status, known if known and known["parent"] == status.pid else None)
     if known is None:
         return status
     last_exit = _last_exit(known)
-    # If the report says that it runs, it was killed together with its parent process.
+    # If it is reported as running, it was killed together with its parent process.
     reported = last_exit if known["pid"] is None else None
     return replace(
         status,
@@ -212,9 +207,9 @@ def parse_status(info: dict[str, Any], reports: str | None) -> ProcessStatus:
 
 
 def _alive(status: ProcessStatus, report: dict[str, Any] | None) -> ProcessStatus:
-    """How the component is whose parent process is there as ``status`` says."""
+    """Status of the component of a running parent process."""
     if report is None:
-        description = "its parent process starts"
+        description = "its parent process is starting"
         return replace(status, state=ProcessState.STARTING, pid=None, description=description)
     last_exit, restarts = _last_exit(report), tuple(report["restarts"])
     how = f"restart {len(restarts)} by the runtime, after {last_exit}" if restarts else ""
@@ -223,7 +218,7 @@ def _alive(status: ProcessStatus, report: dict[str, Any] | None) -> ProcessStatu
     elif report["restart_at"] is not None:
         state, description = ProcessState.BACKOFF, f"{last_exit}; the runtime restarts it"
     else:
-        state, description = ProcessState.STOPPING, f"{last_exit}; its parent process ends"
+        state, description = ProcessState.STOPPING, f"{last_exit}; its parent process is ending"
     return replace(
         status,
         state=state,
@@ -242,12 +237,11 @@ def _last_exit(report: dict[str, Any]) -> ProcessExit | None:
 
 
 def _newest_report(reports: str) -> dict[str, Any] | None:
-    """The last whole line that is a report."""
     for line in reversed(reports.splitlines()):
         try:
             found = json.loads(line)
         except ValueError:
-            continue  # cut off at the beginning of the tail, or a traceback of the parent process itself
+            continue  # truncated at the tail's beginning, or a traceback of the parent process
         if isinstance(found, dict) and "parent" in found:
             return found
     return None

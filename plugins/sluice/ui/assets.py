@@ -1,14 +1,8 @@
-"""Static files and response headers.
-
-The files that a browser may have, by name: no folder is served.
-
-What every answer says to the browser, errors too.
-"""
+"""Static files by name (no folder is served), and the headers of every response."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -26,32 +20,31 @@ PLOTLY = "plotly.min.js"
 
 @cache
 def files() -> dict[str, Path]:
-    """Name -> file: the page's own, and Plotly's JavaScript out of its Python package."""
+    """Name -> file: the pages' own, and Plotly's from its Python package."""
     own = {path.name: path for path in HERE.iterdir() if path.suffix in TYPES}
-    # Found, not imported: importing Plotly takes a while, and only its file is wanted.
+    # Not imported: that takes long, and only the file is needed.
     package = find_spec("plotly")
     if package is None or package.origin is None:
         return own
     return own | {PLOTLY: Path(package.origin).parent / "package_data" / PLOTLY}
 
 
-def find(name: str, known: Mapping[str, Path] | None = None) -> tuple[Path, str]:
-    """The file, of those of ``known`` (None: all), and its media type. Raises Missing for a name that is not
-    to be had."""
-    path = (files() if known is None else known).get(name)
+def find(name: str) -> tuple[Path, str]:
+    """The file and its media type. Raises Missing."""
+    path = files().get(name)
     if path is None or not path.is_file():
-        raise Missing(f"there is no static file {name!r}")
+        raise Missing(f"static file {name!r} not found")
     return path, TYPES[path.suffix]
 
 
 @cache
 def plotly_version() -> str:
-    """In the file's address, so that a browser may keep it for good."""
+    """Part of the file's address, so that a browser may cache it forever."""
     return version("plotly")
 
 
-# Scripts, styles, pictures and data from this server only, nothing inline, and shown in Airflow's frame only.
-# The hash is that of an empty style element: Plotly makes one and fills it by CSSOM, which no policy forbids.
+# All content from this server, nothing inline, only in Airflow's frame. The hash is of an empty style
+# element: Plotly creates one and fills it by CSSOM, which no policy forbids.
 POLICY = "; ".join(
     (
         "default-src 'none'",
@@ -67,7 +60,7 @@ POLICY = "; ".join(
 
 
 class Headers:
-    """ASGI middleware: the policy, no guessing of types, and how long the answer took (``Server-Timing``)."""
+    """ASGI middleware: security headers, and the response time (``Server-Timing``)."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -78,7 +71,7 @@ class Headers:
             return
         began = time.perf_counter()
 
-        async def dressed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers["Content-Security-Policy"] = POLICY
@@ -88,4 +81,4 @@ class Headers:
                 headers["Server-Timing"] = f"app;dur={(time.perf_counter() - began) * 1000:.1f}"
             await send(message)
 
-        await self.app(scope, receive, dressed)
+        await self.app(scope, receive, send_with_headers)

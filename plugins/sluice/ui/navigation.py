@@ -1,4 +1,4 @@
-"""Which streams have a page, and the link to it. Light: every Airflow process imports this."""
+"""Links to the pages. Light: every Airflow process imports this."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from sluice.model.spec import stream as streams
 from sluice.model.spec.stream import StreamSpec
 
-# Where the app is mounted, below the path of Airflow's base URL.
+# Mount point of the app, below the path of Airflow's base URL.
 PREFIX = "/sluice"
 QUERIES = "Running queries"
 
@@ -24,16 +24,14 @@ def pages(specs: Sequence[StreamSpec]) -> list[tuple[str, str]]:
 
 
 def every() -> list[StreamSpec]:
-    """All streams: each has a consumer, and so a query. Raises ConfigError where a stream.toml is wrong."""
+    """All streams. Raises ConfigError for an invalid stream.toml."""
     return [streams.load(name) for name in streams.names()]
 
 
 def external_views(specs: Sequence[StreamSpec]) -> list[dict[str, Any]]:
-    """One link per query with a page and one to the running queries, as Airflow's plugins declare them. The
-    latter leads to the first stream's, whose page leads to the others.
+    """Airflow's external views: a link per query with a page, and one to the first stream's queries.
 
-    The addresses are relative: the browser resolves them against Airflow's ``<base>``, so they hold behind a
-    base URL with a path.
+    Addresses are relative: the browser resolves them against Airflow's ``<base>``.
     """
     results = [
         _view(title, f"results/{name}", f"sluice-{name.replace('.', '-')}") for name, title in pages(specs)

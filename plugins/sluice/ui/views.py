@@ -1,5 +1,4 @@
-"""JSON of the pages: a query's results (ten editors of one window, one line for each other window), and the
-newest figures of a stream's queries with a point for each minute."""
+"""JSON of the pages: a query's results, and the metrics of a stream's queries with a point per minute."""
 
 from __future__ import annotations
 
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
     # PyIceberg takes a second to import, and the API server should not wait for it.
     from sluice.clients.lake.results_table import Editor, Results, Window
 
-# How far back the pictures go.
+# Range of the charts.
 PROGRESS_WINDOW_SECONDS = 3 * 3600.0
 MAX_EDITORS = 10
-# A wiki allows 255 bytes; what is longer is an attack on the reader's screen.
+# A wiki allows 255 bytes; a longer name is an attack.
 MAX_CHARACTERS = 255
 
 
 class EditorFilter(StrEnum):
-    """Whose edits are shown."""
+    """Filter of the edits that are shown."""
 
     ALL = "all"
     PEOPLE = "people"
@@ -37,10 +36,9 @@ class EditorFilter(StrEnum):
 
 
 def results_view(results: Results, start: float | None, whose: EditorFilter) -> dict[str, Any]:
-    """The results, with the window that begins at ``start`` (None: the newest) in full.
+    """The results, with details of the window that begins at ``start`` (None: the newest).
 
-    ``window`` is None if there is no such window. Times are seconds since 1970. Never all users: a page is
-    some kilobytes, however many edit.
+    ``window`` is None if there is no such window. Times: seconds since 1970.
     """
     return {
         "at": results.at,
@@ -52,10 +50,10 @@ def results_view(results: Results, start: float | None, whose: EditorFilter) -> 
     }
 
 
-def top(window: Window, count: int = MAX_EDITORS, whose: EditorFilter = EditorFilter.ALL) -> list[Editor]:
-    """The ``count`` users with the most edits, by name if equal."""
+def top(window: Window, whose: EditorFilter = EditorFilter.ALL) -> list[Editor]:
+    """The MAX_EDITORS users with the most edits, by name if equal."""
     chosen = (editor for editor in window.editors if _is_of(editor, whose))
-    return nsmallest(count, chosen, key=lambda editor: (-editor.edits, editor.user, editor.bot))
+    return nsmallest(MAX_EDITORS, chosen, key=lambda editor: (-editor.edits, editor.user, editor.bot))
 
 
 def _find(results: Results, start: float | None) -> Window | None:
@@ -77,7 +75,7 @@ def _in_full(window: Window | None, watermark: float | None, whose: EditorFilter
     return {
         "start": window.start,
         "end": window.end,
-        # As long as the watermark is before its end, events of it are in time.
+        # Events are in time until the watermark passes its end.
         "open": watermark is None or watermark < window.end,
         "edits": sum(editor.edits for editor in counted),
         "editors": len(counted),
@@ -97,8 +95,7 @@ def _row(editor: Editor) -> dict[str, Any]:
 
 
 def queries_view(progress: ProgressSnapshot, stream: str, now: float) -> dict[str, Any]:
-    """Times are seconds since 1970, durations seconds, memory bytes. ``complete`` and ``malformed``: of
-    ProgressSnapshot."""
+    """Times: seconds since 1970; durations: seconds; ``complete``, ``malformed``: of ProgressSnapshot."""
     return {
         "now": now,
         "since": now - PROGRESS_WINDOW_SECONDS,
@@ -120,17 +117,16 @@ def _query(query: QueryHistory, now: float) -> dict[str, Any]:
 
 
 def life(query: QueryHistory, now: float) -> dict[str, Any]:
-    """How the query is, as far as its own words go: ``state`` is running, idle, working (on a batch that has
-    not ended), ended, or silent (for so long that its process must be thought dead); ``at`` is when it was
-    heard of last, ``detail`` why it ended."""
+    """``state``: running, idle, working (on a long batch), ended, or silent (no activity for SILENT_SECONDS);
+    ``at``: of its last activity; ``detail``: why it failed."""
     newest = query.newest
     if newest is None or query.at is None:
         return {"state": "silent", "at": None, "detail": ""}
-    told = {"at": query.at, "detail": newest.detail if isinstance(newest, ActivityEvent) else ""}
+    event = {"at": query.at, "detail": newest.detail if isinstance(newest, ActivityEvent) else ""}
     if query.is_ended:
-        return {"state": "ended", **told}
+        return {"state": "ended", **event}
     if now - query.at > SILENT_SECONDS:
-        return {"state": "silent", **told}
+        return {"state": "silent", **event}
     if isinstance(newest, ActivityEvent) and newest.kind in (ActivityKind.IDLE, ActivityKind.WORKING):
-        return {"state": str(newest.kind), **told}
-    return {"state": "running", **told}
+        return {"state": str(newest.kind), **event}
+    return {"state": "running", **event}

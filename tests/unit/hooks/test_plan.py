@@ -82,7 +82,7 @@ def test_what_was_sent_is_not_pending_and_the_first_settlement_counts(ledger: Le
     plans.complete_source(ledger, one, {0: 8}, "r1")
     assert plans.complete_source(ledger, one, {0: 50}, "r2")["ranges"] == {"0": [5, 8]}
     assert plans.pending(ledger, plan) == [two]
-    with raising(Missing, "v2.csv", "task produce"):
+    with raising(Missing, "v2.csv", "produce"):
         plans.produced(ledger, "r1")
     plans.complete_source(ledger, two, {0: 20, 1: 4}, "r1")
     _, documents = plans.produced(ledger, "r1")
@@ -173,5 +173,5 @@ def test_wrong_values_pin_nothing(
 
 
 def test_without_a_plan_the_produce_task_is_named(ledger: Ledger) -> None:
-    with raising(Missing, "'r9'", "task produce"):
+    with raising(Missing, "r9", "produce task"):
         plans.produced(ledger, "r9")

@@ -26,7 +26,7 @@ REASONS = {
     ),
     "java": (["Caused by: org.apache.kafka.common.errors.TimeoutException: late"], None),
     "no exception": (["one", "two", ""], "two"),
-    "nothing": ([], "it wrote nothing"),
+    "nothing": ([], "its log is empty"),
 }
 
 

@@ -287,9 +287,10 @@ def test_no_other_file_is_to_be_had(client: TestClient, name: str) -> None:
     assert answer.status_code == 404
 
 
-def test_a_file_that_was_lost(tmp_path: Path) -> None:
+def test_a_file_that_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     known = {name: tmp_path / name for name in ("there.js", "gone.js")}
     known["there.js"].touch()
-    assert assets.find("there.js", known) == (known["there.js"], "text/javascript")
+    monkeypatch.setattr(assets, "files", lambda: known)
+    assert assets.find("there.js") == (known["there.js"], "text/javascript")
     with pytest.raises(Missing, match=r"gone\.js"):
-        assets.find("gone.js", known)
+        assets.find("gone.js")

@@ -1,4 +1,4 @@
-"""Step 6 of a load: what it left in the bucket, against the stream's budget."""
+"""A step of a load: compare its objects in the bucket with the stream's budget."""
 
 from __future__ import annotations
 
@@ -20,31 +20,35 @@ if TYPE_CHECKING:
 
     from sluice.operators.load.inventory import Inventory
 
-# S3 tells whole seconds, and its clock is not the driver's.
+# S3 has whole seconds, and another clock than the driver.
 CLOCK_SLACK = timedelta(seconds=5)
 NAMED = 10
 
 
 @dataclass(frozen=True)
 class Unknown:
-    """Data objects that no kept snapshot knows. ``orphans`` were written before the newest commit, so nobody
-    will ever commit them; ``young`` ones may belong to a batch that is being written."""
+    """Data objects that no retained snapshot references. ``orphans`` are older than the newest commit, so
+    they will never be committed; ``young`` ones may belong to a batch in flight."""
 
     orphans: list[str]
     young: list[str]
 
 
 def unknown(data: Mapping[str, datetime], known: set[str], newest_commit: datetime | None) -> Unknown:
-    """Tell orphans from what may still be committed. Without any commit nothing can be told: all is young."""
-    strangers = sorted(set(data) - known)
-    old = {uri for uri in strangers if newest_commit is not None and data[uri] < newest_commit - CLOCK_SLACK}
-    return Unknown([uri for uri in strangers if uri in old], [uri for uri in strangers if uri not in old])
+    """Unreferenced data objects; before the first commit all are young."""
+    unreferenced = sorted(set(data) - known)
+    old = {
+        uri for uri in unreferenced if newest_commit is not None and data[uri] < newest_commit - CLOCK_SLACK
+    }
+    return Unknown(
+        [uri for uri in unreferenced if uri in old], [uri for uri in unreferenced if uri not in old]
+    )
 
 
 def metadata_files(written_at_ms: list[int], at_ms: int, until_ms: int | None) -> int | None:
-    """How many metadata files belong to the commit at ``at_ms``: those from then until the next commit.
+    """Number of metadata files of the commit at ``at_ms``: those until the next commit (``until_ms``).
 
-    None where the log (``written_at_ms``, oldest first) no longer reaches back to it.
+    None if the log (``written_at_ms``, oldest first) no longer reaches back to it.
     """
     if not written_at_ms or written_at_ms[0] > at_ms:
         return None
@@ -54,28 +58,27 @@ def metadata_files(written_at_ms: list[int], at_ms: int, until_ms: int | None) -
 class AuditOperator(StreamOperator):
     """Count objects, versions, delete markers and bytes before and after; compare with ``[budget]``.
 
-    Red, without retries, when a batch made more versions than allowed, a delete marker was added, or a key
-    was overwritten with other content. Orphans are named and counted: they cost money and are no error of the
-    load. A bucket, table or folder that cannot be seen is red too.
+    Fails without retries if a batch made more versions than allowed, a delete marker was added, or a key was
+    overwritten with other content. Orphans are only counted and logged: they cost money, and are no error of
+    the load.
     """
 
     does = "counts objects, versions and delete markers"
     fails_if = "the stream's budget is exceeded"
 
     def take_inventory(self) -> Inventory:
-        """What the bucket holds now."""
         return inventory.take(self.platform_hook, self.spec)
 
     def work(self, context: Context) -> dict[str, Any]:
         before = self.ledger.require(run_key(context["run_id"], "baseline"), "provision_topic")
-        # The listing first: what is committed after it is known to the metadata, and no stranger.
+        # The listing first: metadata read after it references all that was committed before.
         seen = self.take_inventory()
-        strangers, batches, costs = self._from_metadata(seen, before["snapshot_id"])
+        unreferenced, batches, costs = self._from_metadata(seen, before["snapshot_id"])
         past = {name: PrefixUsage(**count) for name, count in before["counts"].items()}
         added = {name: count - past.get(name, PrefixUsage()) for name, count in seen.counts.items()}
         budget = self._budget(added, seen.rewritten, costs)
-        self.log.info("%s", report(seen.counts, added, budget, batches, strangers))
-        for label, uris in (("orphan", strangers.orphans), ("overwritten", seen.rewritten)):
+        self.log.info("%s", report(seen.counts, added, budget, batches, unreferenced))
+        for label, uris in (("orphan", unreferenced.orphans), ("overwritten", seen.rewritten)):
             for uri in uris[:NAMED]:
                 self.log.warning("%s: %s", label, uri)
         over = [line.message() for line in budget if not line.ok]
@@ -92,13 +95,12 @@ class AuditOperator(StreamOperator):
             },
             "batches": batches,
             "versions_per_batch": max(costs, default=None),
-            "orphans": len(strangers.orphans),
-            "in_flight": len(strangers.young),
+            "orphans": len(unreferenced.orphans),
+            "in_flight": len(unreferenced.young),
         }
 
     def _from_metadata(self, seen: Inventory, since: int | None) -> tuple[Unknown, int, list[int]]:
-        """Strangers among the data objects, the batches since ``before``, and the versions of each of those
-        batches whose metadata files the table still logs."""
+        """Unreferenced data objects; batches after ``since``; versions of each in the metadata log."""
         from sluice.clients.lake import files
         from sluice.clients.lake.catalog import commits, metadata_times
 
@@ -106,7 +108,7 @@ class AuditOperator(StreamOperator):
         table, quarantine = lake.table(self.spec.table), lake.table(self.spec.quarantine_table)
         known = files.known_files(table) | files.known_files(quarantine)
         newest = max((snapshot.timestamp_ms for snapshot in table.snapshots()), default=None)
-        strangers = unknown(
+        unreferenced = unknown(
             seen.data, known, None if newest is None else datetime.fromtimestamp(newest / 1000, UTC)
         )
         since_then, written = list(commits(table, since))[::-1], metadata_times(table)
@@ -119,7 +121,7 @@ class AuditOperator(StreamOperator):
             own = metadata_files(written, round(commit.at * 1000), following)
             if own is not None:
                 costs.append(files.versions_written(table, commit.snapshot_id) + own)
-        return strangers, batches, costs
+        return unreferenced, batches, costs
 
     def _budget(
         self, added: Mapping[str, PrefixUsage], rewritten: list[str], costs: list[int]
@@ -145,20 +147,20 @@ def report(
     added: Mapping[str, PrefixUsage],
     budget: list[BudgetCheck],
     batches: int,
-    strangers: Unknown,
+    unreferenced: Unknown,
 ) -> str:
-    """The audit as tables for the log: what is there, and in brackets what the load added."""
+    """Tables for the log; in brackets what the load added."""
     rows = [
         [name, *(f"{getattr(count, unit):,} (+{getattr(added[name], unit):,})" for unit in _UNITS)]
         for name, count in counts.items()
     ]
     lines = [[line.name, f"{line.value}", f"{line.limit:g}", "ok" if line.ok else "OVER"] for line in budget]
     notes = (
-        f"{batches} batches published since; {len(strangers.orphans)} orphans; "
-        f"{len(strangers.young)} data objects not committed yet"
+        f"{batches} batches published since; {len(unreferenced.orphans)} orphans; "
+        f"{len(unreferenced.young)} data objects not committed yet"
     )
     if not batches:
-        notes += "; without a batch the versions of one have no measure"
+        notes += "; no batch, so no versions per batch"
     return (
         failures.table(["what", "objects", "versions", "delete markers", "bytes"], rows)
         + "\n"

@@ -1,13 +1,4 @@
-"""Offsets, rows, events of a load against the table.
-
-The coordinates of a load: is every offset of its range set in the table or the quarantine, once?
-
-What a feed gave during a load, against what became of it.
-
-The numbered rows of a source against what became of them.
-
-The rows of a source object, streamed again, against what became of them.
-"""
+"""Compare a load's offsets, rows and events with the table and the quarantine."""
 
 from __future__ import annotations
 
@@ -32,8 +23,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OffsetCheck:
-    """``quarantined``: the offsets of the range set that are in quarantine; ``files``: data files that may
-    hold any of them, ``read`` of which metadata could not settle."""
+    """``quarantined``: of the load's offsets; ``files``: number of data files that may hold any of them,
+    ``read`` of which had no conclusive metadata."""
 
     proof: Proof
     quarantined: OffsetRanges
@@ -41,7 +32,6 @@ class OffsetCheck:
     read: int
 
     def message(self) -> str:
-        """One line for the log."""
         return (
             f"{self.files} data files may hold the load's offsets, {self.read} had to be read; "
             f"{self.quarantined.count} offsets are in quarantine"
@@ -49,40 +39,40 @@ class OffsetCheck:
 
 
 def check_offsets(table: Table, quarantine: Table, expected: OffsetRanges) -> OffsetCheck:
-    """Prove ``expected`` from file metadata, and from two columns of the files that it cannot settle."""
+    """Verify ``expected`` by file metadata, and by two columns of the files that it does not decide."""
     from sluice.clients.lake import files
 
     tasks = files.plan(table, files.overlapping(expected))
-    facts = files.facts(table, tasks)
-    # A file may reach beyond the load's range, so its holes may lie there too.
-    explained = _explained(quarantine, expected.union(file_bounds(facts)))
-    unsettled = {fact.path for fact in needs_read(expected, facts, explained)}
-    offsets = files.coordinates(table, tasks, unsettled) if unsettled else {}
-    proof = verify(expected, facts, offsets, quarantined=explained, allow_outside=True)
-    return OffsetCheck(proof, explained.intersect(expected), len(facts), len(unsettled))
+    stats = files.facts(table, tasks)
+    # A file may hold offsets outside the load's, and gaps there.
+    quarantined_near = _quarantined(quarantine, expected.union(file_bounds(stats)))
+    inconclusive = {file.path for file in needs_read(expected, stats, quarantined_near)}
+    offsets = files.coordinates(table, tasks, inconclusive) if inconclusive else {}
+    proof = verify(expected, stats, offsets, quarantined=quarantined_near, allow_outside=True)
+    return OffsetCheck(proof, quarantined_near.intersect(expected), len(stats), len(inconclusive))
 
 
-def file_bounds(facts: Sequence[FileStats]) -> OffsetRanges:
-    """The offsets between each file's bounds, where metadata gives its one partition and both bounds."""
+def file_bounds(stats: Sequence[FileStats]) -> OffsetRanges:
+    """The offsets between the bounds of each file whose metadata has both, and one partition."""
     total: dict[int, list[tuple[int, int]]] = {}
-    for fact in facts:
+    for file in stats:
         if (
-            fact.partition_lower is not None
-            and fact.partition_lower == fact.partition_upper
-            and fact.offset_lower is not None
-            and fact.offset_upper is not None
+            file.partition_lower is not None
+            and file.partition_lower == file.partition_upper
+            and file.offset_lower is not None
+            and file.offset_upper is not None
         ):
-            total.setdefault(fact.partition_lower, []).append((fact.offset_lower, fact.offset_upper + 1))
+            total.setdefault(file.partition_lower, []).append((file.offset_lower, file.offset_upper + 1))
     return OffsetRanges.of(total)
 
 
-def _explained(quarantine: Table, within: OffsetRanges) -> OffsetRanges:
+def _quarantined(quarantine: Table, ranges: OffsetRanges) -> OffsetRanges:
     from pyiceberg.expressions import And, EqualTo
 
     from sluice.clients.lake import files
 
     offsets: dict[int, list[int]] = {}
-    rows = And(EqualTo("stage", "consumer"), files.overlapping(within))
+    rows = And(EqualTo("stage", "consumer"), files.overlapping(ranges))
     for row in files.quarantined(quarantine, rows):
         offsets.setdefault(row[files.PARTITION], []).append(row[files.OFFSET])
     return OffsetRanges(
@@ -93,14 +83,14 @@ def _explained(quarantine: Table, within: OffsetRanges) -> OffsetRanges:
 def check_feed_events(
     spec: StreamSpec, table: Table, expected: OffsetRanges, quarantined: OffsetRanges
 ) -> Reconciliation:
-    """Whether the offsets of ``expected`` are as many as rows of the table with one of them and offsets in
-    quarantine together, and each of these rows' event ids is in the table once. A feed cannot be asked again,
-    so the topic's offsets stand for what it gave. Raises ConfigError where the stream declares no feed."""
+    """Whether rows with these offsets and quarantined offsets add up to ``expected``, and each of the rows'
+    event ids is in the table once. A feed cannot be read again, so the topic's offsets stand for its events.
+    Raises ConfigError if the stream declares no feed."""
     from sluice.clients.lake import files
     from sluice.clients.lake.event_ids import count_event_ids
 
     if spec.feed is None:
-        raise ConfigError(f"stream {spec.name!r} declares no [feed], and its load's plan is of one")
+        raise ConfigError(f"stream {spec.name!r} declares no [feed], but its load's plan is of a feed")
     found = count_event_ids(table, files.overlapping(expected), spec.feed.event_id, spec.partition_by)
     return reconcile_events(
         total=expected.count,
@@ -111,7 +101,7 @@ def check_feed_events(
     )
 
 
-# Begins the quarantine reason of a record whose row is published already; it stands for no row of its own.
+# Begins the quarantine reason of a record whose row is published already; it counts as no row.
 DUPLICATE = "duplicate:"
 
 
@@ -121,12 +111,12 @@ def check_generated_rows(table: Table, quarantine: Table, source: Document, rows
 
     from sluice.clients.lake import files
 
-    aside = (
+    quarantined = (
         row[files.ROW]
         for row in files.quarantined(quarantine, EqualTo(files.SOURCE, source["source_id"]))
         if not row["reason"].startswith(DUPLICATE)
     )
-    return reconcile_rows(rows, files.source_rows(table, source["source_id"]), aside)
+    return reconcile_rows(rows, files.source_rows(table, source["source_id"]), quarantined)
 
 
 def check_object_rows(

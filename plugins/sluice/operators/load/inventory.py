@@ -1,4 +1,4 @@
-"""What lies where for one stream: in the bucket, prefix by prefix, and in its checkpoint folder."""
+"""Objects of one stream by prefix of the bucket, and files of its checkpoint folder."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Inventory:
-    """One look. ``data``: the current data objects of table and quarantine (s3:// address -> written at);
-    ``rewritten``: keys of which a version was overwritten with other content, which Iceberg never does."""
+    """``data``: current data objects of table and quarantine (s3:// address -> written at); ``rewritten``:
+    keys overwritten with other content, which Iceberg never does."""
 
     counts: dict[str, PrefixUsage]
     data: dict[str, datetime]
@@ -35,7 +35,7 @@ class Inventory:
 
 
 def take(hook: PlatformHook, spec: StreamSpec) -> Inventory:
-    """Count everything of the stream. Raises Unreachable or Refused where a part cannot be seen."""
+    """Count all objects and files of the stream. Errors are the clients'."""
     from sluice.clients.objects import count
     from sluice.clients.s3 import split
 
@@ -50,19 +50,21 @@ def take(hook: PlatformHook, spec: StreamSpec) -> Inventory:
             counts[f"{label} {component}"] = count(entries)
             rewritten += overwritten(entries)
             if component == "data":
-                data |= {f"s3://{name}/{entry.key}": entry.modified for entry in entries if _is_there(entry)}
+                data |= {
+                    f"s3://{name}/{entry.key}": entry.modified for entry in entries if _is_current(entry)
+                }
     name, _ = split(hook.platform.lake.warehouse)
     counts["checkpoints in the bucket"] = count(hook.bucket(name).entries(f"checkpoints/{spec.name}/"))
     counts["checkpoint folder"] = folder(Path(hook.platform.checkpoints.root), spec.name)
     return Inventory(counts, data, rewritten)
 
 
-def _is_there(entry: Entry) -> bool:
+def _is_current(entry: Entry) -> bool:
     return entry.is_latest and not entry.is_delete_marker
 
 
 def overwritten(entries: Iterable[Entry]) -> Iterator[str]:
-    """Keys with versions of different content; a put that the network repeated has the same ETag."""
+    """Keys with versions of different content; a repeated put has the same ETag."""
     seen: dict[str, str] = {}
     named: set[str] = set()
     for entry in entries:
@@ -74,7 +76,7 @@ def overwritten(entries: Iterable[Entry]) -> Iterator[str]:
 
 
 def location(hook: PlatformHook, table: str) -> str:
-    """Where a table lies; before there is one, where the consumer's catalog will put it."""
+    """The table's location; before it exists, the one that the consumer's catalog will choose."""
     try:
         return hook.lake.table(table).location()
     except Missing:
@@ -82,20 +84,17 @@ def location(hook: PlatformHook, table: str) -> str:
 
 
 def folder(root: Path, name: str) -> PrefixUsage:
-    """Files and bytes of ``root/name``, nothing where there is none yet.
-
-    Raises Unreachable where ``root`` itself is not there: then the volume is not mounted here.
-    """
+    """Files and bytes of ``root/name``. Raises Unreachable if ``root`` does not exist: it is not mounted."""
     if not root.is_dir():
         raise Unreachable(f"checkpoint folder {root} is not there; mount it, or correct [checkpoints] root")
 
-    def refuse(error: OSError) -> None:
-        # The stream goes on meanwhile and clears its folder; only another reason is an error.
+    def raise_error(error: OSError) -> None:
+        # The stream runs and cleans its folder meanwhile.
         if not isinstance(error, FileNotFoundError):
             raise Unreachable(f"checkpoint folder {error.filename}: {error.strerror}") from error
 
     files = size = 0
-    for path, _, names in os.walk(root / name, onerror=refuse):
+    for path, _, names in os.walk(root / name, onerror=raise_error):
         for file in names:
             try:
                 size += (Path(path) / file).stat().st_size

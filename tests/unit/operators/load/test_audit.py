@@ -113,4 +113,4 @@ def test_without_before_there_is_nothing_to_compare(tmp_path: Path) -> None:
 
 def test_the_report_says_when_there_is_no_measure() -> None:
     text = audit.report({}, {}, [], 0, audit.Unknown([], []))
-    assert "without a batch the versions of one have no measure" in text
+    assert "no batch, so no versions per batch" in text
