@@ -158,4 +158,4 @@ class FeedProducer:
     def _send_heartbeat(self) -> None:
         state, since = self._activity.state()
         detail = self._activity.error if state == "connecting" else self.counts.message()
-        self._heartbeat.beat(self._sender.ends, state, detail, since)
+        self._heartbeat.send(self._sender.ends, state, detail, since)

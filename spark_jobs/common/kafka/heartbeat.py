@@ -37,7 +37,7 @@ class HeartbeatSender:
         self._since = 0.0
         self._failing = False
 
-    def beat(
+    def send(
         self, end_offsets: Mapping[int, int], state: str, detail: str = "", since: float | None = None
     ) -> bool:
         """Send a heartbeat; return whether Kafka accepted it.
@@ -123,7 +123,7 @@ class HeartbeatThread:
         if is_stuck:
             log.warning("heartbeat withheld, no progress for %.0f s: %s", STALL_TIMEOUT_SECONDS, detail)
             return False
-        self._sender.beat(end_offsets, state, detail)
+        self._sender.send(end_offsets, state, detail)
         return True
 
     def _is_stuck(self, activity: object) -> bool:

@@ -129,11 +129,11 @@ class IcebergTable:
 
     def create_branch(self, name: str, snapshot_id: int) -> None:
         """Raises Refused if the branch exists: another writer created it first."""
-        _unless_refused(lambda: self._table.manageSnapshots().createBranch(name, snapshot_id).commit())
+        _commit(lambda: self._table.manageSnapshots().createBranch(name, snapshot_id).commit())
 
     def reset_branch(self, name: str, snapshot_id: int) -> None:
         """Move a branch back; the snapshots that it leaves stay in the table until they expire."""
-        _unless_refused(lambda: self._table.manageSnapshots().replaceBranch(name, snapshot_id).commit())
+        _commit(lambda: self._table.manageSnapshots().replaceBranch(name, snapshot_id).commit())
 
     def remove_branches(self, names: Iterable[str]) -> None:
         """Remove branches in one commit, so that their snapshots may expire."""
@@ -142,24 +142,24 @@ class IcebergTable:
             manage = self._table.manageSnapshots()
             for name in removed:
                 manage = manage.removeBranch(name)
-            _unless_refused(manage.commit)
+            _commit(manage.commit)
 
     def expire(self, keep: int) -> None:
         """Expire all but the newest ``keep`` snapshots of every branch; no file is deleted."""
         now = self._jvm.java.lang.System.currentTimeMillis()
         expiry = self._table.expireSnapshots().retainLast(keep).expireOlderThan(now)
-        _unless_refused(expiry.cleanExpiredFiles(False).commit)
+        _commit(expiry.cleanExpiredFiles(False).commit)
 
     def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
         """Commit a snapshot with ``properties`` and no files to ``branch``."""
         append = self._table.newFastAppend().toBranch(branch)
         for key, value in properties.items():
             append = append.set(key, value)
-        _unless_refused(append.commit)
+        _commit(append.commit)
 
     def fast_forward(self, branch: str, to: str) -> None:
         """Move ``branch`` to the head of ``to``. Raises Refused if ``to`` does not descend from it."""
-        _unless_refused(lambda: self._table.manageSnapshots().fastForwardBranch(branch, to).commit())
+        _commit(lambda: self._table.manageSnapshots().fastForwardBranch(branch, to).commit())
 
     def added_files(self, snapshot_id: int) -> list[AddedFile]:
         """The data files that this snapshot added; reads its manifest list and manifest only."""
@@ -205,7 +205,7 @@ _BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_off
 _REFUSALS = ("Cannot fast-forward", "already exists", "CommitFailedException")
 
 
-def _unless_refused(commit: Callable[[], Any]) -> None:
+def _commit(commit: Callable[[], Any]) -> None:
     # PySpark turns some Java exceptions into its own (IllegalArgumentException); the rest is Py4J's.
     try:
         commit()

@@ -107,9 +107,9 @@ def _cell(position: int) -> Column:
 
 def _form(columns: int) -> Column:
     broken = F.col("_raw")[CORRUPT].isNotNull() | F.col("_raw").isNull()
-    found = F.size(F.split("text", ",")).cast("string")
+    count = F.size(F.split("text", ",")).cast("string")
     return F.when(F.col("undecodable"), F.lit("the line is not UTF-8")).when(
-        broken, F.concat(F.lit("the row has "), found, F.lit(f" columns, the header names {columns}"))
+        broken, F.concat(F.lit("the row has "), count, F.lit(f" columns, the header names {columns}"))
     )
 
 

@@ -248,8 +248,8 @@ class Checkpoints:
         names = self._files.walk(source.uri)
         if not published and SUCCESS_MARKER not in names:
             raise CheckpointCorrupted("the copy is incomplete: its writer ended before")
-        wanted = files_to_copy(names, source.stores() if stateful and batch >= 0 else (), batch, last)
-        lost = [name for name in self._files.copy(source.uri, target.uri, wanted) if not may_vanish(name)]
+        files = files_to_copy(names, source.stores() if stateful and batch >= 0 else (), batch, last)
+        lost = [name for name in self._files.copy(source.uri, target.uri, files) if not may_vanish(name)]
         if lost:
             raise CheckpointCorrupted(f"{lost[0]} was removed during the copy")
         # Two queries with one id cannot run at once.

@@ -211,7 +211,7 @@ def test_a_heartbeat_is_read_as_it_was_given(told: Told, monkeypatch: pytest.Mon
     monkeypatch.setattr("spark_jobs.common.kafka.heartbeat.time", lambda: 1_700_000_000.25)
     assert told.reader.heartbeat("s", "producer", "t") is None
     heart = HeartbeatSender(Kafka(told.servers), "s", "producer", "t")
-    assert heart.beat({0: 5, 2: 7}, "streaming", "zażółć \n gęślą", since=1_699_999_999.0)
+    assert heart.send({0: 5, 2: 7}, "streaming", "zażółć \n gęślą", since=1_699_999_999.0)
     found = told.reader.heartbeat("s", "producer", "t")
     expected = Heartbeat(
         1_700_000_000.25,
@@ -222,7 +222,7 @@ def test_a_heartbeat_is_read_as_it_was_given(told: Told, monkeypatch: pytest.Mon
         {0: 5, 2: 7},
     )
     assert found == expected
-    assert heart.beat({0: 6, 2: 7}, "waiting")
+    assert heart.send({0: 6, 2: 7}, "waiting")
     later = told.reader.heartbeat("s", "producer", "t")
     assert later is not None
     assert (later.state, later.ends) == (HeartbeatState.WAITING, {0: 6, 2: 7})

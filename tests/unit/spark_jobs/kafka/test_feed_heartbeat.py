@@ -55,7 +55,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> Made:
 def test_the_lowest_partition_carries_the_heartbeat(made: Made) -> None:
     broker = Broker(None)
     heart = made(broker, [1000.5])
-    assert heart.beat({2: 7, 1: 5}, "streaming", "7 sent")
+    assert heart.send({2: 7, 1: 5}, "streaming", "7 sent")
     assert heart.group == "sluice-wiki-producer"
     assert broker.offsets == {1: 5, 2: 7}
     assert broker.texts[2] == ""
@@ -74,28 +74,28 @@ def test_a_state_has_begun_with_the_first_beat_that_told_it(made: Made) -> None:
     sender = made(broker, now)
     since = []
     for state in ("idle", "idle", "working", "idle"):
-        sender.beat({0: 1}, state)
+        sender.send({0: 1}, state)
         since.append(broker.told["since"] // 1000)
         now[0] += 5
     assert since == [1000, 1000, 1010, 1015]
-    sender.beat({0: 1}, "idle", since=900)
+    sender.send({0: 1}, "idle", since=900)
     assert broker.told["since"] == 900_000
 
 
 def test_the_worst_detail_fits_into_what_a_broker_takes(made: Made) -> None:
     broker = Broker(None)
-    made(broker, [1e10]).beat({0: 2**62}, "connecting", "\U0001f600" * 10_000)
+    made(broker, [1e10]).send({0: 2**62}, "connecting", "\U0001f600" * 10_000)
     assert len(broker.told["detail"]) == MAX_DETAIL
     assert len(broker.texts[0].encode()) < 4096
 
 
 def test_a_state_that_is_none_is_refused(made: Made) -> None:
     with raising(ValueError, "sleeping"):
-        made(Broker(None), [0]).beat({0: 1}, "sleeping")
+        made(Broker(None), [0]).send({0: 1}, "sleeping")
 
 
 def test_a_streak_of_failures_is_one_warning(levels: Callable[..., list[str]], made: Made) -> None:
     bad = KafkaError.GROUP_AUTHORIZATION_FAILED
     sender = made(Broker(bad, bad, None, None, bad), [0])
-    assert [sender.beat({0: 1}, "idle") for _ in range(5)] == [False, False, True, True, False]
+    assert [sender.send({0: 1}, "idle") for _ in range(5)] == [False, False, True, True, False]
     assert levels("sluice-wiki-producer") == ["WARNING", "INFO", "WARNING"]

@@ -16,7 +16,7 @@ class Heart(HeartbeatSender):
         self.heartbeats: list[tuple[dict[int, int], str, str]] = []
         self.beaten = threading.Event()
 
-    def beat(self, ends: Mapping[int, int], state: str, detail: str = "", since: float | None = None) -> bool:
+    def send(self, ends: Mapping[int, int], state: str, detail: str = "", since: float | None = None) -> bool:
         self.heartbeats.append((dict(ends), state, detail))
         self.beaten.set()
         return True

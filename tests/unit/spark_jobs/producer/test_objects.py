@@ -38,14 +38,18 @@ def rows(data: bytes) -> list[str]:
     return [text for batch in objects._lines_of(Client(data), SOURCE) for text in batch["text"].to_pylist()]
 
 
-@pytest.mark.parametrize("data", [b"\xef\xbb\xbfa,b\r\n1,2\r\n\n3,4", gzip.compress(b"a,b\n1,2\n\n3,4\n")])
+@pytest.mark.parametrize(
+    "data", [b"\xef\xbb\xbfa,b\r\n1,2\r\n\n3,4", gzip.compress(b"a,b\n1,2\n\n3,4\n")], ids=["plain", "gzip"]
+)
 def test_the_header_and_the_rows_of_an_object(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     assert header(data, monkeypatch) == "a,b"
     assert rows(data) == ["1,2", "3,4"]
 
 
 @pytest.mark.parametrize(
-    "data", [b"", b"\n1,2\n", b"x" * objects.HEAD_BYTES + b"\n", b"\x1f", gzip.compress(b"a,b\n")[:-9]]
+    "data",
+    [b"", b"\n1,2\n", b"x" * objects.HEAD_BYTES + b"\n", b"\x1f", gzip.compress(b"a,b\n")[:-9]],
+    ids=["empty", "blank", "long", "one byte", "truncated"],
 )
 def test_an_object_without_a_header_line_is_corrupt(data: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CorruptObject, match=r"s3://b/k\.csv"):
