@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from airflow.sdk import Connection
 from pyspark.sql import DataFrame, SparkSession
 
 from local.services import airflow
@@ -584,7 +585,7 @@ def test_questions_to_a_database_that_does_not_answer_or_refuses(server: Server)
 
 def test_the_embedded_stack_s_database_is_its_user_s_and_no_other_is(services: Services) -> None:
     given = json.loads(airflow.environment(services.stack.context)["AIRFLOW_CONN_SLUICE_RESULTS"])
-    made = from_connection(**given, name="sluice_results")
+    made = from_connection(Connection(conn_id="sluice_results", **given), "sluice_results")
     assert made == Postgres(services).database
     with sa.create_engine(**made.sqlalchemy()).connect() as connection:
         rights = "has_database_privilege(current_user, 'results', 'create')"

@@ -32,16 +32,7 @@ def get(name: str) -> Any:
 def database(name: str) -> Database:
     """The connection as a sink's database. Raises ConfigError if no sink can write to such a one."""
     found = get(name)
-    return databases.from_connection(
-        found.conn_type,
-        found.host,
-        found.port,
-        found.schema,
-        found.login,
-        found.password,
-        options=found.extra_dejson,
-        name=name,
-    )
+    return databases.from_connection(found, name)
 
 
 def write_connection_file(connection: str, database: Database) -> bool:

@@ -1,14 +1,12 @@
-"""Typed reading of TOML: pydantic base, one-line errors, private files.
-
-Typed reading of declarations: unknown keys and wrong types are refused before anything is opened.
-
-Files that hold secrets: in a folder that a variable names, and readable for one user alone.
-"""
+"""Typed reading of TOML, and of private files."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
+import re
+import tomllib
 import types
 import typing
 from collections.abc import Mapping
@@ -18,6 +16,8 @@ from typing import Any, TypeVar
 from sluice.model.error_codes import ErrorCode
 
 T = TypeVar("T")
+# Name of a stream, query or column.
+IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class ConfigError(ValueError):
@@ -27,11 +27,10 @@ class ConfigError(ValueError):
 
 
 def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
-    """Make the frozen dataclass ``cls`` from parsed TOML.
+    """Make the frozen dataclass ``cls`` from parsed TOML, nested tables included.
 
-    ``where`` names the place in messages (``platform/airflow.toml [kafka]``). Nested dataclasses are built
-    from nested tables; an optional one (``X | None``) may be left out. Raises ConfigError on an unknown key
-    (with the known ones), a missing key, or a value of another type (bool is not taken for int).
+    ``where`` names the place in messages. Raises ConfigError for an unknown or missing key, or a value of
+    another type (a bool is no int).
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
@@ -74,8 +73,28 @@ def _value(hint: Any, value: Any, where: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    """Kafka's configs are strings, and its booleans are written in lower case."""
+    # Kafka's configs are strings, with booleans in lower case.
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def toml(text: str, where: str) -> dict[str, Any]:
+    """Raises ConfigError naming ``where``."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where}: not valid TOML: {error}") from error
+
+
+def dump(document: Mapping[str, Any]) -> str:
+    """TOML of texts, numbers and, at the end, tables of them."""
+    lines = []
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            lines += ["", f"[{key}]", dump(value)] if value else []
+        else:
+            # JSON's texts and numbers are TOML's too, but for one character.
+            lines.append(f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f"))
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _type_name(hint: Any) -> str:
@@ -83,10 +102,9 @@ def _type_name(hint: Any) -> str:
 
 
 def read(variable: str, name: str, needed: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:
-    """The path and the text of the file ``<name>.toml`` in the folder that ``variable`` names.
+    """Path and text of ``<name>.toml`` in the folder that ``variable`` names; ``needed``: by whom.
 
-    ``needed`` says, for the message where it is missing, who needs or writes it. Raises ConfigError when the
-    variable is not set, or the file is missing, unreadable, or open to other users.
+    Raises ConfigError if the variable is not set, or the file is missing, unreadable or open to other users.
     """
     folder = (os.environ if environ is None else environ).get(variable)
     if not folder:

@@ -1,54 +1,44 @@
-"""Other values than a stream.toml's for one installation: its times and limits, not what a stream is."""
+"""An installation's own values for times and limits of a stream.toml."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from sluice.model.spec.config import ConfigError
+from sluice.model.spec.config import ConfigError, toml
 
 # Names the file: one table per stream, with tables and keys as in its stream.toml.
 VARIABLE = "SLUICE_STREAM_OVERRIDES"
-# The keys that may be overridden; * is any name. Not topics, tables, columns, queries: a process that does
-# not see the overrides would load into another place. Nor interval_seconds, which is the DAG schedule.
+# The keys that may be overridden; * is any name. No topics, tables, columns or queries: a process without
+# the overrides would load into another place. Not interval_seconds, which is the DAG's schedule.
 KEYS = (
     *("consumer.trigger_seconds", "consumer.max_offsets_per_trigger"),
     *("feed.read_timeout_seconds", "feed.lock_seconds", "feed.max_in_flight"),
     "queries.*.trigger_seconds",
-    *(
-        "supervision.stall_timeout_seconds",
-        "supervision.startup_timeout_seconds",
-        "supervision.lag_window_seconds",
-    ),
-    *(
-        "supervision.retention_margin_seconds",
-        "supervision.max_restarts",
-        "supervision.restart_window_seconds",
-    ),
+    *("supervision.stall_timeout_seconds", "supervision.startup_timeout_seconds"),
+    *("supervision.lag_window_seconds", "supervision.retention_margin_seconds"),
+    *("supervision.max_restarts", "supervision.restart_window_seconds"),
     "supervision.shutdown_grace_seconds",
 )
 
 
 def read(file: str, streams: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Stream -> overriding tables.
+    """Stream -> overriding tables; their values are checked with the declaration.
 
-    Raises ConfigError for a file that cannot be read or is no TOML, for a stream that is none of ``streams``,
-    and for a key that is none of KEYS. Values are checked with the declaration that they change.
+    Raises ConfigError for an unreadable file, an unknown stream, and a key not in KEYS.
     """
     try:
-        found = tomllib.loads(Path(file).expanduser().read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{file}: not valid TOML: {error}") from error
+        found = toml(Path(file).expanduser().read_text(encoding="utf-8"), file)
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"{VARIABLE}={file}: {why}; fix the path, or set the variable empty") from error
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
+        raise ConfigError(f"{VARIABLE}={file}: {reason}; fix the path, or set the variable empty") from error
     for stream, tables in found.items():
         if stream not in streams or not isinstance(tables, dict):
             raise ConfigError(f"{file}: {stream!r} is no table of a stream; streams are {', '.join(streams)}")
         for key in _keys(tables):
-            if not any(_is(key, known) for known in KEYS):
+            if not any(fnmatchcase(key, known) for known in KEYS):
                 raise ConfigError(f"{file}: {stream}.{key} cannot be overridden; keys are {', '.join(KEYS)}")
     return found
 
@@ -68,8 +58,3 @@ def _keys(tables: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from _keys(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}"
-
-
-def _is(key: str, known: str) -> bool:
-    parts, wanted = key.split("."), known.split(".")
-    return len(parts) == len(wanted) and all(w in ("*", p) for p, w in zip(parts, wanted, strict=True))

@@ -1,17 +1,11 @@
-"""The platform as one role sees it: where Kafka, S3 and the lake are, and with which rights.
-
-One TOML file per role (``airflow``, ``producer``, ``consumer``, ``reader``), mode 600, in the folder that
-the environment variable ``SLUICE_PLATFORM_DIR`` names. A process reads the file of its own role only, so
-each holds the rights it needs and no others, and no secret travels in argv or in Airflow's database.
-"""
+"""Platform files: one role's addresses and credentials of Kafka, S3 and the lake."""
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sluice.model.spec import config as private_file
+from sluice.model.spec import config
 from sluice.model.spec.config import ConfigError, build
 
 ROLES = ("airflow", "producer", "consumer", "reader")
@@ -21,7 +15,7 @@ CATALOG = "lake"
 
 @dataclass(frozen=True)
 class Kafka:
-    """The brokers and one user's way in. ``ssl_ca_location`` is a PEM file's path."""
+    """The brokers and one user's login; ``ssl_ca_location``: path of a PEM file."""
 
     bootstrap_servers: str
     security_protocol: str = "PLAINTEXT"
@@ -31,37 +25,37 @@ class Kafka:
     ssl_ca_location: str = ""
 
     def librdkafka(self) -> dict[str, str]:
-        """Configuration for confluent-kafka (librdkafka's names)."""
-        config = {
-            "bootstrap.servers": self.bootstrap_servers,
-            "security.protocol": self.security_protocol,
-        }
+        """Configuration for confluent-kafka."""
+        settings = self._servers()
         if self.sasl_mechanism:
-            config |= {
+            settings |= {
                 "sasl.mechanism": self.sasl_mechanism,
                 "sasl.username": self.username,
                 "sasl.password": self.password,
             }
         if self.ssl_ca_location:
-            config["ssl.ca.location"] = self.ssl_ca_location
-        return config
+            settings["ssl.ca.location"] = self.ssl_ca_location
+        return settings
 
-    def java(self) -> dict[str, str]:
-        """Configuration for the Java clients, so for Spark's source and sink behind the prefix ``kafka.``."""
-        config = {
+    def _servers(self) -> dict[str, str]:
+        return {
             "bootstrap.servers": self.bootstrap_servers,
             "security.protocol": self.security_protocol,
         }
+
+    def java(self) -> dict[str, str]:
+        """Configuration for Java clients, and after the prefix ``kafka.`` for Spark's source and sink."""
+        settings = self._servers()
         if self.sasl_mechanism:
             module = "plain.PlainLoginModule" if self.sasl_mechanism == "PLAIN" else "scram.ScramLoginModule"
-            config |= {
+            settings |= {
                 "sasl.mechanism": self.sasl_mechanism,
                 "sasl.jaas.config": f"org.apache.kafka.common.security.{module} required "
                 f'username="{_jaas(self.username)}" password="{_jaas(self.password)}";',
             }
         if self.ssl_ca_location:
-            config |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ssl_ca_location}
-        return config
+            settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": self.ssl_ca_location}
+        return settings
 
 
 def _jaas(value: str) -> str:
@@ -142,10 +136,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """A folder on a volume, or an ``s3a://`` address.
-
-    Losing it loses nothing but the state of streams that keep some: offsets live with the data.
-    """
+    """A folder on a volume, or an ``s3a://`` address. Its loss costs no offsets: they are in the lake."""
 
     root: str
 
@@ -161,10 +152,7 @@ class Supervisor:
 
 @dataclass(frozen=True)
 class Platform:
-    """Everything one role may know. Secrets are left out of ``repr``.
-
-    ``feeds``: stream -> the address at which its feed is read, in place of the one in its ``stream.toml``.
-    """
+    """Everything that one role may know. ``feeds``: stream -> URL of its feed, instead of stream.toml's."""
 
     role: str
     kafka: Kafka
@@ -177,12 +165,8 @@ class Platform:
 
 
 def parse(text: str, where: str) -> Platform:
-    """Parse one role's TOML. Raises ConfigError naming ``where``, the key and the mend."""
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where}: not valid TOML: {error}") from error
-    platform = build(Platform, data, where)
+    """Raises ConfigError naming ``where`` and the key."""
+    platform = build(Platform, config.toml(text, where), where)
     if platform.role not in ROLES:
         raise ConfigError(f"{where}: role {platform.role!r} is unknown; roles are {', '.join(ROLES)}")
     for stream, url in platform.feeds.items():
@@ -192,12 +176,8 @@ def parse(text: str, where: str) -> Platform:
 
 
 def load(role: str, environ: Mapping[str, str] | None = None) -> Platform:
-    """Read the platform file of ``role`` from the folder that SLUICE_PLATFORM_DIR names.
-
-    Raises ConfigError when the variable is not set, the file is missing, unreadable, open to other users
-    (it holds passwords), or says another role.
-    """
-    path, text = private_file.read(DIRECTORY_VARIABLE, role, f"role {role!r} needs this file", environ)
+    """Read the file of ``role``. Raises ConfigError as :func:`config.read`, and for another role in it."""
+    path, text = config.read(DIRECTORY_VARIABLE, role, f"role {role!r} needs this file", environ)
     platform = parse(text, path)
     if platform.role != role:
         raise ConfigError(f"{path}: says role {platform.role!r}; it must say {role!r}")

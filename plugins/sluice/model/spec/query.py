@@ -12,13 +12,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from enum import StrEnum
 
-from sluice.model.spec.config import ConfigError
+from sluice.model.spec.config import IDENTIFIER, ConfigError
 
 # Of a result besides the columns that it is grouped by and its measures.
 WINDOW = "window_start"
 VERSION = "version"
 
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _TABLE = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 _DISTINCT = re.compile(r"distinct ([a-z][a-z0-9_]*)")
@@ -152,7 +151,7 @@ def check(name: str, query: Query, where: str) -> None:
     def refuse(problem: str) -> ConfigError:
         return ConfigError(f"{where}: query {name}: {problem}")
 
-    if not _NAME.fullmatch(name):
+    if not IDENTIFIER.fullmatch(name):
         raise refuse(f"name {name!r}: use lower-case letters, digits and _")
     for column in (
         *query.group_by,
@@ -160,7 +159,7 @@ def check(name: str, query: Query, where: str) -> None:
         *query.where,
         *([query.event_time] if query.event_time else []),
     ):
-        if not _NAME.fullmatch(column):
+        if not IDENTIFIER.fullmatch(column):
             raise refuse(f"column {column!r}: use lower-case letters, digits and _")
     taken = [*query.group_by, WINDOW, VERSION]
     for measure, how in query.aggregates.items():
@@ -263,7 +262,7 @@ def _check_sinks(query: Query, refuse: _Refuse) -> None:
         if sink.kind == SinkKind.ICEBERG and not _TABLE.fullmatch(sink.table):
             raise refuse(f"sink iceberg: table {sink.table!r}: write it as namespace.table, in lower case")
         for value in (sink.connection, sink.table if sink.kind != SinkKind.ICEBERG else ""):
-            if value and not _NAME.fullmatch(value):
+            if value and not IDENTIFIER.fullmatch(value):
                 raise refuse(f"sink {sink.kind}: {value!r}: use lower-case letters, digits and _")
         if sink.topic and not _TOPIC.fullmatch(sink.topic):
             raise refuse(f"sink kafka: topic {sink.topic!r}: use letters, digits, ., _ and -")

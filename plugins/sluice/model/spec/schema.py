@@ -1,15 +1,4 @@
-"""Columns and partitions: DDL, Avro, Iceberg.
-
-The columns of a table, as a stream that is not Avro declares them: ``schema.ddl``.
-
-By what a table is partitioned: ``partition_by`` of a stream.toml, and what Iceberg says of a table.
-
-The types of columns that are declared in Avro, as Iceberg writes them.
-
-The types of columns that are declared in Spark's DDL, as Iceberg writes them.
-
-Whether a table has the columns that its stream's schema and Sluice's coordinates call for.
-"""
+"""Columns and partitions of a table: Avro schema, DDL, Iceberg types."""
 
 from __future__ import annotations
 
@@ -19,26 +8,36 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.model.spec.config import ConfigError
+from sluice.model.spec.config import IDENTIFIER, ConfigError
 
 if TYPE_CHECKING:
     from sluice.model.spec.stream import StreamSpec
 
-# What Spark and Iceberg both know, so that a table never has another type than was declared.
-TYPES = (
-    "boolean", "int", "bigint", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz",
-)  # fmt: skip
+# Iceberg's documentation, "Spark type to Iceberg type".
+_SPARK_TO_ICEBERG = {
+    "boolean": "boolean",
+    "int": "int",
+    "bigint": "long",
+    "float": "float",
+    "double": "double",
+    "string": "string",
+    "binary": "binary",
+    "date": "date",
+    "timestamp": "timestamptz",
+    "timestamp_ntz": "timestamp",
+}
+# Known to both, so that a table never has another type than was declared.
+TYPES = tuple(_SPARK_TO_ICEBERG)
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),\s*(\d{1,2})\)")
-# Sluice's own columns begin like this.
+# Prefixes of Sluice's own columns.
 _OURS = ("_kafka_", "_source_")
 
 
 def parse_ddl(text: str, where: str = "schema.ddl") -> dict[str, str]:
-    """Column -> Spark type in lower case, in the order in which they are declared.
+    """Column -> Spark type in lower case, in the declared order.
 
-    One column per line, ``name TYPE``; ``--`` begins a comment; a comma at the end is allowed. Types are
-    those of TYPES, and ``decimal(p, s)``. Raises ConfigError, naming the line, for anything else: a name that
-    is not in lower case, or there twice, or one of Sluice's own, an unknown type, no column at all.
+    One column per line, ``name TYPE``, with a comma or not; ``--`` begins a comment. Types: TYPES, and
+    ``decimal(p, s)``. Raises ConfigError naming the line.
     """
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -70,14 +69,12 @@ def _type(kind: str, where: str) -> str:
     return kind
 
 
-_COLUMN = re.compile(r"[a-z][a-z0-9_]*")
 _TRUNCATE = re.compile(r"truncate\(\s*([0-9]{1,9})\s*,\s*([^,()\s]*)\s*\)")
 
 
 @dataclass(frozen=True)
 class Partition:
-    """One field: a ``column`` as it is, or of each value its beginning (``width``: a text's first
-    characters, a whole number rounded down to a multiple). ``str()`` is its one spelling."""
+    """A ``column``, or its values truncated to ``width``: first characters, or an integer rounded down."""
 
     column: str
     width: int | None = None
@@ -87,7 +84,6 @@ class Partition:
 
     @property
     def sql(self) -> str:
-        """For Spark's PARTITIONED BY."""
         quoted = f"`{self.column}`"
         return quoted if self.width is None else f"truncate({self.width}, {quoted})"
 
@@ -98,7 +94,7 @@ def parse(text: str, where: str) -> Partition:
     if "(" in text and found is None:
         raise ConfigError(f"{where}: partition {text!r}: write a column, or truncate(<width>, column)")
     column = found[2] if found else text
-    if not _COLUMN.fullmatch(column):
+    if not IDENTIFIER.fullmatch(column):
         raise ConfigError(f"{where}: column {column!r}: use lower-case letters, digits and _")
     if found and int(found[1]) < 1:
         raise ConfigError(f"{where}: partition {text!r}: its width is {found[1]}; it must be at least 1")
@@ -106,7 +102,7 @@ def parse(text: str, where: str) -> Partition:
 
 
 def parse_all(texts: Iterable[str], where: str) -> list[Partition]:
-    """Each of them, in their order. Raises ConfigError, also for a column that is there twice."""
+    """Raises ConfigError, also for a column that is named twice."""
     found = [parse(text, where) for text in texts]
     columns = [partition.column for partition in found]
     for column in columns:
@@ -116,8 +112,8 @@ def parse_all(texts: Iterable[str], where: str) -> list[Partition]:
 
 
 def spelled(column: str, transform: str) -> str:
-    """As :class:`Partition` spells it, from a column and Iceberg's name of a transform (``truncate[1]``); of
-    transforms that a stream cannot declare too (``day(at)``), for whoever is told of them."""
+    """An Iceberg transform (``truncate[1]``) as :class:`Partition` is written, and one that a stream
+    cannot declare (``day(at)``), for messages."""
     if transform == "identity":
         return column
     name, _, width = transform.removesuffix("]").partition("[")
@@ -143,14 +139,9 @@ _TYPES = {
 _NESTED = {"map": "map<", "array": "list<", "record": "struct<"}
 
 
-def avro_iceberg_columns(schema: Mapping[str, Any]) -> dict[str, str]:
-    """Column -> Iceberg type of a parsed .avsc; of a nested type its beginning (``map<``)."""
-    return {field["name"]: avro_iceberg_type(field["type"]) for field in schema["fields"]}
-
-
 def avro_iceberg_type(avro: Any) -> str:
-    """The Iceberg type of an Avro type; of a nested one its beginning (``map<``); of a union with null the
-    other branch's. Raises ValueError for a type that has no column of its own."""
+    """The Iceberg type; of a nested type its beginning (``map<``), of a union with null the other branch's.
+    Raises ValueError for another type."""
     if isinstance(avro, list):
         branches = [branch for branch in avro if branch != "null"]
         if len(branches) == 1:
@@ -169,29 +160,9 @@ def avro_iceberg_type(avro: Any) -> str:
     )
 
 
-# Iceberg's documentation, "Spark type to Iceberg type".
-_SPARK_TO_ICEBERG = {
-    "boolean": "boolean",
-    "int": "int",
-    "bigint": "long",
-    "float": "float",
-    "double": "double",
-    "string": "string",
-    "binary": "binary",
-    "date": "date",
-    "timestamp": "timestamptz",
-    "timestamp_ntz": "timestamp",
-}
-
-
-def ddl_iceberg_columns(declared: Mapping[str, str]) -> dict[str, str]:
-    """Column -> Iceberg type, of column -> Spark type in lower case. Raises ValueError for an unknown one."""
-    return {name: ddl_iceberg_type(kind) for name, kind in declared.items()}
-
-
 def ddl_iceberg_type(spark: str) -> str:
-    """The Iceberg type of a Spark type. Raises ValueError for one that has none here."""
-    decimal = re.fullmatch(r"decimal\((\d+),\s*(\d+)\)", spark)
+    """Raises ValueError for an unknown type."""
+    decimal = _DECIMAL.fullmatch(spark)
     if decimal:
         return f"decimal({decimal[1]}, {decimal[2]})"
     if spark not in _SPARK_TO_ICEBERG:
@@ -209,26 +180,28 @@ OFFSET_COLUMNS = {
     "_source_row": "long",
     "_source_base_offset": "long",
 }
-# A table may have been widened (Iceberg specification, schema evolution); no value is lost by that.
+# Iceberg's schema evolution may have widened a column without loss.
 _WIDER = {"int": "long", "float": "double"}
 
 
 def schema_problems(spec: StreamSpec, present: Mapping[str, str]) -> list[str]:
-    """One sentence for each column that the table lacks or has with another type. ``present``: its columns,
-    as Iceberg writes their types. Raises ConfigError or ValueError where the declaration itself is wrong."""
+    """A message per column that is missing or has another type. ``present``: the table's Iceberg types.
+
+    Raises ConfigError or ValueError if the declaration itself is wrong.
+    """
     text = spec.schema_file.read_text()
     if spec.is_avro:
-        wanted = avro_iceberg_columns(json.loads(text))
+        expected = {f["name"]: avro_iceberg_type(f["type"]) for f in json.loads(text)["fields"]}
     else:
-        wanted = ddl_iceberg_columns(parse_ddl(text, f"{spec.name}/{spec.schema}"))
-    return differences(spec.table, wanted, present)
+        columns = parse_ddl(text, f"{spec.name}/{spec.schema}")
+        expected = {name: ddl_iceberg_type(kind) for name, kind in columns.items()}
+    return differences(spec.table, expected, present)
 
 
-def differences(table: str, wanted: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
-    """What of ``wanted`` (column -> Iceberg type, of a nested one its beginning) and of the coordinates is
-    not so. Columns beyond these are no problem: an older schema may have had them."""
+def differences(table: str, expected: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
+    """Compare ``expected`` columns and OFFSET_COLUMNS; an older schema may have had others."""
     problems = []
-    for name, kind in {**wanted, **OFFSET_COLUMNS}.items():
+    for name, kind in {**expected, **OFFSET_COLUMNS}.items():
         found = present.get(name)
         if found is None:
             problems.append(

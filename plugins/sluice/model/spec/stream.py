@@ -1,11 +1,10 @@
-"""A stream's declaration: ``spark_jobs/<name>/stream.toml``, typed and validated."""
+"""A stream's declaration, ``stream.toml``."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -15,7 +14,7 @@ from typing import Any
 from sluice.model.spec import overrides
 from sluice.model.spec import query as query_words
 from sluice.model.spec import schema as partitioning
-from sluice.model.spec.config import ConfigError, build
+from sluice.model.spec.config import IDENTIFIER, ConfigError, build, toml
 from sluice.model.spec.generator import Generator
 from sluice.model.spec.query import Query
 from sluice.model.spec.schema import Partition, parse_ddl
@@ -24,23 +23,22 @@ log = logging.getLogger(__name__)
 
 # plugins/sluice/model/spec/stream.py -> the repository, and in an image the same layout.
 STREAMS = Path(__file__).resolve().parents[4] / "spark_jobs"
-_FOLDER = re.compile(r"[a-z][a-z0-9_]*")
 # The component that every stream has.
 CONSUMER = "consumer"
 # Further folders with streams in them, separated as in PATH.
 VARIABLE = "SLUICE_STREAMS"
-# What `spark-submit` is given; elsewhere it is `python -m spark_jobs`.
+# For `spark-submit`; elsewhere it is `python -m spark_jobs`.
 ENTRY_POINT = STREAMS / "__main__.py"
 # A function in a module of a stream's folder.
 FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
-# A replication factor that is left to the broker.
+# Replication factor: the broker's default.
 BROKER_DEFAULT = -1
-# In a feed's user_agent: nobody has put their own address into it yet.
+# In a feed's user_agent: no contact address yet.
 NO_USER = "@example."
 
 
 class SourceType(StrEnum):
-    """Where a load's records come from: one of these tables of stream.toml; ``csv`` without any."""
+    """A load's source: the table of stream.toml with this name; ``csv`` without any."""
 
     CSV = "csv"
     FEED = "feed"
@@ -49,7 +47,7 @@ class SourceType(StrEnum):
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic as it must be: ``config`` holds only what is declared, the broker's defaults stay alone."""
+    """``config``: other settings than the broker's defaults."""
 
     name: str
     partitions: int
@@ -65,7 +63,7 @@ PROGRESS_TOPIC = Topic(
 
 @dataclass(frozen=True)
 class Consumer:
-    """How the stream reads: seconds between micro-batches, and records in one at most."""
+    """Seconds between micro-batches, and their maximum number of records."""
 
     trigger_seconds: int = 5
     max_offsets_per_trigger: int = 3_000_000
@@ -73,11 +71,8 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Budget:
-    """What one micro-batch may cost in the bucket.
-
-    A load's audit enforces versions and delete markers; calls are counted by the S3 server alone, so a test
-    over MinIO's own metrics enforces those.
-    """
+    """Cost of one micro-batch in the bucket. A load's audit enforces versions and delete markers; a test
+    over MinIO's metrics enforces S3 calls."""
 
     s3_calls_per_batch: int
     versions_per_batch: int
@@ -86,14 +81,11 @@ class Budget:
 
 @dataclass(frozen=True)
 class Supervision:
-    """When a stream counts as well, and what is done where it is not; all in seconds but ``max_restarts``.
+    """Limits of supervision; :class:`sluice.model.health.status.Health` says what each decides.
 
-    It is looked at every ``interval_seconds``. It is stalled when nothing of a backlog was published for
-    ``stall_timeout_seconds`` (and for three times its longest batch), or when a started process did not take
-    over within ``startup_timeout_seconds``; falling behind when the backlog grew for ``lag_window_seconds``;
-    at risk when retention deletes unread records within ``retention_margin_seconds``. After ``max_restarts``
-    within ``restart_window_seconds`` a person is asked. A stop has ``shutdown_grace_seconds`` for the batch
-    in flight.
+    ``retention_margin_seconds``: unread records are at risk if retention deletes them within it. After
+    ``max_restarts`` within ``restart_window_seconds`` a person decides. ``shutdown_grace_seconds``: for the
+    batch in flight.
     """
 
     interval_seconds: int = 120
@@ -107,18 +99,14 @@ class Supervision:
 
     @property
     def missed_seconds(self) -> int:
-        """So long after the end of a run without another one, nobody can be said to look: three intervals,
-        which is more than observing, acting and verifying take."""
+        """From the end of one run to the next; more than observing, acting and verifying take."""
         return 3 * self.interval_seconds
 
 
 @dataclass(frozen=True)
 class Csv:
-    """CSV objects of the source bucket.
-
-    ``time_formats``: Spark's patterns, tried in this order. ``extra_columns``: the schema's map of strings
-    for columns that the schema does not name; without it such a column is refused.
-    """
+    """``time_formats``: Spark's patterns, tried in this order. ``extra_columns``: the schema's map of strings
+    for columns that it does not name; without it such a column is an error."""
 
     time_formats: list[str] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss"])
     extra_columns: str = ""
@@ -128,11 +116,10 @@ class Csv:
 class Feed:
     """A feed of Server-Sent Events that a long-running producer reads.
 
-    ``url`` is the default, a platform file may name another. ``user_agent`` says who asks and how to reach
-    them. ``event_id`` is the table's column that is unique per event. The functions ``event`` and ``rewind``
-    read an event and say where to resume: ``spark_jobs.common.feed.event``. After ``read_timeout_seconds``
-    without a byte the connection counts as dead. At most ``max_in_flight`` events are sent and not yet
-    acknowledged. A producer that starts waits up to ``lock_seconds`` for the end of its predecessor.
+    ``url``: unless the platform file has another. ``user_agent``: with a contact address. ``event_id``: the
+    table's column that is unique per event. ``event``, ``rewind``: functions that read an event and return
+    the position to resume at (``spark_jobs.common.feed.event``). ``read_timeout_seconds``: without a byte.
+    ``max_in_flight``: unacknowledged events. ``lock_seconds``: a starting producer waits for its predecessor.
     """
 
     url: str
@@ -147,7 +134,7 @@ class Feed:
 
 @dataclass(frozen=True)
 class Component:
-    """A long-running process of a stream: the name of its program at the runtime, and what Python runs."""
+    """A long-running process of a stream. ``program``: its name at the runtime; ``arguments``: of Python."""
 
     name: str
     program: str
@@ -156,11 +143,7 @@ class Component:
 
 @dataclass(frozen=True)
 class StreamSpec:
-    """One stream: a topic, its schema, its producer and consumer, and its tables.
-
-    ``title``: in Airflow, by default its name. ``decode``: the function from the topic's records to rows,
-    unless the schema is Avro.
-    """
+    """``title``: in Airflow, by default its name. ``decode``: function from records to rows, unless Avro."""
 
     name: str
     schema: str
@@ -196,10 +179,10 @@ class StreamSpec:
         return SourceType.GENERATOR if self.generator else SourceType.CSV
 
     def feed_url(self, feeds: Mapping[str, str]) -> str:
-        """Where the feed is read: at what ``feeds`` (of a platform file) says, or else at its own ``url``.
+        """The feed's URL of ``feeds`` (of a platform file), else its own.
 
-        Raises ConfigError for a stream without a feed, and where the feed's own servers would be asked in
-        nobody's name: they may shut out who cannot be reached.
+        Raises ConfigError for a stream without a feed, and for requests to the feed's own servers without a
+        contact address, which they may block.
         """
         if self.feed is None:
             raise ConfigError(f"stream {self.name!r} has no feed; add [feed] to its stream.toml")
@@ -207,8 +190,8 @@ class StreamSpec:
             return feeds[self.name]
         if NO_USER in self.feed.user_agent:
             raise ConfigError(
-                f"feed user_agent {self.feed.user_agent!r} names nobody who reads {self.feed.url}: put "
-                f"your own address into it, in the stream.toml of {self.name}"
+                f"feed user_agent {self.feed.user_agent!r} has no contact address for {self.feed.url}: put "
+                f"your own into it, in the stream.toml of {self.name}"
             )
         return self.feed.url
 
@@ -218,8 +201,7 @@ class StreamSpec:
         return self.schema.endswith(".avsc")
 
     def result_types(self, query: str) -> dict[str, str]:
-        """Column of a query's result -> type, in Spark's DDL. Raises ConfigError where the query names a
-        column that the table has not, or the schema is no DDL."""
+        """Column of a query's result -> type in Spark's DDL. Raises ConfigError for an unknown column."""
         if self.is_avro:
             raise ConfigError(f"stream {self.name!r}: queries need a schema in DDL, and it has {self.schema}")
         columns = parse_ddl(self.schema_file.read_text(), f"{self.name}/{self.schema}")
@@ -227,7 +209,6 @@ class StreamSpec:
 
     @property
     def partitions(self) -> list[Partition]:
-        """``partition_by``, read."""
         return partitioning.parse_all(self.partition_by, self.name)
 
     @property
@@ -236,22 +217,22 @@ class StreamSpec:
 
     @property
     def queries_table(self) -> str:
-        """How far each of the stream's queries is, and which rows came too late for them."""
+        """Committed progress and late rows of the stream's queries."""
         return f"queries.{self.name}"
 
     @property
     def program(self) -> str:
-        """The name under which the runtime knows the consumer."""
         return f"stream-{self.name}"
 
     @property
     def components(self) -> dict[str, Component]:
-        """The stream's long-running processes: always ``consumer``; ``producer`` where it reads a feed,
-        ``queries`` where it declares any. A producer without a feed runs once per load, and is none of
-        them."""
+        """The stream's long-running processes: ``consumer``, ``producer`` of a feed, ``queries`` if declared.
+
+        A producer without a feed runs once per load.
+        """
         declared = (("producer", self.feed), ("queries", self.queries))
         programs = {"consumer": self.program} | {
-            name: f"{self.program}-{name}" for name, there in declared if there
+            name: f"{self.program}-{name}" for name, section in declared if section
         }
         return {
             name: Component(name, program, ("-m", "spark_jobs", name, self.name))
@@ -259,27 +240,20 @@ class StreamSpec:
         }
 
     def component(self, name: str) -> Component:
-        """Raises ConfigError for a part that the stream does not have."""
         if name not in self.components:
             raise ConfigError(
-                f"stream {self.name!r} has no part {name!r}; it has {', '.join(self.components)}"
+                f"stream {self.name!r} has no component {name!r}; it has {', '.join(self.components)}"
             )
         return self.components[name]
 
 
 def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of: str = "") -> StreamSpec:
-    """Parse a stream.toml; ``overriding``: other values, of the file ``of``.
-
-    Raises ConfigError naming ``where`` and ``of``, the key, the value and the fix.
-    """
-    try:
-        declared = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where}: not valid TOML: {error}") from error
+    """``overriding``: other values, of the file ``of``. Raises ConfigError naming ``where`` and ``of``."""
+    declared = toml(text, where)
     if overriding:
         declared, where = overrides.merge(declared, overriding), f"{where} with {of}"
     spec = build(StreamSpec, declared, where)
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", spec.name):
+    if not IDENTIFIER.fullmatch(spec.name):
         raise ConfigError(f"{where}: name {spec.name!r}: use lower-case letters, digits and _")
     if not spec.schema.endswith((".avsc", ".ddl")):
         raise ConfigError(f"{where}: schema {spec.schema!r}: name an Avro schema (.avsc) or columns (.ddl)")
@@ -287,17 +261,18 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
     if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", spec.table):
         raise ConfigError(f"{where}: table {spec.table!r}: write it as namespace.table, in lower case")
     partitioning.parse_all(spec.partition_by, where)
-    if spec.feed and not re.fullmatch(r"[a-z][a-z0-9_]*", spec.feed.event_id):
+    if spec.feed and not IDENTIFIER.fullmatch(spec.feed.event_id):
         raise ConfigError(f"{where}: column {spec.feed.event_id!r}: use lower-case letters, digits and _")
     if spec.feed and not spec.feed.url.startswith(("http://", "https://")):
         raise ConfigError(f"{where}: feed url {spec.feed.url!r}: write it with http:// or https://")
+    feed = asdict(spec.feed) if spec.feed else {}
     for name, value in (
         ("topic partitions", spec.topic.partitions),
         ("topic replication_factor", spec.topic.replication_factor),
         ("consumer trigger_seconds", spec.consumer.trigger_seconds),
         ("consumer max_offsets_per_trigger", spec.consumer.max_offsets_per_trigger),
         *((f"supervision {name}", value) for name, value in asdict(spec.supervision).items()),
-        *_numbers("feed", spec.feed),
+        *((f"feed {name}", value) for name, value in feed.items() if isinstance(value, int)),
     ):
         if value < 1:
             raise ConfigError(f"{where}: {name} is {value}; it must be at least 1")
@@ -327,34 +302,29 @@ def _check_source(spec: StreamSpec, declared: Mapping[str, Any], where: str) -> 
     if spec.generator:
         references["generator rows"] = spec.generator.rows
         for name, schema in spec.generator.schemas.items():
-            lacking = {"type", "default", "title", "description"} - set(schema)
-            if lacking:
+            missing = {"type", "default", "title", "description"} - set(schema)
+            if missing:
                 raise ConfigError(
-                    f"{where}: generator params {name}: key {min(lacking)!r} is missing; add it"
+                    f"{where}: generator params {name}: key {min(missing)!r} is missing; add it"
                 )
     for key, value in references.items():
         if value and not re.fullmatch(FUNCTION, value):
             raise ConfigError(f"{where}: {key} {value!r}: write it as module:function")
 
 
-def _numbers(section: str, declared: Feed | None) -> list[tuple[str, int]]:
-    found = asdict(declared) if declared else {}
-    return [(f"{section} {name}", value) for name, value in found.items() if isinstance(value, int)]
-
-
 def folders(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
-    """Stream -> its folder, with a stream.toml: below spark_jobs/, and below each folder of SLUICE_STREAMS.
+    """Stream -> its folder, below spark_jobs/ or a folder of SLUICE_STREAMS.
 
-    Raises ConfigError for a folder that does not exist, and for a stream that is there twice.
+    Raises ConfigError for a missing folder, and for a stream in two of them.
     """
     found: dict[str, Path] = {}
     for root in (STREAMS, *map(Path, filter(None, environ.get(VARIABLE, "").split(os.pathsep)))):
         if not root.is_dir():
             raise ConfigError(f"{VARIABLE}: {root} is no folder; fix the path, or set the variable empty")
         for path in (file.parent for file in root.glob("*/stream.toml")):
-            if not _FOLDER.fullmatch(path.name):
+            if not IDENTIFIER.fullmatch(path.name):
                 # A copy ("rides (2)") or an editor's own folder: no stream can have such a name.
-                log.warning("%s is no stream: its folder's name must match %s", path, _FOLDER.pattern)
+                log.warning("%s is no stream: its folder's name must match %s", path, IDENTIFIER.pattern)
                 continue
             if path.name in found:
                 raise ConfigError(f"stream {path.name!r} is in {found[path.name]} and in {path}; rename one")
@@ -363,15 +333,11 @@ def folders(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
 
 
 def names(environ: Mapping[str, str] = os.environ) -> list[str]:
-    """The streams there are, sorted."""
     return sorted(folders(environ))
 
 
 def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
-    """Read the declaration of stream ``name``, with this installation's overrides.
-
-    Raises ConfigError if there is no such stream, or if its declaration or the overrides are invalid.
-    """
+    """The stream with this installation's overrides. Raises ConfigError if it is unknown or invalid."""
     known = folders(environ)
     if name not in known:
         raise ConfigError(f"stream {name!r} is unknown; streams are {', '.join(sorted(known)) or '(none)'}")

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from sluice.model.spec.schema import OFFSET_COLUMNS, avro_iceberg_columns, avro_iceberg_type, differences
+from sluice.model.spec.schema import OFFSET_COLUMNS, avro_iceberg_type, differences
 from tests.support.raising import raising
 
-SCHEMA = {
+SCHEMA: dict[str, Any] = {
     "fields": [
         {"name": "a", "type": ["null", "int"]},
         {"name": "t", "type": {"type": "long", "logicalType": "local-timestamp-micros"}},
         {"name": "m", "type": ["null", {"type": "map", "values": "string"}]},
     ]
 }
-WANTED = avro_iceberg_columns(SCHEMA)
+WANTED = {field["name"]: avro_iceberg_type(field["type"]) for field in SCHEMA["fields"]}
 GOOD = {"a": "int", "t": "timestamp", "m": "map<string, string>", **OFFSET_COLUMNS}
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,11 +19,19 @@ WAREHOUSE = Database(
 )
 
 
+def made(
+    kind: str, host: str, port: int | None, schema: str, login: str, password: str, **extra: str
+) -> Database:
+    """Of the Airflow connection ``c``."""
+    parts = {"host": host, "port": port, "schema": schema, "login": login, "password": password}
+    return connection.from_connection(SimpleNamespace(conn_type=kind, extra_dejson=extra, **parts), "c")
+
+
 def test_a_connection_s_file_is_read_as_it_was_written() -> None:
-    for made in (WAREHOUSE, replace(WAREHOUSE, kind=MYSQL, options={})):
-        assert connection.parse(made.dump(), "x.toml") == made
-        assert PASSWORD not in repr(made)
-        assert "w%rd" not in repr(made)
+    for database in (WAREHOUSE, replace(WAREHOUSE, kind=MYSQL, options={})):
+        assert connection.parse(database.dump(), "x.toml") == database
+        assert PASSWORD not in repr(database)
+        assert "w%rd" not in repr(database)
     assert WAREHOUSE.where == "database counts at db.example.com:5433"
 
 
@@ -77,25 +86,23 @@ def test_a_password_that_is_no_text_is_refused_without_showing_it() -> None:
     ],
 )
 def test_an_airflow_connection_of_a_kind_that_fits(conn_type: str, kind: str, port: int) -> None:
-    assert connection.from_connection(conn_type, "h", None, "d", "u", "p") == Database(
-        kind, "h", port, "d", "u", "p"
-    )
-    assert connection.from_connection(conn_type, "h", 99, "d", "u", "p").port == 99
+    assert made(conn_type, "h", None, "d", "u", "p") == Database(kind, "h", port, "d", "u", "p")
+    assert made(conn_type, "h", 99, "d", "u", "p").port == 99
 
 
 def test_an_airflow_connection_that_does_not_fit() -> None:
     with raising(ConfigError, "connection c", "'oracle'", "postgres", "mysql"):
-        connection.from_connection("oracle", "h", 1, "d", "u", "secret", name="c")
+        made("oracle", "h", 1, "d", "u", "secret")
     with raising(ConfigError, "connection c", "schema") as caught:
-        connection.from_connection("mysql", "h", 1, "", "u", "secret", name="c")
+        made("mysql", "h", 1, "", "u", "secret")
     assert "secret" not in str(caught.value)
     with raising(ConfigError, "'init_command'"):
-        connection.from_connection("mysql", "h", 1, "d", "u", "p", {"init_command": "x"})
+        made("mysql", "h", 1, "d", "u", "p", init_command="x")
 
 
 def test_an_engine_has_one_connection_time_outs_utc_and_shows_no_password() -> None:
-    for made in (WAREHOUSE, replace(WAREHOUSE, kind=MYSQL, options={})):
-        arguments = made.sqlalchemy()
+    for database in (WAREHOUSE, replace(WAREHOUSE, kind=MYSQL, options={})):
+        arguments = database.sqlalchemy()
         assert (arguments["pool_size"], arguments["max_overflow"], arguments["pool_pre_ping"]) == (1, 0, True)
         assert arguments["url"].password == PASSWORD
         assert "w%rd" not in repr(arguments)
