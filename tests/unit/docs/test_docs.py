@@ -24,11 +24,15 @@ from local.services import replay
 from local.status.rows import HEADERS
 from sluice.hooks.lifecycle import Request
 from sluice.model import exits
+from sluice.model.error_codes import ErrorCode
 from sluice.model.health import heartbeat, status
 from sluice.model.health.heartbeat import HeartbeatState
 from sluice.model.health.status import ALERTING, NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
 from sluice.model.queries import state as query_state
 from sluice.model.spec import ledger, platform, query, stream
+from sluice.model.verification.offsets import FileStats, prove
+from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.sources import reconcile
 from sluice.ui import navigation
 from spark_jobs.common.feed import event, sender
 
@@ -128,6 +132,28 @@ def test_the_readme_is_short_and_begins_with_what_matters() -> None:
     first = "\n".join(lines[:42])
     assert len(lines) <= 170
     assert all(text in first for text in ("make demo", "make test", "29,999", "Debian", "3.11 or 3.12"))
+
+
+def test_the_readme_shows_the_figures_of_the_demo() -> None:
+    (shown,) = [code for code in fenced(README.read_text()) if code.startswith("what  ")]
+    code = "\n".join(file.read_text() for file in source_files("local/demo"))
+    for line in shown.splitlines()[1:]:
+        _, read_from = re.split(r"\s+[\d,]+\s+", line)
+        assert f'"{read_from}"' in code
+
+
+def test_the_readme_shows_a_failed_verification_as_validate_writes_it() -> None:
+    text = " ".join(README.read_text().split())
+    expected = OffsetRanges.of({0: [(0, 26_999)], 3: [(0, 3_000)]})
+    files = [
+        FileStats("a", 0, 0, 0, 26_998, 26_999),
+        FileStats("b", 3, 3, 0, 1_206, 1_207),
+        FileStats("c", 3, 3, 1_209, 2_999, 1_791),
+    ]
+    assert prove(expected, files).message() in text
+    published = [row for row in range(29_999) if row not in (12_073, 12_083)]
+    assert f"taxi-data.csv.gz: {reconcile(29_999, published, []).message()}" in text
+    assert ErrorCode.LOAD_NOT_VERIFIED.value in text
 
 
 def test_every_option_of_a_verb_is_said() -> None:
