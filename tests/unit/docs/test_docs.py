@@ -30,9 +30,9 @@ from sluice.model.health.heartbeat import HeartbeatState
 from sluice.model.health.status import ALERTING, NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
 from sluice.model.queries import state as query_state
 from sluice.model.spec import ledger, platform, query, stream
-from sluice.model.verification.offsets import FileStats, prove
+from sluice.model.verification.offsets import FileStats, verify
 from sluice.model.verification.ranges import OffsetRanges
-from sluice.model.verification.sources import reconcile
+from sluice.model.verification.sources import reconcile_rows
 from sluice.ui import navigation
 from spark_jobs.common.feed import event, sender
 
@@ -142,9 +142,9 @@ def test_the_readme_shows_a_failed_verification_as_validate_writes_it() -> None:
         FileStats("b", 3, 3, 0, 1_206, 1_207),
         FileStats("c", 3, 3, 1_209, 2_999, 1_791),
     ]
-    assert prove(expected, files).message() in text
+    assert verify(expected, files).message() in text
     published = [row for row in range(29_999) if row not in (12_073, 12_083)]
-    assert f"taxi-data.csv.gz: {reconcile(29_999, published, []).message()}" in text
+    assert f"taxi-data.csv.gz: {reconcile_rows(29_999, published, []).message()}" in text
     assert ErrorCode.LOAD_NOT_VERIFIED.value in text
 
 
