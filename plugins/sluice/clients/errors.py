@@ -1,7 +1,4 @@
-"""What can go wrong when a client asks a system, told apart by what helps.
-
-Every message names the thing, the value and, where there is one, the mend; none holds a secret.
-"""
+"""Errors of clients. Messages name the thing, the value found and the fix, and no secret."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from sluice.model.error_codes import ErrorCode
 
 
 class ClientError(Exception):
-    """The base of what clients raise; ``code`` of the class unless one is given."""
+    """The base of all; ``code`` is the class's by default."""
 
     code = ErrorCode.REQUEST_REFUSED
 
@@ -19,16 +16,16 @@ class ClientError(Exception):
 
 
 class Missing(ClientError):
-    """What was named does not exist."""
+    """A named thing does not exist."""
 
     code = ErrorCode.DOCUMENT_NOT_FOUND
 
 
 class Refused(ClientError):
-    """The system, or the client for safety's sake, will not do this however often it is asked."""
+    """The system, or the client as a safeguard, rejects the request: a retry fails too."""
 
 
 class Unreachable(ClientError):
-    """The system could not be observed; the same question may be answered later."""
+    """The system did not answer: a retry may succeed."""
 
     code = ErrorCode.SYSTEM_UNREACHABLE

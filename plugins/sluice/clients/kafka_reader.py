@@ -53,32 +53,30 @@ def read_range(
             ) from error
 
 
-# For all of a topic.
+# For a whole topic.
 READ_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class Result:
-    """The newest result of one key: its measures, and the batch that gave them."""
+    """The newest result of a key. ``version``: number of its batch."""
 
     aggregates: dict[str, int]
     version: int
 
 
 def read(kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SECONDS) -> dict[str, Result]:
-    """Key text (``query.key_text``) -> its result, of all that was committed when this was asked.
+    """Key text (``query.key_text``) -> the committed result with the highest version.
 
-    ``keys`` are the columns of ``Query.keys``; what else a record has, but its version, are measures. Of
-    several records of a key the one with the highest version counts, wherever it lies. A transaction that is
-    open when this is asked is waited for: it may have been committed already, and its records not yet shown.
+    ``keys``: the columns of ``Query.keys``; other fields of a record, except its version, are aggregates.
+    Waits for a transaction that is open at the call: it may be committed, and not visible yet.
 
-    Raises Missing where there is no such topic, Refused where a record is no result (it names the place) or
-    where the role may not read, Unreachable where Kafka does not answer, or not all was read in so many
-    ``seconds``.
+    Raises Missing without the topic, Refused for a record that is no result or if the role may not read, and
+    Unreachable if not everything was read within ``seconds``.
     """
     admin = KafkaAdmin(kafka, min(seconds, TIMEOUT_SECONDS))
     try:
-        # Behind all records, committed or not.
+        # After all records, committed or not.
         ends = admin.ends(topic)
     except Missing as error:
         raise Missing(
@@ -90,10 +88,10 @@ def read(kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SE
 
 
 def last_batch(kafka: Kafka, stream: str, query: str, topic: str) -> int | None:
-    """The last batch that the topic holds whole; None before the first.
+    """The last committed batch of the topic; None before the first.
 
-    Waits for a commit that is under way. Raises Refused where the role may not see the group, or where what
-    stands there is no mark, Unreachable where Kafka does not answer.
+    Waits for an open commit. Raises Refused if the role may not read the group or its offset has invalid
+    metadata, Unreachable if Kafka does not answer.
     """
     group = state.group(stream, query)
     found = KafkaAdmin(kafka).committed(group, topic, state.PARTITION)
@@ -103,16 +101,16 @@ def last_batch(kafka: Kafka, stream: str, query: str, topic: str) -> int | None:
         batch = state.parse(*found).batch
     except ValueError as error:
         raise Refused(
-            f"group {group!r}, topic {topic!r}: {error}; delete the group's offsets and start the "
-            "query again",
+            f"group {group!r}, topic {topic!r}: {error}. Fix: delete the group's offsets and restart the "
+            "query",
             ErrorCode.SINKS_DIFFER,
         ) from error
     return None if batch == NO_BATCH else batch
 
 
 def newest(topic: str, keys: Sequence[str], messages: Iterable[Message]) -> dict[str, Result]:
-    """Key text -> the result with the highest version, of one version the later record. Raises Refused for a
-    record that is no result."""
+    """Key text -> the result with the highest version, the later of equal ones. Raises Refused for a record
+    that is no result."""
     results: dict[str, Result] = {}
     own = {*keys, VERSION}
     for message in messages:
@@ -122,8 +120,8 @@ def newest(topic: str, keys: Sequence[str], messages: Iterable[Message]) -> dict
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Refused(
                 f"topic {topic!r}, partition {message.partition()}, offset {message.offset()}: no "
-                f"result of the query ({type(error).__name__}: {error}); only the query may write there: "
-                "delete the topic, run the load's provision_sinks step, and let the query begin anew",
+                f"result of the query ({type(error).__name__}: {error}). Fix: let only the query write it, "
+                "delete the topic, run the load's provision_sinks step, and rebuild the query",
                 ErrorCode.SINKS_DIFFER,
             ) from error
         if key not in results or result.version >= results[key].version:
@@ -132,12 +130,11 @@ def newest(topic: str, keys: Sequence[str], messages: Iterable[Message]) -> dict
 
 
 def _result(key: str, value: dict[str, Any], keys: Sequence[str], own: set[str]) -> Result:
-    """Raises KeyError, TypeError or ValueError where this is none."""
     version = value[VERSION]
-    said = key_text([value[column] for column in keys])
-    if said != key:
-        raise ValueError(f"its key is {key!r}, and its value says {said!r}")
+    expected = key_text([value[column] for column in keys])
+    if key != expected:
+        raise ValueError(f"its key is {key!r}, and its value has {expected!r}")
     aggregates = {name: count for name, count in value.items() if name not in own}
     if not aggregates or not all(type(number) is int for number in (version, *aggregates.values())):
-        raise ValueError(f"measures and version must be whole numbers: {value!r}")
+        raise ValueError(f"aggregates and version must be whole numbers: {value!r}")
     return Result(aggregates, version)

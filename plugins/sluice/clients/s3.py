@@ -1,4 +1,4 @@
-"""S3's errors in Sluice's words, and its addresses."""
+"""S3's errors as client errors, and its URIs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _DENIED = frozenset({"401", "403", "AccessDenied", "InvalidAccessKeyId", "Signat
 
 
 def error_code(error: S3Error) -> str:
-    """S3's own code (``NoSuchKey``), or the HTTP status where the answer had no body (HEAD)."""
+    """S3's own code (``NoSuchKey``), or the HTTP status of an answer without body (HEAD)."""
     return str(error.response.get("Error", {}).get("Code", "unknown"))
 
 
@@ -32,7 +32,7 @@ def asking(what: str) -> Iterator[None]:
             raise Missing(f"{what} does not exist ({code})", ErrorCode.OBJECT_NOT_FOUND) from error
         if code in _DENIED:
             raise Refused(
-                f"{what}: S3 denies it ({code}); check [s3] in the role's platform file and "
+                f"{what}: S3 denies access ({code}). Fix: check [s3] in the role's platform file and "
                 "the user's policy",
                 ErrorCode.S3_PERMISSION,
             ) from error

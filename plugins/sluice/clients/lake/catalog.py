@@ -57,17 +57,17 @@ class Commit:
 
 
 class Lake:
-    """The catalog as one role sees it. Opening connects to PostgreSQL; S3 is read when a table is."""
+    """One role's catalog. Opening it connects to PostgreSQL; reading a table reads S3."""
 
     def __init__(self, properties: dict[str, str]) -> None:
         with asking("the lake's catalog"):
-            # Not load_catalog(): it would mix in whatever ~/.pyiceberg.yaml says of a catalog of this name.
+            # Not load_catalog(): it merges in ~/.pyiceberg.yaml.
             self.catalog = SqlCatalog(CATALOG, **properties)
         self._loaded: dict[str, Table] = {}
 
     @classmethod
     def open(cls, platform: Platform) -> Lake:
-        """With deadlines, and with connections that are tried before use: a trigger lives for hours."""
+        """With timeouts, and connections that are tested before use: a trigger runs for hours."""
         properties = platform.lake.pyiceberg(platform.s3)
         properties["uri"] += f"?connect_timeout={CONNECT_SECONDS}"
         return cls(
@@ -83,7 +83,7 @@ class Lake:
         self.catalog.engine.dispose()
 
     def location(self, name: str) -> str | None:
-        """The table's current metadata file, asked of PostgreSQL alone; None where there is no table."""
+        """The table's current metadata file, from PostgreSQL only; None if the table does not exist."""
         namespace, table = name.rsplit(".", 1)
         question = select(IcebergTables.metadata_location).where(
             IcebergTables.catalog_name == CATALOG,
@@ -97,16 +97,10 @@ class Lake:
             return None
 
     def table(self, name: str) -> Table:
-        """The table as it is now. Reads S3 only if the catalog points elsewhere than the last time.
-
-        Raises Missing where there is none: the stream's consumer makes it at its start.
-        """
+        """The current table. Reads S3 only if the catalog's pointer has moved. Raises Missing."""
         location = self.location(name)
         if location is None:
-            raise Missing(
-                f"table {name} does not exist; the stream's consumer makes it at its start",
-                ErrorCode.TABLE_NOT_FOUND,
-            )
+            raise _missing(f"table {name}")
         known = self._loaded.get(name)
         if known is None or known.metadata_location != location:
             with asking(f"table {name}"):
@@ -118,11 +112,11 @@ class Lake:
         return None if self.location(name) is None else position(self.table(name))
 
 
-def ancestors(table: Table, ref: str = MAIN) -> Iterator[Snapshot]:
-    """The snapshots of a branch, newest first, as far as they are still kept."""
-    # Not snapshot_by_id for each: it looks through all of them.
+def ancestors(table: Table) -> Iterator[Snapshot]:
+    """The kept snapshots of ``main``, newest first."""
+    # Not snapshot_by_id for each: it scans all of them.
     kept = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
-    snapshot = table.snapshot_by_name(ref)
+    snapshot = table.snapshot_by_name(MAIN)
     while snapshot is not None:
         yield snapshot
         parent = snapshot.parent_snapshot_id
@@ -186,30 +180,29 @@ def columns(table: Table) -> dict[str, str]:
     return {field.name: str(field.field_type) for field in table.schema().fields}
 
 
+def _missing(what: str) -> Missing:
+    message = f"{what} does not exist; the stream's consumer creates it. Fix: start the consumer"
+    return Missing(message, ErrorCode.TABLE_NOT_FOUND)
+
+
 @contextmanager
 def asking(what: str) -> Iterator[None]:
     """PyIceberg's, SQLAlchemy's and Arrow's errors as Missing or Unreachable; no connection string."""
     try:
         yield
     except NoSuchTableError as error:
-        raise Missing(
-            f"{what} does not exist; the stream's consumer makes it at its start", ErrorCode.TABLE_NOT_FOUND
-        ) from error
+        raise _missing(what) from error
     except DBAPIError as error:
         reason = " ".join(str(error.orig).split())
         if "iceberg_tables" in reason and ("does not exist" in reason or "no such table" in reason):
-            raise Missing(
-                f"{what}: the catalog's database holds no tables yet", ErrorCode.TABLE_NOT_FOUND
-            ) from error
-        raise Unreachable(
-            f"{what}: the catalog's database does not answer: {reason}", ErrorCode.CATALOG_UNREACHABLE
-        ) from error
+            message = f"{what}: the catalog's database has no tables yet"
+            raise Missing(message, ErrorCode.TABLE_NOT_FOUND) from error
+        message = f"{what}: the catalog's database does not answer: {reason}"
+        raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
     except PoolTimeout as error:
-        # Each connection waits for an answer that does not come.
-        raise Unreachable(
-            f"{what}: the catalog's database does not answer: no connection is free",
-            ErrorCode.CATALOG_UNREACHABLE,
-        ) from error
+        # Each connection waits for an answer.
+        message = f"{what}: the catalog's database does not answer: no connection is free"
+        raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
     except OSError as error:
         raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error
 
