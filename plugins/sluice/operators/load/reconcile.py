@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Unreachable
@@ -20,14 +19,11 @@ from sluice.operators.base import StreamOperator
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    import pyarrow as pa
     from airflow.sdk import Context
 
     from sluice.clients.lake.query_results import QueryPositions, Results
-    from sluice.hooks.platform import PlatformHook
     from sluice.model.queries.reconciliation import SinkReconciliation
-    from sluice.model.spec.query import Query, Sink
-    from sluice.model.spec.stream import StreamSpec
+    from sluice.model.spec.query import Sink
     from sluice.model.verification.ranges import OffsetRanges
 
 # A busy query has a batch every few seconds, and a sink is read between two of them.
@@ -45,40 +41,112 @@ class QueryReconciliation:
     sinks: list[SinkReconciliation]
 
 
-class Readings:
-    """Reads the lake and the sinks; a test replaces it."""
+class ReconcileSinksOperator(StreamOperator):
+    """Recount the lake's rows without Spark, compare with every sink, and fail naming the keys that differ.
 
-    def __init__(self, spec: StreamSpec, hook: PlatformHook) -> None:
-        self.spec = spec
-        self.hook = hook
+    A query with windows is compared in the windows of the load's rows, another one in all keys, from all rows
+    of the lake (two columns). The lake is read at the snapshot of the query's newest batch, each sink while
+    it is at that batch, so the stream runs meanwhile. ``reconciliation.json`` in the ledger is, shortened,
+    the return value.
+    """
 
-    def standing(self) -> QueryPositions | None:
-        """Positions of the queries; None before their first start."""
-        from sluice.clients.lake import query_results
+    does = "recounts the lake's rows, and compares every sink"
+    fails_if = "a result differs from the lake"
 
-        return query_results.read_positions(self.hook.lake.table(self.spec.queries_table), self.spec.queries)
+    pause_seconds = 2.0
 
-    def late(self, standing: QueryPositions, name: str) -> pa.Table:
-        from sluice.clients.lake import query_results
+    def work(self, context: Context) -> dict[str, Any]:
+        _, documents = plans.produced(self.ledger, context["run_id"])
+        expected = plans.offsets_of_all(documents)
+        found = [self._check(name, expected) for name, query in self.spec.queries.items() if query.aggregates]
+        self.log.info("%s", report(found))
+        problems = [
+            f"query {checked.query}, {sink_result.message()}"
+            for checked in found
+            for sink_result in checked.sinks
+            if not sink_result.is_ok
+        ]
+        self.check_no_problems(ErrorCode.SINKS_DIFFER, problems, "sinks differ from the lake")
+        document = {"at": plans.now(), "queries": [asdict(checked) for checked in found]}
+        self.ledger.put(run_key(context["run_id"], "reconciliation"), document)
+        return {checked.query: _short(checked) for checked in found}
 
-        return query_results.late_rows(self.hook.lake.table(self.spec.queries_table), standing, name)
-
-    def touched(self, query: Query, snapshot_id: int, expected: OffsetRanges) -> tuple[int, int] | None:
-        """The windows of those offsets; None for a query without windows."""
-        from sluice.clients.lake import query_results
-
-        return query_results.affected_windows(
-            self.hook.lake.table(self.spec.table), snapshot_id, query, expected
+    def _check(self, name: str, expected: OffsetRanges) -> QueryReconciliation:
+        """Raises Unreachable if the query committed a batch during each try."""
+        for _ in range(TRIES):
+            checked = self._compared(name, self._positions(), expected)
+            if checked is not None:
+                return checked
+            time.sleep(self.pause_seconds)
+        raise Unreachable(
+            f"query {name} committed batches during {TRIES} reads of its sinks. Fix: retry under less load, "
+            "or raise its trigger_seconds",
+            ErrorCode.QUERIES_BEHIND,
         )
 
-    def recount(
-        self, query: Query, snapshot_id: int, late: pa.Table, windows: tuple[int, int] | None
-    ) -> Results:
+    def _positions(self) -> QueryPositions:
         from sluice.clients.lake import query_results
 
-        return query_results.recount(self.hook.lake.table(self.spec.table), snapshot_id, query, late, windows)
+        table = self.platform_hook.lake.table(self.spec.queries_table)
+        positions = query_results.read_positions(table, self.spec.queries)
+        if positions is None:
+            raise failed(
+                ErrorCode.QUERIES_BEHIND,
+                f"the queries of {self.stream} have no state yet. Fix: clear task ensure_queries",
+            )
+        return positions
 
-    def sink(
+    def _compared(
+        self, name: str, positions: QueryPositions, expected: OffsetRanges
+    ) -> QueryReconciliation | None:
+        """None if a sink was at another batch before or after its read."""
+        from sluice.clients.lake import query_results
+
+        query, state = self.spec.queries[name], positions.states[name]
+        table = self.platform_hook.lake.table
+        if state.source_snapshot_id is None:
+            raise failed(ErrorCode.QUERIES_BEHIND, f"query {name} of {self.stream} has counted no batch yet")
+        uncounted = {
+            partition: ranges.pairs()[-1][1]
+            for partition, ranges in expected.partitions.items()
+            if ranges.pairs()[-1][1] > int(state.ends.get(str(partition), 0))
+        }
+        if uncounted:
+            raise failed(
+                ErrorCode.QUERIES_BEHIND,
+                f"query {name} of {self.stream} has counted up to {state.ends}, and the load ends at "
+                f"{uncounted}. Fix: clear task wait_for_queries",
+            )
+        windows = query_results.affected_windows(
+            table(self.spec.table), state.source_snapshot_id, query, expected
+        )
+        readers = [(sink, reader) for sink in query.sinks if (reader := self.read_sink(name, sink, windows))]
+        results: dict[str, Results] = {}
+        for sink, (last_batch, read) in readers:
+            if last_batch() != state.number:
+                return None
+            results[sink.name] = read()
+            if last_batch() != state.number:
+                return None
+        late = query_results.late_rows(table(self.spec.queries_table), positions, name)
+        if query.window and windows is None:
+            # The whole load is in quarantine.
+            return QueryReconciliation(name, state.number, state.source_snapshot_id, late.num_rows, [])
+        counted = query_results.recount(
+            table(self.spec.table), state.source_snapshot_id, query, late, windows
+        )
+        return QueryReconciliation(
+            name,
+            state.number,
+            state.source_snapshot_id,
+            late.num_rows,
+            [
+                compare(sink, query, counted, query_results.in_windows(rows, query, windows))
+                for sink, rows in results.items()
+            ],
+        )
+
+    def read_sink(
         self, name: str, sink: Sink, windows: tuple[int, int] | None
     ) -> tuple[Callable[[], int | None], Callable[[], Results]] | None:
         """Readers of a sink's last batch and of its results, of these windows at least; None for a sink
@@ -87,8 +155,8 @@ class Readings:
         from sluice.clients import kafka_reader
         from sluice.clients.lake import query_results, results_table
 
-        query, stream, kafka = self.spec.queries[name], self.spec.name, self.hook.platform.kafka
-        lake = self.hook.lake
+        query, stream, kafka = self.spec.queries[name], self.stream, self.platform_hook.platform.kafka
+        lake = self.platform_hook.lake
         match SinkKind(sink.kind):
             case SinkKind.JDBC:
                 where = connections.database(sink.connection)
@@ -113,110 +181,6 @@ class Readings:
                 )
             case _:
                 return None
-
-
-class ReconcileSinksOperator(StreamOperator):
-    """Recount the lake's rows without Spark, compare with every sink, and fail naming the keys that differ.
-
-    A query with windows is compared in the windows of the load's rows, another one in all keys, from all rows
-    of the lake (two columns). The lake is read at the snapshot of the query's newest batch, each sink while
-    it is at that batch, so the stream runs meanwhile. ``reconciliation.json`` in the ledger is, shortened,
-    the return value.
-    """
-
-    does = "recounts the lake's rows, and compares every sink"
-    fails_if = "a result differs from the lake"
-
-    pause_seconds = 2.0
-
-    @cached_property
-    def readings(self) -> Readings:
-        return Readings(self.spec, self.platform_hook)
-
-    def work(self, context: Context) -> dict[str, Any]:
-        _, documents = plans.produced(self.ledger, context["run_id"])
-        expected = plans.offsets_of_all(documents)
-        found = [self._check(name, expected) for name, query in self.spec.queries.items() if query.aggregates]
-        self.log.info("%s", report(found))
-        problems = [
-            f"query {checked.query}, {sink_result.message()}"
-            for checked in found
-            for sink_result in checked.sinks
-            if not sink_result.is_ok
-        ]
-        self.check_no_problems(ErrorCode.SINKS_DIFFER, problems, "sinks differ from the lake")
-        document = {"at": plans.now(), "queries": [asdict(checked) for checked in found]}
-        self.ledger.put(run_key(context["run_id"], "reconciliation"), document)
-        return {checked.query: _short(checked) for checked in found}
-
-    def _check(self, name: str, expected: OffsetRanges) -> QueryReconciliation:
-        """Raises Unreachable if the query committed a batch during each try."""
-        for _ in range(TRIES):
-            standing = self._standing()
-            checked = self._compared(name, standing, expected)
-            if checked is not None:
-                return checked
-            time.sleep(self.pause_seconds)
-        raise Unreachable(
-            f"query {name} committed batches during {TRIES} reads of its sinks. Fix: retry under less load, "
-            "or raise its trigger_seconds",
-            ErrorCode.QUERIES_BEHIND,
-        )
-
-    def _standing(self) -> QueryPositions:
-        standing = self.readings.standing()
-        if standing is None:
-            raise failed(
-                ErrorCode.QUERIES_BEHIND,
-                f"the queries of {self.stream} have no state yet. Fix: clear task ensure_queries",
-            )
-        return standing
-
-    def _compared(
-        self, name: str, standing: QueryPositions, expected: OffsetRanges
-    ) -> QueryReconciliation | None:
-        """None if a sink was at another batch before or after its read."""
-        from sluice.clients.lake import query_results
-
-        query, state = self.spec.queries[name], standing.states[name]
-        readings = self.readings
-        if state.source_snapshot_id is None:
-            raise failed(ErrorCode.QUERIES_BEHIND, f"query {name} of {self.stream} has counted no batch yet")
-        uncounted = {
-            partition: ranges.pairs()[-1][1]
-            for partition, ranges in expected.partitions.items()
-            if ranges.pairs()[-1][1] > int(state.ends.get(str(partition), 0))
-        }
-        if uncounted:
-            raise failed(
-                ErrorCode.QUERIES_BEHIND,
-                f"query {name} of {self.stream} has counted up to {state.ends}, and the load ends at "
-                f"{uncounted}. Fix: clear task wait_for_queries",
-            )
-        windows = readings.touched(query, state.source_snapshot_id, expected)
-        readers = [(sink, reader) for sink in query.sinks if (reader := readings.sink(name, sink, windows))]
-        results: dict[str, Results] = {}
-        for sink, (last_batch, read) in readers:
-            if last_batch() != state.number:
-                return None
-            results[sink.name] = read()
-            if last_batch() != state.number:
-                return None
-        late = readings.late(standing, name)
-        if query.window and windows is None:
-            # The whole load is in quarantine.
-            return QueryReconciliation(name, state.number, state.source_snapshot_id, late.num_rows, [])
-        counted = readings.recount(query, state.source_snapshot_id, late, windows)
-        return QueryReconciliation(
-            name,
-            state.number,
-            state.source_snapshot_id,
-            late.num_rows,
-            [
-                compare(sink, query, counted, query_results.in_windows(rows, query, windows))
-                for sink, rows in results.items()
-            ],
-        )
 
 
 def report(found: list[QueryReconciliation]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Unreachable
+from sluice.clients.lake import query_results
 from sluice.clients.lake.query_results import QueryPositions, Results
 from sluice.model.queries.state import QueryState, definition
 from sluice.model.spec import stream
@@ -30,7 +32,7 @@ AUDIENCE: Results = {"00001|2026-03-01T00:00:00Z": (7, 3, 2)}
 
 
 class QueryReconciliation:
-    """A lake and its sinks, each at a batch, as ``Readings`` are."""
+    """A lake and its sinks, each at a batch."""
 
     def __init__(self) -> None:
         self.ledger = ledger("isp_hits")
@@ -59,15 +61,17 @@ class QueryReconciliation:
         }
         return QueryPositions(1, 0.0, 1, states, frozenset(states))
 
-    def late(self, standing: QueryPositions, name: str) -> pa.Table:
+    def late(self, table: str, standing: QueryPositions, name: str) -> pa.Table:
         return pa.table({"_kafka_offset": [0, 1]})
 
-    def touched(self, query: Query, snapshot_id: int, expected: OffsetRanges) -> tuple[int, int] | None:
+    def touched(
+        self, table: str, snapshot_id: int, query: Query, expected: OffsetRanges
+    ) -> tuple[int, int] | None:
         assert (snapshot_id, expected) == (77, OffsetRanges.of({0: [(0, 9)]}))
         return (WINDOW - 86_400, WINDOW) if query.window else None
 
     def recount(
-        self, query: Query, snapshot_id: int, late: pa.Table, windows: tuple[int, int] | None
+        self, table: str, snapshot_id: int, query: Query, late: pa.Table, windows: tuple[int, int] | None
     ) -> Results:
         if len(query.aggregates) == 3:
             return dict(AUDIENCE)
@@ -98,8 +102,15 @@ class QueryReconciliation:
     def run(self) -> dict[str, Any]:
         made = ReconcileSinksOperator(task_id="reconcile_sinks", stream="isp_hits")
         made.pause_seconds = 0.0
-        made.__dict__ |= {"readings": self, "ledger": self.ledger}
-        return made.work(given(run_id="r"))
+        lake = SimpleNamespace(table=lambda name: name)
+        hook = SimpleNamespace(lake=lake)
+        made.__dict__ |= {"read_sink": self.sink, "ledger": self.ledger, "platform_hook": hook}
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(query_results, "read_positions", lambda table, queries: self.standing())
+            patch.setattr(query_results, "late_rows", self.late)
+            patch.setattr(query_results, "affected_windows", self.touched)
+            patch.setattr(query_results, "recount", self.recount)
+            return made.work(given(run_id="r"))
 
 
 @pytest.fixture
