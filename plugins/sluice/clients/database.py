@@ -173,22 +173,22 @@ def _declared(engine: sa.Engine, table: str, query: Query, types: Mapping[str, s
         "integer": sa.BigInteger(),
         "bigint": sa.BigInteger(),
     }
-    wanted = _wanted(table, query, types)
+    expected = _expected_families(table, query, types)
     return sa.Table(
         table,
         sa.MetaData(),
         *(
-            # Not generated: a key of one whole number would be.
+            # No autoincrement: a key of one integer would get it.
             sa.Column(name, made[family], primary_key=name in query.keys, autoincrement=False, nullable=False)
-            for name, family in wanted.items()
+            for name, family in expected.items()
         ),
         mysql_engine="InnoDB",
     )
 
 
-def _wanted(table: str, query: Query, types: Mapping[str, str]) -> dict[str, str]:
-    """Column -> its family. Raises Refused for a type that can be no key."""
-    wanted = {}
+def _expected_families(table: str, query: Query, types: Mapping[str, str]) -> dict[str, str]:
+    """Column -> family. Raises Refused for a type that cannot be a key."""
+    expected = {}
     for name in query.keys:
         if types[name] not in _FAMILIES:
             raise Refused(
@@ -196,41 +196,43 @@ def _wanted(table: str, query: Query, types: Mapping[str, str]) -> dict[str, str
                 f"type {', '.join(_FAMILIES)}",
                 ErrorCode.INVALID_CONFIGURATION,
             )
-        wanted[name] = _FAMILIES[types[name]]
-    return wanted | dict.fromkeys([*query.aggregates, VERSION], "bigint")
+        expected[name] = _FAMILIES[types[name]]
+    return expected | dict.fromkeys([*query.aggregates, VERSION], "bigint")
 
 
 def _differences(engine: sa.Engine, table: str, query: Query, types: Mapping[str, str]) -> list[str]:
-    wanted = _wanted(table, query, types)
+    expected = _expected_families(table, query, types)
     seen = sa.inspect(engine)
-    there = {column["name"]: column for column in seen.get_columns(table)}
-    found = [f"lacks column {name} ({family})" for name, family in wanted.items() if name not in there]
-    found += [f"has column {name}, which the query does not give" for name in there if name not in wanted]
-    for name, family in wanted.items():
-        if name in there and not _holds(there[name]["type"], family):
-            found.append(f"column {name} is {there[name]['type']} where {_needed(family)} is needed")
+    existing = {column["name"]: column for column in seen.get_columns(table)}
+    found = [f"lacks column {name} ({family})" for name, family in expected.items() if name not in existing]
+    found += [
+        f"has column {name}, which the query does not give" for name in existing if name not in expected
+    ]
+    for name, family in expected.items():
+        if name in existing and not _fits(existing[name]["type"], family):
+            found.append(f"column {name} is {existing[name]['type']} where {_needed(family)} is needed")
     key = seen.get_pk_constraint(table)["constrained_columns"]
     if set(key) != set(query.keys):
         found.append(f"its primary key is ({', '.join(key)}) where ({', '.join(query.keys)}) is needed")
-    # MySQL's upsert goes by whichever unique key a row meets first; in PostgreSQL it fails.
+    # MySQL's upsert uses the first unique key that a row violates; PostgreSQL's fails.
     for index in seen.get_indexes(table):
         if index["unique"]:
             columns = ", ".join(str(name) for name in index["column_names"])
             found.append(f"has another unique key ({columns})")
     if engine.dialect.name != "postgresql":
-        found += _inexact(engine, table, [name for name in query.keys if wanted[name] == "text"])
+        found += _inexact(engine, table, [name for name in query.keys if expected[name] == "text"])
     return found
 
 
-def _holds(kind: sa.types.TypeEngine[Any], family: str) -> bool:
-    """Whether a column of this type holds all that a family can have."""
-    there = family_of(kind)
+def _fits(kind: sa.types.TypeEngine[Any], family: str) -> bool:
+    """Whether a column of this type fits every value of the family."""
+    existing = family_of(kind)
     if family == "integer":
-        return there in ("integer", "bigint")
+        return existing in ("integer", "bigint")
     if family == "text":
         length = getattr(kind, "length", None)
-        return there == "text" and (length is None or length >= TEXT_CHARACTERS)
-    return there == family
+        return existing == "text" and (length is None or length >= TEXT_CHARACTERS)
+    return existing == family
 
 
 def _needed(family: str) -> str:
@@ -238,7 +240,7 @@ def _needed(family: str) -> str:
 
 
 def family_of(kind: sa.types.TypeEngine[Any]) -> str:
-    """The family of a column that is there; its own type's name where it is of none."""
+    """The family of an existing column; its type's name if it has none."""
     if isinstance(kind, sa.String) and not isinstance(kind, sa.Enum):
         return "text"
     if isinstance(kind, sa.BigInteger):
@@ -257,12 +259,12 @@ def family_of(kind: sa.types.TypeEngine[Any]) -> str:
 
 def _exact(engine: sa.Engine) -> str:
     with engine.connect():
-        # The dialect knows once it has been connected.
+        # The dialect is known after a connection.
         return _MARIADB_EXACT if getattr(engine.dialect, "is_mariadb", False) else _MYSQL_EXACT
 
 
 def _inexact(engine: sa.Engine, table: str, columns: list[str]) -> list[str]:
-    """What would let two results share a row, or a broken transaction leave half of one."""
+    """Properties by which two results could share a row, or an aborted transaction could leave one."""
     exact = _exact(engine)
     with engine.connect() as connection:
         collations = connection.execute(
@@ -273,7 +275,7 @@ def _inexact(engine: sa.Engine, table: str, columns: list[str]) -> list[str]:
             {"name": table},
         )
         by_name = {str(name): str(collation) for name, collation in collations}
-        motor = connection.execute(
+        storage_engine = connection.execute(
             sa.text(
                 "select engine from information_schema.tables "
                 "where table_schema = database() and table_name = :name"
@@ -286,6 +288,6 @@ def _inexact(engine: sa.Engine, table: str, columns: list[str]) -> list[str]:
         for name in columns
         if name in by_name and by_name[name] != exact
     ]
-    if motor != "InnoDB":
-        found.append(f"its engine {motor} knows no transactions; InnoDB is needed")
+    if storage_engine != "InnoDB":
+        found.append(f"its engine {storage_engine} knows no transactions; InnoDB is needed")
     return found
