@@ -1,11 +1,11 @@
-# Every verb is `local/run <verb>`: see `make help`. Nothing here needs to be installed before.
+# Every target is `local/run <target>`: see `make help`. Nothing needs to be installed before.
 .DEFAULT_GOAL := help
-VERBS := help setup up down status logs demo drill sql check test test-all lint destroy lock
-.PHONY: $(VERBS)
+COMMANDS := help setup up down status logs demo drill sql check test test-all lint python destroy lock
+.PHONY: $(COMMANDS)
 
 # SERVICE= (logs), STREAM= (demo), Q= (sql), YES=1 (destroy), JSON=1 (status), DRILL= and AT_ONCE=1 (drill), ARGS=
-# (check, test, test-all: for pytest) reach the verb through its environment, so that no shell reads them again.
+# (check, test, test-all: for pytest; python) reach the command through its environment: no shell reads them again.
 export SERVICE STREAM Q YES JSON DRILL AT_ONCE ARGS
 
-$(VERBS):
+$(COMMANDS):
 	@local/run $@

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.supervision import cpu_seconds, cpu_seconds_since
-from local.drills.consumer_faults import family, service_family, signal_all
+from local.drills.consumer_faults import process_tree, service_processes, signal_all
 from local.drills.stream import StreamUnderTest
 from local.setup.bootstrap import java_home
 from local.stack.stack import Stack, wait_until
@@ -57,7 +57,7 @@ class Course(StreamUnderTest):
         """-9, to the process and all below it; whether it had not ended already. The runtime restarts it."""
         pid = self.pid(name)
         if pid:
-            signal_all(family(pid), signal.SIGKILL)
+            signal_all(process_tree(pid), signal.SIGKILL)
         wait_until(f"the start of {name}", lambda: self.pid(name) not in (None, pid), 90, 0.2)
         return bool(pid)
 
@@ -111,7 +111,7 @@ class Course(StreamUnderTest):
         return run, state, killed
 
     def _wait(self, run: str, seconds: float) -> str:
-        """How it ended. Asked anew each time: the database that is killed is Airflow's too."""
+        """How it ended. RequestRecord anew each time: the database that is killed is Airflow's too."""
         deadline = time.monotonic() + seconds
         state = "never seen"
         while time.monotonic() < deadline:
@@ -144,7 +144,7 @@ class Heap:
 
     def _look(self) -> None:
         while not self._stop.wait(5):
-            for process in service_family(self._course, self._course.program(self._part)):
+            for process in service_processes(self._course, self._course.program(self._part)):
                 if process.is_running() and process.name() == "java":
                     self.most = max(self.most, _heap_megabytes(process.pid))
 
@@ -158,6 +158,13 @@ def _heap_megabytes(pid: int) -> float:
     values = dict(zip(lines[0].split(), lines[1].split(), strict=False))
     used = (values.get(name, "0") for name in ("S0U", "S1U", "EU", "OU"))
     return sum(0.0 if value == "-" else float(value) for value in used) / 1024
+
+
+def _reconciliation(stack: Stack, run: str) -> Any:
+    """The return value of the run's task reconcile_sinks."""
+    path = f"/dags/{LOAD}/dagRuns/{run}/taskInstances/reconcile_sinks/xcomEntries/return_value"
+    params = {"deserialize": "false", "stringify": "false"}
+    return stack.airflow().request("GET", path, params=params)["value"]
 
 
 def measure(hits: int, rate: int, hours: int, seconds: float) -> dict[str, Any]:
@@ -174,7 +181,7 @@ def measure(hits: int, rate: int, hours: int, seconds: float) -> dict[str, Any]:
         spent = cpu_seconds_since(before, stack)
         tasks = {task["task_id"]: task["state"] for task in stack.airflow().tasks(LOAD, run)}
         print(tasks)
-        checked = stack.airflow().xcom(LOAD, run, "reconcile_sinks") if state == "success" else None
+        checked = _reconciliation(stack, run) if state == "success" else None
         took = time.monotonic() - began
         return {
             "state": state,

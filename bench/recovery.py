@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from local.drills.consumer_faults import service_family, signal_all
+from local.drills.consumer_faults import service_processes, signal_all
 from local.drills.stream import StreamUnderTest
 from local.drills.traffic import PER_SECOND, TrafficGenerator
 from local.stack.stack import Stack, wait_until
@@ -44,14 +44,14 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 def cpu_seconds(site: StreamUnderTest) -> float:
     """Processor time of the component since its start: what a start costs does not depend on other load."""
-    times = [process.cpu_times() for process in service_family(site, site.spec.program)]
+    times = [process.cpu_times() for process in service_processes(site, site.spec.program)]
     return round(sum(spent.user + spent.system for spent in times), 1)
 
 
 def memory_megabytes(site: StreamUnderTest) -> dict[str, float]:
     """Resident memory of the parent process, and of the component below it."""
     parent = psutil.Process(int(site.process()["pid"]))
-    component = service_family(site, site.spec.program)
+    component = service_processes(site, site.spec.program)
     return {
         "parent": round(parent.memory_info().rss / 2**20, 1),
         "component": round(sum(process.memory_info().rss for process in component) / 2**20, 1),
@@ -79,10 +79,10 @@ class Recovery:
         """Seconds from the kill until a later writer's rows are on main."""
         self._wait_until_it_worked()
         epoch = self.site.epoch()
-        family = service_family(self.site, self.site.spec.program)
+        processes = service_processes(self.site, self.site.spec.program)
         killed = time.time()
-        signal_all(family, signal.SIGKILL)
-        location = ""
+        signal_all(processes, signal.SIGKILL)
+        location: str | None = ""
         while time.time() < killed + LIMIT_SECONDS:
             now = self.site.metadata_location()
             # The pointer costs no S3 call, so this does not compete with the consumer.

@@ -26,7 +26,7 @@ from sluice.operators.drill import HOME_VARIABLE, DrillOperator
 from sluice.operators.stream_dags import make_dag
 
 DRILLS = {
-    "poison_record": "A malformed record and a tombstone at the head of a partition",
+    "malformed_record": "A malformed record and a tombstone at the head of a partition",
     "consumer_killed": "kill -9 of the consumer between the append of a batch and its publish",
     "consumer_hung": "SIGSTOP of the consumer: it is alive, but makes no progress",
     "consumer_zombie": "A writer is paused during publish, and continues when it is fenced",

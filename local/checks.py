@@ -1,6 +1,6 @@
-"""`make check`, `make test`, `make test-all`: the checks in stages, each with its result and its seconds.
+"""`make check`, `make test`, `make test-all`: the checks in stages, each with its result and seconds.
 
-A stage that fails ends the run: what follows costs minutes, and would say the same thing again.
+The first stage that fails ends the run: the stages after it cost minutes and would fail for the same reason.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NO_TEST = 5
 UNIT = ("tests/unit", "tests/dags")
 # Longest first: groups start in the order of the folders and files.
 SLOW = ("tests/integration", "tests/drills", "tests/spark", "tests/browser", "tests/services")
-VERBS = ("lint", "check", "test", "test-all")
+COMMANDS = ("lint", "check", "test", "test-all")
 LINTERS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("ruff check", ("ruff", "check", ".")),
     ("ruff format", ("ruff", "format", "--check", ".")),
@@ -40,16 +40,16 @@ class Stage:
     passed: tuple[int, ...] = (0,)
 
 
-def stages(verb: str, arguments: Sequence[str]) -> list[Stage]:
-    """What a command runs, in order. ``arguments`` go to every pytest; paths among them say what it runs."""
+def stages(command: str, arguments: Sequence[str]) -> list[Stage]:
+    """The stages of a command, in order. ``arguments`` go to every pytest; paths among them select tests."""
     found = [Stage(name, command) for name, command in LINTERS]
-    chosen = () if verb == "test-all" else ("-m", "not exhaustive")
+    chosen = () if command == "test-all" else ("-m", "not exhaustive")
     # Groups keep their order: by default xdist starts with the group of the most tests.
     spread = ("-n", "2", "--dist", "loadgroup", "--no-loadscope-reorder")
-    if verb != "lint":
-        profile = ("--hypothesis-profile=thorough",) if verb == "test-all" else ()
+    if command != "lint":
+        profile = ("--hypothesis-profile=thorough",) if command == "test-all" else ()
         found += _pytest("unit", UNIT, ("-n", "2", *profile), arguments)
-    if verb in ("test", "test-all"):
+    if command in ("test", "test-all"):
         found += _pytest("slow", SLOW, (*spread, *chosen), arguments)
     return found
 
@@ -57,7 +57,7 @@ def stages(verb: str, arguments: Sequence[str]) -> list[Stage]:
 def _pytest(
     name: str, folders: Sequence[str], options: Sequence[str], arguments: Sequence[str]
 ) -> list[Stage]:
-    """One stage, or none where the arguments name paths and none of them is below ``folders``."""
+    """One stage, or none if the arguments name paths and none of them is below ``folders``."""
     paths = [text for text in arguments if text.startswith("tests/")]
     words = [text for text in arguments if text not in paths]
     below = [path for path in paths if path.startswith(tuple(folders))]
@@ -70,7 +70,7 @@ def _pytest(
 
 
 def run(stage: Stage) -> int:
-    """Runs one; gives its exit code."""
+    """Run one; give its exit code."""
     programs = Path(sys.executable).parent
     environment = {
         **os.environ,
@@ -83,18 +83,27 @@ def run(stage: Stage) -> int:
     ).returncode
 
 
-def main(verb: str, arguments: Sequence[str] = (), run: Callable[[Stage], int] = run) -> int:
-    """Runs the stages of `lint`, `check`, `test` or `test-all`; 1 if one failed.
+def python(arguments: Sequence[str]) -> int:
+    """`make python`: run the environment's Python with ARGS and ``arguments``; give its exit code."""
+    return subprocess.run([sys.executable, *_args(), *arguments]).returncode
 
-    ``arguments``: for pytest; those of the variable ARGS come first. 1 also if they select no test at all.
-    """
+
+def _args() -> list[str]:
     try:
-        arguments = [*shlex.split(os.environ.get("ARGS", "")), *arguments]
+        return shlex.split(os.environ.get("ARGS", ""))
     except ValueError as error:
         raise UsageError(f"ARGS={os.environ['ARGS']}: {error}") from error
+
+
+def main(command: str, arguments: Sequence[str] = (), run: Callable[[Stage], int] = run) -> int:
+    """Run the stages of `lint`, `check`, `test` or `test-all`; 1 if one failed or no test was selected.
+
+    ``arguments``: for pytest; those of the variable ARGS come first.
+    """
+    arguments = [*_args(), *arguments]
     results: list[tuple[str, bool, float]] = []
-    tested = verb == "lint"
-    for stage in stages(verb, arguments):
+    tested = command == "lint"
+    for stage in stages(command, arguments):
         given = f": {shlex.join(arguments)}" if arguments and stage.command[0] == "pytest" else ""
         print(f"── {stage.name}{given}", flush=True)
         began = time.monotonic()
@@ -106,6 +115,6 @@ def main(verb: str, arguments: Sequence[str] = (), run: Callable[[Stage], int] =
     for name, passed, seconds in results:
         print(f"{'ok    ' if passed else 'FAILED'} {name} ({seconds:.1f} s)", flush=True)
     if all(passed for _, passed, _ in results) and not tested:
-        print(f"sluice: {shlex.join(arguments)} selects no test of make {verb}", file=sys.stderr)
+        print(f"sluice: {shlex.join(arguments)} selects no test of make {command}", file=sys.stderr)
         return 1
     return 0 if all(passed for _, passed, _ in results) else 1

@@ -1,4 +1,4 @@
-"""The verbs that need a set-up environment: `python -m local.cli <verb>`."""
+"""The commands that need a set-up environment: `python -m local.cli <command>`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 from local import checks
-from local.base import VERBS, UsageError, end_with, usage
+from local.base import COMMANDS, UsageError, exit_code, usage
 from local.stack.stack import Stack
 from local.status import show as status
 from sluice.model.spec import overrides
@@ -17,7 +17,6 @@ from sluice.model.spec.config import ConfigError
 
 
 def main(arguments: list[str]) -> int:
-    """Runs a verb; gives the exit code."""
     try:
         return _main(arguments)
     except ConfigError as error:
@@ -25,49 +24,51 @@ def main(arguments: list[str]) -> int:
 
 
 def _main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="local", usage=f"make <verb>\n\n{usage()}")
-    parser.add_argument("verb", choices=list(VERBS))
+    parser = argparse.ArgumentParser(prog="local", usage=f"make <command>\n\n{usage()}")
+    parser.add_argument("command", choices=list(COMMANDS))
     parser.add_argument("--free-ports", action="store_true", help="up: take free ports, not the default ones")
     parser.add_argument("--query", default=os.environ.get("Q", ""), help="sql: the query")
     parser.add_argument("--in-place", metavar="DRILLS", help="drill: these, on the stack that runs")
     options, rest = parser.parse_known_args(arguments)
-    if rest and options.verb not in checks.VERBS:
+    if options.command == "python":
+        return checks.python(rest)
+    if options.command in checks.COMMANDS:
+        return checks.main(options.command, rest)
+    if rest:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     stack = Stack(free_ports=options.free_ports)
-    if stack.overrides and options.verb not in checks.VERBS:
-        # What judges a stream here must judge by the values that the stack's own processes have.
+    # A stream's health is assessed with the values that the stack's own processes have.
+    if stack.overrides:
         os.environ[overrides.VARIABLE] = stack.overrides
-    if stack.streams and options.verb not in checks.VERBS:
+    if stack.streams:
         os.environ[streams.VARIABLE] = stack.streams
-    if options.verb == "up":
+    if options.command == "up":
         stack.up()
         return status.main(stack, services_only=True)
-    if options.verb == "down":
+    if options.command == "down":
         stack.down()
         return 0
-    if options.verb == "status":
+    if options.command == "status":
         return status.main(stack)
-    if options.verb == "logs":
+    if options.command == "logs":
         return _logs(stack, os.environ.get("SERVICE", ""))
-    if options.verb == "destroy":
+    if options.command == "destroy":
         return _destroy(stack)
-    if options.verb == "demo":
+    if options.command == "demo":
         from local.demo import run
 
         demo = run.chosen(os.environ.get("STREAM", ""))
         return run.main(Stack(free_ports=options.free_ports, feed=demo.feed), demo)
-    if options.verb == "drill":
-        from local.drills import command
+    if options.command == "drill":
+        from local.drills import command as drills
 
         trigger_immediately = os.environ.get("AT_ONCE") == "1"
         if options.in_place is not None:
-            return command.main(options.in_place, trigger_immediately, stack)
-        return command.main(os.environ.get("DRILL", ""), trigger_immediately)
-    if options.verb == "sql":
-        from local import sql
+            return drills.main(options.in_place, trigger_immediately, stack)
+        return drills.main(os.environ.get("DRILL", ""), trigger_immediately)
+    from local import sql
 
-        return sql.main(stack, options.query)
-    return checks.main(options.verb, rest)
+    return sql.main(stack, options.query)
 
 
 def _logs(stack: Stack, service: str) -> int:
@@ -76,7 +77,9 @@ def _logs(stack: Stack, service: str) -> int:
     if service:
         logs = [log for log in logs if log.stem == service]
         if not logs:
-            raise UsageError(f"SERVICE={service}: no such log; there are {', '.join(names) or '(none yet)'}")
+            raise UsageError(
+                f"no log of SERVICE={service}. Fix: give one of {', '.join(names) or '(none yet)'}"
+            )
     if not logs:
         raise UsageError(f"no logs in {stack.home.logs}: make up")
     return subprocess.run(["tail", "-n", "50", "-F", *logs]).returncode
@@ -94,4 +97,4 @@ def _destroy(stack: Stack) -> int:
 
 
 if __name__ == "__main__":
-    end_with(main)
+    sys.exit(exit_code(main))

@@ -16,7 +16,7 @@ from rich.text import Text
 HEARTBEAT_SECONDS = 20.0
 
 
-def screen() -> Console:
+def new_console() -> Console:
     """The terminal; 120 columns without one, since rich would take 80 and cut addresses."""
     console = Console()
     return console if console.is_terminal else Console(width=120)

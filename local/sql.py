@@ -14,7 +14,7 @@ from rich.table import Table
 from sqlalchemy.exc import ProgrammingError
 
 from local.base import UsageError
-from local.progress import screen
+from local.progress import new_console
 from local.stack.stack import Stack
 from sluice.model.spec import stream
 
@@ -28,7 +28,7 @@ def main(stack: Stack, query: str) -> int:
     """
     if not query.strip():
         raise UsageError(f'no query given: make sql Q="…"; its tables are {", ".join(tables())}')
-    if not stack.exists or stack.daemon.pid() is None:
+    if not stack.is_running():
         raise UsageError("the stack does not run: make up")
     # Says at every load that the catalog knows no views, which is of no use to a person with a query.
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
@@ -45,7 +45,7 @@ def main(stack: Stack, query: str) -> int:
     except duckdb.Error as error:
         print(f"sluice: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
-    console = screen()
+    console = new_console()
     for part in _shown([str(column[0]) for column in answer.description or []], rows[:ROW_LIMIT], console):
         console.print(part)
     more = f"the first {ROW_LIMIT} rows; there are more" if len(rows) > ROW_LIMIT else f"{len(rows)} rows"

@@ -1,4 +1,4 @@
-"""What a demo is: a load of one stream, and what it must have come to."""
+"""A demo: a load of one stream, its figures and checks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from local.demo.checks import DemoResult
 from local.progress import ProgressDisplay
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack
+from sluice.clients.objects import Bucket, count
 from sluice.model.spec import stream
 from sluice.model.spec.stream import StreamSpec
 
 
 class Demo(ABC):
-    """One stream's demo. `feed`: whose feeds the stack's producers read; None leaves that as it is."""
+    """One stream's demo. `feed`: the feeds that the stack's producers read; None: unchanged."""
 
     feed: str | None = None
 
@@ -32,46 +33,39 @@ class Demo(ABC):
 
     @property
     def result(self) -> Path:
-        """Where the figures are written."""
+        """The file of the figures."""
         return REPO / "build" / f"demo-{self.spec.name}.json"
 
     def prepare(self, stack: Stack, board: ProgressDisplay) -> None:  # noqa: B027  not every demo has to
-        """Before Airflow is told anything. Raises UsageError when it cannot."""
+        """Before the DAGs are unpaused. Raises UsageError."""
 
     def ready(self, api: Airflow) -> None:
-        """Before the load is triggered; both DAGs are there. The stream stays supervised after the demo."""
+        """Before the load is triggered; both DAGs exist. The stream stays supervised after the demo."""
         for dag in (self.load, self.supervision):
             api.unpause(dag)
 
     def params(self) -> dict[str, Any]:
-        """Of the load."""
+        """The load's params."""
         return {}
 
     def watch(self, stack: Stack, api: Airflow, tasks: Sequence[dict[str, Any]]) -> None:  # noqa: B027
-        """About once a second while the load goes on: its tasks as they are."""
+        """About once a second during the load, with its tasks."""
 
     @abstractmethod
     def collect(self, stack: Stack, console: Console, took: dict[str, float]) -> DemoResult:
-        """Reads every figure from the system that owns it; may wait for what still has to come, and adds the
-        seconds of that to `took`."""
+        """Read every figure from its system; may wait for it, and adds those seconds to `took`."""
 
     def show(self, stack: Stack, console: Console) -> None:  # noqa: B027
-        """Below the table of figures."""
+        """Printed below the table of figures."""
 
 
 def s3_calls(stack: Stack) -> int | None:
-    """All S3 calls since MinIO's start; None with an S3 that is not ours."""
+    """All S3 calls since MinIO's start; None with an external S3."""
     return None if stack.context.external is not None else sum(stack.minio_requests().values())
 
 
 def bucket(stack: Stack, calls: int | None) -> DemoResult:
-    """Objects, versions and delete markers under the warehouse's prefix; and the load's S3 calls."""
+    """The objects under the warehouse's prefix, and the load's S3 calls."""
     where = urlsplit(stack.platform("airflow").lake.warehouse)
-    pages = stack.s3("airflow").get_paginator("list_object_versions")
-    objects = versions = markers = 0
-    for page in pages.paginate(Bucket=where.netloc, Prefix=where.path.strip("/") + "/"):
-        listed = page.get("Versions", [])
-        versions += len(listed)
-        objects += sum(1 for version in listed if version.get("IsLatest"))
-        markers += len(page.get("DeleteMarkers", []))
-    return checks.bucket(objects, versions, markers, calls)
+    usage = count(Bucket(stack.s3("airflow"), where.netloc).entries(where.path.strip("/") + "/"))
+    return checks.bucket(usage.objects, usage.versions, usage.delete_markers, calls)

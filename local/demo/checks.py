@@ -1,4 +1,4 @@
-"""The figures of a demo, and what must hold at its end. Pure."""
+"""The figures of a demo, and its checks. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Figure:
-    """One number, by its name, and the system that it was read from. `value`: None if it was not counted."""
+    """A number and the system that it was read from; None: not counted."""
 
     name: str
     value: int | None
@@ -18,7 +18,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Check:
-    """What must hold, and the message, with its numbers, if it does not."""
+    """A condition, and the message, with its numbers, if it does not hold."""
 
     ok: bool
     message: str
@@ -26,7 +26,7 @@ class Check:
 
 @dataclass(frozen=True)
 class DemoResult:
-    """The end of a demo. `more`: for the demo's file alone."""
+    """The end of a demo. `more`: for the demo's file only."""
 
     figures: Sequence[Figure]
     checks: Sequence[Check]
@@ -34,12 +34,25 @@ class DemoResult:
 
     @property
     def failures(self) -> list[str]:
-        """The messages of the checks that do not hold; empty if the demo is green."""
+        """The messages of the failed checks."""
         return [check.message for check in self.checks if not check.ok]
 
     def to_json(self) -> dict[str, Any]:
         """By the figures' names, in lower case with underscores."""
         return {one.name.lower().replace(" ", "_"): one.value for one in self.figures} | self.more
+
+
+def offset_figures(
+    records: int, rows: int, quarantined: int, gaps: int, duplicates: int, *, of: str
+) -> list[Figure]:
+    """The five figures of every demo. `of`: where duplicates were counted."""
+    return [
+        Figure("topic records", records, "Kafka's begin and end offsets"),
+        Figure("lake rows", rows, "the table's branch main, by PyIceberg"),
+        Figure("quarantined", quarantined, "the quarantine table, by PyIceberg"),
+        Figure("gaps", gaps, "topic offsets against record offsets in the lake"),
+        Figure("duplicates", duplicates, of),
+    ]
 
 
 def gaps_and_duplicates(gaps: int, duplicates: int) -> list[Check]:
@@ -50,7 +63,6 @@ def gaps_and_duplicates(gaps: int, duplicates: int) -> list[Check]:
 
 
 def in_lake_or_quarantine(records: int, rows: int, quarantined: int) -> Check:
-    """Every record of the topic is in one of both."""
     return Check(
         rows + quarantined == records,
         f"{records} records came onto the topic, but {rows} are in the lake and {quarantined} in quarantine",
@@ -58,19 +70,19 @@ def in_lake_or_quarantine(records: int, rows: int, quarantined: int) -> Check:
 
 
 def bucket(objects: int, versions: int, delete_markers: int, s3_calls: int | None) -> DemoResult:
-    """What the load left in the bucket, and its S3 calls (None: not counted)."""
-    place = "the bucket, under the lake's prefix"
+    """The load's objects in the bucket, and its S3 calls (None: not counted)."""
+    prefix = "the bucket, under the lake's prefix"
     return DemoResult(
         [
-            Figure("objects", objects, place),
-            Figure("versions", versions, place),
-            Figure("delete markers", delete_markers, place),
+            Figure("objects", objects, prefix),
+            Figure("versions", versions, prefix),
+            Figure("delete markers", delete_markers, prefix),
             Figure("S3 calls", s3_calls, "MinIO's own metrics: of this load, by all"),
         ],
         [
             Check(
                 not delete_markers,
-                f"{delete_markers} delete markers under the lake, and nobody may delete there",
+                f"{delete_markers} delete markers under the lake; no role may delete there",
             )
         ],
     )

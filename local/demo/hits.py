@@ -1,4 +1,4 @@
-"""The ISP stream's demo: generated hits, loaded and counted into a database and topics."""
+"""The ISP stream's demo: generated hits, loaded and counted in a database and topics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,14 @@ from rich.table import Table
 
 from local.base import UsageError
 from local.demo.base import Demo
-from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, in_lake_or_quarantine
+from local.demo.checks import (
+    Check,
+    DemoResult,
+    Figure,
+    gaps_and_duplicates,
+    in_lake_or_quarantine,
+    offset_figures,
+)
 from local.progress import ProgressDisplay
 from local.services import airflow as service
 from local.stack import lake as details
@@ -30,7 +37,7 @@ from sluice.ui.navigation import PREFIX
 
 STREAM = "isp_hits"
 HITS = 50_000
-# Long enough that windows are closed, and that hits come too late for them.
+# Long enough for closed windows and late hits.
 HOURS = 1
 ZIPCODES = 300
 
@@ -41,8 +48,8 @@ def _lake(stack: Stack) -> Lake:
 
 @dataclass(frozen=True)
 class Counts:
-    """One query: how many results, and what the hits in them come to in the lake and in each of its sinks.
-    `late` hits are in none of them; `different` results are not the same in a sink as in the lake."""
+    """One query: its results, and the sums of its hits in the lake and in each sink. `late`: hits in none of
+    them; `different`: results that differ between a sink and the lake."""
 
     query: str
     results: int
@@ -53,7 +60,7 @@ class Counts:
 
 
 class HitsDemo(Demo):
-    """So many hits of a fixed seed; what the lake, the database and the topics come to, side by side."""
+    """HITS hits of a fixed seed, counted in the lake, the database and the topics."""
 
     def __init__(self, lake: Callable[[Stack], Lake] = _lake) -> None:
         super().__init__(STREAM)
@@ -62,7 +69,7 @@ class HitsDemo(Demo):
         self._results: list[Counts] = []
 
     def prepare(self, stack: Stack, board: ProgressDisplay) -> None:
-        # Hits of the same time again would all be too late, and show nothing.
+        # Hits of an earlier time would all be late.
         self._begin = max(datetime.now(UTC), self._newest(stack)).replace(microsecond=0)
 
     def params(self) -> dict[str, Any]:
@@ -70,53 +77,52 @@ class HitsDemo(Demo):
         return {"rows": HITS, "start_time": begin, "duration_hours": HOURS, "zipcodes": ZIPCODES}
 
     def _newest(self, stack: Stack) -> datetime:
-        """The newest hit in the lake; long ago where there is none."""
+        """The newest hit in the lake; 1970 without one."""
         newest = datetime.fromtimestamp(0, UTC)
         reader = self._lake(stack)
         try:
             lake = reader.table(self.spec.table)
         except Missing:
-            # Before the first load of all, not even the catalog has its tables.
+            # Before the first load not even the catalog has its tables.
             return newest
         finally:
             reader.close()
-        for batch in details.scan(lake, ("hittime",)):
+        for batch in details.read(lake, ("hittime",)):
             newest = max(newest, pc.max(batch.column("hittime")).as_py() or newest)
         return newest
 
     def collect(self, stack: Stack, console: Console, took: dict[str, float]) -> DemoResult:
         lake, quarantine = details.tables(stack, self.spec)
         topic = topic_offsets(stack.platform("reader").kafka, self.spec.topic.name)
-        offsets = (details.scan(table, details.OFFSETS) for table in (lake, quarantine))
+        offsets = (details.read(table, details.OFFSETS) for table in (lake, quarantine))
         with details.held(*offsets) as sql:
-            exact = details.compare(sql, details.stream_starts(lake), topic)
+            comparison = details.compare(sql, details.stream_starts(lake), topic)
             ((lake_rows, held),) = sql.rows("select (select count(*) from lake), (select count(*) from held)")
         self._results = self._counts(stack)
         records = details.total(topic.values())
-        return result(records, lake_rows, held - lake_rows, exact, self._results, self._page(stack))
+        return result(records, lake_rows, held - lake_rows, comparison, self._results, self._page(stack))
 
     def _page(self, stack: Stack) -> str:
         return f"{service.url(stack.context)}{PREFIX}/queries/{STREAM}"
 
     def _counts(self, stack: Stack) -> list[Counts]:
-        """Of every query with results, what the lake and each of its sinks come to. Raises UsageError where
-        nothing was counted."""
+        """Every query with results. Raises UsageError if a query has counted nothing."""
         reader = self._lake(stack)
         try:
             table = reader.table(self.spec.queries_table)
             standing = query_results.read_positions(table, self.spec.queries)
             if standing is None:
-                raise UsageError(f"the queries of {STREAM} have counted nothing")
+                raise UsageError(f"the queries of {STREAM} have counted nothing yet")
             found = []
             for name, query in self.spec.queries.items():
                 source = standing.states[name].source_snapshot_id
                 if not query.aggregates:
                     continue
                 if source is None:
-                    raise UsageError(f"query {name} of {STREAM} has counted nothing")
+                    raise UsageError(f"query {name} of {STREAM} has counted nothing yet")
                 late = query_results.late_rows(table, standing, name)
                 lake = query_results.recount(reader.table(self.spec.table), source, query, late, None)
-                sinks = {sink.name: self._held(stack, query, sink) for sink in query.sinks}
+                sinks = {sink.name: self._results_of(stack, query, sink) for sink in query.sinks}
                 found.append(
                     Counts(
                         query=name,
@@ -133,17 +139,17 @@ class HitsDemo(Demo):
         finally:
             reader.close()
 
-    def _held(self, stack: Stack, query: Query, sink: Sink) -> query_results.Results:
+    def _results_of(self, stack: Stack, query: Query, sink: Sink) -> query_results.Results:
         if sink.kind == SinkKind.JDBC:
             folder = {connections.DIRECTORY_VARIABLE: str(stack.home.connections)}
             where = connections.load(sink.connection, folder)
             return query_results.by_key(databases.counts(where, sink.table, query), query)
         found = kafka_reader.read(stack.platform("airflow").kafka, sink.topic, query.keys)
-        return {key: tuple(said.aggregates[name] for name in query.aggregates) for key, said in found.items()}
+        return {key: tuple(row.aggregates[name] for name in query.aggregates) for key, row in found.items()}
 
     def show(self, stack: Stack, console: Console) -> None:
         console.print("Counted, side by side:", highlight=False)
-        table = Table("query", "results", "in the lake", "in the database", "on the topic", "too late")
+        table = Table("query", "results", "in the lake", "in the database", "on the topic", "late")
         for counts in self._results:
             by_kind = {sink.split()[0]: value for sink, value in counts.sinks.items()}
             table.add_row(
@@ -158,12 +164,12 @@ class HitsDemo(Demo):
             )
         console.print(table)
         console.print(
-            f"The queries, every 10 seconds anew: {self._page(stack)}", soft_wrap=True, highlight=False
+            f"The queries, refreshed every 10 seconds: {self._page(stack)}", soft_wrap=True, highlight=False
         )
 
 
 def _sum(results: query_results.Results) -> int:
-    """Of the first measure."""
+    """Of the first aggregate."""
     return sum(aggregates[0] for aggregates in results.values())
 
 
@@ -171,30 +177,29 @@ def result(
     records: int,
     lake_rows: int,
     quarantined: int,
-    exact: details.Exactness,
+    comparison: details.OffsetComparison,
     counts: Sequence[Counts],
     page: str,
 ) -> DemoResult:
-    """The load's hits are HITS; the figures count everything that ever came."""
-    found = [
+    """The load sends HITS; the figures count everything that ever came."""
+    checks = [
         Check(records >= HITS, f"{HITS} hits were sent, and the topic has {records}"),
         in_lake_or_quarantine(records, lake_rows, quarantined),
-        *gaps_and_duplicates(exact.gaps, exact.duplicates),
-        Check(bool(counts), "no query has results: nothing was shown"),
+        *gaps_and_duplicates(comparison.gaps, comparison.duplicates),
+        Check(bool(counts), "no query has results"),
     ]
     for query in counts:
-        found.append(Check(query.results > 0, f"query {query.query} has no results"))
-        differ = f"{query.different} results of query {query.query} are not as in the lake"
-        found.append(Check(not query.different, differ))
+        checks.append(Check(query.results > 0, f"query {query.query} has no results"))
+        differ = f"{query.different} results of query {query.query} differ from the lake"
+        checks.append(Check(not query.different, differ))
     return DemoResult(
         [
             Figure("sent", HITS, "the load's form"),
-            Figure("topic records", records, "Kafka's begin and end offsets"),
-            Figure("lake rows", lake_rows, "the table's branch main, by PyIceberg"),
-            Figure("quarantined", quarantined, "the quarantine table, by PyIceberg"),
-            Figure("gaps", exact.gaps, "topic offsets against coordinates in the lake"),
-            Figure("duplicates", exact.duplicates, "coordinates in the lake"),
+            *offset_figures(
+                *(records, lake_rows, quarantined, comparison.gaps, comparison.duplicates),
+                of="record offsets in the lake",
+            ),
         ],
-        found,
+        checks,
         {"counts": [asdict(query) for query in counts], "page": page},
     )

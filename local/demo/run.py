@@ -1,4 +1,4 @@
-"""The demo itself, from up to the file with its figures: what the demos of all streams have in common."""
+"""Runs a demo: from `make up` to the file with its figures."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -21,23 +22,23 @@ from local.demo.checks import DemoResult
 from local.demo.feed import FeedDemo
 from local.demo.hits import HitsDemo
 from local.demo.taxi import TaxiDemo
-from local.progress import ProgressDisplay, screen
+from local.progress import ProgressDisplay, new_console
 from local.runtime.home import write_private
 from local.services import airflow as service
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack
 
 LIMIT_SECONDS = 900.0
-# What the clock said, and not a task.
+# Measured by the clock, not of a task.
 _CLOCK = ("up", "load", "in the lake", "all counted", "total")
 
 
 def main(stack: Stack, demo: Demo) -> int:
-    """Runs the demo; 0 when everything is as it must be, else 1 with the reasons on stderr.
+    """Run the demo; 0 if every check holds, else 1 with the failures on stderr.
 
-    Raises UsageError when the stack does not come up or what the demo needs is not there.
+    Raises UsageError if the stack does not start or a prerequisite is missing.
     """
-    console = screen()
+    console = new_console()
     began = time.monotonic()
     took: dict[str, float] = {}
     with ProgressDisplay() as board:
@@ -54,7 +55,7 @@ def main(stack: Stack, demo: Demo) -> int:
     run_id = api.trigger(demo.load, demo.params(), run_id=f"demo-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     url = f"{service.url(stack.context)}/dags/{demo.load}/runs/{run_id}"
     console.print(f"run {run_id} of {demo.load}: {url}", highlight=False, soft_wrap=True)
-    state, tasks = follow(
+    state, tasks = watch_run(
         api, demo.load, run_id, console, LIMIT_SECONDS, lambda tasks: demo.watch(stack, api, tasks)
     )
     took["load"] = time.monotonic() - loading
@@ -75,7 +76,7 @@ def main(stack: Stack, demo: Demo) -> int:
 
 
 def show(console: Console, stack: Stack, demo: Demo, result: DemoResult, took: Mapping[str, float]) -> None:
-    """The figures, and the way into Airflow's UI."""
+    """Print the figures and Airflow's address."""
     table = Table("what", "figure", "read from", title=f"{demo.load}: success", title_justify="left")
     for one in result.figures:
         table.add_row(one.name, "not counted" if one.value is None else f"{one.value:,}", one.read_from)
@@ -99,7 +100,7 @@ def show(console: Console, stack: Stack, demo: Demo, result: DemoResult, took: M
 
 
 def _failed(api: Airflow, demo: Demo, run_id: str, state: str, tasks: list[dict[str, Any]]) -> int:
-    """Says why; and leaves no figures of an earlier run that could be taken for this one's."""
+    """Print the reasons; remove the figures of an earlier run, which could be taken for this one's."""
     demo.result.unlink(missing_ok=True)
     print(f"sluice: run {run_id} of {demo.load} ended as {state!r}", file=sys.stderr)
     for text in failures(api, demo.load, run_id, tasks):
@@ -117,7 +118,7 @@ COLOURS = {
 
 
 def seconds(task: dict[str, Any], now: datetime) -> float:
-    """How long a task has taken, or has been at it until `now`; 0 before it starts."""
+    """A task's duration, until `now` if it runs; 0 before it starts."""
     if not task.get("start_date"):
         return 0.0
     end = datetime.fromisoformat(task["end_date"]) if task.get("end_date") else now
@@ -125,7 +126,7 @@ def seconds(task: dict[str, Any], now: datetime) -> float:
 
 
 def table(tasks: list[dict[str, Any]], now: datetime) -> Table:
-    """The tasks in the order in which they started; those that did not yet, last."""
+    """The tasks in the order of their start; those that did not start last."""
     shown = Table("task", "state", "seconds", box=None)
     for task in sorted(tasks, key=lambda task: (task.get("start_date") or "9999", task["task_id"])):
         state = task.get("state") or "waiting"
@@ -133,7 +134,7 @@ def table(tasks: list[dict[str, Any]], now: datetime) -> Table:
     return shown
 
 
-def follow(
+def watch_run(
     airflow: Airflow,
     dag: str,
     run_id: str,
@@ -141,34 +142,30 @@ def follow(
     limit: float,
     watch: Callable[[list[dict[str, Any]]], None] = lambda tasks: None,
 ) -> tuple[str, list[dict[str, Any]]]:
-    """Shows the run until it is done; gives its state and its tasks. `watch` sees them each time.
+    """Show the run until it is done; give its state and tasks. `watch` gets the tasks each time.
 
     Raises TimeoutError after `limit` seconds, and what `watch` raises.
     """
     tasks: list[dict[str, Any]] = []
     state = ""
-    if console.is_terminal:
-        with Live(console=console, refresh_per_second=4) as live:
-            for run in airflow.follow(dag, run_id, limit):
-                state, tasks = run["state"], airflow.tasks(dag, run_id)
+    shown: dict[str, str] = {}
+    with Live(console=console, refresh_per_second=4) if console.is_terminal else nullcontext() as live:
+        for run in airflow.watch_run(dag, run_id, limit):
+            state, tasks = run["state"], airflow.tasks(dag, run_id)
+            if live is not None:
                 live.update(table(tasks, datetime.now(UTC)))
-                watch(tasks)
-        return state, tasks
-    seen: dict[str, str] = {}
-    for run in airflow.follow(dag, run_id, limit):
-        state, tasks = run["state"], airflow.tasks(dag, run_id)
-        watch(tasks)
-        for task in tasks:
-            now = task.get("state") or "waiting"
-            if seen.get(task["task_id"], "waiting") != now:
-                took = seconds(task, datetime.now(UTC))
-                console.print(f"  {task['task_id']}: {now} ({took:.1f} s)", highlight=False)
-            seen[task["task_id"]] = now
+            watch(tasks)
+            for task in tasks if live is None else ():
+                now = task.get("state") or "waiting"
+                if shown.get(task["task_id"], "waiting") != now:
+                    took = seconds(task, datetime.now(UTC))
+                    console.print(f"  {task['task_id']}: {now} ({took:.1f} s)", highlight=False)
+                shown[task["task_id"]] = now
     return state, tasks
 
 
 def failures(airflow: Airflow, dag: str, run_id: str, tasks: list[dict[str, Any]]) -> list[str]:
-    """Per failed task: its one-line reason (the last error in its log) and the last lines of the log."""
+    """Per failed task the last error in its log, and the log's last lines."""
     texts: list[str] = []
     for task in tasks:
         if task.get("state") != "failed":
@@ -180,7 +177,7 @@ def failures(airflow: Airflow, dag: str, run_id: str, tasks: list[dict[str, Any]
             if line.strip()
         ]
         reasons = [line for line in lines if " error " in line or "Exception" in line or "Error:" in line]
-        reason = reasons[-1] if reasons else "its log holds no error line"
+        reason = reasons[-1] if reasons else "no error line in its log"
         tail = "\n".join(f"    {line}" for line in lines[-12:])
         texts.append(f"task {task['task_id']} failed: {reason}\n{tail}")
     return texts
@@ -195,7 +192,7 @@ DEFAULT = "nyc_taxi"
 
 
 def chosen(name: str) -> Demo:
-    """The demo of a stream, by default the taxi's. Raises UsageError naming those that there are."""
+    """The demo of a stream, by default the taxi's. Raises UsageError for an unknown one."""
     if (name or DEFAULT) not in DEMOS:
-        raise UsageError(f"STREAM={name}: there are demos of {', '.join(DEMOS)}")
+        raise UsageError(f"no demo of STREAM={name}. Fix: give {', '.join(DEMOS)}")
     return DEMOS[name or DEFAULT]()

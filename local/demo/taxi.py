@@ -1,10 +1,7 @@
-"""The taxi stream's demo: the sample object, loaded, and figures read from the systems that own them."""
+"""The taxi stream's demo: the sample object, loaded."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import io
 from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
@@ -13,13 +10,13 @@ from rich.console import Console
 
 from local.base import REPO, UsageError
 from local.demo.base import Demo
-from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates
+from local.demo.checks import Check, DemoResult, Figure, gaps_and_duplicates, offset_figures
 from local.progress import ProgressDisplay
 from local.stack import lake as details
-from local.stack.lake import OFFSETS, Offsets, compare, held, scan, stream_starts
+from local.stack.lake import OFFSETS, Offsets, compare, held
 from local.stack.stack import Stack
+from sluice.clients.objects import Bucket
 from sluice.io.kafka import topic_offsets
-from sluice.model.verification.sources import source_id
 
 STREAM = "nyc_taxi"
 SAMPLE = REPO / "samples" / STREAM / "taxi-data.csv.gz"
@@ -39,18 +36,16 @@ class TaxiDemo(Demo):
             put_sample(stack)
 
     def collect(self, stack: Stack, console: Console, took: dict[str, float]) -> DemoResult:
-        source = stack.platform("airflow").source.bucket
+        source = Bucket(stack.s3("airflow"), stack.platform("airflow").source.bucket)
+        sample = source.head(KEY)
         lake, quarantine = details.tables(stack, self.spec)
         topic = topic_offsets(stack.platform("reader").kafka, self.spec.topic.name)
-        return result(
-            source_rows(stack, source, KEY),
-            details.total(topic.values()),
-            content(lake, quarantine, sample_id(stack, source, KEY), topic),
-        )
+        found = content(lake, quarantine, sample.source_id, topic)
+        return result(source.data_rows(sample), details.total(topic.values()), found)
 
 
 def put_sample(stack: Stack) -> None:
-    """Stores the sample unless the same content is there. Raises UsageError when the bucket refuses it."""
+    """Store the sample unless its content is there. Raises UsageError if the bucket refuses it."""
     content = SAMPLE.read_bytes()
     bucket = stack.platform("airflow").source.bucket
     client = stack.s3("airflow") if stack.context.external is not None else stack.admin_s3()
@@ -59,34 +54,18 @@ def put_sample(stack: Stack) -> None:
             return
     except ClientError as error:
         if error.response["Error"]["Code"] not in ("404", "NoSuchKey"):
-            raise UsageError(f"s3://{bucket}/{KEY} cannot be looked at: {error}") from error
+            raise UsageError(f"s3://{bucket}/{KEY} cannot be read: {error}") from error
     try:
         client.put_object(Bucket=bucket, Key=KEY, Body=content)
     except ClientError as error:
-        raise UsageError(
-            f"s3://{bucket}/{KEY} cannot be written ({error}): put {SAMPLE} there yourself"
-        ) from error
-
-
-def source_rows(stack: Stack, bucket: str, key: str) -> int:
-    """Data rows of a CSV object (its header left out), unpacked on the way when it is gzip."""
-    body = stack.s3("airflow").get_object(Bucket=bucket, Key=key)["Body"].read()
-    unpacked = gzip.decompress(body) if key.endswith(".gz") else body
-    with io.TextIOWrapper(io.BytesIO(unpacked), encoding="utf-8", newline="") as text:
-        return max(0, sum(1 for row in csv.reader(text) if row) - 1)
-
-
-def sample_id(stack: Stack, bucket: str, key: str) -> str:
-    """The `_source_id` of the object's current version."""
-    head = stack.s3("airflow").head_object(Bucket=bucket, Key=key)
-    version = head.get("VersionId") or head["ETag"].strip('"')
-    return source_id(bucket, key, version)
+        fix = f"Fix: upload {SAMPLE}"
+        raise UsageError(f"s3://{bucket}/{KEY} cannot be written: {error}. {fix}") from error
 
 
 @dataclass(frozen=True)
 class Content:
-    """What the table and the quarantine hold, and how that compares with the topic. ``of_source``: of the
-    demo's own object; ``duplicates``: offsets and source rows that are there more than once."""
+    """Rows of the table and the quarantine. ``of_source``: of the demo's own object; ``duplicates``: of
+    offsets and source rows."""
 
     lake_rows: int
     quarantined: int
@@ -96,33 +75,34 @@ class Content:
     duplicates: int
 
 
-def content(lake: Table, quarantine: Table, wanted: str, topic: Offsets) -> Content:
-    """Reads the coordinates and origins of all rows of `main`; `wanted` is the demo's source id.
+def content(lake: Table, quarantine: Table, sample_id: str, topic: Offsets) -> Content:
+    """Read offsets and origins of all rows of `main`; `sample_id`: the demo's source id.
 
-    Duplicates in the quarantine (reason `duplicate:…`) hold coordinates, but are no source rows of their own.
+    Duplicates in the quarantine (reason `duplicate:…`) have offsets, but are no source rows of their own.
     """
     columns = (*OFFSETS, "_source_id", "_source_row")
-    with held(scan(lake, columns), scan(quarantine, (*columns, "reason"))) as sql:
-        exact = compare(sql, stream_starts(lake), topic)
+    with held(details.read(lake, columns), details.read(quarantine, (*columns, "reason"))) as sql:
+        offsets = compare(sql, details.stream_starts(lake), topic)
         counts = sql.rows(
             f"""
             with of_source as (
-                select 'lake' as home, _source_row from lake where _source_id = '{wanted}'
+                select 'lake' as origin, _source_row from lake where _source_id = '{sample_id}'
                 union all
                 select 'quarantine', _source_row from quarantine
-                where _source_id = '{wanted}' and not reason like 'duplicate:%'
+                where _source_id = '{sample_id}' and not reason like 'duplicate:%'
             )
             select
                 (select count(*) from lake),
                 (select count(*) from quarantine where not reason like 'duplicate:%'),
-                count(*) filter (home = 'lake'),
-                count(*) filter (home = 'quarantine'),
+                count(*) filter (origin = 'lake'),
+                count(*) filter (origin = 'quarantine'),
                 count(*) - count(distinct _source_row)
             from of_source
             """
         )
-    rows, aside, of_source, of_source_aside, repeated = counts[0]
-    return Content(rows, aside, of_source, of_source_aside, exact.gaps, exact.duplicates + repeated)
+    rows, quarantined, of_source, of_source_quarantined, duplicated = counts[0]
+    duplicates = offsets.duplicates + duplicated
+    return Content(rows, quarantined, of_source, of_source_quarantined, offsets.gaps, duplicates)
 
 
 def result(rows: int, records: int, found: Content) -> DemoResult:
@@ -130,14 +110,13 @@ def result(rows: int, records: int, found: Content) -> DemoResult:
     return DemoResult(
         [
             Figure("source rows", rows, "the source object"),
-            Figure("topic records", records, "Kafka's begin and end offsets"),
-            Figure("lake rows", found.lake_rows, "the table's branch main, by PyIceberg"),
-            Figure("quarantined", found.quarantined, "the quarantine table, by PyIceberg"),
-            Figure("gaps", found.gaps, "topic offsets against coordinates in the lake"),
-            Figure("duplicates", found.duplicates, "coordinates and source rows in the lake"),
+            *offset_figures(
+                *(records, found.lake_rows, found.quarantined, found.gaps, found.duplicates),
+                of="record offsets and source rows in the lake",
+            ),
         ],
         [
-            Check(rows > 0, "the source has no rows: nothing was shown"),
+            Check(rows > 0, "the source has no rows"),
             Check(
                 found.of_source_rows + found.of_source_quarantined == rows,
                 f"{rows} rows in the source, but {found.of_source_rows} in the lake "

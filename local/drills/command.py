@@ -9,34 +9,34 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-from local.base import REPO, UsageError
+from local.base import REPO, UsageError, fail, locked
 from local.drills import consumer_faults, result, service_faults
 from local.drills.drill import Drill
-from local.drills.restore import heal
+from local.drills.restore import restore
 from local.drills.runner import run_all
 from local.drills.stream import StreamUnderTest
-from local.progress import ProgressDisplay, screen
-from local.runtime.home import locked
+from local.progress import ProgressDisplay, new_console
 from local.stack.stack import Stack
 from sluice.model.spec import stream
 
 STREAM = "nyc_taxi"
 HOME = REPO / "build" / "drill-stack"
 DISK_BYTES = 2 * 1024**3
-# In the order in which they run: the cheap ones first, the whole disk last.
+# In the order in which they run: the cheap ones first, the full disk last.
 DRILLS: dict[str, Drill] = {drill.name: drill for drill in (*consumer_faults.DRILLS, *service_faults.DRILLS)}
 
 
 def main(names: str, trigger_immediately: bool, in_place: Stack | None = None) -> int:
-    """Run drills and show the table, or, in place, their records as JSON lines; 0 when all have passed.
+    """Run drills and show the table, or, in place, their records as JSON lines; 0 if all passed.
 
-    `in_place`: on this stack, which must run; else on one of its own. `trigger_immediately`: supervision is
-    triggered and not waited for. Raises UsageError for an unknown name, and when the stack does not start.
+    `in_place`: on this running stack, else on one of its own. `trigger_immediately`: supervision is triggered
+    and not waited for. Raises UsageError for an unknown name, and if the stack does not start.
     """
     drills = chosen(names)
-    # Ends as Ctrl-C does: what was broken is mended, and the disk unmounted.
+    # Ends as Ctrl-C does: the stack is restored, and the disk unmounted.
     signal.signal(signal.SIGTERM, _interrupt)
     with (
         ProgressDisplay() as board,
@@ -47,7 +47,7 @@ def main(names: str, trigger_immediately: bool, in_place: Stack | None = None) -
             drills, site, board, trigger_immediately, lambda one: result.store([one], list(DRILLS))
         )
     if in_place is None:
-        screen().print(result.table(found))
+        new_console().print(result.table(found))
         print(f"Rows: {result.RESULT.relative_to(REPO)}")
     else:
         for one in found:
@@ -59,37 +59,32 @@ def main(names: str, trigger_immediately: bool, in_place: Stack | None = None) -
 
 
 def chosen(text: str) -> list[Drill]:
-    """The drills of a list of names with commas; all of them for an empty one.
-
-    Raises UsageError naming what is unknown.
-    """
+    """The drills of a comma-separated list; all for an empty one. Raises UsageError for unknown names."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     unknown = [name for name in names if name not in DRILLS]
     if unknown:
-        raise UsageError(f"DRILL={text}: no drill {', '.join(unknown)}; there are {', '.join(DRILLS)}")
+        raise UsageError(f"no drill {', '.join(unknown)} of DRILL={text}. Fix: give {', '.join(DRILLS)}")
     return [DRILLS[name] for name in names] if names else list(DRILLS.values())
 
 
 @contextmanager
 def _running(stack: Stack, board: ProgressDisplay) -> Iterator[Stack]:
-    """The stack as it runs, for one drill command at a time; repaired first, if an earlier one was killed.
+    """The running stack, for one drill command at a time; restored first, if an earlier one was killed.
 
-    Raises UsageError when it does not run, or another drill is at work on it.
+    Raises UsageError if it does not run, or another drill uses it.
     """
-    if not stack.exists or stack.daemon.pid() is None:
-        raise UsageError(f"the stack in {stack.home.root} does not run: make up")
-    busy = f"another drill is at work on {stack.home.root}: wait for it"
-    with locked(stack.home.root / "drill.lock", busy):
-        heal(StreamUnderTest(stack, stream.load(STREAM)), board.say)
+    if not stack.is_running():
+        raise UsageError(f"the stack in {stack.home.root} does not run. Fix: make up")
+    busy = UsageError(f"another drill runs on {stack.home.root}. Fix: wait for it")
+    with locked(stack.home.root / "drill.lock", partial(fail, busy)):
+        restore(StreamUnderTest(stack, stream.load(STREAM)), board.say)
         yield stack
 
 
 @contextmanager
 def own_stack(board: ProgressDisplay, home: Path = HOME) -> Iterator[Stack]:
-    """A fresh stack on free ports, started; afterwards stopped and its disk unmounted.
-
-    Its folder stays, with the logs, until the next one. Raises UsageError when it does not start.
-    """
+    """A new stack on free ports, started; afterwards stopped and its disk unmounted. Its folder stays, with
+    the logs, until the next one. Raises UsageError if it does not start."""
     stack = Stack(home, free_ports=True)
     disk = stack.home.data / "minio"
     _clear(stack, disk, board)
@@ -105,7 +100,7 @@ def own_stack(board: ProgressDisplay, home: Path = HOME) -> Iterator[Stack]:
 
 
 def _clear(stack: Stack, disk: Path, board: ProgressDisplay) -> None:
-    """What an earlier, perhaps interrupted, one has left."""
+    """Remove what an earlier, perhaps interrupted, run left."""
     if stack.exists:
         stack.down(board)
     _unmount(disk)
@@ -113,7 +108,7 @@ def _clear(stack: Stack, disk: Path, board: ProgressDisplay) -> None:
 
 
 def _mount(disk: Path) -> bool:
-    """A disk in memory, of which only what is used is taken. False where only root could."""
+    """A disk in memory, which takes only what is used; False if only root may mount."""
     if os.geteuid() != 0:
         return False
     disk.mkdir(mode=0o700, exist_ok=True)
@@ -122,7 +117,7 @@ def _mount(disk: Path) -> bool:
         capture_output=True,
         text=True,
     )
-    # Root in a container may not mount; the drill that needs it says so.
+    # Root in a container may not mount; the drill that needs the disk says so.
     return done.returncode == 0
 
 
@@ -130,7 +125,7 @@ def _unmount(disk: Path) -> None:
     if disk.is_mount():
         done = subprocess.run(["umount", str(disk)], capture_output=True, text=True)
         if done.returncode != 0:
-            raise UsageError(f"{disk} cannot be unmounted ({done.stderr.strip()}): umount it yourself")
+            raise UsageError(f"{disk} cannot be unmounted: {done.stderr.strip()}. Fix: umount it yourself")
 
 
 def _interrupt(*_: object) -> None:

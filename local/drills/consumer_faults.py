@@ -1,4 +1,4 @@
-"""Faults of the consumer: killed, hung, a zombie, without its checkpoint, records that are none."""
+"""Faults of the consumer: killed, hung, a zombie, without its checkpoint, malformed records."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from local.runtime.processes import stack_processes
 from local.stack import lake
 from sluice.model import exits
 
-# Some tenths of a second lie between append and publish, so the moment may be missed.
+# Append and publish are some tenths of a second apart, so the moment may be missed.
 TRIES = 12
 
 
-def family(pid: int) -> list[psutil.Process]:
-    """A process and all below it: the Python parent and its JVM. Empty when it is gone."""
+def process_tree(pid: int) -> list[psutil.Process]:
+    """A process and its descendants; empty if it has ended."""
     try:
         parent = psutil.Process(pid)
         return [parent, *parent.children(recursive=True)]
@@ -42,45 +42,44 @@ def family(pid: int) -> list[psutil.Process]:
 
 def signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> None:
     for process in processes:
-        # By psutil's check of the start time: the id may be another process's by now.
+        # psutil checks the start time: the id may be another process's by now.
         if process.is_running():
             try:
                 os.kill(process.pid, number)
             except ProcessLookupError:
-                continue  # it ended with its parent, which the signal was for too
+                continue  # it ended with its parent
 
 
-def service_family(site: StreamUnderTest, program: str) -> list[psutil.Process]:
-    """The processes of one of supervisord's programs; of a component without the parent process."""
+def service_processes(site: StreamUnderTest, program: str) -> list[psutil.Process]:
+    """The processes of a supervisord program; of a component without the parent process."""
     pid = site.status(program).pid
-    return family(pid) if pid is not None else []
+    return process_tree(pid) if pid is not None else []
 
 
 def suspend_between_append_and_publish(
-    site: StreamUnderTest, processes: Callable[[], list[psutil.Process]], feed: Callable[[], None]
+    site: StreamUnderTest, processes: Callable[[], list[psutil.Process]], send_batch: Callable[[], None]
 ) -> list[psutil.Process]:
-    """Suspends the consumer when its batch is appended and not yet published; gives its processes.
+    """Suspend the consumer after the append of a batch and before its publish; give its processes.
 
-    `feed` makes sure that there is a batch to come. Where the moment is missed, the consumer goes on and it
-    is tried again. Raises TimeoutError after TRIES.
+    Retries with another `send_batch` if the moment is missed. Raises TimeoutError after TRIES.
     """
     for _ in range(TRIES):
         before = site.metadata_location()
-        feed()
+        send_batch()
         caught = processes()
         site.wait_for_commit(before)
         signal_all(caught, signal.SIGSTOP)
-        if site.holds_an_unpublished_batch():
+        if site.has_unpublished_batch():
             return caught
         signal_all(caught, signal.SIGCONT)
     raise TimeoutError(f"missed the moment between append and publish {TRIES} times")
 
 
-def wake_all(site: StreamUnderTest) -> list[psutil.Process]:
-    """Lets every suspended process of the stack go on; gives them."""
-    asleep = [p for p in stack_processes(site.stack.home.id) if _status(p) == psutil.STATUS_STOPPED]
-    signal_all(asleep, signal.SIGCONT)
-    return asleep
+def resume_all(site: StreamUnderTest) -> list[psutil.Process]:
+    """Resume every suspended process of the stack; give them."""
+    suspended = [p for p in stack_processes(site.stack.home.id) if _status(p) == psutil.STATUS_STOPPED]
+    signal_all(suspended, signal.SIGCONT)
+    return suspended
 
 
 def _status(process: psutil.Process) -> str:
@@ -90,16 +89,16 @@ def _status(process: psutil.Process) -> str:
         return ""
 
 
-def strangers(site: StreamUnderTest) -> list[psutil.Process]:
-    """Consumers of the stream that run outside supervisord: the process itself, without what is below it."""
-    ours = {process.pid for process in family(int(site.process()["pid"]))}
+def unmanaged_processes(site: StreamUnderTest) -> list[psutil.Process]:
+    """Consumers of the stream that run outside supervisord, without their descendants."""
+    managed = {process.pid for process in process_tree(int(site.process()["pid"]))}
     found: list[psutil.Process] = []
     for process in stack_processes(site.stack.home.id):
         try:
             words = process.cmdline()
         except psutil.NoSuchProcess:
             continue
-        if process.pid not in ours and words[1:] == [*site.spec.component("consumer").arguments]:
+        if process.pid not in managed and words[1:] == [*site.spec.component("consumer").arguments]:
             found.append(process)
     return found
 
@@ -107,72 +106,75 @@ def strangers(site: StreamUnderTest) -> list[psutil.Process]:
 PARTITION = 0
 
 
-def send_poison(context: DrillContext) -> None:
-    """Bytes that are no Avro, and a tombstone; what comes behind them must not wait for them."""
-    places: list[tuple[int, int]] = []
+def send_malformed_records(context: DrillContext) -> None:
+    """Bytes that are not Avro, and a tombstone; the records after them must not wait for them."""
+    offsets: list[tuple[int, int]] = []
 
-    def noted(error: object, message: Any) -> None:
+    def delivered(error: object, message: Any) -> None:
         if error is not None:
-            raise Failed(f"Kafka did not take the poison: {error}")
-        places.append((message.partition(), message.offset()))
+            raise Failed(f"Kafka did not take the malformed records: {error}")
+        offsets.append((message.partition(), message.offset()))
 
-    context.mark()
+    context.record_injection()
     producer = context.site.producer()
-    for value in (b"\xff\xfe a drill's poison", None):
-        producer.produce(context.site.spec.topic.name, value, partition=PARTITION, on_delivery=noted)
+    for value in (b"\xff\xfe a drill's malformed record", None):
+        producer.produce(context.site.spec.topic.name, value, partition=PARTITION, on_delivery=delivered)
     producer.flush(30)
-    if len(places) != 2:
-        raise Failed("Kafka did not take the poison within 30 s")
-    context.kept["places"] = places
-    context.feed()
+    if len(offsets) != 2:
+        raise Failed("Kafka did not take the malformed records within 30 s")
+    context.state["offsets"] = offsets
+    context.send_batch()
 
 
 def detected_by_quarantine(context: DrillContext) -> tuple[float, str] | None:
-    """Both are in the quarantine, each with its reason."""
+    """Both records are in the quarantine, each with its reason."""
     _, quarantine = lake.tables(context.site.stack, context.site.spec)
     columns = ("_kafka_partition", "_kafka_offset", "reason", "quarantined_at")
     found: dict[tuple[int, int], tuple[str, float]] = {}
-    for batch in lake.scan(quarantine, columns):
+    for batch in lake.read(quarantine, columns):
         times = batch.column("quarantined_at").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
         for row, at in zip(batch.select(columns[:3]).to_pylist(), times, strict=True):
-            place = (row["_kafka_partition"], row["_kafka_offset"])
-            if place in context.kept["places"]:
-                found[place] = (row["reason"] or "", at / 1e6)
-    if set(found) != set(context.kept["places"]):
+            offset = (row["_kafka_partition"], row["_kafka_offset"])
+            if offset in context.state["offsets"]:
+                found[offset] = (row["reason"] or "", at / 1e6)
+    if set(found) != set(context.state["offsets"]):
         return None
-    for place, (reason, _) in found.items():
+    for offset, (reason, _) in found.items():
         if not reason:
-            raise Failed(f"record {place} is in the quarantine without a reason")
-    context.say("; ".join(f"{place}: {reason}" for place, (reason, _) in sorted(found.items())))
+            raise Failed(f"record {offset} is in the quarantine without a reason")
+    context.say("; ".join(f"{offset}: {reason}" for offset, (reason, _) in sorted(found.items())))
     return max(at for _, at in found.values()), "quarantine"
 
 
 START_SECONDS = 120.0
 
 
-def own(context: DrillContext) -> list[psutil.Process]:
-    """The consumer that supervisord runs: the Python parent and its JVM."""
-    return service_family(context.site, context.site.spec.program)
+def suspend_in_a_batch(context: DrillContext) -> list[psutil.Process]:
+    """The consumer's processes, suspended between append and publish."""
+    site = context.site
+    return suspend_between_append_and_publish(
+        site, lambda: service_processes(site, site.spec.program), context.send_batch
+    )
 
 
 def kill_in_a_batch(context: DrillContext) -> None:
-    caught = suspend_between_append_and_publish(context.site, lambda: own(context), context.feed)
-    context.mark()
+    caught = suspend_in_a_batch(context)
+    context.record_injection()
     signal_all(caught, signal.SIGKILL)
 
 
 def suspend(context: DrillContext) -> None:
-    context.mark()
-    signal_all(own(context), signal.SIGSTOP)
+    context.record_injection()
+    signal_all(service_processes(context.site, context.site.spec.program), signal.SIGSTOP)
 
 
-def suspend_an_outsider_that_took_over(context: DrillContext) -> None:
-    """The outsider stands for a node that was cut off: nobody who supervises the stream sees its process."""
+def suspend_a_second_consumer_with_the_lease(context: DrillContext) -> None:
+    """The second consumer is like a node that was cut off: no supervisor of the stream sees its process."""
     site = context.site
     before = site.epoch()
-    log = site.stack.home.logs / "drill-outsider.log"
+    log = site.stack.home.logs / "drill-second-consumer.log"
     with log.open("ab") as out:
-        outsider = subprocess.Popen(
+        second = subprocess.Popen(
             [site.stack.context.python, *site.spec.component("consumer").arguments],
             env=site.stack.environment(),
             stdin=subprocess.DEVNULL,
@@ -180,69 +182,67 @@ def suspend_an_outsider_that_took_over(context: DrillContext) -> None:
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-    context.kept["outsider"] = outsider
-    context.await_("the outsider's take-over", lambda: site.epoch() > before, START_SECONDS)
-    context.feed()
-    context.await_(
-        f"the supervised consumer's end with {exits.FENCED}",
+    context.state["second"] = second
+    context.wait_for("the second consumer's lease", lambda: site.epoch() > before, START_SECONDS)
+    context.send_batch()
+    context.wait_for(
+        f"the managed consumer's exit {exits.FENCED}",
         lambda: site.process()["statename"] == "EXITED",
         START_SECONDS,
     )
     if site.process()["exitstatus"] != exits.FENCED:
-        raise Failed(f"the supervised consumer ended with {site.process()['exitstatus']}, superseded")
+        raise Failed(f"the managed consumer exited with {site.process()['exitstatus']}, not {exits.FENCED}")
 
-    def alive() -> list[psutil.Process]:
-        if outsider.poll() is not None:
-            raise Failed(f"the outsider ended with {outsider.returncode} before it was suspended: see {log}")
-        return [psutil.Process(outsider.pid), *psutil.Process(outsider.pid).children(recursive=True)]
+    def processes() -> list[psutil.Process]:
+        if second.poll() is not None:
+            raise Failed(f"the second consumer exited early with {second.returncode}: see {log}")
+        return process_tree(second.pid)
 
-    context.kept["asleep"] = suspend_between_append_and_publish(site, alive, context.feed)
-    context.kept["epoch"] = site.epoch()
-    context.mark()
+    context.state["suspended"] = suspend_between_append_and_publish(site, processes, context.send_batch)
+    context.state["epoch"] = site.epoch()
+    context.record_injection()
 
 
-def wake_the_outsider(context: DrillContext) -> None:
-    """It must notice that it is no owner any more, publish nothing, and end."""
-    outsider: subprocess.Popen[bytes] = context.kept["outsider"]
-    woken = time.time()
-    signal_all(context.kept["asleep"], signal.SIGCONT)
+def resume_the_second_consumer(context: DrillContext) -> None:
+    """It must detect that it is fenced, publish nothing, and exit."""
+    second: subprocess.Popen[bytes] = context.state["second"]
+    resumed = time.time()
+    signal_all(context.state["suspended"], signal.SIGCONT)
     try:
-        code = outsider.wait(START_SECONDS)
+        code = second.wait(START_SECONDS)
     except subprocess.TimeoutExpired as error:
-        raise Failed(f"the zombie still runs {START_SECONDS:.0f} s after it was woken") from error
+        raise Failed(f"the zombie still runs {START_SECONDS:.0f} s after SIGCONT") from error
     if code != exits.FENCED:
-        raise Failed(f"the zombie ended with {code} and must end with {exits.FENCED}")
-    epoch = context.kept["epoch"]
-    mine = [commit for commit in context.site.commits(since=woken) if commit.epoch == epoch]
-    if mine:
-        raise Failed(f"the zombie (owner {epoch}) published {len(mine)} snapshots after its successor")
-    context.say(
-        f"the zombie, owner {epoch}, ended with {code} {time.time() - woken:.0f} s after it was woken"
-    )
+        raise Failed(f"the zombie exited with {code}, not {exits.FENCED}")
+    epoch = context.state["epoch"]
+    published = [commit for commit in context.site.commits(since=resumed) if commit.epoch == epoch]
+    if published:
+        raise Failed(f"the zombie (epoch {epoch}) published {len(published)} snapshots after its successor")
+    context.say(f"the zombie (epoch {epoch}) exited with {code} {time.time() - resumed:.0f} s after SIGCONT")
 
 
-def damage_the_checkpoint(context: DrillContext) -> None:
-    """First rubbish in every file, then no folder any more."""
+def corrupt_the_checkpoint(context: DrillContext) -> None:
+    """First garbage in every file, then no folder."""
     root = Path(context.site.stack.platform("consumer").checkpoints.root) / context.site.spec.name
     folder = root / f"w{context.site.epoch()}"
-    files = [path for path in folder.rglob("*") if path.is_file()]
-    if not files:
-        raise Failed(f"{folder} holds no file: nothing to damage")
-    context.mark()
-    for path in files:
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    if not paths:
+        raise Failed(f"{folder} holds no file to corrupt")
+    context.record_injection()
+    for path in paths:
         if path.exists():
-            path.write_bytes(b"\x00rubbish of a drill\xff" * 3)
-    context.feed()
+            path.write_bytes(b"\x00garbage of a drill\xff" * 3)
+    context.send_batch()
     time.sleep(2 * context.site.spec.consumer.trigger_seconds)
     shutil.rmtree(folder, ignore_errors=True)
-    context.say(f"{len(files)} files of {folder} overwritten, then the folder removed")
+    context.say(f"{len(paths)} files of {folder} overwritten, then the folder removed")
 
 
 DRILLS = [
     Drill(
-        "poison_record",
-        "a record that is no Avro, and a tombstone, at the head of a partition",
-        send_poison,
+        "malformed_record",
+        "bytes that are not Avro, and a tombstone, at the head of a partition",
+        send_malformed_records,
         [detected_by_quarantine],
     ),
     Drill(
@@ -253,24 +253,24 @@ DRILLS = [
     ),
     Drill(
         "consumer_hung",
-        "SIGSTOP of the consumer and its JVM: alive, but nothing moves",
+        "SIGSTOP of the consumer and its JVM: alive without progress",
         suspend,
         [detected_by_health],
         detect_seconds=180.0,
     ),
     Drill(
         "consumer_zombie",
-        "a consumer from elsewhere takes over, is suspended in a publish, and wakes under its successor",
-        suspend_an_outsider_that_took_over,
-        # That the supervised one was superseded is seen at once, and is no news.
+        "a second consumer acquires the lease, is suspended in a publish, and resumes after its successor",
+        suspend_a_second_consumer_with_the_lease,
+        # That the managed one is fenced is the injection, not the detection.
         [detected_by_restartable_health],
-        afterwards=wake_the_outsider,
+        afterwards=resume_the_second_consumer,
         detect_seconds=180.0,
     ),
     Drill(
         "checkpoint_damaged",
-        "rubbish in every file of the running owner's checkpoint, then the folder removed",
-        damage_the_checkpoint,
+        "garbage in every file of the active writer's checkpoint, then the folder removed",
+        corrupt_the_checkpoint,
         [detected_by_runtime, detected_by_health],
     ),
 ]

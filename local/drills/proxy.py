@@ -1,11 +1,10 @@
-"""An HTTP reverse proxy in front of an S3 server that can be told to fail: by method, by key, so many times.
+"""An HTTP reverse proxy in front of an S3 server that fails on request: by key, a number of times.
 
-What it lets through it lets through byte for byte: the target as it was written, the Host header, the body as
-a stream, nothing unpacked. So a signature made for the proxy's address is one that the server accepts, and
-what it answers is what the client gets.
+It forwards byte for byte: the target as written, the Host header, the body as a stream, nothing unpacked. So
+the server accepts a signature made for the proxy's address.
 
     with FaultProxy("http://127.0.0.1:19000") as proxy:
-        proxy.add(Rule(pattern="^/warehouse/lake/", status=503, times=3))
+        proxy.add(FaultRule("^/warehouse/lake/", 503, times=3))
         client = boto3.client("s3", endpoint_url=proxy.url, …)
 """
 
@@ -15,13 +14,13 @@ import asyncio
 import re
 import threading
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 from urllib.parse import unquote
 
 from aiohttp import (
     ClientConnectionError,
+    ClientResponse,
     ClientSession,
     ClientTimeout,
     DummyCookieJar,
@@ -32,15 +31,14 @@ from aiohttp import (
 from multidict import CIMultiDict
 from yarl import URL
 
-from local.runtime.processes import ThreadedServer
+from local.runtime.processes import ServerThread
 
 HOST = "127.0.0.1"
-# Of one connection, not of the body that follows.
 _HOP_BY_HOP = frozenset(
     name.lower()
     for name in (
         *("Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "TE", "Trailer"),
-        # The 100 is said here; the server is sent the body at once.
+        # The proxy itself answers 100; the server gets the body at once.
         *("Transfer-Encoding", "Upgrade", "Expect"),
     )
 )
@@ -50,86 +48,69 @@ _CODES = {500: "InternalError", 503: "SlowDown", 403: "AccessDenied", 404: "NoSu
 
 
 @dataclass(frozen=True)
-class Rule:
-    """One fault. What it is for: `method` ("": any) and `pattern`, a regular expression that is searched in
-    the unquoted target, `/bucket/key?query`.
-
-    What happens, first `delay` (seconds), then one of: `status` is answered in S3's words without asking the
-    server; `cut="request"`, the connection is cut before the server hears of it; `cut="answer"`, the server
-    does what it is asked, and the client never learns; else the request passes.
-    `times`: how often, None for always. Of several rules that fit, the one that was added first counts.
+class FaultRule:
+    """Answer `status` in S3's format to requests whose unquoted target, `/bucket/key?query`, contains a match
+    of `pattern`; `times`: how often, None for always. The first of several rules that match counts.
     """
 
-    pattern: str = ""
-    method: str = ""
-    status: int | None = None
-    cut: Literal["", "request", "answer"] = ""
-    delay: float = 0.0
+    pattern: str
+    status: int
     times: int | None = None
 
     def __post_init__(self) -> None:
-        if self.status is not None and self.cut:
-            raise ValueError(f"{self}: status or cut, not both")
-        if self.status is None and not self.cut and not self.delay:
-            raise ValueError(f"{self}: give a status, a cut or a delay")
         re.compile(self.pattern)
 
     def fits(self, method: str, target: str) -> bool:
-        return self.method in ("", method) and re.search(self.pattern, target) is not None
+        return re.search(self.pattern, target) is not None
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A request that came: its target unquoted, the rule that it met, and the status that was answered
-    (None where the connection was cut)."""
+class RequestLog:
+    """A request: its unquoted target, the matching rule, the status sent (None: connection cut)."""
 
     method: str
     target: str
-    rule: Rule | None
+    rule: FaultRule | None
     status: int | None
 
 
-class FaultProxy(ThreadedServer):
-    """The proxy, in a thread of its own from `with` to its end. Its methods may be called from any thread."""
+class FaultProxy(ServerThread):
+    """The proxy, in a thread of its own. Any thread may call its methods."""
 
-    def __init__(self, upstream: str, rules: Iterable[Rule] = (), port: int = 0) -> None:
+    def __init__(self, upstream: str, port: int = 0) -> None:
         """`upstream`: the server's address without a path. `port`: 0 for a free one."""
         super().__init__("fault-proxy")
         self._upstream = URL(upstream)
         self._port = port
         self._guard = threading.Lock()
-        self._rules: list[Rule] = list(rules)
-        self._left: list[int | None] = [rule.times for rule in self._rules]
-        self._seen: deque[Seen] = deque(maxlen=_REMEMBERED)
-
-    # From outside.
+        self._rules: list[FaultRule] = []
+        self._left: list[int | None] = []
+        self._requests: deque[RequestLog] = deque(maxlen=_REMEMBERED)
 
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self._port}"
 
     @property
-    def seen(self) -> list[Seen]:
-        """The requests so far, oldest first (the last 10,000)."""
+    def requests(self) -> list[RequestLog]:
+        """The last 10,000 requests, oldest first."""
         with self._guard:
-            return list(self._seen)
+            return list(self._requests)
 
-    def hits(self) -> int:
-        """How many of the requests met a rule."""
-        return sum(1 for request in self.seen if request.rule is not None)
+    def matches(self) -> int:
+        """The number of requests that matched a rule."""
+        return sum(1 for request in self.requests if request.rule is not None)
 
-    def add(self, rule: Rule) -> None:
+    def add(self, rule: FaultRule) -> None:
         with self._guard:
             self._rules.append(rule)
             self._left.append(rule.times)
 
     def clear(self) -> None:
-        """No more faults; what is being delayed goes on afterwards."""
+        """Remove all rules; a request that is being delayed goes on."""
         with self._guard:
             self._rules.clear()
             self._left.clear()
-
-    # Inside its thread.
 
     async def _serve(self, end: asyncio.Event) -> None:
         async with ClientSession(
@@ -140,7 +121,8 @@ class FaultProxy(ThreadedServer):
         ) as session:
 
             async def handle(request: web.BaseRequest) -> web.StreamResponse:
-                return await self._handle(request, session)
+                rule = self._rule(request.method, unquote(request.raw_path))
+                return await self._handle(request, rule, session)
 
             runner = web.ServerRunner(web.Server(handle, access_log=None), shutdown_timeout=1.0)
             await runner.setup()
@@ -153,7 +135,7 @@ class FaultProxy(ThreadedServer):
             finally:
                 await runner.cleanup()
 
-    def _rule(self, method: str, target: str) -> Rule | None:
+    def _rule(self, method: str, target: str) -> FaultRule | None:
         with self._guard:
             for index, rule in enumerate(self._rules):
                 left = self._left[index]
@@ -164,58 +146,57 @@ class FaultProxy(ThreadedServer):
                 return rule
         return None
 
-    def _note(self, request: web.BaseRequest, rule: Rule | None, status: int | None) -> None:
+    def _record(self, request: web.BaseRequest, rule: FaultRule | None, status: int | None) -> None:
         with self._guard:
-            self._seen.append(Seen(request.method, unquote(request.raw_path), rule, status))
+            self._requests.append(RequestLog(request.method, unquote(request.raw_path), rule, status))
 
-    async def _handle(self, request: web.BaseRequest, session: ClientSession) -> web.StreamResponse:
-        rule = self._rule(request.method, unquote(request.raw_path))
-        if rule is not None and rule.delay:
-            await asyncio.sleep(rule.delay)
-        if not (rule is not None and rule.cut == "request"):
-            _let_it_send(request)
-        if rule is not None and rule.status is not None:
-            self._note(request, rule, rule.status)
-            return await _refusal(request, rule.status)
-        if rule is not None and rule.cut == "request":
-            self._note(request, rule, None)
-            return _cut(request)
-        target = self._upstream.join(URL(request.raw_path, encoded=True))
-        headers = _passed(request.headers)
+    async def _handle(
+        self, request: web.BaseRequest, rule: FaultRule | None, session: ClientSession
+    ) -> web.StreamResponse:
+        accept_body(request)
+        if rule is None:
+            return await self._forward(request, rule, session)
+        self._record(request, rule, rule.status)
+        return await _refusal(request, rule.status)
+
+    async def _forward(
+        self, request: web.BaseRequest, rule: FaultRule | None, session: ClientSession
+    ) -> web.StreamResponse:
         try:
             async with session.request(
                 request.method,
-                target,
-                headers=headers,
+                self._upstream.join(URL(request.raw_path, encoded=True)),
+                headers=_end_to_end(request.headers),
                 data=request.content if request.body_exists else None,
                 skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
                 allow_redirects=False,
             ) as answer:
-                if rule is not None and rule.cut == "answer":
-                    self._note(request, rule, None)
-                    return _cut(request)
-                self._note(request, rule, answer.status)
-                passed = web.StreamResponse(
-                    status=answer.status, reason=answer.reason, headers=_passed(answer.headers)
-                )
-                await passed.prepare(request)
-                async for part in answer.content.iter_chunked(_CHUNK):
-                    await passed.write(part)
-                await passed.write_eof()
-                return passed
+                return await self._pass_on(request, rule, answer)
         except ClientConnectionError:
-            # As with the server itself: where it is not there, there is no answer, not even an error.
-            self._note(request, rule, None)
-            return _cut(request)
+            # As with the server itself: if it is down there is no answer, not even an error.
+            self._record(request, rule, None)
+            return cut_connection(request)
+
+    async def _pass_on(
+        self, request: web.BaseRequest, rule: FaultRule | None, answer: ClientResponse
+    ) -> web.StreamResponse:
+        self._record(request, rule, answer.status)
+        headers = _end_to_end(answer.headers)
+        response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
+        await response.prepare(request)
+        async for chunk in answer.content.iter_chunked(_CHUNK):
+            await response.write(chunk)
+        await response.write_eof()
+        return response
 
 
-def _passed(headers: Mapping[str, str]) -> CIMultiDict[str]:
+def _end_to_end(headers: Mapping[str, str]) -> CIMultiDict[str]:
     return CIMultiDict((name, value) for name, value in headers.items() if name.lower() not in _HOP_BY_HOP)
 
 
-def _let_it_send(request: web.BaseRequest) -> None:
-    """Says 100 to a client that waits for it before it sends its body, as the AWS SDKs do with every PUT:
-    aiohttp's low-level server does not, and they would wait for seconds."""
+def accept_body(request: web.BaseRequest) -> None:
+    """Send 100 to a client that waits for it before its body, as the AWS SDKs do with every PUT: aiohttp's
+    low-level server does not, and they would wait for seconds."""
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport is not None:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
@@ -233,7 +214,7 @@ async def _refusal(request: web.BaseRequest, status: int) -> web.Response:
     return web.Response(status=status, body=body, content_type="application/xml")
 
 
-def _cut(request: web.BaseRequest) -> web.Response:
+def cut_connection(request: web.BaseRequest) -> web.Response:
     if request.transport is not None:
         request.transport.abort()
     # Never sent: there is no connection to send it over.

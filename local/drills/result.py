@@ -1,4 +1,4 @@
-"""The record of a drill, when it passes, and build/drills.json."""
+"""The record of a drill, its checks, and build/drills.json."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from rich.table import Table
 
 from local.base import REPO
 from local.runtime.home import write_private
-from local.stack.lake import Exactness
+from local.stack.lake import OffsetComparison
 
 RESULT = REPO / "build" / "drills.json"
 
 
 @dataclass
 class DrillRecord:
-    """One drill from its start to its end: what is known of it so far.
+    """One drill, filled in while it runs.
 
     Times are seconds since 1970, None for what did not happen (yet). `decided_at`: the first restart after
-    the injection. `recovered_at`: the first batch published after the detection, and after the repair if the
-    drill itself repairs. `healthy_at`: supervision said, or still says, that all is well. `unsent`: records
-    that Kafka never took. `offsets`, and `records` (lost, duplicated): None if the drill ended before they
-    were counted. `load`: the state of the load at the end. `failure`: what ended the drill early.
+    the injection. `recovered_at`: the first batch published after the detection, and after the drill's own
+    repair. `healthy_at`: the newest health status needs no action. `unsent`: records that Kafka never took.
+    `offsets`, `records` (lost, duplicated): None if the drill ended before they were counted. `load`: the
+    state of the load at the end. `failure`: what ended the drill early.
     """
 
     drill: str
@@ -39,12 +39,12 @@ class DrillRecord:
     repaired_at: float | None = None
     recovered_at: float | None = None
     healthy_at: float | None = None
-    offsets: Exactness | None = None
+    offsets: OffsetComparison | None = None
     records: tuple[int, int] | None = None
     unsent: int = 0
     sent: int = 0
     load: str = ""
-    verdicts: Sequence[str] = ()
+    health_statuses: Sequence[str] = ()
     restarts: int = 0
     failure: str = ""
 
@@ -54,32 +54,32 @@ class DrillRecord:
 
     @property
     def failures(self) -> str:
-        """Why the drill did not pass, each reason with its numbers; empty if it did."""
+        """The failed checks with their numbers; empty if the drill passed."""
         return "; ".join(self._failures())
 
     def _failures(self) -> list[str]:
         found: list[str] = [self.failure] if self.failure else []
         if self.injected_at is None:
-            return found or ["nothing was broken"]
+            return found or ["no fault was injected"]
         if self.detected_at is None:
-            found.append("nobody noticed")
+            found.append("not detected")
         elif self.recovered_at is None:
-            found.append("nothing was published afterwards")
+            found.append("no batch was published afterwards")
         elif self.healthy_at is None:
-            found.append(f"the verdict was not calm again: {', '.join(self.verdicts) or 'none'}")
+            found.append(f"not healthy again: {', '.join(self.health_statuses) or 'no health status'}")
         if self.offsets is None or self.records is None:
-            return [*found, "it was not come to the proof"]
+            return [*found, "the verification was not reached"]
         if not self.offsets.is_ok:
             found.append(self.offsets.message())
-        lost, doubled = self.records
-        if lost or doubled:
-            found.append(f"of {self.sent} records that Kafka took {lost} are lost, {doubled} are there again")
+        lost, duplicated = self.records
+        if lost or duplicated:
+            found.append(f"of {self.sent} records that Kafka took {lost} are lost, {duplicated} duplicated")
         if self.unsent:
-            found.append(f"{self.unsent} records were never taken by Kafka")
+            found.append(f"Kafka never took {self.unsent} records")
         if not self.sent:
-            found.append("no record was sent meanwhile: nothing was shown")
+            found.append("no record was sent during the drill")
         if self.load != "success":
-            found.append(f"the load afterwards was {self.load or 'not made'}")
+            found.append(f"the load afterwards was {self.load or 'not started'}")
         return found
 
     def to_json(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class DrillRecord:
         """
         lost = duplicated = None
         if self.offsets is not None and self.records is not None:
-            # A lost record is a gap as well, and a doubled one may be a coordinate that is there twice.
+            # A lost record is a gap as well, and a duplicate may be a duplicated offset.
             lost = max(self.records[0], self.offsets.gaps)
             duplicated = max(self.records[1], self.offsets.duplicates)
         return {
@@ -103,7 +103,7 @@ class DrillRecord:
             "seconds_to_recover_from_decision": seconds(self.decided_at, self.recovered_at),
             "lost": lost,
             "duplicated": duplicated,
-            "verdicts": list(self.verdicts),
+            "health_statuses": list(self.health_statuses),
             "restarts": self.restarts,
             "sent": self.sent,
             "at": self.at,
@@ -113,15 +113,12 @@ class DrillRecord:
 
 
 def seconds(begin: float | None, end: float | None) -> float | None:
-    """From one moment to another, to a tenth; None if one of them did not come."""
+    """Seconds between two moments, to a tenth; None if one did not come."""
     return None if begin is None or end is None else round(max(0.0, end - begin), 1)
 
 
 def store(records: Iterable[DrillRecord], order: Sequence[str], path: Path = RESULT) -> None:
-    """Write the records' rows into the file, in place of earlier ones of the same drills; the others stay.
-
-    `order`: the names of all drills; rows of drills that no longer exist go.
-    """
+    """Replace the drills' rows in the file; `order`: all drills, other rows are removed."""
     try:
         known = {found["drill"]: found for found in json.loads(path.read_text())}
     except FileNotFoundError:
@@ -131,8 +128,9 @@ def store(records: Iterable[DrillRecord], order: Sequence[str], path: Path = RES
 
 
 def table(records: Iterable[DrillRecord]) -> Table:
-    """For the terminal."""
-    shown = Table("drill", "passed", "noticed", "by", "recovered", "of decision", "lost", "twice", "verdicts")
+    shown = Table(
+        *("drill", "passed", "detected", "by", "recovered", "from decision", "lost", "duplicated", "health")
+    )
     for record in records:
         row = record.to_json()
         shown.add_row(
@@ -144,7 +142,7 @@ def table(records: Iterable[DrillRecord]) -> Table:
             _text(row["seconds_to_recover_from_decision"], " s"),
             _text(row["lost"]),
             _text(row["duplicated"]),
-            ", ".join(record.verdicts) + (f"; restarts: {record.restarts}" if record.restarts else ""),
+            ", ".join(record.health_statuses) + (f"; restarts: {record.restarts}" if record.restarts else ""),
             style="green" if record.passed else "red",
         )
     return shown

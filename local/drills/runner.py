@@ -1,4 +1,4 @@
-"""Runs drills on a stack, one after the other, and records what came of each."""
+"""Runs drills on a stack, one after the other, and records each."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from contextlib import suppress
 from datetime import UTC, datetime
 
 from local.base import REPO, UsageError
-from local.drills.drill import Drill, DrillContext, Failed, events, is_calm, moment
-from local.drills.restore import heal
+from local.drills.drill import Drill, DrillContext, Failed, events, is_healthy, moment, no_step
+from local.drills.restore import restore
 from local.drills.result import DrillRecord
 from local.drills.stream import StreamUnderTest, moved_on
-from local.drills.traffic import TrafficGenerator, lost_and_doubled, published
+from local.drills.traffic import TrafficGenerator, lost_and_duplicated, published
 from local.progress import ProgressDisplay
 from local.stack import lake
 from local.stack.health import UNREACHABLE_ERRORS
@@ -21,7 +21,7 @@ from sluice.clients.errors import Missing
 from sluice.model.spec.ledger import RUNTIME
 
 SAMPLE = REPO / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
-CALM_SECONDS = 240.0
+HEALTHY_SECONDS = 240.0
 LOAD_SECONDS = 420.0
 ROWS = 200
 
@@ -29,22 +29,22 @@ ROWS = 200
 def run(
     drill: Drill, site: StreamUnderTest, board: ProgressDisplay, trigger_immediately: bool, load: bool = True
 ) -> DrillRecord:
-    """One drill from a healthy stream to its verification; always gives a record, and repairs the stack.
+    """Run one drill from a healthy stream to its verification; always gives a record, and restores the stack.
 
     `trigger_immediately`: supervision is triggered instead of waited for. `load`: end with a load (tests end
     once).
     """
-    drilling = DrillRun(drill, site, board, trigger_immediately, load)
+    drill_run = DrillRun(drill, site, board, trigger_immediately, load)
     with board.step(drill.name) as step:
-        drilling.line = step.line
-        drilling.go()
-    record = drilling.record
+        drill_run.line = step.line
+        drill_run.go()
+    record = drill_run.record
     board.say(f"{drill.name}: {'passed' if record.passed else f'NOT passed: {record.failures}'}")
     return record
 
 
 class DrillRun:
-    """A drill that runs; `record` is what is known of it so far."""
+    """A drill that runs, and its record so far."""
 
     def __init__(
         self,
@@ -68,8 +68,8 @@ class DrillRun:
         self.line(text)
 
     def go(self) -> None:
-        """Fill the record, also with what ends the drill early; only an interrupt is raised, after the
-        repair."""
+        """Fill in the record, also with what ends the drill early; only an interrupt is raised, after the
+        restore."""
         try:
             try:
                 self._run()
@@ -81,99 +81,91 @@ class DrillRun:
             self.record.failure = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
     def _run(self) -> None:
-        cannot = self.drill.needs(self.context)
-        if cannot:
-            raise Failed(cannot)
-        self._calm()
+        reason = self.drill.unavailable(self.context)
+        if reason:
+            raise Failed(reason)
+        self._wait_until_healthy()
         self._say(self.drill.what)
-        self.drill.break_(self.context)
-        if not self.context.broken:
-            raise Failed("the drill did not say when it broke what it breaks")
-        self.record.injected_at = self.context.broken
-        self._notice_and_mend()
+        self.drill.inject(self.context)
+        if not self.context.injected_at:
+            raise Failed("the drill did not record its injection")
+        self.record.injected_at = self.context.injected_at
+        self._detect_and_repair()
         self._recover()
         self.drill.afterwards(self.context)
-        self._become_calm()
-        self._prove()
+        self._wait_for_healthy_status()
+        self._verify()
 
-    # Before.
-
-    def _calm(self) -> None:
-        """A stream that runs and is supervised, with records that come and are published, and no worry."""
-        self.line("waiting for a calm stream")
+    def _wait_until_healthy(self) -> None:
+        """A stream that runs, is supervised and healthy, and publishes the background load."""
+        self.line("waiting for a healthy stream")
         site = self.site
         for dag in (site.loading, site.supervision):
             site.airflow.wait_for_dag(dag)
             site.airflow.unpause(dag)
         self._first_load()
-        self._with_a_clean_slate()
+        self._reset_restart_count()
         self.context.traffic.start()
         began = time.time()
-        self.context.await_(
-            "a calm stream, before anything is broken",
-            lambda: self._is_calm(began),
-            self._limit(CALM_SECONDS),
-        )
+        limit = self._limit(HEALTHY_SECONDS)
+        self.context.wait_for("a healthy stream before the injection", lambda: self._is_healthy(began), limit)
 
     def _first_load(self) -> None:
-        """On a stack that was never used: the topic, the tables and the stream's process come with a load."""
+        """On a new stack a load creates the topic, the tables and the stream's process."""
         try:
             self.site.table()
         except Missing:
             self.line("the first load")
             state = self._load()
             if state != "success":
-                raise Failed(f"the first load, before anything was broken, was {state}") from None
+                raise Failed(f"the first load, before the injection, was {state}") from None
 
-    def _with_a_clean_slate(self) -> None:
-        """Restarts by earlier drills would count against this one, and make it ask a person."""
+    def _reset_restart_count(self) -> None:
+        """Restarts by earlier drills would count against this one and require a decision."""
         history, now = self.site.history, datetime.now(UTC)
         facts = history.facts(now, self.site.spec.supervision)
         if facts.suspended is not None:
-            raise Failed(f"the stream is held {facts.suspended}: release it first, with action start")
+            raise Failed(f"the stream is suspended {facts.suspended}. Fix: resume it with action start")
         if facts.restarts:
-            why = f"drill {self.drill.name}: restarts by earlier drills do not count"
-            history.record("resume", {"who": "drill", "reason": why}, now)
+            reason = f"drill {self.drill.name}: restarts by earlier drills do not count"
+            history.record("resume", {"who": "drill", "reason": reason}, now)
 
-    def _is_calm(self, began: float) -> bool:
+    def _is_healthy(self, began: float) -> bool:
         if self.site.process()["statename"] != "RUNNING":
             return False
         newest = self.site.history.latest("health")
-        if newest is not None and not is_calm(newest):
+        if newest is not None and not is_healthy(newest):
             return False
         return any(commit.kind == "batch" for commit in self.site.commits(since=began))
 
-    # From the break to the recovery.
-
     def _limit(self, besides: float) -> float:
-        """A deadline in seconds: two intervals, since one may just have begun, and what it takes besides."""
+        """A deadline: two intervals, since one may just have started, and `besides`; in seconds."""
         return 2 * self.interval + besides
 
-    def _notice_and_mend(self) -> None:
-        limit = self._limit(self.drill.detect_seconds)
-        self.line("waiting until it is noticed")
-        at, who = self.context.await_("noticed by anybody", self._noticed, limit)
-        # Where nobody noticed, or somebody interrupts, healing mends it, and does not wait.
+    def _detect_and_repair(self) -> None:
+        self.line("waiting for the detection")
+        at, who = self.context.wait_for("detection", self._detected, self._limit(self.drill.detect_seconds))
+        # Without a detection, or after an interrupt, `restore` repairs, and does not wait.
         repaired_at = self._repair()
         self.record.detected_at, self.record.detected_by, self.record.repaired_at = at, who, repaired_at
-        self._say(f"noticed after {at - self.context.broken:.1f} s by {who}")
+        self._say(f"detected after {at - self.context.injected_at:.1f} s by {who}")
 
-    def _noticed(self) -> tuple[float, str] | None:
+    def _detected(self) -> tuple[float, str] | None:
         found = []
-        for look in self.drill.detected_by:
-            # One way to notice may be broken, too: the others are asked all the same.
+        for detector in self.drill.detected_by:
+            # The fault may disable one detector; the others are asked all the same.
             with suppress(*UNREACHABLE_ERRORS):
-                seen = look(self.context)
-                if seen is not None:
-                    found.append(seen)
+                detection = detector(self.context)
+                if detection is not None:
+                    found.append(detection)
         return min(found, default=None)
 
     def _repair(self) -> float | None:
-        """What the drill itself mends; gives when, None where it mends nothing."""
-        if self.drill.repair.__name__ == "nothing":
+        """The drill's own repair; gives its time, or None without one."""
+        if self.drill.repair is no_step:
             return None
-        while time.time() < self.context.broken + self.drill.repair_after:
-            self.line(f"mending in {self.context.broken + self.drill.repair_after - time.time():.0f} s")
+        while (left := self.context.injected_at + self.drill.repair_after - time.time()) > 0:
+            self.line(f"repair in {left:.0f} s")
             with suppress(*UNREACHABLE_ERRORS):
                 self.context.trigger_check()
             time.sleep(1)
@@ -181,57 +173,53 @@ class DrillRun:
         return time.time()
 
     def _recover(self) -> None:
-        self.line("waiting until it has recovered")
+        self.line("waiting for the recovery")
         after = max(self.record.detected_at or 0.0, self.record.repaired_at or 0.0)
-        at = self.context.await_(
-            "published again",
-            lambda: moved_on(self.site.commits(self.context.broken), after, self.context.total),
+        at = self.context.wait_for(
+            "a batch after the repair",
+            lambda: moved_on(self.site.commits(self.context.injected_at), after, self.context.total),
             self._limit(self.drill.recover_seconds),
         )
         self.record.recovered_at = at
-        self._say(f"published again {at - self.context.broken:.1f} s after the break")
+        self._say(f"recovered {at - self.context.injected_at:.1f} s after the injection")
 
-    def _become_calm(self) -> None:
-        """The newest verdict since the break is calm; where there is none, nobody had a worry."""
-        self.line("waiting for a calm verdict")
+    def _wait_for_healthy_status(self) -> None:
+        """Until the newest health status since the injection needs no action, or there is none."""
+        self.line("waiting for a healthy status")
 
-        def calm() -> float | None:
-            verdicts = events(self.context, "health")
-            if not verdicts:
+        def healthy() -> float | None:
+            statuses = events(self.context, "health")
+            if not statuses:
                 return time.time()
-            newest = verdicts[-1]
-            return moment(newest["at"]) if is_calm(newest) else None
+            return moment(statuses[-1]["at"]) if is_healthy(statuses[-1]) else None
 
         with suppress(Failed):
-            # Not calm is a complaint of its own, with the verdicts in it.
-            self.record.healthy_at = self.context.await_("calm", calm, self._limit(CALM_SECONDS))
+            # A check of its own, with the statuses in it.
+            self.record.healthy_at = self.context.wait_for("healthy", healthy, self._limit(HEALTHY_SECONDS))
 
-    # The proof.
-
-    def _prove(self) -> None:
+    def _verify(self) -> None:
         traffic = self.context.traffic
-        self.line("the proof: stopping the trickle")
+        self.line("verification: stopping the background load")
         record = self.record
         record.unsent = traffic.stop()
-        taken, span = traffic.taken, traffic.span
-        record.sent = len(taken)
-        if traffic.refusals:
-            self._say(f"Kafka did not take {len(traffic.refusals)} records: {traffic.refusals[0]}")
-        self.line("the proof: everything published")
-        wanted = {p: after for p, (first, after) in self.site.bounds().items() if after > first}
-        self.context.await_(
-            f"everything up to {wanted} published", lambda: self.site.ends() == wanted, self._limit(180.0)
-        )
-        self.line("the proof: every offset and every record")
-        record.offsets = lake.exactness(self.site.stack, self.site.spec)
-        record.records = lost_and_doubled(taken, published(self.site, span))
-        self._say(f"{record.offsets.message()}; {len(taken)} records of its own")
+        delivered, span = traffic.delivered, traffic.span
+        record.sent = len(delivered)
+        if traffic.failures:
+            self._say(f"Kafka did not take {len(traffic.failures)} records: {traffic.failures[0]}")
+        self.line("verification: waiting until all is published")
+        expected = {p: after for p, (first, after) in self.site.bounds().items() if after > first}
+        limit = self._limit(180.0)
+        self.context.wait_for(f"all published up to {expected}", lambda: self.site.ends() == expected, limit)
+        self.line("verification: every offset and every record")
+        record.offsets = lake.compare_with_topic(self.site.stack, self.site.spec)
+        record.records = lost_and_duplicated(delivered, published(self.site, span))
+        self._say(f"{record.offsets.message()}; {len(delivered)} records of the background load")
         if self.load:
             self.line("a load of a small object")
             record.load = self._load()
 
     def _load(self) -> str:
-        """A load of a small object that nobody has seen; gives its end."""
+        """Load a small new object; give the run's state."""
         header, *rows = gzip.decompress(SAMPLE.read_bytes()).decode().splitlines()[: ROWS + 1]
         key = f"drills/{self.drill.name}-{time.time_ns()}.csv"
         stack = self.site.stack
@@ -243,25 +231,25 @@ class DrillRun:
         run_id = self.site.airflow.trigger(self.site.loading, {"objects": [key]})
         return self.site.airflow.wait(self.site.loading, run_id, LOAD_SECONDS)
 
-    # The end, whatever the beginning was.
-
     def _end(self) -> None:
+        """Runs however the drill ended."""
         self.line("cleaning up")
         self.context.traffic.stop(seconds=1.0)
-        proxy = self.context.kept.pop("proxy", None)
+        proxy = self.context.state.pop("proxy", None)
         try:
-            heal(self.site, self._say)
+            restore(self.site, self._say)
         finally:
             if proxy is not None:
                 proxy.__exit__()
-        acts = events(self.context, "restart")
-        # The history learns of the runtime's restarts at the next check; its status knows them all.
-        restarts = [moment(event["at"]) for event in acts if event.get("who") != RUNTIME]
-        if self.context.broken:
-            restarts += self.site.status().restarts_since(self.context.broken)
+        # The history gets the runtime's restarts at the next check; its status has all of them.
+        restarts = [
+            moment(event["at"]) for event in events(self.context, "restart") if event.get("who") != RUNTIME
+        ]
+        if self.context.injected_at:
+            restarts += self.site.status().restarts_since(self.context.injected_at)
         self.record.decided_at = min(restarts, default=None)
         self.record.restarts = len(restarts)
-        self.record.verdicts = [str(event["health"]) for event in events(self.context, "health")]
+        self.record.health_statuses = [str(event["health"]) for event in events(self.context, "health")]
 
 
 def run_all(
@@ -271,7 +259,7 @@ def run_all(
     trigger_immediately: bool,
     keep: Callable[[DrillRecord], None],
 ) -> list[DrillRecord]:
-    """All of them, also after one has not passed; `keep` gets each record as soon as there is one."""
+    """Run all, also after a failed one; `keep` gets each record at once."""
     records = []
     for drill in drills:
         record = run(drill, site, board, trigger_immediately)

@@ -1,4 +1,4 @@
-"""Faults of what the stream needs: database, broker, bucket, disk, Airflow."""
+"""Faults of the stream's services: database, broker, bucket, disk, Airflow."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from local.drills.consumer_faults import own, service_family, signal_all, suspend_between_append_and_publish
+from local.drills.consumer_faults import service_processes, signal_all, suspend_in_a_batch
 from local.drills.drill import (
     Drill,
     DrillContext,
-    by_supervisord,
     detected_by_failed_run,
     detected_by_health,
     detected_by_runtime,
+    detected_by_supervisord,
 )
-from local.drills.proxy import FaultProxy, Rule
+from local.drills.proxy import FaultProxy, FaultRule
 from local.runtime import roles
 from local.services import minio
 
-AWAY_SECONDS = 180.0
+OUTAGE_SECONDS = 180.0
 AIRFLOW_KILLED = ("airflow-scheduler", "airflow-triggerer")
 
 
-def _aim(context: DrillContext, program: str) -> list[psutil.Process]:
-    """The processes of a program, whose id is remembered so that the next one can be told from it."""
-    found = service_family(context.site, program)
-    context.kept.setdefault("pids", {})[program] = found[0].pid
+def _target(context: DrillContext, program: str) -> list[psutil.Process]:
+    """The processes of a program, whose id is recorded to distinguish the restarted one."""
+    found = service_processes(context.site, program)
+    context.state.setdefault("pids", {})[program] = found[0].pid
     return found
 
 
 def _kill(context: DrillContext, program: str) -> None:
-    processes = _aim(context, program)
-    context.mark()
+    processes = _target(context, program)
+    context.record_injection()
     signal_all(processes, signal.SIGKILL)
 
 
 def kill_the_catalog_in_a_publish(context: DrillContext) -> None:
-    """Suspended between append and publish, the consumer finds no database when it goes on."""
-    caught = suspend_between_append_and_publish(context.site, lambda: own(context), context.feed)
-    database = _aim(context, "postgres")
-    context.mark()
+    """Suspended between append and publish, the consumer finds no database when it resumes."""
+    caught = suspend_in_a_batch(context)
+    database = _target(context, "postgres")
+    context.record_injection()
     signal_all(database, signal.SIGKILL)
     signal_all(caught, signal.SIGCONT)
 
@@ -58,7 +58,7 @@ def kill_minio(context: DrillContext) -> None:
 
 
 def stop_the_broker(context: DrillContext) -> None:
-    context.mark()
+    context.record_injection()
     context.site.stack.supervisor().stopProcess("kafka")
 
 
@@ -67,10 +67,10 @@ def start_the_broker(context: DrillContext) -> None:
 
 
 def kill_airflow_and_the_consumer(context: DrillContext) -> None:
-    """Only the two processes themselves, as the kernel would when memory is short: their children stay."""
-    caught = suspend_between_append_and_publish(context.site, lambda: own(context), context.feed)
-    supervisors = [_aim(context, program)[0] for program in AIRFLOW_KILLED]
-    context.mark()
+    """Only the two processes themselves, as the kernel's OOM killer would: their children stay."""
+    caught = suspend_in_a_batch(context)
+    supervisors = [_target(context, program)[0] for program in AIRFLOW_KILLED]
+    context.record_injection()
     signal_all([*supervisors, *caught], signal.SIGKILL)
 
 
@@ -80,106 +80,105 @@ _CHUNK = b"\0" * (4 * 1024 * 1024)
 
 
 def behind_a_proxy(context: DrillContext) -> None:
-    """The consumer, and nobody else, goes through the proxy; then the proxy refuses the table's data."""
+    """Only the consumer uses the proxy, which then refuses the table's data."""
     site = context.site
     proxy = FaultProxy(minio.url(site.stack.context))
     proxy.__enter__()
-    context.kept["proxy"] = proxy
+    context.state["proxy"] = proxy
     documents = site.stack.platform_documents()
     documents["consumer"]["s3"]["endpoint"] = proxy.url
     roles.write(site.stack.home.platform, documents)
     _restart(context)
     place = urlsplit(site.table().metadata.location)
     data = f"^/{re.escape(place.netloc + place.path)}/data/"
-    passed = len(proxy.seen)
-    context.await_("a batch through the proxy", lambda: _put(proxy, data, passed), 120.0)
-    context.mark()
-    proxy.add(Rule(pattern=data, status=500, times=20))
-    proxy.add(Rule(pattern=data, status=503))
-    context.feed()
+    earlier = len(proxy.requests)
+    context.wait_for("a batch through the proxy", lambda: _put(proxy, data, earlier), 120.0)
+    context.record_injection()
+    proxy.add(FaultRule(data, 500, times=20))
+    proxy.add(FaultRule(data, 503))
+    context.send_batch()
 
 
 def _put(proxy: FaultProxy, pattern: str, after: int) -> bool:
-    return any(one.method == "PUT" and re.search(pattern, one.target) for one in proxy.seen[after:])
+    return any(one.method == "PUT" and re.search(pattern, one.target) for one in proxy.requests[after:])
 
 
 def _restart(context: DrillContext) -> None:
-    """Past Airflow, and faster than supervision calls it dead."""
+    """Without Airflow, and before supervision finds it down."""
     context.site.stop_stream()
     context.site.start_stream()
 
 
-def answer_again(context: DrillContext) -> None:
-    proxy: FaultProxy = context.kept["proxy"]
-    context.say(f"the proxy refused {proxy.hits()} requests; no more from now on")
+def stop_refusing(context: DrillContext) -> None:
+    proxy: FaultProxy = context.state["proxy"]
+    context.say(f"the proxy refused {proxy.matches()} requests, none from now on")
     proxy.clear()
 
 
-def without_the_proxy(context: DrillContext) -> None:
+def remove_the_proxy(context: DrillContext) -> None:
     context.site.stack.write_platform_files()
     _restart(context)
-    context.kept.pop("proxy").__exit__()
+    context.state.pop("proxy").__exit__()
 
 
-def disk(context: DrillContext) -> Path:
-    """MinIO's data folder."""
+def minio_data(context: DrillContext) -> Path:
     return context.site.stack.home.data / "minio"
 
 
 def fill_the_disk(context: DrillContext) -> None:
-    context.mark()
-    filler = disk(context) / FILLER
+    context.record_injection()
+    filler = minio_data(context) / FILLER
     with filler.open("wb", buffering=0) as file:
         try:
             while True:
                 file.write(_CHUNK)
         except OSError as error:
-            left = os.statvfs(disk(context))
+            left = os.statvfs(minio_data(context))
             context.say(
                 f"{filler}: {error.strerror} after {file.tell():,} bytes; {left.f_bavail} blocks left"
             )
 
 
 def empty_the_disk(context: DrillContext) -> None:
-    (disk(context) / FILLER).unlink(missing_ok=True)
+    (minio_data(context) / FILLER).unlink(missing_ok=True)
 
 
-def a_disk_of_its_own(context: DrillContext) -> str:
-    if disk(context).is_mount():
+def shares_a_disk(context: DrillContext) -> str:
+    if minio_data(context).is_mount():
         return ""
     return (
-        f"{disk(context)} is no file system of its own, and filling it up would fill the machine's disk; "
-        "`make drill DRILL=disk_full` as root has one"
+        f"{minio_data(context)} is no file system of its own: filling it would fill the machine's disk. "
+        "Fix: run `make drill DRILL=disk_full` as root"
     )
 
 
 DRILLS = [
     Drill(
         "catalog_killed",
-        "kill -9 of PostgreSQL (catalog and Airflow's database) in the middle of a publish",
+        "kill -9 of PostgreSQL (catalog and Airflow's database) during a publish",
         kill_the_catalog_in_a_publish,
-        [by_supervisord("postgres"), detected_by_health],
+        [detected_by_supervisord("postgres"), detected_by_health],
     ),
     Drill(
         "broker_killed",
         "kill -9 of Kafka's broker",
         kill_the_broker,
-        [by_supervisord("kafka"), detected_by_health],
+        [detected_by_supervisord("kafka"), detected_by_health],
     ),
     Drill(
         "broker_away",
-        f"Kafka's broker stopped for {AWAY_SECONDS:.0f} s",
+        f"Kafka's broker stopped for {OUTAGE_SECONDS:.0f} s",
         stop_the_broker,
         [detected_by_runtime, detected_by_health, detected_by_failed_run],
         repair=start_the_broker,
-        repair_after=AWAY_SECONDS,
+        repair_after=OUTAGE_SECONDS,
         recover_seconds=300.0,
     ),
     Drill(
         "minio_killed",
         "kill -9 of MinIO",
         kill_minio,
-        [by_supervisord("minio"), detected_by_health],
+        [detected_by_supervisord("minio"), detected_by_health],
     ),
     Drill(
         "airflow_killed",
@@ -193,8 +192,8 @@ DRILLS = [
         "MinIO answers 500 and 503 for the prefix of the table's data only",
         behind_a_proxy,
         [detected_by_runtime, detected_by_health],
-        repair=answer_again,
-        afterwards=without_the_proxy,
+        repair=stop_refusing,
+        afterwards=remove_the_proxy,
         detect_seconds=180.0,
     ),
     Drill(
@@ -203,7 +202,7 @@ DRILLS = [
         fill_the_disk,
         [detected_by_runtime, detected_by_health, detected_by_failed_run],
         repair=empty_the_disk,
-        needs=a_disk_of_its_own,
+        unavailable=shares_a_disk,
         detect_seconds=240.0,
     ),
 ]

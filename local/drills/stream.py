@@ -1,4 +1,4 @@
-"""A stack and one of its streams, as drills and tests act on and read them: by other means than the jobs."""
+"""A stack and one of its streams for drills and tests, read by other means than the jobs use."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
-import psycopg2
 from confluent_kafka import Producer
 from pyiceberg.table import Table
 
@@ -22,12 +21,11 @@ from sluice.model.health.sample import ProcessStatus
 from sluice.model.spec.stream import StreamSpec
 from sluice.runtime.supervisord import SupervisorRuntime
 
-LAND_SECONDS = 180.0
-GOING = ("STARTING", "RUNNING", "BACKOFF")
+PUBLISH_SECONDS = 180.0
 
 
 class StreamUnderTest:
-    """One stream of a stack. Not to be shared between threads, but for `producer`."""
+    """One stream of a stack. Only `producer` may be called from several threads."""
 
     def __init__(self, stack: Stack, spec: StreamSpec) -> None:
         self.stack = stack
@@ -39,34 +37,28 @@ class StreamUnderTest:
 
     @property
     def supervision(self) -> str:
-        """The id of the DAG that supervises the stream."""
         return f"{self.spec.name}_stream"
 
     @property
     def loading(self) -> str:
-        """The id of the DAG that loads objects into the stream."""
         return f"{self.spec.name}_load"
 
-    # The topic.
-
     def bounds(self) -> dict[int, tuple[int, int]]:
-        """Partition -> (first, next) offset, from the broker."""
+        """Partition → (first, next) offset, from the broker."""
         return topic_offsets(self.stack.platform("reader").kafka, self.spec.topic.name)
 
     def producer(self, **more: Any) -> Producer:
-        """A foreign producer with the producer role's rights, `more` in librdkafka's words."""
-        # As many at once as a test may want to send, before the first of them is taken.
+        """An external producer with the producer role's rights; `more`: librdkafka's configuration."""
+        # More than a test sends before the first delivery.
         queue = {"queue.buffering.max.messages": "2000000"}
         return Producer(self.stack.kafka("producer") | {"linger.ms": "5", "log_level": "0"} | queue | more)
-
-    # The lake.
 
     @cached_property
     def lake(self) -> Lake:
         return Lake.open(self.stack.platform("airflow"))
 
     def table(self) -> Table:
-        """As it is now. Raises clients.errors.Missing before the stream's first start."""
+        """Raises clients.errors.Missing before the stream's first start."""
         return self.lake.table(self.spec.table)
 
     def commits(self, since: float = 0.0) -> list[Commit]:
@@ -75,12 +67,12 @@ class StreamUnderTest:
         return [commit for commit in newest if commit.kind][::-1]
 
     def ends(self) -> dict[int, int]:
-        """Partition -> how far main says it is published; partitions without a record left out."""
+        """Partition → published end offset; without partitions that have no record."""
         found = self.lake.position(self.spec.table)
         return {} if found is None else {p: end for p, end in found.ends.items() if end > found.starts[p]}
 
     def epoch(self) -> int:
-        """The newest owner's number, of main and of the branches; 0 before the first."""
+        """The newest writer epoch of main and the branches; 0 before the first."""
         try:
             metadata = self.table().metadata
         except Missing:
@@ -95,83 +87,42 @@ class StreamUnderTest:
         on_main = {snapshot.snapshot_id for snapshot in ancestors(table)}
         return [name for name, ref in table.metadata.refs.items() if ref.snapshot_id not in on_main]
 
-    def holds_an_unpublished_batch(self) -> bool:
-        """Whether the newest owner has appended what it has not published."""
+    def has_unpublished_batch(self) -> bool:
+        """Whether the active writer has appended a batch that it has not published."""
         return f"w{self.epoch()}" in self.unpublished()
 
-    def wait_for_everything(self, seconds: float = LAND_SECONDS) -> None:
-        """Until all that is on the topic is published or in quarantine. Raises TimeoutError."""
-        wanted = {p: after for p, (first, after) in self.bounds().items() if after > first}
-        wait_until(f"everything up to {wanted} published", lambda: self.ends() == wanted, seconds, 1)
+    def metadata_location(self) -> str | None:
+        """From the catalog, without an S3 call."""
+        return self.lake.location(self.spec.table)
 
-    # The moment between a batch's append and its publishing.
-
-    def metadata_location(self) -> str:
-        """From the catalog's own row, which costs no S3 call."""
-        try:
-            return self._ask_catalog()
-        except psycopg2.OperationalError:
-            # PostgreSQL was killed since it was last asked: that is what drills do.
-            self.__dict__.pop("_catalog", None)
-            return self._ask_catalog()
-
-    def _ask_catalog(self) -> str:
-        with self._catalog.cursor() as cursor:
-            cursor.execute(
-                "select metadata_location from iceberg_tables where table_namespace = %s and table_name = %s",
-                self.spec.table.split("."),
-            )
-            (location,) = cursor.fetchone() or ("",)
-            return str(location)
-
-    @cached_property
-    def _catalog(self) -> Any:
-        lake = self.stack.platform("reader").lake
-        connection = psycopg2.connect(
-            host=lake.catalog_host,
-            port=lake.catalog_port,
-            dbname=lake.catalog_database,
-            user=lake.catalog_user,
-            password=lake.catalog_password,
-            connect_timeout=5,
-        )
-        connection.autocommit = True
-        return connection
-
-    def wait_for_commit(self, before: str, seconds: float = 60) -> None:
-        """Until the table's pointer moves; looks every millisecond, because what follows is soon over."""
+    def wait_for_commit(self, before: str | None, seconds: float = 60) -> None:
+        """Wait until the table's pointer moves; polls every millisecond, since the publish follows soon."""
         wait_until("a commit", lambda: self.metadata_location() != before, seconds, 0.001)
 
-    # The processes.
-
     def process(self, program: str | None = None) -> dict[str, Any]:
-        """What supervisord knows of a program, of the stream's own unless another is named."""
+        """supervisord's view of a program, by default of the consumer's."""
         return dict(self.stack.supervisor().getProcessInfo(program or self.spec.program))
 
     def status(self, program: str | None = None) -> ProcessStatus:
-        """A program as supervision sees it: a component's own process, not its parent process."""
+        """Supervision's view of a program: a component's own process, not its parent process."""
         return self._runtime.status(program or self.spec.program)
 
     @cached_property
     def _runtime(self) -> SupervisorRuntime:
         config = self.stack.platform("airflow").supervisor
         if config is None:
-            raise UsageError("the platform file of role 'airflow' has no [supervisor]: make up writes it")
+            raise UsageError("the platform file of role 'airflow' has no [supervisor]. Fix: make up")
         return SupervisorRuntime(config)
 
     def stop_stream(self) -> None:
-        """Through supervisord, past Airflow."""
-        if self.process()["statename"] in GOING:
-            self.stack.supervisor().stopProcess(self.spec.program)
+        """Through supervisord, without Airflow."""
+        self._runtime.stop(self.spec.program, grace=0)
 
     def start_stream(self) -> None:
-        """Through supervisord, past Airflow; waits until it owns the stream."""
+        """Through supervisord, without Airflow; waits until the consumer has the writer lease."""
         before = self.epoch()
-        if self.process()["statename"] not in GOING:
-            self.stack.supervisor().startProcess(self.spec.program)
-        wait_until("the stream's take-over", lambda: self.epoch() > before, LAND_SECONDS)
-
-    # What supervision says.
+        self._runtime.start(self.spec.program)
+        wait_until("the consumer's writer lease", lambda: self.epoch() > before, PUBLISH_SECONDS)
 
     @cached_property
     def history(self) -> History:
@@ -185,7 +136,7 @@ class StreamUnderTest:
 
 
 def moved_on(commits: Iterable[Commit], after: float, total: int) -> float | None:
-    """When the first batch later than `after` brought main past `total`; None when none did."""
+    """The time of the first batch after `after` that brought main past `total`, or None."""
     for commit in commits:
         if commit.kind == "batch" and commit.at > after and sum(commit.ends.values()) > total:
             return commit.at

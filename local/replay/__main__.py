@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import signal
+import sys
 import threading
 from pathlib import Path
 
-from local.base import UsageError, end_with
+from local.base import UsageError, exit_code
 from local.replay.server import Replay
 
 
 def main(arguments: list[str]) -> int:
-    """Serves until it is told to stop. Raises UsageError for a wrong value or a port that is taken."""
+    """Serve until stopped. Raises UsageError for an invalid value or a port in use."""
     options = parser().parse_args(arguments)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -24,11 +25,11 @@ def main(arguments: list[str]) -> int:
             total=options.total,
             from_start=options.from_start,
             start=options.start,
-            pace=options.pace,
+            event_rate=options.event_rate,
             retry_ms=options.retry_ms,
             keep_alive_seconds=options.keep_alive_seconds,
-            place=options.place,
-            patient=options.patient,
+            position_file=options.position_file,
+            wait_for_client=options.wait_for_client,
             seed=options.seed,
             servers=options.servers,
             users=options.users,
@@ -41,31 +42,34 @@ def main(arguments: list[str]) -> int:
         raise UsageError(str(error)) from error
     except OSError as error:
         raise UsageError(
-            f"port {options.port}: {error.strerror or error}; give another with --port"
+            f"port {options.port}: {error.strerror or error}. Fix: give another with --port"
         ) from error
     return 0
 
 
 def parser() -> argparse.ArgumentParser:
-    """Of the command line."""
     made = argparse.ArgumentParser(prog="local.replay", description=__doc__)
     add = made.add_argument
     add("--port", type=int, default=18081, help="on loopback; 0: a free one")
     add("--rate", type=float, default=50.0, help="events per second; 0: as fast as they are read")
     add("--total", type=int, help="no more events than that")
-    add("--from-start", action="store_true", help="who says no position gets everything, not what is new")
+    add(
+        "--from-start",
+        action="store_true",
+        help="a client without a position gets all events, not only new ones",
+    )
     add("--start", type=float, help="when event 0 happened, in seconds since 1970; default: now")
-    add("--pace", type=float, help="events per second of their own time; default: the rate")
+    add("--event-rate", type=float, help="events per second of their own time; default: the rate")
     add("--seed", type=int, default=1, help="another seed, other ids, users and servers")
-    add("--servers", type=int, default=60, help="how many wikis there are")
-    add("--users", type=int, default=2_000, help="how many editors there are")
-    add("--late-share", type=float, default=0.002, help="how many of the changes come 45 minutes late")
-    add("--retry-ms", type=int, default=1_000, help="what clients are told to wait; 0: nothing is said")
-    add("--keep-alive-seconds", type=float, default=15.0, help="a comment after so long without an event")
-    add("--place", type=Path, help="a file that keeps how far the feed is, for the next start")
-    add("--patient", action="store_true", help="the first event happens when somebody asks for the feed")
+    add("--servers", type=int, default=60, help="number of wikis")
+    add("--users", type=int, default=2_000, help="number of editors")
+    add("--late-share", type=float, default=0.002, help="share of changes that are 45 minutes late")
+    add("--retry-ms", type=int, default=1_000, help="reconnection time sent to clients; 0: not sent")
+    add("--keep-alive-seconds", type=float, default=15.0, help="seconds without an event before a comment")
+    add("--position-file", type=Path, help="keeps the feed's position for the next start")
+    add("--wait-for-client", action="store_true", help="the first event happens at the first request")
     return made
 
 
 if __name__ == "__main__":
-    end_with(main)
+    sys.exit(exit_code(main))

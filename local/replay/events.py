@@ -17,10 +17,10 @@ from local.base import REPO
 RECORDING = REPO / "samples" / "wiki_changes" / "recentchange.jsonl"
 TOPIC = "codfw.mediawiki.recentchange"
 _SPACE = UUID("6f2c1f0e-6d3c-5d41-9a3e-0d9c7c0a5d11")
-# Users and servers are looked up in tables of so many entries, filled by rank.
+# Entries of the tables of users and servers, filled by rank.
 _TABLE = 4096
 _DRAWN = 65_536
-# A change is made up to so many seconds before its event is.
+# Maximum seconds between a change and its event.
 _BEFORE = 4
 # The wikis with most edits come first, as the feed is stretched by rank.
 _WIKIPEDIAS = (
@@ -37,52 +37,52 @@ SERVERS: tuple[tuple[str, str], ...] = (
 
 
 @dataclass(frozen=True)
-class Turn:
-    """From event `n` on, which happens at `at` (seconds since 1970), there are `pace` a second."""
+class RateChange:
+    """From event `n` on, which happens at `at` (seconds since 1970): `rate` events per second."""
 
     n: int
     at: float
-    pace: float
+    rate: float
 
 
-def when(turns: Sequence[Turn], n: int) -> float:
-    """The time of event n. Before the first turn its pace counts backwards."""
-    turn = turns[0]
-    if len(turns) > 1:
-        turn = turns[max(0, bisect_right(turns, n, key=lambda turn: turn.n) - 1)]
-    return turn.at + (n - turn.n) / turn.pace
+def when(schedule: Sequence[RateChange], n: int) -> float:
+    """The time of event n. Before the first change, its rate counts backwards."""
+    change = schedule[0]
+    if len(schedule) > 1:
+        change = schedule[max(0, bisect_right(schedule, n, key=lambda change: change.n) - 1)]
+    return change.at + (n - change.n) / change.rate
 
 
-def reached(turns: Sequence[Turn], now: float) -> int:
+def reached(schedule: Sequence[RateChange], now: float) -> int:
     """The first event that has not happened by `now`."""
-    turn = turns[max(0, bisect_right(turns, now, key=lambda turn: turn.at) - 1)]
-    return turn.n + max(0, int((now - turn.at) * turn.pace))
+    change = schedule[max(0, bisect_right(schedule, now, key=lambda change: change.at) - 1)]
+    return change.n + max(0, int((now - change.at) * change.rate))
 
 
-def burst(turns: Sequence[Turn], n: int, events: int, pace: float) -> tuple[Turn, ...]:
-    """From event n on so many at another pace, then as it was at first. What was planned beyond n is off."""
-    at = when(turns, n)
-    past = [turn for turn in turns if turn.n < n] or [replace(turns[0], n=n, at=at)]
-    return (*past, Turn(n, at, pace), Turn(n + events, at + events / pace, turns[0].pace))
+def burst(schedule: Sequence[RateChange], n: int, events: int, rate: float) -> tuple[RateChange, ...]:
+    """From event n on `events` events at `rate`, then the first rate again; later changes are dropped."""
+    at = when(schedule, n)
+    past = [change for change in schedule if change.n < n] or [replace(schedule[0], n=n, at=at)]
+    return (*past, RateChange(n, at, rate), RateChange(n + events, at + events / rate, schedule[0].rate))
 
 
 @dataclass(frozen=True)
 class User:
-    """Who made a change, and whether that is a bot."""
+    """An editor."""
 
     name: str
     bot: bool
 
 
 def users(known: Sequence[User], count: int) -> list[User]:
-    """So many users by rank: the recording's own first, then made-up ones; one in seven of those is a bot."""
+    """`count` users by rank: the recording's own first, then made-up ones, one in seven of them a bot."""
     made = (User(f"Editor {n}", False) if n % 7 else User(f"Helper{n}Bot", True) for n in range(1, count + 1))
     return [*known, *made][: max(1, count)]
 
 
 def by_rank(count: int, share: float) -> int:
-    """The rank of something popular, 0 to `count` - 1, out of `share` in [0, 1): rank r comes up about
-    1/(r + 1) as often as the first, as users and wikis do (Zipf's law)."""
+    """A rank from 0 to `count` - 1 out of `share` in [0, 1), distributed by Zipf's law: rank r is about
+    1/(r + 1) as frequent as the first."""
     # The inverse of the log-uniform distribution function.
     return min(count - 1, int((count + 1) ** share) - 1)
 
@@ -95,54 +95,39 @@ def recorded(path: Path = RECORDING) -> tuple[dict[str, Any], ...]:
 @dataclass(frozen=True)
 class Feed:
     """The recording, stretched: event n has the shape of recorded event n modulo their number, its own id,
-    and the time `start` + n / `pace`, unless one of the `turns` says another pace.
+    and the time `start` + n / `rate`, changed by `rate_changes`.
 
-    `start`: seconds since 1970. `pace`: events per second of the events' own time. `servers`, `users`: how
-    many there are. `late_share`: of all changes, how many were made `late_seconds` before their time.
+    `start`: seconds since 1970. `rate`: events per second of the events' own time. `servers`, `users`: their
+    numbers. `late_share`: share of the changes that were made `late_seconds` before their event.
     """
 
     start: float
-    pace: float = 50.0
+    rate: float = 50.0
     seed: int = 1
     servers: int = 60
     users: int = 2_000
     late_share: float = 0.002
     late_seconds: int = 2_700
-    turns: tuple[Turn, ...] = ()
+    rate_changes: tuple[RateChange, ...] = ()
     recording: tuple[Mapping[str, Any], ...] = field(default_factory=recorded, repr=False)
 
     def __post_init__(self) -> None:
         if not 1 <= self.servers <= len(SERVERS):
             raise ValueError(f"servers is {self.servers}: between 1 and {len(SERVERS)}")
-        if self.pace <= 0 or self.users < 1 or not 0 <= self.late_share <= 1:
-            raise ValueError(f"{self}: pace above 0, users from 1, late_share from 0 to 1")
+        if self.rate <= 0 or self.users < 1 or not 0 <= self.late_share <= 1:
+            raise ValueError(f"{self}: rate above 0, users from 1, late_share from 0 to 1")
 
     def event_id(self, n: int) -> str:
         """`meta.id` of event n; depends on the seed and n alone."""
         return str(self._draw(n))
 
     @cached_property
-    def tempo(self) -> tuple[Turn, ...]:
-        """All turns, with the first pace as the first of them."""
-        return (Turn(0, self.start, self.pace), *self.turns)
+    def schedule(self) -> tuple[RateChange, ...]:
+        return (RateChange(0, self.start, self.rate), *self.rate_changes)
 
     def at(self, n: int) -> float:
         """The time of event n (`meta.dt`), seconds since 1970."""
-        return when(self.tempo, n)
-
-    def changed_at(self, n: int) -> int:
-        """`timestamp` of event n: when the change was made, whole seconds since 1970."""
-        return self._changed(n, self._draw(n).int)
-
-    def is_late(self, n: int) -> bool:
-        return self._late(self._draw(n).int)
-
-    def user(self, n: int) -> User:
-        return self._users[self._draw(n).int % _TABLE][0]
-
-    def server(self, n: int) -> tuple[str, str]:
-        """The server's name and the wiki's."""
-        return SERVERS[self._servers[(self._draw(n).int >> 12) % _TABLE]]
+        return when(self.schedule, n)
 
     def data(self, n: int) -> str:
         """Event n as the feed sends it: JSON in one line."""
@@ -158,11 +143,7 @@ class Feed:
             "user": self._users[number % _TABLE][1],
         }
 
-    def event(self, n: int) -> dict[str, Any]:
-        """Event n, parsed."""
-        return dict(json.loads(self.data(n)))
-
-    # One draw per event, of which each property takes other bits.
+    # One draw per event; each property takes other bits of it.
 
     def _draw(self, n: int) -> UUID:
         return uuid5(_SPACE, f"{self.seed}/{n}")
@@ -195,7 +176,6 @@ class Feed:
         return {}
 
     def _template(self, shape: int, server: int) -> str:
-        """The event's text with what differs per event left open, so that none is serialised anew."""
         key = (shape, server)
         if key not in self._templates:
             self._templates[key] = template(self.recording[shape], *SERVERS[server])
@@ -211,7 +191,7 @@ def template(event: Mapping[str, Any], server: str, wiki: str) -> str:
     meta |= {"domain": server, "id": _open("id"), "dt": _open("dt"), "topic": TOPIC, "offset": _open("n")}
     moved |= {"server_name": server, "server_url": f"https://{server}", "wiki": wiki}
     moved |= {"timestamp": _open("timestamp"), "user": _open("user")}
-    # With the user, whose property it is.
+    # It is part of the user's field.
     del moved["bot"]
     if "id" in moved:
         moved["id"] = _open("n")
@@ -224,7 +204,7 @@ def template(event: Mapping[str, Any], server: str, wiki: str) -> str:
 
 
 def _open(name: str) -> str:
-    # Of the private use area: in no recorded text, and JSON leaves it as it is.
+    # Private use characters: in no recorded text, and JSON leaves them as they are.
     return f"\ue000{name}\ue001"
 
 

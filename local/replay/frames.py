@@ -1,4 +1,4 @@
-"""Events as frames of a Server-Sent-Events stream, in Wikimedia's words. Pure."""
+"""Events as frames of a Server-Sent Events stream, as Wikimedia sends them. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OTHER_TOPIC = "eqiad.mediawiki.recentchange"
 
 
 class BadPosition(ValueError):
-    """A Last-Event-ID or `since` that says no position."""
+    """An invalid Last-Event-ID or `since`."""
 
 
 def sse_id(feed: Feed, n: int) -> str:
@@ -29,9 +29,9 @@ def after(last_event_id: str) -> int:
         positions = {item["topic"]: item for item in json.loads(last_event_id)}
         offset = positions[TOPIC]["offset"]
     except (ValueError, TypeError, KeyError) as error:
-        raise BadPosition(f"Last-Event-ID {last_event_id[:200]!r} is none of this feed's") from error
+        raise BadPosition(f"Last-Event-ID {last_event_id[:200]!r} is not a position of this feed") from error
     if isinstance(offset, bool) or not isinstance(offset, int) or offset < -1:
-        raise BadPosition(f"Last-Event-ID: offset {offset!r} is none")
+        raise BadPosition(f"Last-Event-ID: offset {offset!r} is invalid")
     return offset + 1
 
 
@@ -40,10 +40,9 @@ def since(feed: Feed, text: str) -> int:
     try:
         at = int(text) / 1000 if text.lstrip("-").isdecimal() else datetime.fromisoformat(text).timestamp()
     except ValueError as error:
-        raise BadPosition(
-            f"since {text[:100]!r}: give milliseconds since 1970 or a time in ISO 8601"
-        ) from error
-    n = max(0, reached(feed.tempo, at) - 1)
+        fix = "Fix: give milliseconds since 1970 or a time in ISO 8601"
+        raise BadPosition(f"since {text[:100]!r} is no time. {fix}") from error
+    n = max(0, reached(feed.schedule, at) - 1)
     while feed.at(n) < at:
         n += 1
     return n

@@ -1,4 +1,4 @@
-"""How far the feed is: by the clock, in bursts, after a restart; and who asked for it. For any thread."""
+"""Position of the feed: by the clock, in bursts, after a restart; and its requests. For any thread."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from local.base import UsageError
-from local.replay.events import Feed, Turn, burst, reached
+from local.replay.events import Feed, RateChange, burst, reached
 from local.runtime.home import write_private
 
 _REMEMBERED = 1_000
 _ENDLESS = 1 << 62
-# More than what comes between two looks at the clock, also in a burst.
+# More than what comes between two checks of the clock, also in a burst.
 AHEAD_SECONDS = 10
 AHEAD_EVENTS = 5_000
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A request for the feed: when it came (seconds since 1970), what it said, and the answer's status."""
+class RequestRecord:
+    """A request for the feed; `at`: seconds since 1970, `status`: of the response."""
 
     at: float
     user_agent: str
@@ -32,32 +32,29 @@ class Asked:
 
 @dataclass(frozen=True)
 class Clock:
-    """How the feed grows: event `first` is there at `born` (seconds since 1970), then `rate` a second.
+    """Growth of the feed: event `first` exists at `born` (seconds since 1970), then `rate` events per second.
 
-    At rate 0 everything is there at once. There are `total` events at most. `turns`: another rate for a time.
+    At rate 0 all events exist at once. `total`: maximum number of events. `rate_changes`: see Feed.
     """
 
     born: float
     rate: float
     first: int = 0
     total: int | None = None
-    turns: tuple[Turn, ...] = ()
+    rate_changes: tuple[RateChange, ...] = ()
 
     @property
-    def tempo(self) -> tuple[Turn, ...]:
-        return (Turn(self.first, self.born, self.rate), *self.turns)
+    def schedule(self) -> tuple[RateChange, ...]:
+        return (RateChange(self.first, self.born, self.rate), *self.rate_changes)
 
     def following(self, now: float) -> int:
-        """The number of the first event that is not there yet."""
+        """The number of the first event that does not exist yet."""
         most = _ENDLESS if self.total is None else self.total
-        return most if self.rate == 0 else min(most, reached(self.tempo, now))
+        return most if self.rate == 0 else min(most, reached(self.schedule, now))
 
 
 class State:
-    """Times are seconds since 1970 and passed in.
-
-    `asleep`: nothing comes before somebody asks for the feed, or for a burst of it.
-    """
+    """Times are seconds since 1970. `asleep`: no event before the first request or burst."""
 
     def __init__(self, clock: Clock, feed: Feed, asleep: bool = False) -> None:
         self.clock = clock
@@ -67,20 +64,19 @@ class State:
         self._sent = -1
         self._frames = 0
         self._open = 0
-        self._asked: deque[Asked] = deque(maxlen=_REMEMBERED)
+        self._requests: deque[RequestRecord] = deque(maxlen=_REMEMBERED)
 
     @property
-    def asked(self) -> list[Asked]:
+    def requests(self) -> list[RequestRecord]:
         """Oldest first, the last 1,000."""
         with self._guard:
-            return list(self._asked)
+            return list(self._requests)
 
     def following(self, now: float) -> int:
-        """The number of the first event that is not there yet."""
         return self.clock.first if self._asleep else self.clock.following(now)
 
     def wake(self, now: float) -> None:
-        """From now on events come, if they did not before."""
+        """Start the clock of a feed that is asleep."""
         with self._guard:
             if self._asleep:
                 later = now - self.clock.born
@@ -89,24 +85,24 @@ class State:
                 self._asleep = False
 
     def burst(self, events: int, rate: float, now: float) -> int:
-        """From now on so many events at this rate, then as before; gives the number of the first of them.
+        """Emit `events` events at `rate` from now on, then the first rate again; give the first one's number.
 
-        Raises ValueError at full speed, and for what is no burst.
+        Raises ValueError at full speed, and for an invalid burst.
         """
         if self.clock.rate == 0 or events < 1 or rate <= 0:
             raise ValueError(f"no burst of {events} events at {rate}/s over {self.clock.rate}/s")
         self.wake(now)
         with self._guard:
             n = self.clock.following(now)
-            # In the events' own time it goes faster by the same factor.
-            pace = rate * self.feed.pace / self.clock.rate
-            self.feed = replace(self.feed, turns=burst(self.feed.tempo, n, events, pace)[1:])
-            self.clock = replace(self.clock, turns=burst(self.clock.tempo, n, events, rate)[1:])
+            # In the events' own time it is faster by the same factor.
+            own = rate * self.feed.rate / self.clock.rate
+            self.feed = replace(self.feed, rate_changes=burst(self.feed.schedule, n, events, own)[1:])
+            self.clock = replace(self.clock, rate_changes=burst(self.clock.schedule, n, events, rate)[1:])
             return n
 
-    def note(self, asked: Asked) -> None:
+    def record(self, request: RequestRecord) -> None:
         with self._guard:
-            self._asked.append(asked)
+            self._requests.append(request)
 
     def connected(self, change: int) -> None:
         with self._guard:
@@ -118,50 +114,42 @@ class State:
             self._frames += frames
 
     def to_json(self, now: float) -> dict[str, Any]:
-        """`n`: the newest event there is, -1 before the first (at rate 0: the newest that was sent).
-        `frames`: how many were sent over all connections; `open`: connections now."""
+        """`n`: the newest event, -1 before the first (at rate 0: the newest sent). `frames`: sent over all
+        connections; `open`: connections now."""
         with self._guard:
             return {
                 "n": self._sent if self.clock.rate == 0 else self.following(now) - 1,
                 "sent": self._sent,
                 "frames": self._frames,
                 "open": self._open,
-                "asked": [asdict(asked) for asked in list(self._asked)[-20:]],
+                "requests": [asdict(request) for request in list(self._requests)[-20:]],
                 **asdict(self.clock),
             }
 
 
-class Place:
-    """The next event's number, kept in a file. While the server runs the file is ahead of it: a killed one
-    goes on beyond every number that a client may have been given, so none of them waits for it to catch up.
+class SavedPosition:
+    """The next event's number in a file, which is ahead of a running server: after a kill it resumes beyond
+    every number that a client may have, so no client waits for it to catch up.
     """
 
     def __init__(self, path: Path | None, rate: float) -> None:
-        """Without a path nothing is kept. Raises UsageError for a file that is none."""
+        """Keep nothing without a path. Raises UsageError for an invalid file."""
         self._path = path
         self._ahead = max(AHEAD_EVENTS, int(rate * AHEAD_SECONDS))
-        self._kept = 0
+        self.first = 0
         if path is not None and path.exists():
             try:
-                self._kept = int(json.loads(path.read_text())["next"])
+                self.first = int(json.loads(path.read_text())["next"])
             except (ValueError, KeyError, TypeError) as error:
-                raise UsageError(f"{path}: not a replay server's place ({error}); remove it") from error
-
-    @property
-    def first(self) -> int:
-        """The number that the feed goes on with."""
-        return self._kept
+                raise UsageError(f"{path} is no replay position: {error}. Fix: remove it") from error
 
     def reached(self, following: int) -> None:
-        """The feed has come to here: `following` is the next event's number."""
-        if following >= self._kept:
-            self._write(following + self._ahead)
+        """Record that `following` is the next event's number."""
+        if following >= self.first:
+            self.close(following + self._ahead)
 
     def close(self, following: int) -> None:
-        """An orderly end: nothing needs to be skipped."""
-        self._write(following)
-
-    def _write(self, number: int) -> None:
-        self._kept = number
+        """Record an orderly end: no number is skipped."""
+        self.first = following
         if self._path is not None:
-            write_private(self._path, json.dumps({"next": number}) + "\n")
+            write_private(self._path, json.dumps({"next": following}) + "\n")

@@ -1,4 +1,4 @@
-"""The server: a client gets the events that follow its position, at the feed's rate."""
+"""The server: sends each client the events after its position, at the feed's rate."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from aiohttp import web
 
 from local.replay import frames
 from local.replay.events import Feed
-from local.replay.schedule import Asked, Clock, Place, State
-from local.runtime.processes import ThreadedServer
+from local.replay.schedule import Clock, RequestRecord, SavedPosition, State
+from local.runtime.processes import ServerThread
 
 HOST = "127.0.0.1"
 PATH = "/v2/stream/recentchange"
-# Of the events' own time, if they come as fast as they are read.
-FULL_SPEED_PACE = 2_000.0
-_PLACE_SECONDS = 1.0
+# Events per second of their own time, if they are sent as fast as they are read.
+FULL_SPEED_EVENT_RATE = 2_000.0
+_SAVE_SECONDS = 1.0
 # Events per write, and the interval of the checks for new ones.
 _BATCH = 100
 TICK_SECONDS = 0.05
@@ -36,7 +36,7 @@ class Connection:
         self.answer = web.StreamResponse(headers=_HEADERS)
 
     async def run(self, retry_ms: int, keep_alive_seconds: float) -> web.StreamResponse:
-        """Send events until the client or the server goes."""
+        """Send events until one side closes the connection."""
         self.state.connected(1)
         try:
             await self.answer.prepare(self.request)
@@ -47,7 +47,7 @@ class Connection:
                 if count > 0:
                     await self.send(count)
                     wrote = time.monotonic()
-                    # A fast reader never makes us wait; the others still want their turn.
+                    # A fast reader never makes us wait: let the other connections run.
                     await asyncio.sleep(0)
                     continue
                 if time.monotonic() - wrote > keep_alive_seconds:
@@ -55,7 +55,7 @@ class Connection:
                     wrote = time.monotonic()
                 await asyncio.sleep(TICK_SECONDS)
         except ConnectionResetError:
-            return self.answer  # the client went: as clients do
+            return self.answer  # the client closed the connection
         finally:
             self.state.connected(-1)
 
@@ -68,7 +68,7 @@ class Connection:
 
     async def send(self, count: int) -> None:
         first, self.next = self.next, self.next + count
-        # Counted before they are written: a client that has read them finds them counted.
+        # Counted first: a client that has read them finds them in the status.
         self.state.sent(self.next - 1, count)
         await self.write(b"".join(self.frame(n) for n in range(first, self.next)))
 
@@ -79,7 +79,7 @@ class Connection:
         await self.answer.write(data)
 
 
-class Replay(ThreadedServer):
+class Replay(ServerThread):
     """The server, in a thread of its own from `with` to its end. Any thread may call its methods."""
 
     def __init__(
@@ -90,38 +90,35 @@ class Replay(ThreadedServer):
         total: int | None = None,
         from_start: bool = False,
         start: float | None = None,
-        pace: float | None = None,
+        event_rate: float | None = None,
         retry_ms: int = 1_000,
         keep_alive_seconds: float = 15.0,
-        place: Path | None = None,
-        patient: bool = False,
+        position_file: Path | None = None,
+        wait_for_client: bool = False,
         **feed: Any,
     ) -> None:
-        """`rate`: events per second by the clock; 0 for as fast as they are read. `port`: 0 for a free one.
-        `total`: no more events than that. `from_start`: who says no position gets everything, not what is
-        new; so it is always at rate 0. `start`, `pace`: of the events' own time, as Feed has it; by default
-        they happen when they are sent (at rate 0: from now on, 2,000 a second). `retry_ms`: what clients are
-        told to wait before they come again; 0 says nothing. `keep_alive_seconds`: after so long without an
-        event a comment is sent. `place`: a file, so that the numbers go on after a restart (not at rate 0).
-        `patient`: the first event happens when somebody asks for the feed, not before.
-        Everything else is Feed's. Raises ValueError for what Feed does not take.
+        """`rate`: events per second by the clock; 0: as fast as they are read. `port`: 0 for a free one.
+        `total`: maximum number of events. `from_start`: a client without a position gets all events, not only
+        new ones; always so at rate 0. `start`, `event_rate`: Feed's start and rate, by default the time of
+        sending (at rate 0: 2,000 events per second from now on). `retry_ms`: reconnection time sent to
+        clients; 0: not sent. `keep_alive_seconds`: without an event, before a comment. `position_file`: the
+        numbers continue after a restart (not at rate 0). `wait_for_client`: the first event happens at the
+        first request. `feed`: Feed's other fields. Raises ValueError for what Feed does not take.
         """
         super().__init__("replay")
         now = time.time()
-        self._place = Place(place if rate else None, rate)
-        pace = pace or rate or FULL_SPEED_PACE
-        first = self._place.first
+        self._position = SavedPosition(position_file if rate else None, rate)
+        event_rate = event_rate or rate or FULL_SPEED_EVENT_RATE
+        first = self._position.first
         self.state = State(
             Clock(born=now, rate=rate, first=first, total=total),
-            Feed(start=now - first / pace if start is None else start, pace=pace, **feed),
-            asleep=patient,
+            Feed(start=now - first / event_rate if start is None else start, rate=event_rate, **feed),
+            asleep=wait_for_client,
         )
         self._from_start = from_start or rate == 0
         self._retry_ms = retry_ms
         self._keep_alive_seconds = keep_alive_seconds
         self._port = port
-
-    # From outside.
 
     @property
     def port(self) -> int:
@@ -137,28 +134,25 @@ class Replay(ThreadedServer):
         return self.state.feed
 
     @property
-    def asked(self) -> list[Asked]:
-        """The requests for the feed so far, oldest first (the last 1,000)."""
-        return self.state.asked
+    def requests(self) -> list[RequestRecord]:
+        """The last 1,000 requests for the feed, oldest first."""
+        return self.state.requests
 
     def burst(self, events: int, rate: float) -> int:
-        """So many events from now on at this rate, then as before; gives the number of the first of them.
-        Raises ValueError at full speed, and for what is no burst."""
+        """See State.burst."""
         return self.state.burst(events, rate, time.time())
 
     def status(self) -> dict[str, Any]:
-        """How far it is and who asked: State.to_json, and the feed's own values."""
-        feed = {name: getattr(self.feed, name) for name in ("start", "pace", "seed", "servers", "users")}
+        """State.to_json, and the feed's own values."""
+        feed = {name: getattr(self.feed, name) for name in ("start", "rate", "seed", "servers", "users")}
         return self.state.to_json(time.time()) | {"feed": feed}
-
-    # Inside its thread.
 
     async def _serve(self, end: asyncio.Event) -> None:
         app = web.Application()
         app.router.add_get(PATH, self.stream)
         app.router.add_get("/status", self._answer_status)
         app.router.add_post("/burst", self._answer_burst)
-        # Connections never end by themselves: nothing to wait for.
+        # Connections never end by themselves.
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.05)
         await runner.setup()
         try:
@@ -166,15 +160,15 @@ class Replay(ThreadedServer):
             self._port = int(runner.addresses[0][1])
             self._ready.set()
             while not end.is_set():
-                self._place.reached(self.state.following(time.time()))
+                self._position.reached(self.state.following(time.time()))
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(end.wait(), _PLACE_SECONDS)
+                    await asyncio.wait_for(end.wait(), _SAVE_SECONDS)
         finally:
             await runner.cleanup()
-            self._place.close(self.state.following(time.time()))
+            self._position.close(self.state.following(time.time()))
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
-        """Answer a request for the feed: 400 for a wrong position, 403 without a User-Agent."""
+        """Answer a request for the feed: 400 for an invalid position, 403 without a User-Agent."""
         now = time.time()
         try:
             first = self.first(request.headers.get("Last-Event-ID"), request.query.get("since"), now)
@@ -197,28 +191,29 @@ class Replay(ThreadedServer):
         return web.Response(status=status, text=text, headers=headers)
 
     def first(self, position: str | None, since: str | None, now: float) -> int:
-        """The event that a client gets first. Raises BadPosition."""
+        """The first event for a client. Raises BadPosition."""
         following = self.state.following(now)
         if position:
-            # One from beyond the end is of another feed, as a rule: it gets what is new.
+            # A position beyond the end is usually of another feed: it gets new events.
             return min(following, frames.after(position))
         if since is not None:
             return frames.since(self.feed, since)
         return 0 if self._from_start else following
 
     def _record(self, request: web.Request, status: int) -> None:
-        said = request.headers
-        self.state.note(Asked(time.time(), said.get("User-Agent", ""), said.get("Last-Event-ID"), status))
+        headers = request.headers
+        position = headers.get("Last-Event-ID")
+        self.state.record(RequestRecord(time.time(), headers.get("User-Agent", ""), position, status))
 
     async def _answer_status(self, _: web.Request) -> web.Response:
         return web.json_response(self.status())
 
     async def _answer_burst(self, request: web.Request) -> web.Response:
-        # Not text: a page in a browser could send that here without asking.
+        # A page in a browser may post text to another site without asking.
         if request.content_type != "application/json":
             return web.json_response({"error": "send application/json"}, status=415)
         try:
-            wanted = await request.json()
-            return web.json_response({"n": self.burst(int(wanted["events"]), float(wanted["rate"]))})
+            given = await request.json()
+            return web.json_response({"n": self.burst(int(given["events"]), float(given["rate"]))})
         except (ValueError, TypeError, KeyError) as error:
-            return web.json_response({"error": f"{error!r}: give events and rate"}, status=400)
+            return web.json_response({"error": f"{error!r}. Fix: give events and rate"}, status=400)

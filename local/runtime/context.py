@@ -9,7 +9,7 @@ from pathlib import Path
 
 from local.base import REPO
 from local.runtime.home import StackDir
-from local.runtime.processes import MARK
+from local.runtime.processes import LABEL
 from sluice.model.spec import overrides, stream
 
 # What programs of the stack get from the person's environment: the rest (credentials, PYTHON*, AIRFLOW*,
@@ -63,7 +63,7 @@ class Context:
             "NO_PROXY": "127.0.0.1,localhost",
             "no_proxy": "127.0.0.1,localhost",
             "TMPDIR": str(self.home.tmp),
-            MARK: self.home.id,
+            LABEL: self.home.id,
             # Airflow renames its processes, which would overwrite the mark in what others see of them.
             "SPT_NOENV": "1",
         }

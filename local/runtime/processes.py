@@ -15,7 +15,7 @@ from typing import Self
 
 import psutil
 
-MARK = "SLUICE_STACK_ID"
+LABEL = "SLUICE_STACK_ID"
 
 
 def stack_processes(stack_id: str) -> list[psutil.Process]:
@@ -23,7 +23,7 @@ def stack_processes(stack_id: str) -> list[psutil.Process]:
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         try:
-            if process.environ().get(MARK) == stack_id and process.status() != psutil.STATUS_ZOMBIE:
+            if process.environ().get(LABEL) == stack_id and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
             continue  # ended while we looked: exactly what is wanted of it
@@ -64,7 +64,7 @@ def end_all(stack_id: str, grace_seconds: float = 8.0) -> list[str]:
     return ended
 
 
-class ThreadedServer(ABC):
+class ServerThread(ABC):
     """Serves from `with` to its end; once only."""
 
     def __init__(self, name: str) -> None:

@@ -33,7 +33,7 @@ def program(context: Context) -> Program:
         "MINIO_BROWSER": "off",
         "MINIO_UPDATE": "off",
         "MINIO_CALLHOME_ENABLE": "off",
-        # The scanner looks for things to heal and to expire, of which there is nothing here.
+        # The scanner looks for things to restore and to expire, of which there is nothing here.
         "MINIO_SCANNER_SPEED": "slowest",
     }
     address = f"{HOST}:{context.ports['minio']}"

@@ -16,18 +16,18 @@ from local.runtime.supervisord import SERVICE_OPTIONS, Program
 from sluice.model.spec.stream import StreamSpec
 
 NAME = "replay"
-# Whose feeds are read: those that `stream.toml` names, or this server in their place.
+# The feeds that producers read: those of `stream.toml`, or this server in their place.
 PUBLIC, REPLAY = "public", "replay"
 VARIABLE = "SLUICE_FEED"
-# About what Wikimedia's has.
+# About the rate of Wikimedia's feed.
 EVENTS_PER_SECOND = 50
 
 
 def chosen(given: str | None, kept: str | None) -> str:
-    """The one that is asked for, else the one that was kept. Raises UsageError for another word."""
+    """The requested feed, else the kept one. Raises UsageError for another word."""
     feed = given or kept or PUBLIC
     if feed not in (PUBLIC, REPLAY):
-        raise UsageError(f"{VARIABLE} is {feed!r}: say {PUBLIC} or {REPLAY}")
+        raise UsageError(f"{VARIABLE} is {feed!r}. Fix: give {PUBLIC} or {REPLAY}")
     return feed
 
 
@@ -43,14 +43,14 @@ def url(context: Context) -> str:
 
 
 def program(context: Context) -> Program:
-    """Who says no position gets everything from the first event on, which happens when somebody asks; and the
-    numbers go on after a restart. So all that was replayed can be counted in the lake."""
-    place = context.home.data / "replay.json"
+    """A client without a position gets all events from the first one on, which happens at the first request;
+    the numbers continue after a restart. So every replayed event can be counted in the lake."""
+    position = context.home.data / "replay.json"
     options = ["--port", str(context.ports[NAME]), "--rate", str(EVENTS_PER_SECOND)]
-    options += ["--from-start", "--patient"]
+    options += ["--from-start", "--wait-for-client"]
     return Program(
         NAME,
-        with_parent(context.python, "-m", "local.replay", *options, "--place", place),
+        with_parent(context.python, "-m", "local.replay", *options, "--position-file", position),
         {**context.environment(), "PYTHONPATH": f"{REPO / 'plugins'}:{REPO}", "PYTHONUNBUFFERED": "1"},
         priority=40,
         directory=REPO,
@@ -59,22 +59,22 @@ def program(context: Context) -> Program:
 
 
 def status(context: Context) -> dict[str, Any]:
-    """What it says of itself (local.replay.schedule). Raises httpx.HTTPError when it does not answer."""
+    """Its status (local.replay.schedule). Raises httpx.HTTPError without an answer."""
     answer = httpx.get(f"{url(context)}/status", timeout=3, trust_env=False)
     answer.raise_for_status()
     return dict(answer.json())
 
 
 def probe(context: Context) -> str:
-    """How far it is. Raises httpx.HTTPError when it does not answer."""
+    """Raises httpx.HTTPError without an answer."""
     found = status(context)
     return f"{found['n'] + 1:,} events, {found['open']} connections"
 
 
 def burst(context: Context, events: int, rate: float) -> int:
-    """Lets so many events come at this rate, from now on; gives the number of the first of them.
+    """Emit `events` events at `rate` from now on; give the first one's number.
 
-    Raises httpx.HTTPError when it does not answer or refuses.
+    Raises httpx.HTTPError without an answer, and for a refusal.
     """
     answer = httpx.post(
         f"{url(context)}/burst", json={"events": events, "rate": rate}, timeout=3, trust_env=False

@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from local import shell
-from local.base import cache, end_with
+from local.base import cache, exit_code
 from local.progress import ProgressDisplay
 from local.setup import bootstrap, build, lock
-from local.setup.cache import Artifact, environment, jars, locked, minio, sweep
+from local.setup.cache import Artifact, cleanup, environment, jars, locked, minio
 
 
 def main(arguments: list[str]) -> int:
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
                 board.say(f"everything is set up in {cache()}")
             return 0
         with locked(cache(), board.say):
-            sweep(cache())
+            cleanup(cache())
             _ensure_all(home, board)
             # Downloads and compilers' caches have done their duty: 2 GB that nobody needs again.
             shutil.rmtree(_work())
@@ -100,4 +100,4 @@ def _interrupted() -> str:
 
 
 if __name__ == "__main__":
-    end_with(main, _interrupted)
+    exit_code(main, _interrupted)

@@ -137,7 +137,7 @@ def discard(folder: Path) -> None:
     shutil.rmtree(gone)
 
 
-def sweep(root: Path) -> None:
+def cleanup(root: Path) -> None:
     """Removes what interrupted runs left behind; the caller holds the lock."""
     for pattern in (".gone-*", ".part-*"):
         for leftover in root.glob(pattern):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
@@ -17,20 +18,17 @@ DONE = frozenset({"success", "failed"})
 
 
 class Airflow:
-    """Airflow's REST API. `AirflowError` for every refusal, with what the server said.
-
-    Not safe for several threads at once.
-    """
+    """Airflow's REST API; raises AirflowError for every refusal. Not safe for several threads."""
 
     def __init__(self, url: str, user: str, password: str) -> None:
         self.url = url
         self._login = {"username": user, "password": password}
         self._client = httpx.Client(base_url=url, timeout=30, trust_env=False)
-        self._epoch = ""
+        self._token = ""
 
     def request(self, method: str, path: str, **options: Any) -> Any:
-        """One call below /api/v2; gives the decoded JSON (None for an empty answer). Logs in as needed."""
-        if not self._epoch:
+        """Call a path below /api/v2; give the decoded JSON (None for an empty answer). Logs in as needed."""
+        if not self._token:
             self._sign_in()
         answer = self._call(method, path, options)
         if answer.status_code == 401:
@@ -41,25 +39,22 @@ class Airflow:
         return answer.json() if answer.content else None
 
     def _call(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {self._epoch}", "Accept": "application/json"}
+        headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
         return self._client.request(method, f"/api/v2{path}", headers=headers, **options)
 
     def _sign_in(self) -> None:
         answer = self._client.post("/auth/token", json=self._login)
         if answer.is_error:
             raise AirflowError("POST", "/auth/token", answer.status_code, answer.text)
-        self._epoch = answer.json()["access_token"]
+        self._token = answer.json()["access_token"]
 
     def wait_for_dag(self, dag: str, seconds: float = 90) -> None:
-        """Waits until the dag-processor has seen a DAG. Raises UsageError with the import errors
-        otherwise."""
+        """Wait until the dag-processor knows a DAG. Raises UsageError with the import errors."""
         if wait_for(partial(self._knows, dag), seconds, 1):
             return
         errors = self.request("GET", "/importErrors")["import_errors"]
         texts = [f"{item['filename']}: {item['stack_trace'].strip().splitlines()[-1]}" for item in errors]
-        raise UsageError(
-            f"Airflow knows no DAG {dag} after {seconds:.0f} s; import errors: {texts or 'none'}"
-        )
+        raise UsageError(f"Airflow has no DAG {dag} after {seconds:.0f} s; import errors: {texts or 'none'}")
 
     def _knows(self, dag: str) -> bool:
         try:
@@ -73,11 +68,8 @@ class Airflow:
     def unpause(self, dag: str) -> None:
         self.request("PATCH", f"/dags/{dag}", json={"is_paused": False})
 
-    def pause(self, dag: str) -> None:
-        self.request("PATCH", f"/dags/{dag}", json={"is_paused": True})
-
     def trigger(self, dag: str, conf: dict[str, Any] | None = None, run_id: str | None = None) -> str:
-        """Starts a run; gives its id. AirflowError with status 400 when the params are refused."""
+        """Start a run; give its id. AirflowError with status 400 for invalid params."""
         body: dict[str, Any] = {"logical_date": datetime.now(UTC).isoformat(), "conf": conf or {}}
         if run_id is not None:
             body["dag_run_id"] = run_id
@@ -86,10 +78,10 @@ class Airflow:
     def run(self, dag: str, run_id: str) -> dict[str, Any]:
         return dict(self.request("GET", f"/dags/{dag}/dagRuns/{_quoted(run_id)}"))
 
-    def follow(
+    def watch_run(
         self, dag: str, run_id: str, seconds: float, interval: float = 1.0
     ) -> Iterator[dict[str, Any]]:
-        """The run, again and again until it is done. Raises TimeoutError after `seconds`."""
+        """Yield the run every `interval` seconds until it is done. Raises TimeoutError after `seconds`."""
         deadline = time.monotonic() + seconds
         while True:
             found = self.run(dag, run_id)
@@ -101,21 +93,14 @@ class Airflow:
             time.sleep(interval)
 
     def wait(self, dag: str, run_id: str, seconds: float = 600) -> str:
-        """Waits until a run is done; gives `success` or `failed`. Raises TimeoutError."""
-        state = ""
-        for found in self.follow(dag, run_id, seconds):
-            state = found["state"]
-        return state
+        """Wait until a run is done; give `success` or `failed`. Raises TimeoutError."""
+        *_, last = self.watch_run(dag, run_id, seconds)
+        return str(last["state"])
 
     def tasks(self, dag: str, run_id: str) -> list[dict[str, Any]]:
         """The run's task instances, mapped ones included."""
         path = f"/dags/{dag}/dagRuns/{_quoted(run_id)}/taskInstances"
         return list(self.request("GET", path, params={"limit": 100})["task_instances"])
-
-    def xcom(self, dag: str, run_id: str, task: str, key: str = "return_value") -> Any:
-        """A task's XCom, as the value it was. AirflowError with status 404 when there is none."""
-        path = f"/dags/{dag}/dagRuns/{_quoted(run_id)}/taskInstances/{task}/xcomEntries/{key}"
-        return self.request("GET", path, params={"deserialize": "false", "stringify": "false"})["value"]
 
     def log(self, dag: str, run_id: str, task: str, attempt: int = 1) -> list[str]:
         """The lines of a task's log."""
@@ -123,27 +108,13 @@ class Airflow:
         content = self.request("GET", path, params={"full_content": "true"})["content"]
         return [line if isinstance(line, str) else _event(line) for line in content]
 
-    def clear(self, dag: str, run_id: str, tasks: list[str], downstream: bool = False) -> None:
-        """Lets tasks of a run be run again."""
-        body = {
-            "dry_run": False,
-            "dag_run_id": run_id,
-            "task_ids": tasks,
-            "only_failed": False,
-            "include_downstream": downstream,
-            "reset_dag_runs": True,
-        }
-        self.request("POST", f"/dags/{dag}/clearTaskInstances", json=body)
-
 
 def _quoted(run_id: str) -> str:
-    from urllib.parse import quote
-
     return quote(run_id, safe="")
 
 
 def _event(line: dict[str, Any]) -> str:
-    """One structured log line as text; of an exception, its type and message too."""
+    """One structured log line as text, with an exception's type and message."""
     text = " ".join(str(line[key]) for key in ("timestamp", "level", "event") if line.get(key))
     for error in line.get("error_detail") or []:
         text += f"\n{error.get('exc_type')}: {error.get('exc_value')}"
@@ -151,8 +122,8 @@ def _event(line: dict[str, Any]) -> str:
 
 
 class AirflowError(Exception):
-    """Airflow refused: the call, the status and its words."""
+    """Airflow refused a call."""
 
     def __init__(self, method: str, path: str, status: int, text: str) -> None:
-        super().__init__(f"Airflow: {method} {path} gave {status}: {text[:500]}")
+        super().__init__(f"Airflow: {method} {path} answered {status}: {text[:500]}")
         self.status = status

@@ -1,4 +1,4 @@
-"""How each service is: asked of the service itself, not only of supervisord."""
+"""Health of each service, asked of the service itself, not only of supervisord."""
 
 from __future__ import annotations
 
@@ -26,32 +26,28 @@ from local.stack.airflow_api import AirflowError
 from sluice.clients.errors import ClientError
 
 UNREACHABLE = (httpx.HTTPError, psycopg2.OperationalError, KafkaException)
-# What the systems of a broken stack answer: they are asked again, until a deadline.
+# Errors of the systems of an unhealthy stack: the question is repeated until a deadline.
 UNREACHABLE_ERRORS = (
     *(ClientError, AirflowError, httpx.HTTPError, psycopg2.Error, KafkaException, S3Error, BotoCoreError),
     *(xmlrpc.client.Error, HTTPException, OSError),
 )
-# supervisord's states in which a program will not come up by itself any more.
+# supervisord's states of a program that does not start by itself any more.
 ENDED = ("FATAL", "EXITED", "STOPPED", "UNKNOWN")
 
 
 @dataclass(frozen=True)
-class Row:
-    """One line of `make status`; `fine` is None for a stream that is stopped on purpose."""
+class ServiceRow:
+    """One line of `make status`; `is_ok`: None if the service is not wanted, or not ours."""
 
     name: str
     state: str
     address: str
     health: str
-    fine: bool | None
-
-    @property
-    def is_stream(self) -> bool:
-        return self.name.startswith("stream-")
+    is_ok: bool | None
 
 
 def probe(name: str, context: Context) -> str:
-    """What the service answers. Raises one of UNREACHABLE, or Problem when it answers that it is not well."""
+    """The service's answer. Raises one of UNREACHABLE, or UsageError if it is not healthy."""
     simple: dict[str, Callable[[Context], str]] = {
         "postgres": postgres.probe,
         "kafka": kafka.probe,
@@ -78,11 +74,8 @@ def address(name: str, context: Context) -> str:
 
 
 def wait(name: str, context: Context, supervisor: Supervisor, step: Step, seconds: float) -> None:
-    """Waits until a service is healthy.
-
-    Raises UnhealthyService with the last lines of its log as soon as it has ended for good, or after
-    `seconds`.
-    """
+    """Wait until a service is healthy. Raises UnhealthyService with the end of its log when it has ended for
+    good, or after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         info = supervisor.states()[name]
@@ -91,19 +84,19 @@ def wait(name: str, context: Context, supervisor: Supervisor, step: Step, second
             if info["statename"] in ("RUNNING", "STARTING"):
                 step.line(found)
                 return
-            why = info["statename"]
+            reason = info["statename"]
         except (*UNREACHABLE, UsageError) as error:
-            why = " ".join(str(error).split())
-        step.line(f"{name}: {info['statename'].lower()}, {why}")
+            reason = " ".join(str(error).split())
+        step.line(f"{name}: {info['statename'].lower()}, {reason}")
         log = context.home.logs / f"{name}.log"
         if info["statename"] in ENDED:
-            reason = info["spawnerr"] or info["description"]
+            exit_reason = info["spawnerr"] or info["description"]
             raise UnhealthyService(
-                f"{name} is {info['statename']} ({reason}); the end of {log}:\n{tail(log)}"
+                f"{name} is {info['statename']} ({exit_reason}); the end of {log}:\n{tail(log)}"
             )
         if time.monotonic() > deadline:
             raise UnhealthyService(
-                f"{name} was not healthy within {seconds:.0f} s ({why}); the end of {log}:\n{tail(log)}"
+                f"{name} was not healthy within {seconds:.0f} s ({reason}); the end of {log}:\n{tail(log)}"
             )
         time.sleep(0.5)
 
@@ -113,31 +106,26 @@ def tail(log: Path, lines: int = 12) -> str:
     try:
         text = log.read_text(errors="replace")
     except FileNotFoundError:
-        return "  (there is no log)"
+        return "  (no log)"
     return "\n".join(f"  {line}" for line in text.splitlines()[-lines:])
 
 
 def rows(
     context: Context, states: dict[str, dict[str, Any]], ask: Callable[[str, Context], str] = probe
-) -> list[Row]:
-    """The table of `make status`: services first, then streams. `ask`: how a service is asked."""
-    found: list[Row] = []
-    for name, info in sorted(states.items(), key=lambda item: (item[0].startswith("stream-"), item[0])):
-        state = info["statename"]
-        if name.startswith("stream-"):
-            fine = {"RUNNING": True, "STOPPED": None}.get(state, False)
-            health = info["description"] if state != "STOPPED" else "stopped (Airflow starts it)"
-            found.append(Row(name, state, "", health, fine))
-            continue
+) -> list[ServiceRow]:
+    """The services of `make status`, by name. `ask`: probes a service."""
+    found: list[ServiceRow] = []
+    for name in sorted(name for name in states if not name.startswith("stream-")):
+        state = states[name]["statename"]
         if name == replay.NAME and context.feed != replay.REPLAY and state == "STOPPED":
-            found.append(Row(name, state, "", "not wanted: the feeds are the public ones", None))
+            found.append(ServiceRow(name, state, "", "not used: the feeds are the public ones", None))
             continue
         try:
-            health, fine = ask(name, context), state == "RUNNING"
+            health, is_ok = ask(name, context), state == "RUNNING"
         except (*UNREACHABLE, UsageError) as error:
-            health, fine = " ".join(str(error).split()), False
-        found.append(Row(name, state, address(name, context), health, fine))
+            health, is_ok = " ".join(str(error).split()), False
+        found.append(ServiceRow(name, state, address(name, context), health, is_ok))
     if context.external is not None:
         for name in ("kafka", "minio"):
-            found.append(Row(name, "external", str(context.external), "not ours to watch", None))
+            found.append(ServiceRow(name, "external", str(context.external), "not monitored here", None))
     return found

@@ -1,11 +1,4 @@
-"""Health of every component, now.
-
-Asks several things at once, none of which may hang the command that asks.
-
-What is known of a component: its process and lag now, and what supervision recorded.
-
-Asks about all components of all streams at once.
-"""
+"""Observes all components of all streams at once: their processes, lag and supervision's history."""
 
 from __future__ import annotations
 
@@ -14,10 +7,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from local.base import UsageError
-from local.stack.airflow_api import Airflow, AirflowError
+from local.stack.airflow_api import AirflowError
 from local.stack.health import UNREACHABLE_ERRORS
 from local.stack.stack import Stack
 from sluice.clients.kafka_admin import KafkaAdmin
@@ -32,13 +26,13 @@ from sluice.runtime.supervisord import SupervisorRuntime
 
 
 class Unavailable(str):
-    """In the place of an answer: why there is none."""
+    """Why a question has no answer."""
 
 
 def run_concurrently(questions: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, Any]:
-    """Name → the answer, or Unseen with the reason. Returns after `seconds` at the latest.
+    """Name → answer or Unavailable, after `seconds` at the latest.
 
-    A question that has no answer by then goes on in a daemon thread, which ends with the program.
+    A question without an answer by then goes on in a daemon thread, which ends with the program.
     """
     answers: dict[str, Any] = {}
     threads: dict[str, threading.Thread] = {}
@@ -82,8 +76,8 @@ KINDS = (
 
 
 @dataclass(frozen=True)
-class Supervised:
-    """The supervising DAG: whether it is paused, and when its last finished run ended (None: never)."""
+class SupervisionStatus:
+    """The supervising DAG; `last_end`: of its last finished run, None before the first."""
 
     paused: bool
     last_end: float | None
@@ -91,51 +85,28 @@ class Supervised:
 
 @dataclass(frozen=True)
 class ComponentHistory:
-    """What the history says: the restarts of a day, each with whether a person asked for it, and the newest
-    event."""
+    """The last day's restarts (True: requested by a user), and the newest event."""
 
     restarts: list[bool] = field(default_factory=list)
     newest: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What is known of one component; Unseen in the place of what did not answer.
-
-    ``sample``: its process, lag or heartbeat now. ``health``: the newest verdict that supervision recorded,
-    None before the first. ``batches``: the consumer's newest; of another component none.
-    """
+class Observation:
+    """One component. ``health``: the newest recorded event, None before the first. ``batches``: the
+    consumer's newest; none of another component."""
 
     sample: Sample | Unavailable
     health: dict[str, Any] | Unavailable | None
     batches: Sequence[Commit] | Unavailable
-    past: ComponentHistory | Unavailable
-    supervised: Supervised | Unavailable
-
-
-def questions(stack: Stack, spec: StreamSpec, component: Component) -> dict[str, Callable[[], Any]]:
-    """What is asked about a component. One DAG supervises all components of a stream."""
-    return {
-        f"{component.program} sample": lambda: _sample(stack, spec, component),
-        f"{component.program} health": lambda: _history(stack, spec, component).latest("health"),
-        f"{component.program} batches": lambda: _batches(stack, spec) if component.name == CONSUMER else [],
-        f"{component.program} past": lambda: past(_history(stack, spec, component), datetime.now(UTC)),
-        f"{spec.name} supervised": lambda: supervised(stack.airflow(), f"{spec.name}_stream"),
-    }
-
-
-def seen(answers: Mapping[str, Any], spec: StreamSpec, component: Component) -> Seen:
-    """Out of the answers."""
-    return Seen(
-        **{name: answers[f"{component.program} {name}"] for name in ("sample", "health", "batches", "past")},
-        supervised=answers[f"{spec.name} supervised"],
-    )
+    history: ComponentHistory | Unavailable
+    supervision: SupervisionStatus | Unavailable
 
 
 def _sample(stack: Stack, spec: StreamSpec, component: Component) -> Sample:
     platform = stack.platform("airflow")
     if platform.supervisor is None:
-        raise UsageError("the platform file of role 'airflow' has no [supervisor]: make up writes it")
+        raise UsageError("the platform file of role 'airflow' has no [supervisor]. Fix: make up")
     return Observer(
         KafkaAdmin(platform.kafka, timeout=REQUEST_SECONDS),
         lambda: Lake.open(platform),
@@ -149,15 +120,24 @@ def _history(stack: Stack, spec: StreamSpec, component: Component) -> History:
     return History.open(stack.platform("airflow"), history_name(spec.name, component.name))
 
 
-def _batches(stack: Stack, spec: StreamSpec) -> list[Commit]:
+def _newest_health(stack: Stack, spec: StreamSpec, component: Component) -> dict[str, Any] | None:
+    return _history(stack, spec, component).latest("health")
+
+
+def _component_history(stack: Stack, spec: StreamSpec, component: Component) -> ComponentHistory:
+    return component_history(_history(stack, spec, component), datetime.now(UTC))
+
+
+def _batches(stack: Stack, spec: StreamSpec, component: Component) -> list[Commit]:
+    if component.name != CONSUMER:
+        return []
     lake = Lake.open(stack.platform("airflow"))
     if lake.location(spec.table) is None:
         return []
     return recent_batches(lake.table(spec.table), BATCHES)
 
 
-def past(history: History, now: datetime) -> ComponentHistory:
-    """The last day's restarts, and the newest event of any kind."""
+def component_history(history: History, now: datetime) -> ComponentHistory:
     newest = [event for event in (history.latest(kind) for kind in KINDS) if event is not None]
     return ComponentHistory(
         restarts=[bool(event.get("requested")) for event in history.since("restart", now - DAY)],
@@ -165,24 +145,23 @@ def past(history: History, now: datetime) -> ComponentHistory:
     )
 
 
-def supervised(airflow: Airflow, dag: str) -> Supervised:
-    """From Airflow's REST API. Raises UsageError when it knows no such DAG."""
+def _supervision(stack: Stack, dag: str) -> SupervisionStatus:
+    airflow = stack.airflow()
     try:
         paused = bool(airflow.request("GET", f"/dags/{dag}")["is_paused"])
     except AirflowError as error:
         if error.status == 404:
-            raise UsageError(f"Airflow knows no DAG {dag} (yet)") from error
+            raise UsageError(f"Airflow has no DAG {dag} yet") from error
         raise
     runs = airflow.request("GET", f"/dags/{dag}/dagRuns", params=NEWEST)["dag_runs"]
     ends = [datetime.fromisoformat(run["end_date"]).timestamp() for run in runs if run["end_date"]]
-    return Supervised(paused, max(ends, default=None))
+    return SupervisionStatus(paused, max(ends, default=None))
 
 
 def rate(batches: Sequence[Commit], now: float) -> float:
-    """Records per second over the recent batches (newest first), 0 when none is recent.
+    """Records per second over the recent batches (newest first), 0 if none is recent.
 
-    From the oldest's end to the newest's, so what the oldest brought does not count; where there is one
-    alone, over what it took.
+    From the oldest's end to the newest's, without the oldest's records; of a single batch over its duration.
     """
     recent = [batch for batch in batches if now - batch.at <= RECENT_SECONDS]
     if not recent:
@@ -194,16 +173,32 @@ def rate(batches: Sequence[Commit], now: float) -> float:
     return sum(batch.records for batch in recent[:-1]) / span if span > 0 else 0.0
 
 
+QUESTIONS: Mapping[str, Callable[[Stack, StreamSpec, Component], Any]] = {
+    "sample": _sample,
+    "health": _newest_health,
+    "batches": _batches,
+    "history": _component_history,
+}
 # For all questions together.
 DEADLINE_SECONDS = 30.0
 
 
-def look(stack: Stack, specs: Sequence[StreamSpec]) -> dict[str, Seen]:
-    """Program → what is known of that component. Takes DEADLINE_SECONDS at most."""
+def observe(stack: Stack, specs: Sequence[StreamSpec]) -> dict[str, Observation]:
+    """Program → observation of its component; takes DEADLINE_SECONDS at most."""
     components = [(spec, component) for spec in specs for component in spec.components.values()]
-    asked: dict[str, Any] = {}
+    questions: dict[str, Callable[[], Any]] = {}
+    for spec in specs:
+        dag = f"{spec.name}_stream"
+        questions[dag] = partial(_supervision, stack, dag)
     for spec, component in components:
-        asked |= questions(stack, spec, component)
-    stack.context  # noqa: B018  made once, here: the questions are asked in threads
-    answers = run_concurrently(asked, DEADLINE_SECONDS)
-    return {component.program: seen(answers, spec, component) for spec, component in components}
+        for name, question in QUESTIONS.items():
+            questions[f"{component.program} {name}"] = partial(question, stack, spec, component)
+    stack.context  # noqa: B018  made here once: the questions are asked in threads
+    answers = run_concurrently(questions, DEADLINE_SECONDS)
+    return {
+        component.program: Observation(
+            supervision=answers[f"{spec.name}_stream"],
+            **{name: answers[f"{component.program} {name}"] for name in QUESTIONS},
+        )
+        for spec, component in components
+    }

@@ -1,4 +1,4 @@
-"""One line per component, out of what is known of it. Pure."""
+"""One line per component, from its observation. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from local.status.observe import Seen, Supervised, Unavailable, rate
+from local.status.observe import Observation, SupervisionStatus, Unavailable, rate
 from sluice.clients.lake.catalog import Commit
 from sluice.model.health.sample import Sample
 from sluice.model.health.status import NEEDS_DECISION, RESTARTABLE, WELL, no_action
@@ -16,15 +16,15 @@ from sluice.model.spec.stream import CONSUMER, Component, StreamSpec
 
 @dataclass(frozen=True)
 class Cell:
-    """A text and how it is meant: fine True, False for what somebody must look at, None for neither."""
+    """`is_ok`: False needs attention, None is neither."""
 
     text: str
-    fine: bool | None = True
+    is_ok: bool | None = True
 
 
 @dataclass(frozen=True)
 class StreamRow:
-    """The line of a component, in the order of the columns; `message` is shown below the table."""
+    """The line of a component; `message` is shown below the table, `style` is of the health cell."""
 
     stream: str
     component: str
@@ -34,10 +34,10 @@ class StreamRow:
     rate: Cell
     last_batch: Cell
     restarts: Cell
-    supervised: Cell
+    supervision: Cell
     last_event: Cell
     message: str
-    colour: str
+    style: str
 
     @property
     def name(self) -> str:
@@ -47,26 +47,28 @@ class StreamRow:
     def cells(self) -> list[Cell]:
         return [
             *(self.state, self.health, self.lag, self.rate, self.last_batch, self.restarts),
-            *(self.supervised, self.last_event),
+            *(self.supervision, self.last_event),
         ]
 
     @property
-    def fine(self) -> bool:
-        return all(cell.fine is not False for cell in self.cells)
+    def is_ok(self) -> bool:
+        return all(cell.is_ok is not False for cell in self.cells)
 
     def to_json(self) -> dict[str, Any]:
-        return {"fine": self.fine} | asdict(self)
+        return {"is_ok": self.is_ok} | asdict(self)
 
 
 HEADERS = (
     *("stream", "state", "health", "lag", "rows/s", "last batch", "restarts 24 h", "supervised"),
     "last event",
 )
-_NOTHING = Cell("–", None)
+_NOT_APPLICABLE = Cell("–", None)
 
 
-def component_row(spec: StreamSpec, component: Component, state: str, seen: Seen, now: float) -> StreamRow:
-    """`state`: supervisord's, shown if the runtime does not answer. `now`: seconds since 1970."""
+def component_row(
+    spec: StreamSpec, component: Component, state: str, seen: Observation, now: float
+) -> StreamRow:
+    """`state`: supervisord's, if the runtime does not answer. `now`: seconds since 1970."""
     sample = seen.sample
     if isinstance(sample, Sample) and sample.process is not None:
         state = sample.process.state.value.upper()
@@ -79,67 +81,67 @@ def component_row(spec: StreamSpec, component: Component, state: str, seen: Seen
         health=_cell(seen.health, lambda found: _health(found, component.name, now))
         if wanted
         else Cell("off", None),
-        lag=_cell(sample, _lag) if is_consumer else _NOTHING,
+        lag=_cell(sample, _lag) if is_consumer else _NOT_APPLICABLE,
         rate=_cell(seen.batches, lambda found: Cell(f"{rate(found, now):,.0f}", None))
         if is_consumer
-        else _NOTHING,
+        else _NOT_APPLICABLE,
         last_batch=_cell(seen.batches, lambda found: _batch(found, now))
         if is_consumer
-        else _cell(sample, lambda found: _beat(found, now)),
-        restarts=_cell(seen.past, lambda past: _restarts(past.restarts)),
-        supervised=_cell(seen.supervised, lambda supervised: _supervised(spec, supervised, now)),
-        last_event=_cell(seen.past, lambda past: Cell(in_words(past.newest, now), None)),
+        else _cell(sample, lambda found: _heartbeat(found, now)),
+        restarts=_cell(seen.history, lambda found: _restarts(found.restarts)),
+        supervision=_cell(seen.supervision, lambda found: _supervision(spec, found, now)),
+        last_event=_cell(seen.history, lambda found: Cell(format_event(found.newest, now), None)),
         message=_message(wanted, seen),
-        colour=colour(seen.health, component.name) if wanted else "dim",
+        style=health_style(seen.health, component.name) if wanted else "dim",
     )
 
 
-def _message(wanted: bool, seen: Seen) -> str:
-    """The recorded message of a component that is wanted and not healthy, and why something is unknown."""
-    said = []
+def _message(wanted: bool, seen: Observation) -> str:
+    """The recorded message of a wanted component that is not healthy, and why something is unknown."""
+    messages = []
     if wanted and isinstance(seen.health, dict) and seen.health["health"] not in WELL:
-        said.append(str(seen.health["message"]))
+        messages.append(str(seen.health["message"]))
     if isinstance(seen.sample, Sample):
-        said += [f"{system}: {reason}" for system, reason in sorted(seen.sample.errors.items())]
-    every = (seen.sample, seen.health, seen.batches, seen.past, seen.supervised)
-    return "; ".join(
-        dict.fromkeys([*said, *(str(component) for component in every if isinstance(component, Unavailable))])
-    )
+        messages += [f"{system}: {reason}" for system, reason in sorted(seen.sample.errors.items())]
+    answers = (seen.sample, seen.health, seen.batches, seen.history, seen.supervision)
+    messages += [str(answer) for answer in answers if isinstance(answer, Unavailable)]
+    return "; ".join(dict.fromkeys(messages))
 
 
-def is_off(state: str, seen: Seen) -> bool:
-    """Whether nobody wants it to run: its supervision is paused, and so it is not alive."""
-    paused = not isinstance(seen.supervised, Unavailable) and seen.supervised.paused
+def is_off(state: str, seen: Observation) -> bool:
+    """Whether it is not wanted: its supervision is paused, and it is not alive."""
+    paused = not isinstance(seen.supervision, Unavailable) and seen.supervision.paused
     return paused and state not in ("RUNNING", "STARTING")
 
 
-def _cell(component: Any, make: Callable[[Any], Cell]) -> Cell:
-    return Cell("unknown", False) if isinstance(component, Unavailable) else make(component)
+def _cell(answer: Any, make: Callable[[Any], Cell]) -> Cell:
+    return Cell("unknown", False) if isinstance(answer, Unavailable) else make(answer)
 
 
 def _health(found: dict[str, Any] | None, component: str, now: float) -> Cell:
     if found is None:
         return Cell("unknown", False)
-    since = ago(now, datetime.fromisoformat(str(found["at"])).timestamp())
+    since = format_age(now, datetime.fromisoformat(str(found["at"])).timestamp())
     return Cell(f"{found['health']}, {since}", found["health"] in no_action(component))
 
 
 def _batch(found: Sequence[Commit], now: float) -> Cell:
-    return Cell(ago(now, found[0].at if found else None), None)
+    return Cell(format_age(now, found[0].at if found else None), None)
 
 
-def _beat(found: Sample, now: float) -> Cell:
+def _heartbeat(found: Sample, now: float) -> Cell:
     if found.errors:
         return Cell("unknown", False)
-    return Cell(f"beat {ago(now, found.heartbeat.at)}" if found.heartbeat else "no beat", None)
+    return Cell(
+        f"heartbeat {format_age(now, found.heartbeat.at)}" if found.heartbeat else "no heartbeat", None
+    )
 
 
 def _lag(found: Sample) -> Cell:
     return Cell("unknown", False) if found.errors else Cell(f"{sum(found.unread().values()):,}", None)
 
 
-def colour(found: dict[str, Any] | Unavailable | None, component: str) -> str:
-    """By the set of the recorded verdict: healthy, suspended, restarted, decided by a person, or alerting."""
+def health_style(found: dict[str, Any] | Unavailable | None, component: str) -> str:
     health = found["health"] if isinstance(found, dict) else None
     if health in WELL:
         return "green"
@@ -150,21 +152,23 @@ def colour(found: dict[str, Any] | Unavailable | None, component: str) -> str:
     return "magenta" if health in NEEDS_DECISION else "red"
 
 
-def _restarts(asked: list[bool]) -> Cell:
-    return Cell(f"{asked.count(False)} own, {asked.count(True)} asked" if asked else "0", None)
+def _restarts(requested: list[bool]) -> Cell:
+    return Cell(
+        f"{requested.count(False)} own, {requested.count(True)} requested" if requested else "0", None
+    )
 
 
-def _supervised(spec: StreamSpec, found: Supervised, now: float) -> Cell:
+def _supervision(spec: StreamSpec, found: SupervisionStatus, now: float) -> Cell:
     if found.paused:
         return Cell("paused", None)
     if found.last_end is None:
         return Cell("never", False)
     age = now - found.last_end
-    return Cell(ago(now, found.last_end), age <= spec.supervision.missed_seconds)
+    return Cell(format_age(now, found.last_end), age <= spec.supervision.missed_seconds)
 
 
-def in_words(event: dict[str, Any] | None, now: float) -> str:
-    """`verdict down, 40 s ago`, `restart by schedule, 3 min ago`, `answer Restart it by ada, 2 h ago`."""
+def format_event(event: dict[str, Any] | None, now: float) -> str:
+    """`health down, 40 s ago`, `restart by schedule, 3 min ago`, `decision Restart it by ada, 2 h ago`."""
     if event is None:
         return "none"
     kind = str(event["kind"])
@@ -177,10 +181,10 @@ def in_words(event: dict[str, Any] | None, now: float) -> str:
         words.append(f"in {event['seconds']:.0f} s")
     if event.get("who"):
         words.append(f"by {event['who']}")
-    return f"{' '.join(words)}, {ago(now, datetime.fromisoformat(str(event['at'])).timestamp())}"
+    return f"{' '.join(words)}, {format_age(now, datetime.fromisoformat(str(event['at'])).timestamp())}"
 
 
-def ago(now: float, at: float | None) -> str:
+def format_age(now: float, at: float | None) -> str:
     """Seconds below two minutes, then minutes, hours, days."""
     if at is None:
         return "never"

@@ -1,4 +1,4 @@
-"""All drills for real: the stack is broken, notices it, mends it, and nothing is lost or there twice.
+"""All drills for real: each fault is detected and repaired, and nothing is lost or duplicated.
 
 With supervision triggered at once; at its real interval, with a disk that can be full, they are `make drill`.
 `make test` plays one of them, on the integration tests' stack.
@@ -13,6 +13,7 @@ from local.drills.result import DrillRecord
 from local.drills.runner import run
 from local.drills.stream import StreamUnderTest
 from local.progress import ProgressDisplay
+from tests.support import airflow_calls
 
 pytestmark = pytest.mark.exhaustive
 
@@ -21,8 +22,8 @@ DAG_SECONDS = 600
 NEEDS_A_DISK = "disk_full"
 # Played by `make test`: tests/integration/test_drills.py.
 PLAYED_ALWAYS = "consumer_killed"
-# What exactly is expected of two of them: who notices, and that there is a restart.
-NOTICED_BY = {
+# What exactly is expected of two of them: who detects it, and that there is a restart.
+DETECTED_BY = {
     "consumer_zombie": {"health down", "health fenced"},
     "bucket_errors": {"the runtime"},
 }
@@ -44,8 +45,8 @@ def test_a_drill(name: str, site: StreamUnderTest) -> None:
     assert record.sent > 0
     assert record.detected_at is not None
     assert record.recovered_at is not None
-    if name in NOTICED_BY:
-        assert record.detected_by.split(" (")[0] in NOTICED_BY[name]
+    if name in DETECTED_BY:
+        assert record.detected_by.split(" (")[0] in DETECTED_BY[name]
         assert record.restarts >= 1
 
 
@@ -56,7 +57,7 @@ def test_a_drill_that_cannot_be_made_here_is_not_passed_and_says_why(site: Strea
 
 
 def test_a_drill_as_a_dag_run_of_the_airflow_that_it_may_break(site: StreamUnderTest) -> None:
-    dag = "drill_poison_record"
+    dag = "drill_malformed_record"
     site.airflow.wait_for_dag(dag)
     site.airflow.unpause(dag)
     run = site.airflow.trigger(dag, {"trigger_immediately": True})
@@ -64,5 +65,5 @@ def test_a_drill_as_a_dag_run_of_the_airflow_that_it_may_break(site: StreamUnder
     log = "\n".join(site.airflow.log(dag, run, "drill"))
     assert state == "success", log[-3000:]
     assert "passed" in log, "the drill's own lines are in the task's log"
-    row = site.airflow.xcom(dag, run, "drill")
-    assert (row["drill"], row["passed"], row["lost"], row["duplicated"]) == ("poison_record", True, 0, 0)
+    row = airflow_calls.xcom(site.airflow, dag, run, "drill")
+    assert (row["drill"], row["passed"], row["lost"], row["duplicated"]) == ("malformed_record", True, 0, 0)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from local.drills.consumer_faults import wake_all
+from local.drills.consumer_faults import resume_all
 from local.stack.stack import Stack
 from sluice.model.spec.stream import VARIABLE
 from tests.integration.rig import SPEC, Rig
@@ -85,5 +85,5 @@ def rig(stack: Stack, _dags_run: None) -> Iterator[Rig]:
     made = Rig(stack)
     yield made
     # Where a test failed half-way, for the next one.
-    wake_all(made)
+    resume_all(made)
     print(made.stream_log()[-4000:])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from local.drills.consumer_faults import service_family, suspend_between_append_and_publish
+from local.drills.consumer_faults import service_processes, suspend_between_append_and_publish
 from local.runtime.processes import stack_processes
 from local.stack.stack import wait_until
 from sluice.model.spec.ledger import run_key
@@ -27,7 +27,7 @@ def catch_between_append_and_publish(rig: Rig) -> list[psutil.Process]:
     rig.wait_for_everything()
     return suspend_between_append_and_publish(
         rig,
-        lambda: service_family(rig, SPEC.program),
+        lambda: service_processes(rig, SPEC.program),
         lambda: rig.send({partition: rig.trips(20) for partition in range(SPEC.topic.partitions)}),
     )
 

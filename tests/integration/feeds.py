@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from local.drills.stream import GOING, StreamUnderTest
+from local.drills.stream import StreamUnderTest
+from tests.integration import streams
+from tests.support import airflow_calls
 
 
 @contextmanager
@@ -21,10 +23,10 @@ def running(site: StreamUnderTest, dags: Sequence[str]) -> Iterator[None]:
             log = site.stack.home.logs / f"{component.program}.log"
             if log.exists():
                 print(f"{component.name}:\n{log.read_text(errors='replace')[-3000:]}")
-            if site.process(component.program)["statename"] in GOING:
+            if site.process(component.program)["statename"] in streams.GOING:
                 site.stack.supervisor().stopProcess(component.program)
         for dag in dags:
-            site.airflow.pause(dag)
+            airflow_calls.pause(site.airflow, dag)
 
 
 def assert_success(site: StreamUnderTest, dag: str, run_id: str, state: str) -> None:

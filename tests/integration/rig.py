@@ -13,13 +13,14 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from local.drills.stream import GOING, LAND_SECONDS, StreamUnderTest
+from local.drills.stream import PUBLISH_SECONDS, StreamUnderTest
 from local.drills.traffic import Trips
 from local.stack import lake
 from local.stack.stack import Stack, wait_until
 from sluice.clients.errors import Missing
 from sluice.clients.kafka_admin import KafkaAdmin
 from tests.integration import streams
+from tests.support import airflow_calls
 
 DAG = "nyc_taxi_load"
 SPEC = streams.load("nyc_taxi")
@@ -37,7 +38,7 @@ class Run:
     tasks: dict[str, str] = field(default_factory=dict)
 
     def xcom(self, task: str) -> Any:
-        return self.rig.airflow.xcom(DAG, self.run_id, task)
+        return airflow_calls.xcom(self.rig.airflow, DAG, self.run_id, task)
 
     def log(self, task: str, attempt: int = 1) -> str:
         return "\n".join(self.rig.airflow.log(DAG, self.run_id, task, attempt))
@@ -163,7 +164,7 @@ class Rig(StreamUnderTest):
         columns = (found.column(name).to_pylist() for name in names)
         return {row: (partition, offset) for row, partition, offset in zip(*columns, strict=True)}
 
-    def wait_for_everything(self, seconds: float = LAND_SECONDS) -> None:
+    def wait_for_everything(self, seconds: float = PUBLISH_SECONDS) -> None:
         """Until all that is on the topic is in the table's rows or in the quarantine's."""
         wanted = {p: after for p, (first, after) in self.bounds().items() if after > first}
         wait_until(
@@ -172,7 +173,7 @@ class Rig(StreamUnderTest):
 
     def assert_exact(self) -> None:
         """Every offset of the topic exactly once, in the table or else in the quarantine; no row twice."""
-        found = lake.exactness(self.stack, SPEC)
+        found = lake.compare_with_topic(self.stack, SPEC)
         assert found.is_ok, found.message()
         rows = self.named().scan(selected_fields=("_source_id", "_source_row")).to_arrow().to_pylist()
         sources = Counter((r["_source_id"], r["_source_row"]) for r in rows if r["_source_id"])
@@ -183,7 +184,7 @@ class Rig(StreamUnderTest):
     def ensure_stream(self) -> None:
         """So that a test can run alone, whatever came before: the stream runs, on a topic as declared."""
         KafkaAdmin(self.stack.platform("airflow").kafka).provision(SPEC.topic)
-        if not self.epoch() or self.process()["statename"] not in GOING:
+        if not self.epoch() or self.process()["statename"] not in streams.GOING:
             self.start_stream()
             # Its first batch publishes what came meanwhile; before the first of all there is no position.
             self.send({0: self.trips(1)})

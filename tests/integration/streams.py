@@ -7,6 +7,8 @@ from pathlib import Path
 from sluice.model.spec import overrides, stream
 
 OVERRIDES = Path(__file__).with_name("overrides.toml")
+# supervisord's states of a program that runs or will.
+GOING = ("STARTING", "RUNNING", "BACKOFF")
 
 
 def load(name: str) -> stream.StreamSpec:

@@ -17,6 +17,7 @@ from sluice.model.spec.stream import CONSUMER
 from sluice.operators.supervise import decision_dag_id
 from sluice.triggers.health import observe_seconds
 from tests.integration.rig import SPEC, Rig
+from tests.support import airflow_calls
 
 RUN_SECONDS = 300
 DECISION = decision_dag_id(SPEC.name)
@@ -42,7 +43,7 @@ class Supervised:
 
     @property
     def health(self) -> str:
-        kept = self.rig.airflow.xcom(self.rig.supervision, self.run_id, CONSUMER)
+        kept = airflow_calls.xcom(self.rig.airflow, self.rig.supervision, self.run_id, CONSUMER)
         return Observation.from_json(kept).report.health.value
 
     def log(self, task: str = CONSUMER) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from local.drills.command import DRILLS
-from local.drills.drill import is_calm
+from local.drills.drill import is_healthy
 from local.drills.runner import run
 from local.progress import ProgressDisplay
 from tests.integration.rig import Rig
@@ -17,7 +17,7 @@ def test_a_consumer_killed_between_append_and_publish_is_restarted_by_the_runtim
     rig.ensure_stream()
     rig.wait_for_everything()
     newest = rig.history.latest("health")
-    if newest is None or not is_calm(newest):
+    if newest is None or not is_healthy(newest):
         # No schedule says meanwhile that it is well again, and a drill waits for that.
         supervise(rig)
     epoch = rig.epoch()

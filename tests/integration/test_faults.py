@@ -19,7 +19,7 @@ from tests.integration.faults import (
     second_consumer,
     wait_for_produce,
 )
-from tests.integration.rig import DAG, LAND_SECONDS, SPEC, Rig
+from tests.integration.rig import DAG, PUBLISH_SECONDS, SPEC, Rig
 from tests.integration.supervision import open_transaction, supervise
 
 # So many that a producer is still sending when its first rows are seen.
@@ -75,7 +75,7 @@ def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: 
         assert rig.epoch() == epoch + 1
         before = rig.coordinates()
         signal_all(stale, signal.SIGCONT)
-        wait_until("the stale writer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
+        wait_until("the stale writer's end", lambda: rig.process()["statename"] == "EXITED", PUBLISH_SECONDS)
         assert rig.process()["exitstatus"] == exits.FENCED
         both = (f"epoch {epoch} ", f"epoch {epoch + 1}")
         said = rig.stream_log().splitlines()
@@ -127,13 +127,13 @@ def test_a_topic_made_anew_is_noticed_though_it_has_grown_past_the_table(rig: Ri
     rig.delete_topic()
     rig.create_topic(SPEC.topic.partitions)
     rig.send({partition: rig.trips(1) * count for partition, count in grown.items()})
-    wait_until("the consumer's end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
+    wait_until("the consumer's end", lambda: rig.process()["statename"] == "EXITED", PUBLISH_SECONDS)
     run = supervise(rig)
     assert (run.state, run.tasks["consumer"]) == ("failed", "failed"), run.tasks
     assert run.health == "topic recreated"
     assert "its id is" in run.log()
     assert (rig.process()["statename"], rig.epoch()) == ("EXITED", epoch), "it was restarted"
     rig.stack.supervisor().startProcess(SPEC.program)
-    wait_until("its second end", lambda: rig.process()["statename"] == "EXITED", LAND_SECONDS)
+    wait_until("its second end", lambda: rig.process()["statename"] == "EXITED", PUBLISH_SECONDS)
     assert "the topic was made anew" in rig.stream_log()
     assert (sorted(rig.coordinates()), rig.epoch()) == (before, epoch)

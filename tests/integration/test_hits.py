@@ -18,7 +18,7 @@ from local.stack import lake
 from local.stack.stack import Stack, wait_until
 from sluice.model.spec import connection as database
 from tests.integration import feeds, streams
-from tests.support import browser
+from tests.support import airflow_calls, browser
 from tests.support.scenario import step
 
 SPEC = streams.load("isp_hits")
@@ -60,10 +60,10 @@ def load(course: Course) -> str:
 
 
 def check_counts(course: Course, run: str) -> None:
-    found = lake.exactness(course.stack, SPEC)
+    found = lake.compare_with_topic(course.stack, SPEC)
     assert found.is_ok, found.message()
     assert found.records == HITS
-    checked = course.airflow.xcom(LOAD, run, "reconcile_sinks")
+    checked = airflow_calls.xcom(course.airflow, LOAD, run, "reconcile_sinks")
     for name, query in SPEC.queries.items():
         if not query.aggregates:
             continue
@@ -98,7 +98,7 @@ def check_files(course: Course) -> None:
 def check_a_changed_sink_is_named(course: Course, run: str) -> None:
     api = course.airflow
     zipcode = change_a_count(course, 1)
-    api.clear(LOAD, run, ["reconcile_sinks"], downstream=True)
+    airflow_calls.clear(api, LOAD, run, ["reconcile_sinks"], downstream=True)
     assert api.wait(LOAD, run, TASKS_SECONDS) == "failed"
     tasks = {task["task_id"]: task for task in api.tasks(LOAD, run)}
     assert (tasks["reconcile_sinks"]["state"], tasks["audit"]["state"]) == ("failed", "upstream_failed")
@@ -106,7 +106,7 @@ def check_a_changed_sink_is_named(course: Course, run: str) -> None:
     assert "jdbc isp_hits_audience: 1 of" in log
     assert f"different {zipcode}|" in log
     assert change_a_count(course, -1) == zipcode
-    api.clear(LOAD, run, ["reconcile_sinks"], downstream=True)
+    airflow_calls.clear(api, LOAD, run, ["reconcile_sinks"], downstream=True)
     feeds.assert_success(course, LOAD, run, api.wait(LOAD, run, TASKS_SECONDS))
 
 

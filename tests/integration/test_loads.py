@@ -8,6 +8,7 @@ import pytest
 
 from local.stack.airflow_api import AirflowError
 from tests.integration.rig import DAG, SPEC, Rig, Run
+from tests.support import airflow_calls
 
 STEPS = [
     "provision_topic",
@@ -107,7 +108,7 @@ def test_two_runs_at_once_share_an_object_and_every_task_cleared_changes_nothing
     assert finished[0].sources == finished[1].sources[:1], "one version of an object is one source"
     rig.assert_exact()
     topic, rows = rig.bounds(), len(rig.coordinates())
-    rig.airflow.clear(DAG, runs[1], STEPS)
+    airflow_calls.clear(rig.airflow, DAG, runs[1], STEPS)
     cleared = rig.finish(runs[1])
     assert (cleared.state, cleared.sources) == ("success", finished[1].sources)
     assert (rig.bounds(), len(rig.coordinates())) == (topic, rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from local.stack.stack import Stack
 from sluice.model.spec import stream
-from tests.support import rides
+from tests.support import airflow_calls, rides
 
 LOAD = "rides_load"
 ROWS, MALFORMED = 100, 2
@@ -30,7 +30,7 @@ def test_a_folder_with_two_files_is_a_stream(stack: Stack, stream_folder: Path) 
         state = airflow.wait(LOAD, run, SECONDS)
         tasks = {task["task_id"]: task["state"] for task in airflow.tasks(LOAD, run)}
         assert state == "success", tasks
-        proof = airflow.xcom(LOAD, run, "validate")
+        proof = airflow_calls.xcom(airflow, LOAD, run, "validate")
         assert proof["status"] == "passed"
         assert (proof["source_rows"], proof["published"]) == (ROWS, ROWS - MALFORMED)
         rows = stack.catalog("reader").load_table(spec.table).scan().to_arrow().to_pylist()

@@ -14,8 +14,8 @@ import pytest
 from playwright.sync_api import expect
 from pyiceberg.table import DataScan
 
-from local.drills.consumer_faults import service_family, signal_all
-from local.drills.stream import LAND_SECONDS, StreamUnderTest
+from local.drills.consumer_faults import service_processes, signal_all
+from local.drills.stream import PUBLISH_SECONDS, StreamUnderTest
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
@@ -24,7 +24,7 @@ from local.stack.stack import Stack, wait_until
 from sluice.clients.lake.results_table import ResultsReader
 from sluice.model.verification.ranges import OffsetRanges
 from tests.integration import feeds, streams
-from tests.support import browser
+from tests.support import airflow_calls, browser
 from tests.support.scenario import step
 
 SPEC = streams.load("wiki_changes")
@@ -58,6 +58,11 @@ class Wiki(StreamUnderTest):
         """What supervisord knows of a part's process."""
         return self.process(SPEC.component(name).program)
 
+    def wait_for_everything(self) -> None:
+        """Until all that is on the topic is published or in quarantine. Raises TimeoutError."""
+        wanted = {p: after for p, (first, after) in self.bounds().items() if after > first}
+        wait_until(f"everything up to {wanted} published", lambda: self.ends() == wanted, PUBLISH_SECONDS, 1)
+
     def states(self) -> dict[str, str]:
         return {name: self.component(name)["statename"] for name in SPEC.components}
 
@@ -65,7 +70,7 @@ class Wiki(StreamUnderTest):
         """A component, and what it started; returns when the runtime has restarted it."""
         program = SPEC.component(name).program
         pid = self.status(program).pid
-        signal_all(service_family(self, program), signal.SIGKILL)
+        signal_all(service_processes(self, program), signal.SIGKILL)
         wait_until(f"the restart of the {name}", lambda: self.status(program).pid not in (None, pid), 30, 0.1)
 
     def stop(self, name: str) -> None:
@@ -84,13 +89,13 @@ class Wiki(StreamUnderTest):
     def wait_for_news(self) -> None:
         """Until more is published than the topic holds now."""
         total = sum(self.records().values())
-        wait_until("news published", lambda: sum(self.ends().values()) > total, LAND_SECONDS)
+        wait_until("news published", lambda: sum(self.ends().values()) > total, PUBLISH_SECONDS)
 
     def wait_for_all_and_news(self) -> None:
         """Until all that the topic holds now is published, and the topic holds more."""
         now = self.records()
-        wait_until(f"{now} published", lambda: covers(self.ends(), now), LAND_SECONDS)
-        wait_until("news", lambda: sum(self.records().values()) > sum(now.values()), LAND_SECONDS)
+        wait_until(f"{now} published", lambda: covers(self.ends(), now), PUBLISH_SECONDS)
+        wait_until("news", lambda: sum(self.records().values()) > sum(now.values()), PUBLISH_SECONDS)
 
     def rows(self, day: str | None = None) -> list[dict[str, Any]]:
         """Of one day (ISO 8601), or all, with the columns COLUMNS."""
@@ -107,12 +112,12 @@ class Wiki(StreamUnderTest):
     def assert_exact(self, rows: list[dict[str, Any]]) -> tuple[int, int]:
         """Every offset of the topic once, every event once in ``rows``, and of the replayed ones all from the
         first to the last, whose numbers it gives."""
-        found = details.exactness(self.stack, SPEC)
+        found = details.compare_with_topic(self.stack, SPEC)
         assert found.is_ok, found.message()
         ids = Counter(row["event_id"] for row in rows)
         assert [event for event, times in ids.items() if times > 1] == []
         replayed = self.replayed
-        feed = Feed(seed=replayed["feed"]["seed"], start=0, pace=1)
+        feed = Feed(seed=replayed["feed"]["seed"], start=0, rate=1)
         there = [n for n in range(replayed["n"] + 1) if feed.event_id(n) in ids]
         # The feed was live before somebody listened.
         left_out = set(range(there[0], there[-1])) - set(there)
@@ -213,10 +218,11 @@ def check_a_bounded_load(wiki: Wiki) -> int:
     wait_until("a producer at work", lambda: wiki.replayed["open"] > 0, RUN_SECONDS)
     replay.burst(wiki.stack.context, EVENTS, 1000)
     check_load(wiki, run_id, EVENTS)
-    ((sink, checked),) = wiki.airflow.xcom(LOAD, run_id, "reconcile_sinks")["editors"]["sinks"].items()
+    reconciled = airflow_calls.xcom(wiki.airflow, LOAD, run_id, "reconcile_sinks")
+    ((sink, checked),) = reconciled["editors"]["sinks"].items()
     assert sink == f"iceberg {EDITORS.results_table}"
     assert checked["lake"] == checked["sink"] > 0
-    assert wiki.airflow.xcom(LOAD, run_id, "emit_asset_event")["asset"] == "wiki_changes"
+    assert airflow_calls.xcom(wiki.airflow, LOAD, run_id, "emit_asset_event")["asset"] == "wiki_changes"
     assert wiki.states()["producer"] == "RUNNING", "it goes on when the load is over"
     wiki.stop("producer")
     wiki.wait_for_everything()
@@ -243,7 +249,7 @@ def is_waiting(wiki: Wiki, run_id: str) -> bool:
 def check_load(wiki: Wiki, run_id: str, events: int) -> OffsetRanges:
     """The offsets of a load that ended well, with so many events or more."""
     feeds.assert_success(wiki, LOAD, run_id, wiki.airflow.wait(LOAD, run_id, RUN_SECONDS))
-    made, proof = (wiki.airflow.xcom(LOAD, run_id, task) for task in ("produce", "validate"))
+    made, proof = (airflow_calls.xcom(wiki.airflow, LOAD, run_id, task) for task in ("produce", "validate"))
     assert made["records"] >= events
     assert (proof["status"], proof["published"] + proof["quarantined"]) == ("passed", made["records"])
     return OffsetRanges.of({int(partition): ranges for partition, ranges in made["ranges"].items()})
@@ -276,7 +282,7 @@ def check_every_event(wiki: Wiki, first: int) -> list[dict[str, Any]]:
     producer is stopped."""
     newest = wiki.replayed["n"]
     records = newest + 1 - first + len(KILLED) * OLD_EVENTS
-    wait_until(f"{records} records", lambda: sum(wiki.records().values()) >= records, LAND_SECONDS)
+    wait_until(f"{records} records", lambda: sum(wiki.records().values()) >= records, PUBLISH_SECONDS)
     wiki.stop("producer")
     wiki.wait_for_everything()
     rows = wiki.rows()
@@ -294,7 +300,7 @@ def check_the_results(wiki: Wiki, lake: Counts) -> None:
         counted, late = wiki.counted()
         return sum(counted.values()) + late == edits
 
-    wait_until("the results of it all", all_of_it, LAND_SECONDS)
+    wait_until("the results of it all", all_of_it, PUBLISH_SECONDS)
     counted, late = wiki.counted()
     assert all(lake[key] >= number for key, number in counted.items())
     assert late < edits / 10
@@ -320,9 +326,9 @@ def check_compaction(wiki: Wiki, day: str) -> None:
     assert len(before) == len(KILLED) * OLD_EVENTS
     assert files >= len(KILLED) * OLD_SERVERS
     run_id = wiki.run(COMPACT)
-    checked = wiki.airflow.xcom(COMPACT, run_id, "check")
+    checked = airflow_calls.xcom(wiki.airflow, COMPACT, run_id, "check")
     assert (checked["files_before"], checked["files_after"]) == (files, OLD_SERVERS)
     assert wiki.files(day) == OLD_SERVERS
     assert sorted(wiki.rows(day), key=str) == sorted(before, key=str)
-    found = details.exactness(wiki.stack, SPEC)
+    found = details.compare_with_topic(wiki.stack, SPEC)
     assert found.is_ok, found.message()

@@ -16,11 +16,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from local.drills.proxy import FaultProxy, Rule
 from sluice.model.spec.platform import Checkpoints
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
 from spark_jobs.common.spark.session import checkpoint_options
 from tests.support.counting import Counting, exact, published
+from tests.support.cutting_proxy import CuttingProxy, Fault
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 
@@ -38,18 +38,18 @@ IMPATIENT = {
 
 
 @pytest.fixture(scope="module")
-def proxy(services: Services) -> Iterator[FaultProxy]:
+def proxy(services: Services) -> Iterator[CuttingProxy]:
     """Before MinIO. One for all tests: the JVM keeps its file systems as they were first configured."""
     for bucket, actions in ((BUCKET, [*MAY, "s3:DeleteObject"]), (NO_DELETES, MAY)):
         services.minio.create_bucket(Bucket=bucket)
         services.make_s3_user(bucket, bucket, actions)
-    with FaultProxy(services.minio_url) as made:
+    with CuttingProxy(services.minio_url) as made:
         yield made
 
 
 @pytest.fixture
 def at(
-    proxy: FaultProxy, services: Services, configure: Callable[[dict[str, str]], None], tmp_path: Path
+    proxy: CuttingProxy, services: Services, configure: Callable[[dict[str, str]], None], tmp_path: Path
 ) -> Iterator[Callable[[str], str]]:
     """Configures Spark for a bucket, as its user; returns an address in it, of this test alone."""
 
@@ -109,18 +109,18 @@ def test_spark_alone_goes_on_without_what_it_could_not_write_and_loses_records(
     alone: Callable[[], StreamingQuery],
     spark: SparkSession,
     services: Services,
-    proxy: FaultProxy,
+    proxy: CuttingProxy,
     root: str,
     tmp_path: Path,
 ) -> None:
     """Were Spark to notice one day, the protection could go: then this is red."""
     query = alone()
     ten_more(services, query)
-    proxy.add(Rule(r"/alone/(offsets|commits)/1$", "PUT", **fault))
+    proxy.add(Fault(r"/alone/(offsets|commits)/1$", method="PUT", **fault))
     ten_more(services, query)
     query.stop()
     assert query.exception() is None
-    assert proxy.hits() > 0
+    assert proxy.matches() > 0
     assert [key for key in keys(services, tmp_path) if key.endswith("s/1")] == []
     proxy.clear()
     services.send(TOPIC, {0: [b"x"] * 20})
@@ -135,11 +135,11 @@ def test_spark_alone_goes_on_without_what_it_could_not_write_and_loses_records(
 
 @pytest.mark.exhaustive
 def test_spark_alone_cannot_start_again_where_only_the_plan_was_not_written(
-    alone: Callable[[], StreamingQuery], services: Services, proxy: FaultProxy, tmp_path: Path
+    alone: Callable[[], StreamingQuery], services: Services, proxy: CuttingProxy, tmp_path: Path
 ) -> None:
     query = alone()
     ten_more(services, query)
-    proxy.add(Rule(r"/alone/offsets/1$", "PUT", status=500))
+    proxy.add(Fault(r"/alone/offsets/1$", method="PUT", status=500))
     ten_more(services, query)
     query.stop()
     assert query.exception() is None
@@ -153,12 +153,12 @@ def test_spark_alone_cannot_start_again_where_only_the_plan_was_not_written(
 
 @pytest.mark.exhaustive
 def test_spark_alone_completes_a_batch_whose_state_was_not_written(
-    owners: Callable[..., Counting], services: Services, proxy: FaultProxy, root: str
+    owners: Callable[..., Counting], services: Services, proxy: CuttingProxy, root: str
 ) -> None:
     """And publishes counts that nobody can go on from."""
     first = owners(root, protected=False)
     first.run(2)
-    proxy.add(Rule(r"/w1/state/0/1/3.delta$", "PUT", status=503))
+    proxy.add(Fault(r"/w1/state/0/1/3.delta$", method="PUT", status=503))
     first.run(1)
     assert published(services.postgres()) == exact(3)
     first.stop()
@@ -171,26 +171,26 @@ def test_spark_alone_completes_a_batch_whose_state_was_not_written(
     ("fault", "lacking"),
     [
         pytest.param(
-            *(Rule(r"/w1/offsets/2$", "PUT", status=500), "offsets/2"),
+            *(Fault(r"/w1/offsets/2$", method="PUT", status=500), "offsets/2"),
             id="the plan",
             marks=pytest.mark.exhaustive,
         ),
         pytest.param(
-            Rule(r"/w1/state/0/1/3.delta$", "PUT", status=503), "state/0/1: version 3", id="the state"
+            Fault(r"/w1/state/0/1/3.delta$", method="PUT", status=503), "state/0/1: version 3", id="the state"
         ),
         pytest.param(
-            *(Rule(r"/w1/", "PUT", cut="request"), "not found|is missing"),
+            *(Fault(r"/w1/", method="PUT", cut="request"), "not found|is missing"),
             id="nothing at all",
             marks=pytest.mark.exhaustive,
         ),
     ],
 )
 def test_a_batch_that_the_checkpoint_lacks_is_not_published(
-    fault: Rule,
+    fault: Fault,
     lacking: str,
     owners: Callable[..., Counting],
     services: Services,
-    proxy: FaultProxy,
+    proxy: CuttingProxy,
     root: str,
 ) -> None:
     first = owners(root)
@@ -198,7 +198,7 @@ def test_a_batch_that_the_checkpoint_lacks_is_not_published(
     proxy.add(fault)
     with pytest.raises(StreamingQueryException, match=lacking):
         first.run(2)
-    assert proxy.hits() > 0
+    assert proxy.matches() > 0
     assert published(services.postgres()) == exact(len(first.ran) - 1)
     proxy.clear()
     second = owners(root)
@@ -209,11 +209,11 @@ def test_a_batch_that_the_checkpoint_lacks_is_not_published(
 
 @pytest.mark.exhaustive
 def test_a_completion_that_was_not_written_is_made_good(
-    owners: Callable[..., Counting], services: Services, proxy: FaultProxy, root: str
+    owners: Callable[..., Counting], services: Services, proxy: CuttingProxy, root: str
 ) -> None:
     first = owners(root)
     first.run(1)
-    proxy.add(Rule(r"/w1/commits/", "PUT", status=500))
+    proxy.add(Fault(r"/w1/commits/", method="PUT", status=500))
     first.run(2)
     first.stop()
     proxy.clear()
@@ -223,7 +223,7 @@ def test_a_completion_that_was_not_written_is_made_good(
 
 
 def test_a_consumer_publishes_no_batch_without_its_plan(
-    spark: SparkSession, services: Services, proxy: FaultProxy, root: str
+    spark: SparkSession, services: Services, proxy: CuttingProxy, root: str
 ) -> None:
     """What makes Spark alone lose records, in a stream of Sluice's: Kafka, the lake, and its checkpoint
     there."""
@@ -232,7 +232,7 @@ def test_a_consumer_publishes_no_batch_without_its_plan(
     try:
         stream.send(3)
         running = stream.run(stream.owner())
-        proxy.add(Rule(r"/w1/(offsets|commits)/1$", "PUT", status=503))
+        proxy.add(Fault(r"/w1/(offsets|commits)/1$", method="PUT", status=503))
         stream.send(2)
         with pytest.raises(CheckpointCorrupted, match="offsets/1"):
             stream.await_end(running)

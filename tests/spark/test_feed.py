@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -58,7 +59,7 @@ def assert_exactly_once(replay: FaultyReplay, records: list[Record], events: ran
     for n, record in zip(found, records, strict=True):
         assert record.value == replay.payload(n).encode()
         is_poison = replay.anomaly(n) in MALFORMED
-        assert record.key == (None if is_poison else replay.feed.server(n)[1].encode())
+        assert record.key == (None if is_poison else json.loads(replay.feed.data(n))["wiki"].encode())
         if record.key is not None:
             partition, before = newest.get(record.key, (record.partition, -1))
             assert (partition, before < n) == (record.partition, True)
@@ -103,20 +104,20 @@ def test_whatever_a_connection_does_and_whatever_comes(feed: Feed) -> None:
         wanted = sum(replay.anomaly(n) != "canary" for n in range(5_000))
         producer = feeding.start()
         for cut in ("end", "drop", "half", "half_end", "reset"):
-            answered = len(replay.asked)
+            answered = len(replay.requests)
             replay.set_faults(cut=cut, cut_every=150)
-            wait_for(f"two cuts: {cut}", partial(lambda before: len(replay.asked) > before + 1, answered))
+            wait_for(f"two cuts: {cut}", partial(lambda before: len(replay.requests) > before + 1, answered))
         replay.set_faults(cut_every=0, bytes_per_second=200_000)
         sent = replay.status()["frames"]
         wait_for("slow events", lambda: replay.status()["frames"] > sent + 20, pause=0.01)
         replay.set_faults(cut_every=10, cut_times=1, refuse=3, retry_after=1, bytes_per_second=0)
-        wait_for("three refusals", lambda: [a.status for a in replay.asked].count(503) == 3)
+        wait_for("three refusals", lambda: [a.status for a in replay.requests].count(503) == 3)
         records = feeding.finish(producer, wanted)
         assert_exactly_once(replay, records, range(5_000))
         assert len(records) == wanted
         keyed = [record for record in records if record.key is not None]
         assert [record.partition for record in keyed] == [murmur2(r.key or b"") % PARTITIONS for r in keyed]
-        assert {asked.user_agent for asked in replay.asked} == {FEED.user_agent}
+        assert {request.user_agent for request in replay.requests} == {FEED.user_agent}
 
 
 class Read:
@@ -147,16 +148,16 @@ def test_a_silent_connection_is_given_up_and_one_that_lives_is_not(fault: dict[s
         read = Read(replay.url, read_timeout_seconds=0.5)
         wait_for("events", lambda: len(read.frames) > 10)
         replay.set_faults(**fault)
-        wait_for("another connection", lambda: len(replay.asked) >= 2)
+        wait_for("another connection", lambda: len(replay.requests) >= 2)
         assert "ReadTimeout" in read.activity.error
         replay.clear_faults()
         # More than one connection brings before it hangs: what hung when it was healed is given up by then.
         got = len(read.frames)
         wait_for("more events", lambda: len(read.frames) > got + 150)
-        asked, began = len(replay.asked), time.monotonic()
+        asked, began = len(replay.requests), time.monotonic()
         replay.set_faults(bytes_per_second=2_000)
         wait_for("what takes longer than a silence may", lambda: time.monotonic() - began > 3 * 0.5)
-        assert len(replay.asked) == asked, "slow is not silent"
+        assert len(replay.requests) == asked, "slow is not silent"
         read.end()
         positions = [frame.position for frame in read.frames]
         assert len(set(positions)) == len(positions), "nothing twice"

@@ -19,7 +19,7 @@ from tests.support.faulty_replay import FaultyReplay, frame, half
 
 Start = Callable[..., FaultyReplay]
 AGENT = {"User-Agent": "Sluice tests (sluice@example.org)"}
-# For what must come; and so long nothing may come where nothing must: some turns of the server.
+# For what must come; and so long nothing may come where nothing must: some rate_changes of the server.
 DEADLINE, STILL = 60.0, 0.3
 
 
@@ -108,8 +108,8 @@ def test_a_client_goes_on_behind_its_position(replay: Start) -> None:
     server.set_faults(repeat=3)
     again = read(server.url, 63, position)
     assert [event.json()["meta"]["offset"] for event in again] == list(range(37, 100))
-    assert [asked.last_event_id for asked in server.asked] == [None, position, position]
-    assert server.asked[0].user_agent == AGENT["User-Agent"]
+    assert [request.last_event_id for request in server.requests] == [None, position, position]
+    assert server.requests[0].user_agent == AGENT["User-Agent"]
 
 
 def test_by_the_clock_only_what_is_new_comes_unless_it_is_asked_for(
@@ -212,7 +212,7 @@ def test_requests_are_refused_so_often_and_say_when_to_come_again(
     answers = [get(server.url) for _ in range(2)]
     assert [(answer.status_code, answer.headers["retry-after"]) for answer in answers] == [(502, "7")] * 2
     assert len(read(server.url, 5)) == 5
-    assert [asked.status for asked in server.asked] == [502, 502, 200]
+    assert [request.status for request in server.requests] == [502, 502, 200]
 
 
 def test_who_does_not_say_who_they_are_or_where_they_were_is_refused(
@@ -280,8 +280,8 @@ def test_a_burst_is_seen_by_who_is_connected(replay: Start) -> None:
         assert refused.status_code == 400
 
 
-def test_a_patient_server_waits_for_its_first_client(replay: Start) -> None:
-    server = replay(rate=2_000.0, patient=True, from_start=True)
+def test_a_waiting_server_waits_for_its_first_client(replay: Start) -> None:
+    server = replay(rate=2_000.0, wait_for_client=True, from_start=True)
     refused = get(server.url, **{"Last-Event-ID": "[]"})
     assert (refused.status_code, server.status()["n"]) == (400, -1)
     assert read(server.url, 50)[-1].json()["meta"]["offset"] == 49

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from local import checks
-from local.base import VERBS
+from local.base import COMMANDS
 from local.demo import run as demos
 from local.drills.command import DRILLS
 from local.runtime import ports, roles
@@ -119,12 +119,12 @@ def source_files(*folders: str) -> Iterator[Path]:
 def test_every_make_verb_exists(page: Path) -> None:
     text = page.read_text()
     said = {verb for code in (*spans(text), *fenced(text)) for verb in VERB.findall(code)}
-    assert said <= set(VERBS), f"{page.name}: {sorted(said - set(VERBS))} are no verbs of local.base"
+    assert said <= set(COMMANDS), f"{page.name}: {sorted(said - set(COMMANDS))} are no verbs of local.base"
 
 
 def test_the_readme_names_every_make_verb() -> None:
     said = {verb for code in spans(README.read_text()) for verb in VERB.findall(code)}
-    assert set(VERBS) <= said, f"README.md lacks make {sorted(set(VERBS) - said)}"
+    assert set(COMMANDS) <= said, f"README.md lacks make {sorted(set(COMMANDS) - said)}"
 
 
 def test_the_readme_is_short_and_begins_with_what_matters() -> None:
@@ -368,7 +368,7 @@ def test_every_behaviour_names_a_test() -> None:
 
 def test_every_command_of_the_tests() -> None:
     said = [names(row[0])[0] for row in table(TESTING.read_text(), "command", "what it runs")]
-    assert said == [f"make {verb}" for verb in checks.VERBS]
+    assert said == [f"make {verb}" for verb in checks.COMMANDS]
 
 
 def test_every_measurement() -> None:

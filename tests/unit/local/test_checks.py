@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from local.checks import LINTERS, SLOW, UNIT, Stage, main, stages
+from local import cli
+from local.base import COMMANDS
+from local.checks import LINTERS, REPO, SLOW, UNIT, Stage, main, stages
 
 FAST = [name for name, _ in LINTERS] + ["unit tests"]
 WHOLE = [*FAST, "slow tests"]
 
 
-def names(verb: str) -> list[str]:
-    return [stage.name for stage in stages(verb, [])]
+def names(command: str) -> list[str]:
+    return [stage.name for stage in stages(command, [])]
 
 
-def pytests(verb: str, *arguments: str) -> list[Stage]:
-    return [stage for stage in stages(verb, arguments) if stage.command[0] == "pytest"]
+def pytests(command: str, *arguments: str) -> list[Stage]:
+    return [stage for stage in stages(command, arguments) if stage.command[0] == "pytest"]
 
 
 class Runner:
@@ -35,11 +39,11 @@ class Runner:
 
 
 @pytest.mark.parametrize(
-    ("verb", "expected"),
+    ("command", "expected"),
     [("lint", FAST[:-1]), ("check", FAST), ("test", WHOLE), ("test-all", WHOLE)],
 )
-def test_what_costs_least_comes_first(verb: str, expected: list[str]) -> None:
-    assert names(verb) == expected
+def test_what_costs_least_comes_first(command: str, expected: list[str]) -> None:
+    assert names(command) == expected
 
 
 def test_a_check_starts_nothing_slow() -> None:
@@ -48,23 +52,23 @@ def test_a_check_starts_nothing_slow() -> None:
     assert not set(unit.command) & set(SLOW)
 
 
-@pytest.mark.parametrize(("verb", "left_out"), [("test", True), ("test-all", False)])
-def test_exhaustive_tests_run_in_all_of_them_only(verb: str, left_out: bool) -> None:
-    _, slow = pytests(verb)
+@pytest.mark.parametrize(("command", "left_out"), [("test", True), ("test-all", False)])
+def test_exhaustive_tests_run_in_all_of_them_only(command: str, left_out: bool) -> None:
+    _, slow = pytests(command)
     assert set(slow.command) >= {"tests/integration", "tests/spark"}
     assert ("not exhaustive" in slow.command) is left_out
 
 
-@pytest.mark.parametrize("verb", ["check", "test", "test-all"])
-def test_arguments_reach_every_pytest_and_may_choose_none(verb: str) -> None:
-    found = pytests(verb, "-k", "a name", "-x")
+@pytest.mark.parametrize("command", ["check", "test", "test-all"])
+def test_arguments_reach_every_pytest_and_may_choose_none(command: str) -> None:
+    found = pytests(command, "-k", "a name", "-x")
     assert all(stage.command[-3:] == ("-k", "a name", "-x") for stage in found)
     assert all(5 in stage.passed for stage in found)
-    assert not any(5 in stage.passed for stage in pytests(verb))
+    assert not any(5 in stage.passed for stage in pytests(command))
 
 
 @pytest.mark.parametrize(
-    ("verb", "paths", "expected"),
+    ("command", "paths", "expected"),
     [
         ("test", ["tests/unit/local"], ["unit tests"]),
         ("test", ["tests/spark/test_feed.py::test_x"], ["slow tests"]),
@@ -72,19 +76,21 @@ def test_arguments_reach_every_pytest_and_may_choose_none(verb: str) -> None:
         ("check", ["tests/spark"], []),
     ],
 )
-def test_paths_among_the_arguments_say_what_is_run(verb: str, paths: list[str], expected: list[str]) -> None:
-    found = pytests(verb, "-x", *paths)
+def test_paths_among_the_arguments_say_what_is_run(
+    command: str, paths: list[str], expected: list[str]
+) -> None:
+    found = pytests(command, "-x", *paths)
     assert [stage.name for stage in found] == expected
     chosen = [component for stage in found for component in stage.command if component.startswith("tests/")]
     assert sorted(chosen) == (sorted(paths) if expected else [])
     assert all("-x" in stage.command for stage in found)
 
 
-@pytest.mark.parametrize("verb", ["check", "test"])
-def test_every_pytest_tells_its_durations_and_writes_a_report_of_its_own(verb: str) -> None:
-    reports = [option for stage in pytests(verb) for option in stage.command if "--junitxml" in option]
-    assert len(set(reports)) == len(pytests(verb))
-    assert all(any("--durations" in option for option in stage.command) for stage in pytests(verb))
+@pytest.mark.parametrize("command", ["check", "test"])
+def test_every_pytest_tells_its_durations_and_writes_a_report_of_its_own(command: str) -> None:
+    reports = [option for stage in pytests(command) for option in stage.command if "--junitxml" in option]
+    assert len(set(reports)) == len(pytests(command))
+    assert all(any("--durations" in option for option in stage.command) for stage in pytests(command))
 
 
 def test_a_stage_that_fails_ends_the_run(capsys: pytest.CaptureFixture[str]) -> None:
@@ -133,3 +139,16 @@ def test_arguments_of_the_environment_come_before_the_others(monkeypatch: pytest
     runner = Runner()
     assert main("check", ["-x"], run=runner) == 0
     assert runner.ran[-1].command[-3:] == ("-k", "a or b", "-x")
+
+
+def test_python_is_the_environments_with_args(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ARGS", "-c 'import sys; print(sys.executable); sys.exit(3)'")
+    assert cli.main(["python"]) == 3
+    assert capfd.readouterr().out.strip() == sys.executable
+
+
+def test_make_knows_every_command() -> None:
+    [line] = [text for text in (REPO / "Makefile").read_text().splitlines() if text.startswith("COMMANDS :=")]
+    assert set(line.split()[2:]) == set(COMMANDS)

@@ -116,7 +116,7 @@ def test_the_replay_server_s_program(context: Context) -> None:
     given = list(program.command)
     assert given[given.index("-m") + 1] == "local.replay"
     assert given[given.index("--port") + 1] == str(context.ports["replay"])
-    assert str(context.home.data) in given[given.index("--place") + 1]
+    assert str(context.home.data) in given[given.index("--position-file") + 1]
     replay_server.parser().parse_args(given[given.index("-m") + 2 :])
     assert "SLUICE_PLATFORM_DIR" not in program.environment, "it needs no password"
 

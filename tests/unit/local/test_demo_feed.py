@@ -20,19 +20,20 @@ from local.demo.checks import DemoResult
 from local.demo.feed import (
     FeedDemo,
     Found,
-    Replayed,
     Span,
     busiest,
-    gather,
-    in_words,
+    collect_found,
+    format_window,
     printable,
     read,
     result,
 )
 from local.demo.hits import HitsDemo
-from local.demo.run import DEMOS, chosen, follow
+from local.demo.run import DEMOS, chosen, watch_run
 from local.demo.taxi import TaxiDemo
 from local.replay.events import Feed
+from local.runtime.context import Context
+from local.services import replay
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack
 from sluice.clients.lake.results_table import Editor, Results, Window
@@ -98,7 +99,7 @@ class ToldAirflow(Airflow):
         self.told.append(f"unpause {dag}")
 
 
-class World(Replayed):
+class World:
     """Airflow, the replay server and Kafka, as far as the demo asks and tells them."""
 
     def __init__(self, stack: Stack) -> None:
@@ -106,28 +107,31 @@ class World(Replayed):
         self.open = 0
         self.airflow = ToldAirflow(self.told)
         self.stack = stack
-        self.demo = FeedDemo("wiki_changes", lambda *_: self)
+        self.demo = FeedDemo("wiki_changes")
 
-    def is_read(self) -> bool:
-        return self.open > 0
+    def status(self, context: Context) -> dict[str, Any]:
+        return {"open": self.open, "feed": {"seed": 5}}
 
-    def seed(self) -> int:
-        return 5
-
-    def burst(self) -> int:
+    def burst(self, context: Context, events: int, rate: float) -> int:
+        assert (events, rate) == (demo_feed.BURST, demo_feed.BURST_RATE)
         self.told.append("burst")
         return 700
 
-    def topic(self) -> dict[int, tuple[int, int]]:
-        return {0: (3, 17), 1: (0, 0)}
+
+@pytest.fixture
+def world(stack: Callable[[str], Stack], monkeypatch: pytest.MonkeyPatch) -> World:
+    made = World(stack("replay"))
+    monkeypatch.setattr(replay, "status", made.status)
+    monkeypatch.setattr(replay, "burst", made.burst)
+    monkeypatch.setattr(made.demo, "_topic", lambda stack: {0: (3, 17), 1: (0, 0)})
+    return made
 
 
 def tasks(**states: str | None) -> list[dict[str, Any]]:
     return [{"task_id": name, "state": state} for name, state in states.items()]
 
 
-def test_the_load_comes_first_then_supervision_then_the_events(stack: Callable[[str], Stack]) -> None:
-    world = World(stack("replay"))
+def test_the_load_comes_first_then_supervision_then_the_events(world: World) -> None:
     demo = world.demo
 
     def watch(**states: str | None) -> list[str]:
@@ -148,15 +152,14 @@ def test_the_load_comes_first_then_supervision_then_the_events(stack: Callable[[
     assert watch(provision_topic="success", produce="deferred") == [], "once"
     assert demo.before == {0: 17, 1: 0}
     feed = Feed(start=0, seed=5)
-    wanted = demo.wanted(world.stack)
+    wanted = demo.replayed_ids(world.stack)
     assert len(wanted) == demo_feed.EVENTS
     assert feed.event_id(700) in wanted
     assert feed.event_id(699) not in wanted
 
 
-def test_where_nobody_read_the_feed_nothing_was_replayed(stack: Callable[[str], Stack]) -> None:
-    world = World(stack("replay"))
-    assert world.demo.wanted(world.stack) == set()
+def test_where_nobody_read_the_feed_nothing_was_replayed(world: World) -> None:
+    assert world.demo.replayed_ids(world.stack) == set()
     assert demo_feed.EVENTS < demo_feed.LOADED < demo_feed.BURST
 
 
@@ -182,7 +185,7 @@ SPAN = Span({0: (10, 14), 1: (0, 2)})
 
 
 def found(table: Sequence[Row], aside: Sequence[Row] = (), wanted: Collection[str] = ()) -> Found:
-    return gather(rows(*table), rows(*aside), SPAN, "event_id", wanted)
+    return collect_found(rows(*table), rows(*aside), SPAN, "event_id", wanted)
 
 
 def test_what_the_lake_holds_of_a_span() -> None:
@@ -225,8 +228,8 @@ def test_the_newest_window_with_an_edit_in_it() -> None:
     results = Results(windows=(window(1200), window(600, ada=2), window(0, bob=3)))
     assert busiest(results) == window(600, ada=2)
     assert busiest(Results()) is None
-    assert in_words(window(36_000)) == "10:00 to 10:10 UTC"
-    assert in_words(None) == "no window yet"
+    assert format_window(window(36_000)) == "10:00 to 10:10 UTC"
+    assert format_window(None) == "no window yet"
 
 
 @pytest.mark.parametrize(
@@ -256,7 +259,7 @@ def test_the_screen_shows_figures_editors_and_the_page(stack: Callable[[str], St
 
 def test_whoever_watches_a_run_sees_its_tasks_each_time() -> None:
     class StreamingQueryRun(ToldAirflow):
-        def follow(
+        def watch_run(
             self, dag: str, run_id: str, seconds: float, interval: float = 1.0
         ) -> Iterator[dict[str, Any]]:
             yield from ({"state": "running"}, {"state": "success"})
@@ -267,5 +270,5 @@ def test_whoever_watches_a_run_sees_its_tasks_each_time() -> None:
     for terminal in (False, True):
         seen: list[Any] = []
         console = Console(file=io.StringIO(), force_terminal=terminal)
-        state, _ = follow(StreamingQueryRun([]), "dag", "run", console, 1.0, seen.append)
+        state, _ = watch_run(StreamingQueryRun([]), "dag", "run", console, 1.0, seen.append)
         assert (state, seen) == ("success", [tasks(produce="running")] * 2)

@@ -1,4 +1,4 @@
-"""The drills themselves, as far as nothing has to be broken for it."""
+"""The drills themselves, as far as no fault has to be injected."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from tests.support.raising import raising
 REPO = Path(__file__).resolve().parents[3]
 
 
-def scene(**site: Any) -> DrillContext:
-    """With so much of a site, and no trickle."""
+def context(**site: Any) -> DrillContext:
+    """With parts of a site, and no background load."""
     made: Any = SimpleNamespace(**site)
     nothing: Any = None
-    return DrillContext(made, nothing, print, broken=1000.0)
+    return DrillContext(made, nothing, print, injected_at=1000.0)
 
 
 def test_every_drill_has_a_dag_but_the_one_that_kills_airflow() -> None:
@@ -43,11 +43,11 @@ def test_the_drills_that_are_chosen() -> None:
         "consumer_hung",
     ]
     assert [drill.name for drill in command.chosen("")] == list(command.DRILLS)
-    with raising(UsageError, "DRILL=a,disk_full", "no drill a;", *command.DRILLS):
+    with raising(UsageError, "DRILL=a,disk_full", "no drill a of", *command.DRILLS):
         command.chosen("a,disk_full")
 
 
-def test_every_drill_says_who_may_notice_it() -> None:
+def test_every_drill_has_detectors() -> None:
     assert all(drill.detected_by and drill.what for drill in command.DRILLS.values())
 
 
@@ -65,7 +65,7 @@ def health(at: int, word: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("verdicts", "expected"),
+    ("statuses", "expected"),
     [
         ([], None),
         ([health(999, "down")], None),
@@ -77,35 +77,37 @@ def health(at: int, word: str) -> dict[str, Any]:
         ([health(1001, "unknown")], (1001.0, "health unknown")),
     ],
 )
-def test_noticed_by_the_first_verdict_that_is_not_calm(verdicts: list[dict[str, Any]], expected: Any) -> None:
-    assert drill.detected_by_health(scene(history=History(health=verdicts))) == expected
+def test_detected_by_the_first_status_that_needs_an_action(
+    statuses: list[dict[str, Any]], expected: Any
+) -> None:
+    assert drill.detected_by_health(context(history=History(health=statuses))) == expected
 
 
-def test_noticed_by_the_first_verdict_that_is_to_be_followed_by_a_restart() -> None:
+def test_detected_by_the_first_status_that_leads_to_a_restart() -> None:
     words = [health(1001, "fenced"), health(1002, "idle"), health(1005, "down")]
-    assert drill.detected_by_restartable_health(scene(history=History(health=words))) == (
+    assert drill.detected_by_restartable_health(context(history=History(health=words))) == (
         1005.0,
         "health down",
     )
-    assert drill.detected_by_restartable_health(scene(history=History(health=words[:2]))) is None
+    assert drill.detected_by_restartable_health(context(history=History(health=words[:2]))) is None
 
 
 @pytest.mark.parametrize(
     ("pid", "start", "expected"),
     [(7, 900, None), (0, 0, None), (8, 1004, (1004.0, "supervisord")), (8, 999, (1000.0, "supervisord"))],
 )
-def test_noticed_by_supervisord(pid: int, start: int, expected: Any) -> None:
-    made = scene(process=lambda program: {"pid": pid, "start": start})
-    made.kept["pids"] = {"kafka": 7}
-    assert drill.by_supervisord("kafka")(made) == expected
+def test_detected_by_supervisord(pid: int, start: int, expected: Any) -> None:
+    made = context(process=lambda program: {"pid": pid, "start": start})
+    made.state["pids"] = {"kafka": 7}
+    assert drill.detected_by_supervisord("kafka")(made) == expected
 
 
-def test_noticed_by_the_runtime() -> None:
+def test_detected_by_the_runtime() -> None:
     ended = ProcessExit(1003.0, -9, 50.0)
     before = ProcessStatus("stream-x", ProcessState.RUNNING, restarts=(990.0,), last_exit=ended)
-    assert drill.detected_by_runtime(scene(status=lambda: before)) is None
+    assert drill.detected_by_runtime(context(status=lambda: before)) is None
     after = replace(before, restarts=(990.0, 1003.5, 1010.0))
-    found = drill.detected_by_runtime(scene(status=lambda: after))
+    found = drill.detected_by_runtime(context(status=lambda: after))
     assert found == (1003.5, "the runtime (signal 9 after 50 s)")
 
 
@@ -123,9 +125,10 @@ def run(state: str, end: int | None) -> dict[str, Any]:
         ([run("failed", 1030), run("failed", 1010)], (1010.0, "a red run of x_stream")),
     ],
 )
-def test_noticed_by_a_red_run(runs: list[dict[str, Any]], expected: Any) -> None:
+def test_detected_by_a_red_run(runs: list[dict[str, Any]], expected: Any) -> None:
     assert (
-        drill.detected_by_failed_run(scene(supervision="x_stream", supervision_runs=lambda: runs)) == expected
+        drill.detected_by_failed_run(context(supervision="x_stream", supervision_runs=lambda: runs))
+        == expected
     )
 
 
@@ -139,9 +142,9 @@ def test_waiting_takes_silence_for_nothing_yet() -> None:
         return answer
 
     slept: list[float] = []
-    made = scene()
+    made = context()
     made.sleep = slept.append
-    assert made.await_("it", look, 60) == "seen"
+    assert made.wait_for("it", look, 60) == "seen"
     assert slept == [POLL_SECONDS] * 2
 
 
@@ -150,9 +153,9 @@ def test_waiting_ends_with_what_it_waited_for_and_why() -> None:
         raise Unreachable("Kafka does not answer")
 
     with raising(Failed, "a batch", "-1 s", "Kafka does not answer"):
-        scene().await_("a batch", look, -1)
+        context().wait_for("a batch", look, -1)
     with pytest.raises(ZeroDivisionError):
-        scene().await_("a bug", lambda: 1 // 0, 60)
+        context().wait_for("a bug", lambda: 1 // 0, 60)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +172,7 @@ def test_at_once_supervision_is_triggered_when_it_is_not_at_work(
     trigger_immediately: bool, states: list[str], triggered: int
 ) -> None:
     asked: list[str] = []
-    made = scene(
+    made = context(
         supervision="x_stream",
         supervision_runs=lambda limit: [{"state": state} for state in states],
         airflow=SimpleNamespace(trigger=asked.append),
@@ -177,6 +180,6 @@ def test_at_once_supervision_is_triggered_when_it_is_not_at_work(
     made.trigger_immediately = trigger_immediately
     made.trigger_check()
     assert len(asked) == triggered
-    made.broken = 0.0
+    made.injected_at = 0.0
     made.trigger_check()
-    assert len(asked) == triggered, "nothing is broken yet"
+    assert len(asked) == triggered, "no fault is injected yet"

@@ -71,8 +71,8 @@ def test_status_says_where_the_server_is_not_wanted(context: Context) -> None:
 
     states = {replay.NAME: {"statename": "STOPPED"}}
     [row] = health.rows(context, states, nobody)
-    assert (row.fine, row.health) == (None, "not wanted: the feeds are the public ones")
+    assert (row.is_ok, row.health) == (None, "not used: the feeds are the public ones")
     [row] = health.rows(replace(context, feed="replay"), states, nobody)
-    assert (row.fine, row.address) == (False, "http://127.0.0.1:18081")
+    assert (row.is_ok, row.address) == (False, "http://127.0.0.1:18081")
     [row] = health.rows(context, {replay.NAME: {"statename": "RUNNING"}}, nobody)
-    assert row.fine is False, "it should not run, and does not answer either"
+    assert row.is_ok is False, "it should not run, and does not answer either"

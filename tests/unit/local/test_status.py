@@ -11,11 +11,19 @@ from typing import Any
 import pytest
 
 from local.base import UsageError
-from local.status.observe import ComponentHistory, Seen, Supervised, Unavailable, past, rate, run_concurrently
-from local.status.rows import StreamRow, ago, component_row, in_words
+from local.status.observe import (
+    ComponentHistory,
+    Observation,
+    SupervisionStatus,
+    Unavailable,
+    component_history,
+    rate,
+    run_concurrently,
+)
+from local.status.rows import StreamRow, component_row, format_age, format_event
 from sluice.clients.lake.catalog import Commit
 from sluice.clients.ledger import History
-from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
+from sluice.model.health.heartbeat import Heartbeat
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.sample import ProcessStatus, Sample
 from sluice.model.spec import stream
@@ -40,14 +48,14 @@ def process(state: S = S.RUNNING, program: str = SPEC.program) -> ProcessStatus:
     return ProcessStatus(program, state, 7, NOW - 600)
 
 
-WELL = Seen(
+WELL = Observation(
     sample=Sample(NOW, process(), begins={0: 0}, ends={0: 1205}, published=position(end=5)),
     health=recorded("healthy"),
     batches=[batch(NOW - 30, 100), batch(NOW - 40, 100)],
-    past=ComponentHistory(
+    history=ComponentHistory(
         [False, True, False], {"kind": "restart", "who": "ada", "at": "1970-01-01T02:45:40+00:00"}
     ),
-    supervised=Supervised(paused=False, last_end=NOW - 100),
+    supervision=SupervisionStatus(paused=False, last_end=NOW - 100),
 )
 
 
@@ -57,21 +65,21 @@ def consumer(state: str = "RUNNING", **changes: Any) -> StreamRow:
 
 def test_a_consumer_that_is_healthy() -> None:
     row = consumer()
-    assert [(cell.text, cell.fine) for cell in row.cells] == [
+    assert [(cell.text, cell.is_ok) for cell in row.cells] == [
         ("RUNNING", None),
         ("healthy, 3 min ago", True),
         ("1,200", None),
         ("10", None),
         ("30 s ago", None),
-        ("2 own, 1 asked", None),
+        ("2 own, 1 requested", None),
         ("100 s ago", True),
         ("restart by ada, 60 s ago", None),
     ]
-    assert (row.name, row.fine, row.message, row.colour) == ("nyc_taxi", True, "", "green")
+    assert (row.name, row.is_ok, row.message, row.style) == ("nyc_taxi", True, "", "green")
 
 
 @pytest.mark.parametrize(
-    ("health", "fine", "colour", "says"),
+    ("health", "ok", "style", "says"),
     [
         ("catching up", True, "green", False),
         ("suspended", True, "cyan", True),
@@ -81,11 +89,11 @@ def test_a_consumer_that_is_healthy() -> None:
         ("fenced", False, "red", True),
     ],
 )
-def test_recorded_health_has_its_sets_colour_and_says_why(
-    health: str, fine: bool, colour: str, says: bool
+def test_recorded_health_has_its_sets_style_and_says_why(
+    health: str, ok: bool, style: str, says: bool
 ) -> None:
     row = consumer(health=recorded(health))
-    assert (row.fine, row.colour, row.message) == (fine, colour, "why so" if says else "")
+    assert (row.is_ok, row.style, row.message) == (ok, style, "why so" if says else "")
 
 
 def test_it_judges_nothing_itself() -> None:
@@ -94,11 +102,11 @@ def test_it_judges_nothing_itself() -> None:
     assert (row.state.text, row.health.text) == ("EXITED", "healthy, 3 min ago")
 
 
-@pytest.mark.parametrize("component", ["sample", "health", "batches", "past", "supervised"])
-def test_what_does_not_answer_is_unknown_and_is_not_fine(component: str) -> None:
+@pytest.mark.parametrize("component", ["sample", "health", "batches", "history", "supervision"])
+def test_what_does_not_answer_is_unknown_and_is_not_ok(component: str) -> None:
     row = consumer(**{component: Unavailable("Kafka sleeps")})
-    assert (row.fine, row.message) == (False, "Kafka sleeps")
-    assert {cell.text for cell in row.cells if cell.fine is False} == {"unknown"}
+    assert (row.is_ok, row.message) == (False, "Kafka sleeps")
+    assert {cell.text for cell in row.cells if cell.is_ok is False} == {"unknown"}
 
 
 def test_what_one_system_does_not_say_is_unknown() -> None:
@@ -107,36 +115,36 @@ def test_what_one_system_does_not_say_is_unknown() -> None:
 
 
 def test_what_was_never_checked_is_unknown() -> None:
-    assert (consumer(health=None).health.text, consumer(health=None).fine) == ("unknown", False)
+    assert (consumer(health=None).health.text, consumer(health=None).is_ok) == ("unknown", False)
 
 
 def test_the_same_reason_is_said_once() -> None:
     away = Unavailable("MinIO sleeps")
-    assert consumer(health=away, batches=away, past=away).message == "MinIO sleeps"
+    assert consumer(health=away, batches=away, history=away).message == "MinIO sleeps"
 
 
 @pytest.mark.parametrize(
-    ("supervised", "text", "fine"),
+    ("supervision", "text", "ok"),
     [
-        (Supervised(False, NOW - 360), "6 min ago", True),
-        (Supervised(False, NOW - 361), "6 min ago", False),
-        (Supervised(False, None), "never", False),
-        (Supervised(True, NOW - 9000), "paused", None),
+        (SupervisionStatus(False, NOW - 360), "6 min ago", True),
+        (SupervisionStatus(False, NOW - 361), "6 min ago", False),
+        (SupervisionStatus(False, None), "never", False),
+        (SupervisionStatus(True, NOW - 9000), "paused", None),
     ],
 )
 def test_supervision_is_missed_after_three_intervals(
-    supervised: Supervised, text: str, fine: bool | None
+    supervision: SupervisionStatus, text: str, ok: bool | None
 ) -> None:
-    cell = consumer(supervised=supervised).supervised
-    assert (cell.text, cell.fine) == (text, fine)
+    cell = consumer(supervision=supervision).supervision
+    assert (cell.text, cell.is_ok) == (text, ok)
 
 
 def test_a_stream_that_nobody_wants_to_run_is_off_and_no_trouble() -> None:
     down: dict[str, Any] = {"health": recorded("down"), "sample": Sample(NOW, process(S.STOPPED))}
-    row = consumer(supervised=Supervised(True, None), **down)
-    assert (row.health.text, row.fine, row.message) == ("off", True, "")
-    row = consumer(supervised=Supervised(False, NOW), **down)
-    assert (row.health.text, row.fine, row.message) == ("down, 3 min ago", False, "why so")
+    row = consumer(supervision=SupervisionStatus(True, None), **down)
+    assert (row.health.text, row.is_ok, row.message) == ("off", True, "")
+    row = consumer(supervision=SupervisionStatus(False, NOW), **down)
+    assert (row.health.text, row.is_ok, row.message) == ("down, 3 min ago", False, "why so")
 
 
 @pytest.mark.parametrize(
@@ -165,7 +173,7 @@ def test_rows_per_second(batches: list[Commit], expected: float) -> None:
     ],
 )
 def test_the_last_event_in_words(event: dict[str, Any] | None, words: str) -> None:
-    assert in_words(event and event | {"at": "1970-01-01T02:46:30+00:00"}, NOW) == words
+    assert format_event(event and event | {"at": "1970-01-01T02:46:30+00:00"}, NOW) == words
 
 
 @pytest.mark.parametrize(
@@ -180,8 +188,8 @@ def test_the_last_event_in_words(event: dict[str, Any] | None, words: str) -> No
     ],
 )
 def test_ago(seconds: float, words: str) -> None:
-    assert ago(NOW, NOW - seconds) == words
-    assert ago(NOW, None) == "never"
+    assert format_age(NOW, NOW - seconds) == words
+    assert format_age(NOW, None) == "never"
 
 
 PARTS = stream.load("wiki_changes")
@@ -189,7 +197,7 @@ PRODUCER = PARTS.component("producer")
 
 
 @pytest.mark.parametrize(
-    ("health", "fine", "colour"),
+    ("health", "ok", "style"),
     [
         ("healthy", True, "green"),
         ("fenced", True, "cyan"),
@@ -197,16 +205,14 @@ PRODUCER = PARTS.component("producer")
         ("source unavailable", False, "red"),
     ],
 )
-def test_another_component_has_a_heartbeat_in_the_place_of_a_batch(
-    health: str, fine: bool, colour: str
-) -> None:
+def test_another_component_has_a_heartbeat_in_the_place_of_a_batch(health: str, ok: bool, style: str) -> None:
     heartbeat = Heartbeat(NOW - 3, 7, HeartbeatState.STREAMING, NOW - 500)
     sample = Sample(NOW, process(program=PRODUCER.program), heartbeat=heartbeat)
     seen = dataclasses.replace(WELL, sample=sample, health=recorded(health), batches=[])
     row = component_row(PARTS, PRODUCER, "RUNNING", seen, NOW)
     assert (row.name, row.to_json()["component"]) == ("wiki_changes producer", "producer")
-    assert [row.lag.text, row.rate.text, row.last_batch.text] == ["–", "–", "beat 3 s ago"]
-    assert (row.fine, row.colour) == (fine, colour)
+    assert [row.lag.text, row.rate.text, row.last_batch.text] == ["–", "–", "heartbeat 3 s ago"]
+    assert (row.is_ok, row.style) == (ok, style)
 
 
 def history() -> History:
@@ -225,7 +231,7 @@ def test_the_newest_event_of_any_kind() -> None:
         *((7, "suspend", {"who": "ada"}), (20, "health", {"health": "down"})),
     ):
         kept.record(kind, event, now - timedelta(hours=hours))
-    found = past(kept, now)
+    found = component_history(kept, now)
     assert found.newest is not None
     assert (found.newest["kind"], found.newest["who"]) == ("suspend", "ada")
     assert found.restarts == [False, True]

@@ -13,17 +13,23 @@ import pytest
 from local.demo.checks import DemoResult, Figure
 from local.demo.hits import HITS, Counts, HitsDemo, result
 from local.progress import ProgressDisplay
-from local.stack.lake import Exactness
+from local.stack.lake import OffsetComparison
 from local.stack.stack import Stack
 from sluice.clients.lake.catalog import Lake
 
 COUNTS = Counts("windows", results=20, lake=90, late=3, sinks={"jdbc a": 90, "kafka b": 90}, different=0)
-PASSED = Exactness(0, 0, 0, HITS)
+PASSED = OffsetComparison(0, 0, 0, HITS)
 
 
 def made(**changes: Any) -> DemoResult:
-    green = {"records": HITS, "lake_rows": HITS - 2, "quarantined": 2, "exact": PASSED, "counts": [COUNTS]}
-    return result(**{**green, "page": "http://127.0.0.1/x", **changes})
+    green = {
+        "records": HITS,
+        "lake_rows": HITS - 2,
+        "quarantined": 2,
+        "comparison": PASSED,
+        "counts": [COUNTS],
+    }
+    return result(**{**green, "counts": [COUNTS], "page": "http://127.0.0.1/x", **changes})
 
 
 def test_a_demo_that_is_as_it_must_be() -> None:
@@ -40,11 +46,11 @@ def test_a_demo_that_is_as_it_must_be() -> None:
             {"lake_rows": 97},
             f"{HITS} records came onto the topic, but 97 are in the lake and 2 in quarantine",
         ),
-        ({"exact": replace(PASSED, gaps=1)}, "1 offsets of the topic are neither"),
-        ({"exact": replace(PASSED, duplicates=1)}, "1 records are in the lake more than once"),
+        ({"comparison": replace(PASSED, gaps=1)}, "1 offsets of the topic are neither"),
+        ({"comparison": replace(PASSED, duplicates=1)}, "1 records are in the lake more than once"),
         ({"counts": []}, "no query has results"),
         ({"counts": [replace(COUNTS, results=0)]}, "query windows has no results"),
-        ({"counts": [replace(COUNTS, different=2)]}, "2 results of query windows are not as in the lake"),
+        ({"counts": [replace(COUNTS, different=2)]}, "2 results of query windows differ from the lake"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_numbers(changes: dict[str, Any], says: str) -> None:

@@ -11,11 +11,11 @@ import pytest
 
 from local.drills.result import DrillRecord, seconds, store, table
 from local.drills.stream import moved_on
-from local.drills.traffic import lost_and_doubled
-from local.stack.lake import Exactness
+from local.drills.traffic import lost_and_duplicated
+from local.stack.lake import OffsetComparison
 from sluice.clients.lake.catalog import Commit
 
-PASSED = Exactness(gaps=0, duplicates=0, unexpected=0, records=500)
+PASSED = OffsetComparison(gaps=0, duplicates=0, unexpected=0, records=500)
 GREEN = DrillRecord(
     drill="consumer_killed",
     at="2026-01-01T00:00:00+00:00",
@@ -23,7 +23,7 @@ GREEN = DrillRecord(
     trigger_immediately=False,
     injected_at=1000.0,
     detected_at=1090.04,
-    detected_by="verdict dead",
+    detected_by="health down",
     decided_at=1091.0,
     recovered_at=1120.0,
     healthy_at=1210.0,
@@ -31,7 +31,7 @@ GREEN = DrillRecord(
     records=(0, 0),
     sent=300,
     load="success",
-    verdicts=["down", "healthy"],
+    health_statuses=["down", "healthy"],
     restarts=1,
 )
 
@@ -42,12 +42,12 @@ def test_the_row_of_a_drill_that_passed() -> None:
         "passed": True,
         "failure": "",
         "seconds_to_detect": 90.0,
-        "detected_by": "verdict dead",
+        "detected_by": "health down",
         "seconds_to_recover": 120.0,
         "seconds_to_recover_from_decision": 29.0,
         "lost": 0,
         "duplicated": 0,
-        "verdicts": ["down", "healthy"],
+        "health_statuses": ["down", "healthy"],
         "restarts": 1,
         "sent": 300,
         "at": "2026-01-01T00:00:00+00:00",
@@ -59,20 +59,20 @@ def test_the_row_of_a_drill_that_passed() -> None:
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"detected_at": None}, "nobody noticed"),
-        ({"recovered_at": None}, "nothing was published afterwards"),
-        ({"healthy_at": None}, "not calm again: down, healthy"),
-        ({"records": (1, 0)}, "of 300 records that Kafka took 1 are lost, 0 are there again"),
-        ({"records": (0, 1)}, "0 are lost, 1 are there again"),
-        ({"offsets": Exactness(1, 0, 0, 9)}, "of 9 offsets 1 are missing"),
-        ({"offsets": Exactness(0, 1, 0, 9)}, "1 are there more than once"),
-        ({"offsets": Exactness(0, 0, 1, 9)}, "1 are there and not on the topic"),
-        ({"unsent": 2}, "2 records were never taken by Kafka"),
-        ({"sent": 0}, "nothing was shown"),
+        ({"detected_at": None}, "not detected"),
+        ({"recovered_at": None}, "no batch was published afterwards"),
+        ({"healthy_at": None}, "not healthy again: down, healthy"),
+        ({"records": (1, 0)}, "of 300 records that Kafka took 1 are lost, 0 duplicated"),
+        ({"records": (0, 1)}, "0 are lost, 1 duplicated"),
+        ({"offsets": OffsetComparison(1, 0, 0, 9)}, "of 9 offsets 1 are missing"),
+        ({"offsets": OffsetComparison(0, 1, 0, 9)}, "1 are duplicated"),
+        ({"offsets": OffsetComparison(0, 0, 1, 9)}, "1 are not on the topic"),
+        ({"unsent": 2}, "Kafka never took 2 records"),
+        ({"sent": 0}, "no record was sent during the drill"),
         ({"load": "failed"}, "the load afterwards was failed"),
-        ({"load": ""}, "the load afterwards was not made"),
+        ({"load": ""}, "the load afterwards was not started"),
         ({"failure": "the zombie still runs"}, "the zombie still runs"),
-        ({"offsets": None, "records": None}, "it was not come to the proof"),
+        ({"offsets": None, "records": None}, "the verification was not reached"),
     ],
 )
 def test_each_reason_not_to_pass(changed: dict[str, Any], reason: str) -> None:
@@ -88,7 +88,7 @@ def test_each_reason_not_to_pass(changed: dict[str, Any], reason: str) -> None:
 def test_a_drill_that_broke_nothing_is_not_passed() -> None:
     cannot = DrillRecord("disk_full", "", 120, False, failure="no file system of its own")
     assert cannot.failures == "no file system of its own"
-    assert dataclasses.replace(cannot, failure="").failures == "nothing was broken"
+    assert dataclasses.replace(cannot, failure="").failures == "no fault was injected"
     row = cannot.to_json()
     assert (row["passed"], row["lost"], row["duplicated"], row["seconds_to_detect"]) == (
         False,
@@ -99,7 +99,7 @@ def test_a_drill_that_broke_nothing_is_not_passed() -> None:
 
 
 def test_a_lost_record_is_counted_once_though_it_is_a_gap_too() -> None:
-    row = dataclasses.replace(GREEN, offsets=Exactness(2, 3, 0, 9), records=(2, 1)).to_json()
+    row = dataclasses.replace(GREEN, offsets=OffsetComparison(2, 3, 0, 9), records=(2, 1)).to_json()
     assert (row["lost"], row["duplicated"]) == (2, 3)
 
 
@@ -113,7 +113,7 @@ def test_seconds(begin: float | None, end: float | None, expected: float | None)
 
 def test_recovered_is_the_first_batch_after_it_that_brought_something() -> None:
     steps = [
-        Commit(1, 5.0, "batch", 1, {0: 120}),  # before it was noticed
+        Commit(1, 5.0, "batch", 1, {0: 120}),  # before its detection
         Commit(1, 11.0, "epoch-start", 2, {0: 120}),
         Commit(1, 12.0, "batch", 2, {0: 100}),  # nothing new
         Commit(1, 13.0, "batch", 2, {0: 130}),
@@ -124,13 +124,13 @@ def test_recovered_is_the_first_batch_after_it_that_brought_something() -> None:
     assert moved_on(steps, after=14.0, total=100) is None
 
 
-def test_lost_and_doubled() -> None:
+def test_lost_and_duplicated() -> None:
     from collections import Counter
 
     # 7 was sent, and Kafka never said that it has it: it may be there, once.
-    assert lost_and_doubled([1, 2, 3], Counter([1, 2, 2, 2, 7])) == (1, 2)
-    assert lost_and_doubled([1, 2], Counter([1, 2, 7, 7])) == (0, 1)
-    assert lost_and_doubled([], Counter()) == (0, 0)
+    assert lost_and_duplicated([1, 2, 3], Counter([1, 2, 2, 2, 7])) == (1, 2)
+    assert lost_and_duplicated([1, 2], Counter([1, 2, 7, 7])) == (0, 1)
+    assert lost_and_duplicated([], Counter()) == (0, 0)
 
 
 def test_rows_take_the_place_of_earlier_ones(tmp_path: Path) -> None:

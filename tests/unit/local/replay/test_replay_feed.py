@@ -14,16 +14,17 @@ import pytest
 from local.replay.events import SERVERS, Feed
 from local.replay.frames import OTHER_TOPIC, BadPosition, after, since, sse_id
 from local.replay.frames import frame as plain_frame
-from local.replay.schedule import Asked, Clock, Place, State
+from local.replay.schedule import Clock, RequestRecord, SavedPosition, State
 from tests.support.faulty_replay import KINDS, MALFORMED, Faults, frame, payload
+from tests.support.inspectable_feed import InspectableFeed
 from tests.support.raising import raising
 
 START = 1_790_000_000.25
-FEED = Feed(start=START, pace=50, seed=1)
+FEED = InspectableFeed(start=START, rate=50, seed=1)
 
 
 def test_an_event_is_a_function_of_the_seed_its_number_and_the_start() -> None:
-    again = Feed(start=START, pace=50, seed=1)
+    again = InspectableFeed(start=START, rate=50, seed=1)
     assert [FEED.data(n) for n in (0, 7, 1_000_000)] == [again.data(n) for n in (0, 7, 1_000_000)]
     moved, other = replace(FEED, start=START + 60), replace(FEED, seed=2)
     assert moved.event(7)["meta"]["id"] == FEED.event(7)["meta"]["id"] == FEED.event_id(7)
@@ -75,7 +76,7 @@ def test_few_users_and_wikis_make_most_of_the_changes() -> None:
         assert bots.setdefault(FEED.user(n).name, FEED.user(n).bot) == FEED.user(n).bot
 
 
-@pytest.mark.parametrize("wrong", [{"servers": 0}, {"servers": 500}, {"pace": 0}, {"late_share": 2}])
+@pytest.mark.parametrize("wrong", [{"servers": 0}, {"servers": 500}, {"rate": 0}, {"late_share": 2}])
 def test_a_feed_that_cannot_be(wrong: dict[str, Any]) -> None:
     with raising(ValueError, *wrong):
         Feed(start=START, **wrong)
@@ -183,7 +184,7 @@ def test_the_feed_grows_with_the_clock_up_to_its_total() -> None:
 
 
 def test_a_burst_is_faster_for_so_many_events_in_both_times() -> None:
-    state = State(Clock(born=1_000.0, rate=50), Feed(start=1_000.0, pace=50))
+    state = State(Clock(born=1_000.0, rate=50), Feed(start=1_000.0, rate=50))
     before = state.feed
     assert state.burst(2_000, 500, 1_010.0) == 500
     assert [state.clock.following(now) for now in (1_010.5, 1_012.0, 1_014.5)] == [750, 1_500, 2_525]
@@ -196,7 +197,7 @@ def test_a_burst_is_faster_for_so_many_events_in_both_times() -> None:
     assert [state.feed.at(n) for n in (1_000, 1_500, 1_600, 1_650)] == [1_011.0, 1_012.0, 1_013.0, 1_014.0]
     assert state.clock.following(1_014.0) == 1_650
     assert state.burst(10, 5, 2_000.0) == state.clock.following(2_000.0) == 50_950
-    slow = State(Clock(born=0.0, rate=50), Feed(start=0.0, pace=5))
+    slow = State(Clock(born=0.0, rate=50), Feed(start=0.0, rate=5))
     slow.burst(100, 500, 0.0)
     assert slow.feed.at(100) == 2.0, "ten times as fast as it was"
     for events, rate in ((0, 500), (5, 0)):
@@ -206,9 +207,9 @@ def test_a_burst_is_faster_for_so_many_events_in_both_times() -> None:
         State(Clock(born=0.0, rate=0), FEED).burst(1, 1, 0.0)
 
 
-def test_a_patient_feed_begins_when_it_is_asked_for() -> None:
+def test_a_waiting_feed_begins_when_it_is_asked_for() -> None:
     def made() -> State:
-        feed = Feed(start=96.0, pace=50)
+        feed = Feed(start=96.0, rate=50)
         return State(Clock(born=100.0, rate=50, first=200), feed, asleep=True)
 
     state = made()
@@ -227,24 +228,26 @@ def test_a_status_says_how_far_it_is_and_who_asked() -> None:
     state = State(Clock(born=100.0, rate=0), FEED)
     state.sent(9, 10)
     state.sent(4, 5)
-    state.note(Asked(300.0, "me", None, 200))
+    state.record(RequestRecord(300.0, "me", None, 200))
     said = state.to_json(300.0)
     assert (said["n"], said["sent"], said["frames"]) == (9, 9, 15)
-    assert said["asked"][0]["user_agent"] == "me"
+    assert said["requests"][0]["user_agent"] == "me"
     assert State(Clock(born=100.0, rate=10), FEED).to_json(100.0)["n"] == -1
 
 
-def test_a_place_goes_on_where_it_was_and_after_a_kill_beyond_it(tmp_path: Path) -> None:
-    path = tmp_path / "place.json"
-    place = Place(path, rate=50)
-    assert place.first == 0
-    place.reached(0)
-    assert Place(path, rate=50).first == 5_000, "killed now, it goes on beyond all that it may have sent"
+def test_a_saved_position_goes_on_where_it_was_and_after_a_kill_beyond_it(tmp_path: Path) -> None:
+    path = tmp_path / "position.json"
+    position = SavedPosition(path, rate=50)
+    assert position.first == 0
+    position.reached(0)
+    assert SavedPosition(path, rate=50).first == 5_000, (
+        "killed now, it goes on beyond all that it may have sent"
+    )
     written = path.stat().st_mtime_ns
-    place.reached(4_999)
+    position.reached(4_999)
     assert path.stat().st_mtime_ns == written, "still ahead: nothing is written"
-    place.reached(5_000)
-    assert Place(path, rate=50).first == 10_000
-    place.close(5_032)
-    assert Place(path, rate=50).first == 5_032
-    assert Place(None, rate=50).first == 0
+    position.reached(5_000)
+    assert SavedPosition(path, rate=50).first == 10_000
+    position.close(5_032)
+    assert SavedPosition(path, rate=50).first == 5_032
+    assert SavedPosition(None, rate=50).first == 0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import psutil
 import pytest
 
-from local.runtime.processes import MARK, end_all, stack_processes
+from local.runtime.processes import LABEL, end_all, stack_processes
 
 STUBBORN = "import signal, sys; signal.signal(15, signal.SIG_IGN); print('up', flush=True); signal.pause()"
 WILLING = "import signal; print('up', flush=True); signal.pause()"
@@ -22,7 +22,7 @@ def start() -> Iterator[Start]:
 
     def one(code: str, mark: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-c", code], env={MARK: mark}, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", code], env={LABEL: mark}, stdout=subprocess.PIPE, text=True
         )
         started.append(process)
         assert process.stdout is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from local.setup.cache import MANIFEST, Artifact, fingerprint, locked, sweep
+from local.setup.cache import MANIFEST, Artifact, cleanup, fingerprint, locked
 
 
 def artifact(root: Path, hashed: bool = True) -> Artifact:
@@ -72,7 +72,7 @@ def test_an_interruption_leaves_nothing_that_counts(tmp_path: Path) -> None:
             thing.ensure(interrupted, lambda _: None, in_place=in_place)
         assert thing.damage() is not None
     ensure(thing)
-    sweep(tmp_path)
+    cleanup(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thing-0123"]
 
 
@@ -94,7 +94,7 @@ def test_leftovers_of_interrupted_runs_are_swept(tmp_path: Path) -> None:
     for name in (".part-old-1", ".gone-old-2-77"):
         make(tmp_path / name)
     ensure(artifact(tmp_path))
-    sweep(tmp_path)
+    cleanup(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thing-0123"]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from local.stack.lake import OFFSETS, Exactness, compare
+from local.stack.lake import OFFSETS, OffsetComparison, compare
 from local.stack.lake import held as local_held
 
 STARTS, TOPIC = {0: 0, 1: 5}, {0: (0, 3), 1: (0, 7), 2: (0, 0)}
@@ -18,7 +18,7 @@ def rows(places: Places) -> pa.RecordBatchReader:
     return pa.Table.from_pylist(found, SCHEMA).to_reader(max_chunksize=2)
 
 
-def compared(lake: Places, quarantine: Places) -> Exactness:
+def compared(lake: Places, quarantine: Places) -> OffsetComparison:
     with local_held(rows(lake), rows(quarantine)) as sql:
         return compare(sql, STARTS, TOPIC)
 
@@ -41,13 +41,13 @@ def test_gaps_duplicates_and_strays(
     in_lake: dict[int, list[int]], gaps: int, duplicates: int, unexpected: int
 ) -> None:
     places = [(partition, offset) for partition, offsets in in_lake.items() for offset in offsets]
-    assert compared([*places], []) == Exactness(gaps, duplicates, unexpected, records=5)
+    assert compared([*places], []) == OffsetComparison(gaps, duplicates, unexpected, records=5)
 
 
 def test_what_is_in_the_table_and_aside_is_there_twice_and_aside_twice_once() -> None:
     table: Places = [(0, 1), (0, 2), (None, None)]
     aside: Places = [(0, 0), (0, 0), (1, 5), (None, None)]
-    assert compared(table, aside) == Exactness(gaps=1, duplicates=0, unexpected=0, records=5)
+    assert compared(table, aside) == OffsetComparison(gaps=1, duplicates=0, unexpected=0, records=5)
     assert compared(table, [*aside, (0, 2)]).duplicates == 1
 
 
@@ -55,4 +55,4 @@ def test_what_is_in_the_table_and_aside_is_there_twice_and_aside_twice_once() ->
     ("counts", "exact"), [((0, 0, 0), True), ((1, 0, 0), False), ((0, 1, 0), False), ((0, 0, 1), False)]
 )
 def test_exact_is_none_of_each(counts: tuple[int, int, int], exact: bool) -> None:
-    assert Exactness(*counts, records=9).is_ok is exact
+    assert OffsetComparison(*counts, records=9).is_ok is exact

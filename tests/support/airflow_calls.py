@@ -1,0 +1,31 @@
+"""Calls to Airflow's REST API that only tests need."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from local.stack.airflow_api import Airflow
+
+
+def xcom(airflow: Airflow, dag: str, run_id: str, task: str) -> Any:
+    """A task's return value. AirflowError with status 404 if there is none."""
+    path = f"/dags/{dag}/dagRuns/{quote(run_id, safe='')}/taskInstances/{task}/xcomEntries/return_value"
+    return airflow.request("GET", path, params={"deserialize": "false", "stringify": "false"})["value"]
+
+
+def pause(airflow: Airflow, dag: str) -> None:
+    airflow.request("PATCH", f"/dags/{dag}", json={"is_paused": True})
+
+
+def clear(airflow: Airflow, dag: str, run_id: str, tasks: list[str], downstream: bool = False) -> None:
+    """Let tasks of a run run again."""
+    body = {
+        "dry_run": False,
+        "dag_run_id": run_id,
+        "task_ids": tasks,
+        "only_failed": False,
+        "include_downstream": downstream,
+        "reset_dag_runs": True,
+    }
+    airflow.request("POST", f"/dags/{dag}/clearTaskInstances", json=body)
