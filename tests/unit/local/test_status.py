@@ -23,7 +23,7 @@ from local.status.observe import (
 from local.status.rows import StreamRow, component_row, format_age, format_event
 from sluice.clients.lake.catalog import Commit
 from sluice.clients.ledger import History
-from sluice.model.health.heartbeat import Heartbeat
+from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
 from sluice.model.health.sample import ProcessState as S
 from sluice.model.health.sample import ProcessStatus, Sample
 from sluice.model.spec import stream
