@@ -10,6 +10,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.spec.platform import Kafka
 
 TIMEOUT_SECONDS = 15.0
@@ -48,7 +49,10 @@ def begin_and_end_offsets(
     """
     found = asked.list_topics(topic, timeout=seconds).topics[topic]
     if found.error is not None or not found.partitions:
-        raise LookupError(f"topic {topic!r}: {found.error}; run the load's provision_topic step first")
+        raise coded(
+            ErrorCode.TOPIC_NOT_FOUND,
+            LookupError(f"topic {topic!r}: {found.error}; run the load's provision_topic step first"),
+        )
     retrying = Retrying(
         retry=retry_if_exception(_is_moving),
         stop=stop_after_delay(seconds),

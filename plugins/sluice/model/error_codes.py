@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from typing import TypeVar
+
+E = TypeVar("E", bound=BaseException)
 
 
 class ErrorCode(StrEnum):
@@ -96,6 +99,12 @@ def code_of(error: BaseException) -> ErrorCode:
     """The ``code`` of an exception; PROCESS_FAILED for those that are not Sluice's."""
     code = getattr(error, "code", None)
     return code if isinstance(code, ErrorCode) else ErrorCode.PROCESS_FAILED
+
+
+def coded(code: ErrorCode, error: E) -> E:
+    """A builtin exception with a code."""
+    error.code = code  # type: ignore[attr-defined]
+    return error
 
 
 def code_in(text: str) -> ErrorCode | None:

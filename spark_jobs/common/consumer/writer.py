@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.error_codes import ErrorCode
+from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.deduplication import LoadedRows, Run, loaded_from, possible_duplicates
@@ -120,9 +120,12 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
                     f"stream a new table, put the files again, and raise the topic's retention.ms"
                 )
             if end > after:
-                raise LookupError(
-                    f"{topic}: ends at {after}, but the table holds offsets up to {end}: the topic was "
-                    f"recreated. Fix: give the stream a new table, or restore the topic"
+                raise coded(
+                    ErrorCode.UNRECOVERABLE,
+                    LookupError(
+                        f"{topic}: ends at {after}, but the table holds offsets up to {end}: the topic was "
+                        f"recreated. Fix: give the stream a new table, or restore the topic"
+                    ),
                 )
         return ends
 

@@ -14,6 +14,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient
 
 from sluice.io.kafka import consumer, topic_offsets
+from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.spec.platform import Kafka
 
 log = logging.getLogger(__name__)
@@ -52,8 +53,9 @@ class Topic:
         except KafkaException as error:
             code = error.args[0].code()
             if code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise LookupError(
-                    f"topic {self.name!r}: {error}. Fix: run the load's task provision_topic"
+                raise coded(
+                    ErrorCode.TOPIC_NOT_FOUND,
+                    LookupError(f"topic {self.name!r}: {error}. Fix: run the load's task provision_topic"),
                 ) from error
             if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
                 raise self._unanswered(error) from error

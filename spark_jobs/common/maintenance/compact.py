@@ -18,6 +18,7 @@ from datetime import date
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DateType
 
+from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
@@ -101,7 +102,10 @@ def _first_partition(spec: StreamSpec) -> str:
 def _date_column(spark: SparkSession, spec: StreamSpec) -> str:
     column = _first_partition(spec)
     if not spark.catalog.tableExists(f"{CATALOG}.{spec.table}"):
-        raise LookupError(f"table {spec.table} not found; the stream's consumer creates it")
+        raise coded(
+            ErrorCode.TABLE_NOT_FOUND,
+            LookupError(f"table {spec.table} not found; the stream's consumer creates it"),
+        )
     partitions = IcebergTable(spark, spec.table).partitions()
     if partitions != [str(partition) for partition in spec.partitions]:
         raise ConfigError(

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 
+from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.queries.state import FENCE_TABLE, NO_BATCH, fence_ddl
 from spark_jobs.common.spark.process import Fenced
 
@@ -116,18 +117,24 @@ class Fence:
     def _check_written(self, row: tuple[int, int] | None, batch: int) -> None:
         """Raises unless the row did not rise because the database has the batch."""
         if row is None:
-            raise LookupError(
-                f"the fence of {self.key}: no row in {FENCE_TABLE}; restart the stream, and do not change "
-                "that table"
+            raise coded(
+                ErrorCode.SINK_WRITE_FAILED,
+                LookupError(
+                    f"the fence of {self.key}: no row in {FENCE_TABLE}; restart the stream, and do not "
+                    "change that table"
+                ),
             )
         epoch, last = row
         self._check_epoch(epoch, self.epoch)
         if epoch < self.epoch or last < batch:
             # The batches in between are lost: a group without later changes would never be written again.
-            raise LookupError(
-                f"the fence of {self.key}: {FENCE_TABLE} has batch {last} of writer {epoch}, expected batch "
-                f"{self._last} of writer {self.epoch}: the database was restored, or lost a commit; restart "
-                "the stream, which resumes from there"
+            raise coded(
+                ErrorCode.SINK_WRITE_FAILED,
+                LookupError(
+                    f"the fence of {self.key}: {FENCE_TABLE} has batch {last} of writer {epoch}, expected "
+                    f"batch {self._last} of writer {self.epoch}: the database was restored or lost a commit; "
+                    "restart the stream, which resumes from there"
+                ),
             )
 
     def _row(self, connection: Connection, lock: str = "") -> tuple[int, int] | None:

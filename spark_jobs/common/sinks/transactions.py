@@ -18,6 +18,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from sluice.io import kafka as kafka_io
 from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN
+from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.queries import state
 from sluice.model.queries.state import NO_BATCH, CommittedBatch
 from sluice.model.spec.platform import Kafka
@@ -289,9 +290,12 @@ class Transactions:
         if count < self.partitions:
             missing = f"has {count} partitions, and {self.partitions} are declared"
             problem = missing if count else "does not exist"
-            raise LookupError(
-                f"{self.name}: topic {self.topic!r} {problem}, on {self._servers}; run the load's "
-                "provision_sinks step"
+            raise coded(
+                ErrorCode.SINK_WRITE_FAILED,
+                LookupError(
+                    f"{self.name}: topic {self.topic!r} {problem}, on {self._servers}; run the load's "
+                    "provision_sinks step"
+                ),
             )
 
     def _check_fenced(self, committed: CommittedBatch | None) -> None:
@@ -310,9 +314,12 @@ class Transactions:
         try:
             return state.parse(found.offset, found.metadata or "")
         except ValueError as error:
-            raise LookupError(
-                f"{self.name}: group {self._group}: {error}; delete the group's offsets: then the topic's "
-                "records say which batch is the last"
+            raise coded(
+                ErrorCode.SINK_WRITE_FAILED,
+                LookupError(
+                    f"{self.name}: group {self._group}: {error}; delete the group's offsets: then the "
+                    "topic's records say which batch is the last"
+                ),
             ) from error
 
     def _newest_version(self) -> int:

@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 
 from pyspark.sql import SparkSession
 
-from sluice.model.error_codes import ErrorCode
+from sluice.model.error_codes import ErrorCode, coded
 from spark_jobs.common.spark.filesystem import Files
 
 log = logging.getLogger(__name__)
@@ -238,9 +238,12 @@ class Checkpoints:
             self._cleanup(epoch, keep=earlier)
             log.info("checkpoint copied stream=%s epoch=%d batch=%d", self.stream, earlier, batch)
             return self.of_epoch(epoch)
-        raise LookupError(
-            f"{self.stream}: no checkpoint below {self._base} holds the published batch {batch} "
-            f"({'; '.join(reasons) or 'no epoch has one'}). Fix: restore it, or use a new name and table"
+        raise coded(
+            ErrorCode.CHECKPOINT_CORRUPTED,
+            LookupError(
+                f"{self.stream}: no checkpoint below {self._base} holds the published batch {batch} "
+                f"({'; '.join(reasons) or 'no epoch has one'}). Fix: restore it, or use a new name and table"
+            ),
         )
 
     def _copy(self, earlier: int, epoch: int, batch: int, last: int, published: bool, stateful: bool) -> None:

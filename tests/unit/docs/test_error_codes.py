@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.model.error_codes import PERMANENT, ErrorCode, code_in, code_of
+from sluice.model.error_codes import PERMANENT, ErrorCode, code_in, code_of, coded
 from sluice.model.health.status import ALERTING
 from tests.unit.docs.test_docs import ERRORS, REPO, source_files
 
@@ -92,3 +92,9 @@ def test_an_exception_of_another_library_has_the_code_of_a_failed_process() -> N
     assert code_of(KeyError("x")) is code_of(Coded()) is ErrorCode.PROCESS_FAILED
     assert code_in("stream x: SLU-402 then SLU-403") is ErrorCode.BATCH_NOT_VERIFIED
     assert code_in("SLU-999 and XSLU-402") is None
+
+
+def test_a_builtin_exception_can_have_a_code() -> None:
+    error = coded(ErrorCode.TOPIC_NOT_FOUND, LookupError("no topic"))
+    assert type(error) is LookupError
+    assert code_of(error) is ErrorCode.TOPIC_NOT_FOUND
