@@ -134,6 +134,14 @@ def test_the_readme_is_short_and_begins_with_what_matters() -> None:
     assert all(text in first for text in ("make demo", "make test", "29,999", "Debian", "3.11 or 3.12"))
 
 
+def test_the_readme_shows_the_figures_of_the_demo() -> None:
+    (shown,) = [code for code in fenced(README.read_text()) if code.startswith("what  ")]
+    code = "\n".join(file.read_text() for file in source_files("local/demo"))
+    for line in shown.splitlines()[1:]:
+        _, read_from = re.split(r"\s+[\d,]+\s+", line)
+        assert f'"{read_from}"' in code
+
+
 def test_the_readme_shows_a_failed_verification_as_validate_writes_it() -> None:
     text = " ".join(README.read_text().split())
     expected = OffsetRanges.of({0: [(0, 26_999)], 3: [(0, 3_000)]})
