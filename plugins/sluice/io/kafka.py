@@ -1,4 +1,4 @@
-"""librdkafka's consumers as everybody here uses them: they join no group."""
+"""librdkafka's consumers, which join no group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.spec.platform import Kafka
 
 TIMEOUT_SECONDS = 15.0
-# librdkafka tries a refused login again and again, and only tells it to ``error_cb``.
+# librdkafka retries a rejected login, and reports it to ``error_cb`` only.
 REFUSED_LOGIN = frozenset({KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED})
 MISSING_RIGHT = frozenset(
     {
@@ -29,13 +29,12 @@ RANGE_SETTINGS: Mapping[str, Any] = {"enable.partition.eof": True, "auto.offset.
 _BATCH = 1_000
 # Waited for a whole _BATCH, also if less is left.
 _POLL_SECONDS = 0.1
-# A partition that was just made, or whose leader changes, is led by nobody for a moment.
+# A new partition, or one whose leader changes, has no leader for a moment.
 _MOVING = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
 
 
 def consumer(kafka: Kafka, group: str, settings: Mapping[str, Any] | None = None) -> Consumer:
-    """A consumer with the role's login. ``group``: whose offsets it reads or sets; librdkafka always wants
-    a name."""
+    """``group``: its offsets are read or set; librdkafka requires a name."""
     own = {"group.id": group, "enable.auto.commit": False}
     return Consumer({**kafka.librdkafka(), **own, **(settings or {})})
 
@@ -43,10 +42,8 @@ def consumer(kafka: Kafka, group: str, settings: Mapping[str, Any] | None = None
 def begin_and_end_offsets(
     asked: Consumer, topic: str, seconds: float = TIMEOUT_SECONDS
 ) -> dict[int, tuple[int, int]]:
-    """Partition -> (first offset kept, next offset to be written).
-
-    Raises LookupError when the topic does not exist, KafkaException when no broker answers in time.
-    """
+    """Partition -> (first offset kept, next offset to be written). Raises LookupError for an unknown topic,
+    KafkaException if no broker answers in time."""
     found = asked.list_topics(topic, timeout=seconds).topics[topic]
     if found.error is not None or not found.partitions:
         raise coded(
@@ -116,7 +113,7 @@ def read_range(
 def committed(asked: Consumer, wanted: list[TopicPartition], seconds: float) -> list[TopicPartition]:
     """The offsets of the consumer's group, with their metadata. Raises KafkaException.
 
-    Not by AdminClient: its own question ends the process (SIGSEGV in librdkafka's rd_kafka_cgrp_op) while the
+    Not by AdminClient: its request crashes the process (SIGSEGV in librdkafka's rd_kafka_cgrp_op) while the
     group's coordinator moves, as on a new broker.
     """
     found: list[TopicPartition] = asked.committed(wanted, timeout=seconds)

@@ -1,4 +1,4 @@
-"""Waiting for what may be otherwise later."""
+"""Polling."""
 
 from __future__ import annotations
 

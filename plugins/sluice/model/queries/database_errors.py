@@ -1,6 +1,4 @@
-"""What is wrong with a database, from what its driver says: what helps by itself with time, and what never
-does. Pure.
-"""
+"""Errors of a database driver by class, transient or not."""
 
 from __future__ import annotations
 
@@ -10,7 +8,7 @@ from sluice.model.spec.connection import POSTGRESQL
 
 
 class DatabaseError(StrEnum):
-    """What is wrong, as words that go behind the name of the database."""
+    """The value completes a sentence that begins with the database."""
 
     AWAY = "does not answer"
     BUSY = "has no connection free"
@@ -28,7 +26,7 @@ class DatabaseError(StrEnum):
     OTHER = "failed"
 
 
-# What may be over when it is asked again.
+# May be over at the next attempt.
 TRANSIENT = frozenset(
     {
         DatabaseError.AWAY,
@@ -64,8 +62,7 @@ _POSTGRESQL = {
     "22": DatabaseError.VALUE,
     "23": DatabaseError.VALUE,
 }
-# PostgreSQL's refusals before a session has begun carry no SQLSTATE through libpq, only words; an answer in
-# another language is taken for one that may pass.
+# Before a session starts libpq gives no SQLSTATE, only text; text in another language counts as transient.
 _POSTGRESQL_WORDS = (
     ("password authentication failed", DatabaseError.LOGIN),
     ("no password supplied", DatabaseError.LOGIN),
@@ -98,15 +95,12 @@ _MYSQL_CODES = {code: trouble for trouble, codes in _MYSQL.items() for code in c
 
 
 def diagnose(kind: str, error: BaseException) -> DatabaseError:
-    """What a driver's error (psycopg2's or PyMySQL's own) of a database of this kind means.
-
-    What nobody has foreseen is OTHER, and does not pass.
-    """
+    """The class of an error of psycopg2 or PyMySQL; OTHER, not transient, if it is unknown."""
     return _postgresql(error) if kind == POSTGRESQL else _mysql(error)
 
 
 def says(error: BaseException) -> str:
-    """What the driver says, in one line: the first of the server's. What comes behind may hold a row."""
+    """The first line of the driver's message; later ones may contain a row."""
     text = str(error.args[-1] if error.args else error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
@@ -125,7 +119,7 @@ def _postgresql(error: BaseException) -> DatabaseError:
             return trouble
     if "FATAL" in text and 'database "' in text and "does not exist" in text:
         return DatabaseError.NO_DATABASE
-    # Errors of a connection that is no more. Others without a state are the driver's own, about our values.
+    # Of a lost connection. Others without a state are the driver's own, about our values.
     lost = ("OperationalError", "InterfaceError", "DatabaseError")
     return DatabaseError.AWAY if type(error).__name__ in lost else DatabaseError.VALUE
 

@@ -1,7 +1,4 @@
-"""Progress of a running query: batches as Spark's listener reports them, and activity events in between.
-
-Each is a record of topic ``sluice-progress``: JSON, with the key ``<stream>/<query>``.
-"""
+"""Progress of a running query: records of topic ``sluice-progress`` with the key ``<stream>/<query>``."""
 
 from __future__ import annotations
 
@@ -14,17 +11,15 @@ from typing import Any, cast
 
 from sluice.model.json_record import parse_json
 
-# A running query reports activity at this interval, in seconds, however long its batches or pauses are.
+# Seconds between reports of a running query, however long its batches or pauses are.
 ACTIVITY_SECONDS = 120.0
-# A query without activity for this long, in seconds, is down or stuck, or cannot write to the topic.
+# A query without a report for this long is down or stuck, or cannot write to the topic.
 SILENT_SECONDS = ACTIVITY_SECONDS + 60.0
-# What Spark calls the whole of a batch, among the parts of it.
+# Spark's name of the whole batch, among its phases.
 _WHOLE = "triggerExecution"
 
 
 class ActivityKind(StrEnum):
-    """Kinds of activity events."""
-
     STARTED = "started"
     # Nothing new in its source.
     IDLE = "idle"
@@ -35,8 +30,7 @@ class ActivityKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StateMetrics:
-    """What a query keeps between batches, over all its operators: rows in all, those that the batch updated
-    and removed, and bytes of memory."""
+    """State of all operators of a query; ``updated`` and ``removed``: rows, by the batch."""
 
     rows: int
     updated: int
@@ -46,8 +40,7 @@ class StateMetrics:
 
 @dataclass(frozen=True, slots=True)
 class OffsetLag:
-    """Offsets of a Kafka source that were there and not read when the batch was planned: in the partition
-    with the fewest, in the one with the most, and on average over the partitions."""
+    """Unread offsets of a Kafka source when the batch was planned, over its partitions."""
 
     least: float
     most: float
@@ -56,8 +49,7 @@ class OffsetLag:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums since this run of the query began, at ``since`` (seconds since 1970): they only grow, and begin
-    anew with the next run."""
+    """Sums since the start of the query's run, ``since`` (seconds since 1970)."""
 
     since: float
     batches: int = 0
@@ -67,13 +59,11 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One batch of a query's ``run``. Moments in seconds since 1970, durations in seconds.
+    """One batch of a query's ``run``: start ``at``, ``watermark``: seconds since 1970; duration ``seconds``.
 
-    It began ``at`` and took ``seconds``; ``phases``: Spark's name of a step -> its seconds (they need not add
-    up to the whole). Rates are rows per second: ``input_rate`` since the batch before began,
-    ``processed_rate`` over this one's duration; None where Spark gives none, as for a first or empty batch.
-    ``late`` rows were dropped because the watermark had passed them. ``state`` is None for a query that keeps
-    none, ``watermark`` before there is one, ``behind`` for a source that has no offsets to be behind.
+    ``phases``: Spark's name of a step -> seconds, which need not add up. Rates are rows per second:
+    ``input_rate`` since the start of the previous batch, ``processed_rate`` over this one's duration.
+    ``late`` rows were dropped. None: Spark gives none, as for a first batch, or a source without offsets.
     """
 
     query: str
@@ -97,7 +87,7 @@ class Progress:
 
     @property
     def watermark_lag(self) -> float | None:
-        """Seconds from the watermark to the moment when the batch began."""
+        """Seconds from the watermark to the start of the batch."""
         return None if self.watermark is None else self.at - self.watermark
 
 
@@ -116,14 +106,13 @@ Entry = Progress | ActivityEvent
 
 
 def moment_of(entry: Entry) -> float:
-    """When it was known, in seconds since 1970: the end of a batch."""
+    """Seconds since 1970; of a batch its end."""
     return entry.ended if isinstance(entry, Progress) else entry.at
 
 
 @dataclass(frozen=True, slots=True)
 class QueryHistory:
-    """A query's newest batch and activity event, None if there is none, and its recent ``batches``, the
-    earliest first."""
+    """A query's newest batch and activity event, and its recent ``batches``, earliest first."""
 
     query: str
     progress: Progress | None
@@ -132,7 +121,6 @@ class QueryHistory:
 
     @property
     def newest(self) -> Entry | None:
-        """The newer of both; of one moment, the activity event."""
         both = [entry for entry in (self.activity, self.progress) if entry is not None]
         return max(both, key=moment_of, default=None)
 
@@ -142,13 +130,11 @@ class QueryHistory:
 
     @property
     def is_ended(self) -> bool:
-        """Whether its newest entry is its end."""
         return isinstance(self.newest, ActivityEvent) and self.newest.kind == ActivityKind.ENDED
 
 
 def history(query: str, entries: Iterable[Entry], since: float) -> QueryHistory:
-    """A query's ``entries``, in any order, with the batches that ended from ``since`` on; a batch that the
-    topic holds twice counts once."""
+    """Of ``entries`` in any order; ``batches`` ended from ``since`` on, each once."""
     batches: dict[tuple[str, int], Progress] = {}
     activity: ActivityEvent | None = None
     for entry in entries:
@@ -163,11 +149,8 @@ def history(query: str, entries: Iterable[Entry], since: float) -> QueryHistory:
 
 @dataclass(frozen=True, slots=True)
 class ProgressSnapshot:
-    """Every stream's queries, by name.
-
-    Not ``complete``: queries without recent activity may be missing, they come with the next reads.
-    ``malformed``: a message on records that were skipped, empty if there are none.
-    """
+    """Stream -> queries. If not ``complete``, queries without recent activity come with the next reads.
+    ``malformed``: a message on skipped records, or empty."""
 
     queries: Mapping[str, tuple[QueryHistory, ...]]
     complete: bool = True
@@ -196,10 +179,8 @@ def from_json(value: str | bytes) -> Entry:
 
 
 def parse(data: Mapping[str, Any], query: str, before: Totals) -> Progress:
-    """A batch out of Spark's StreamingQueryProgress as JSON; ``before``: the run's sums until then.
-
-    Raises KeyError or ValueError for what is no such JSON.
-    """
+    """Parse Spark's StreamingQueryProgress; ``before``: the run's sums until then. Raises KeyError or
+    ValueError for other JSON."""
     durations = {name: milliseconds / 1000 for name, milliseconds in data.get("durationMs", {}).items()}
     whole = durations.pop(_WHOLE, None)
     operators = data.get("stateOperators", [])

@@ -1,4 +1,4 @@
-"""Whether a sink holds what the lake's rows come to. Pure."""
+"""Compare a sink's results with those of the lake's rows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,8 @@ MAX_NAMED = 5
 
 @dataclass(frozen=True)
 class SinkReconciliation:
-    """One sink against the lake. ``lake`` and ``sink``: the first measure's sum; ``results``: how many keys.
-
-    ``missing`` keys are in the lake alone, ``foreign`` in the sink alone, ``different`` in both, with other
-    measures: the first few of each, ``differences`` how many in all.
-    """
+    """``lake`` and ``sink``: sum of the first aggregate; ``results``: keys in the lake; ``differences``:
+    their number. The first few keys only in the lake (``missing``) or sink (``foreign``), ``different``."""
 
     sink_name: str
     results: int
@@ -34,7 +31,6 @@ class SinkReconciliation:
         return self.differences == 0
 
     def message(self) -> str:
-        """One line."""
         if self.is_ok:
             return f"{self.sink_name}: {self.results} results, {self.sink} in all, as in the lake"
         named = [
@@ -51,7 +47,7 @@ class SinkReconciliation:
 
 
 def compare(name: str, query: Query, lake: Results, sink: Results) -> SinkReconciliation:
-    """``lake`` and ``sink``: the text of a key -> its measures, in the order of the declaration."""
+    """``lake`` and ``sink``: text of a key -> aggregates in the declared order."""
     missing = sorted(lake.keys() - sink.keys())
     foreign = sorted(sink.keys() - lake.keys())
     different = sorted(key for key in lake.keys() & sink.keys() if lake[key] != sink[key])

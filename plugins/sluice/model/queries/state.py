@@ -1,16 +1,4 @@
-"""How far each query is: table summary, topic offsets, fence row.
-
-Where each query of a stream stands, as the summaries of the queries' own table say it. Pure.
-
-How a query's topic says which batch it holds: names and texts that its writer and its readers share.
-
-The mark is the offset of a consumer group, committed in one transaction with the batch's records. Pure.
-
-The table of a foreign database that says who may write there, and how far they got.
-
-One row per writer: its key (``<stream>/<query>``), the writer's epoch, and the last batch that is there. A
-step of the DAG makes it, or the first writer; both as it is written here.
-"""
+"""Committed progress of queries: in table summaries, topic offsets and the fence table."""
 
 from __future__ import annotations
 
@@ -21,20 +9,18 @@ from dataclasses import asdict, dataclass, field, replace
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.query import Query
 
-# A crash in each of its batches adds one; the publisher, the last, is always kept.
+# A crash per batch adds one; the publisher, the last, is always kept.
 MAX_CHECKPOINT_EPOCHS = 8
 
 
 @dataclass(frozen=True)
 class QueryState:
-    """What is in all sinks of one query: everything of the stream's table up to the snapshot
-    ``source_snapshot_id``.
+    """All sinks of the query have the stream's table up to the snapshot ``source_snapshot_id``.
 
-    ``batch`` is the number of the newest batch in its streaming query (-1: none yet), and ``batch_offset``
-    what is added to it for the sinks, which know batches by numbers that never fall: a query that begins anew
-    begins behind them. Late rows of batches below ``batch_offset`` count again. ``checkpoint_epochs``: the
-    owners whose checkpoints may hold the batch, the latest first, the publisher last. ``ends``: what
-    ``source_snapshot_id`` said of the topic. ``definition``: what was declared when it was counted.
+    ``batch``: newest batch of the streaming query (-1: none); ``batch_offset`` is added to it for the sinks,
+    whose batch numbers never fall, also after a rebuild, which counts late rows again. ``checkpoint_epochs``:
+    writers whose checkpoints may hold the batch, the latest first, the publisher last. ``ends``: end offsets
+    of ``source_snapshot_id``. ``definition``: of :func:`definition`.
     """
 
     definition: str
@@ -49,7 +35,7 @@ class QueryState:
 
     @property
     def number(self) -> int:
-        """The newest batch as the sinks call it."""
+        """The newest batch by the sinks' numbers."""
         return self.batch_offset + self.batch
 
     def acquired(self, epoch: int) -> QueryState:
@@ -57,12 +43,12 @@ class QueryState:
         return replace(self, checkpoint_epochs=[*latest[:MAX_CHECKPOINT_EPOCHS], *publisher])
 
     def rebuild(self, epoch: int, number: int) -> QueryState:
-        """Everything is counted again, in batches whose numbers are above ``number``."""
+        """Count everything again, in batches above ``number``."""
         return QueryState(definition=self.definition, batch_offset=number + 1, checkpoint_epochs=[epoch])
 
 
 def definition(query: Query) -> str:
-    """What the results depend on, besides the code and the rows."""
+    """The parts of a declaration on which results depend."""
     measured: dict[str, object] = {
         "group_by": query.group_by,
         "aggregates": query.aggregates,
@@ -83,10 +69,9 @@ def definition(query: Query) -> str:
 def read(
     summaries: Iterable[Mapping[str, str]], queries: Mapping[str, Query], where: str
 ) -> dict[str, QueryState]:
-    """The state of each query, from the newest summary that tells any, the newest first.
+    """The state of each query from the newest of ``summaries`` (newest first) that has states.
 
-    A query that was not there then has counted nothing. Raises ConfigError for one that was declared
-    otherwise: its sinks hold what another rule counted.
+    A new query has an empty state. Raises ConfigError for one whose definition changed.
     """
     said = next((summary for summary in summaries if "sluice.queries" in summary), {})
     told = json.loads(said.get("sluice.queries", "{}"))
@@ -95,16 +80,15 @@ def read(
         there = QueryState(**told[name]) if name in told else QueryState(definition(query))
         if there.definition != definition(query):
             raise ConfigError(
-                f"{where}: query {name} was {there.definition} and is {definition(query)} now: what "
-                "its sinks hold was "
-                "counted otherwise; give the query a new name, and its sinks new tables and topics"
+                f"{where}: query {name} was {there.definition} and is {definition(query)} now: its "
+                "definition changed; give the query a new name, and its sinks new tables and topics"
             )
         states[name] = there
     return states
 
 
 def summary(kind: str, stream: str, epoch: int, states: Mapping[str, QueryState]) -> dict[str, str]:
-    """What a snapshot of the queries' table says: ``kind`` is init, epoch-start or batch."""
+    """Summary of a snapshot of the queries' table; ``kind``: init, epoch-start or batch."""
     return {
         "sluice.kind": kind,
         "sluice.stream": stream,
@@ -114,27 +98,27 @@ def summary(kind: str, stream: str, epoch: int, states: Mapping[str, QueryState]
 
 
 def common_end_offsets(states: Iterable[QueryState]) -> dict[int, int]:
-    """Partition -> up to which offset all of these queries have counted."""
+    """Partition -> end offset that all of the queries have reached."""
     told = [state.ends for state in states]
     partitions = {partition for ends in told for partition in ends}
     return {int(p): min(ends.get(p, 0) for ends in told) for p in sorted(partitions, key=int)}
 
 
-# The group's offsets are on this partition of the topic; the mark says nothing of partitions.
+# The group's offset is on this partition of the topic, whatever the batch's partitions.
 PARTITION = 0
 NO_BATCH = -1
 
 
 @dataclass(frozen=True)
 class CommittedBatch:
-    """``batch`` is the last that is whole (NO_BATCH: none yet), ``epoch`` the owner who said so."""
+    """Offset of a consumer group, committed in one transaction with the records of ``batch``."""
 
     epoch: int
     batch: int = NO_BATCH
 
     @property
     def offset(self) -> int:
-        """As the group has it: the number of the batch that comes next."""
+        """The group's offset: the number of the next batch."""
         return self.batch + 1
 
     def text(self) -> str:
@@ -143,7 +127,7 @@ class CommittedBatch:
 
 
 def parse(offset: int, text: str) -> CommittedBatch:
-    """Raises ValueError for what is no committed batch: somebody set the group's offsets by hand, say."""
+    """Raises ValueError for another offset, as one set by hand."""
     try:
         epoch = json.loads(text)["epoch"]
     except (ValueError, KeyError, TypeError) as error:
@@ -154,12 +138,12 @@ def parse(offset: int, text: str) -> CommittedBatch:
 
 
 def group(stream: str, query: str) -> str:
-    """The consumer group that keeps the marks of a query's topics; no part's heartbeat has this name."""
+    """The consumer group of a query's topics; no heartbeat's group has this name."""
     return f"sluice-{stream}-query-{query}"
 
 
 def transactional_id(stream: str, query: str, topic: str) -> str:
-    """Of the one producer that may write: Kafka fences the one before."""
+    """Of the one producer that may write: Kafka fences its predecessor."""
     return f"{group(stream, query)}-{topic}"
 
 
@@ -173,15 +157,14 @@ create table if not exists {FENCE_TABLE} (
 
 
 def fence_ddl(dialect: str) -> str:
-    """The statement that makes it where it is missing; ``dialect`` is SQLAlchemy's name of it."""
-    # In MySQL and MariaDB a server may have been told otherwise: keys told apart by each character, and an
-    # engine with transactions.
+    """``dialect``: SQLAlchemy's name."""
+    # A MySQL or MariaDB server may have other defaults than exact keys and an engine with transactions.
     mysql = " engine = InnoDB character set utf8mb4 collate utf8mb4_bin"
     return _DDL if dialect == "postgresql" else _DDL + mysql
 
 
 def fence_key(stream: str, query: str) -> str:
-    """The key of a query's row. Raises ValueError where it is longer than the column."""
+    """Raises ValueError if it is longer than the column."""
     key = f"{stream}/{query}"
     if len(key) > 255:
         raise ValueError(f"{key}: longer than 255 characters; give stream or query a shorter name")

@@ -1,4 +1,4 @@
-"""Batches put together for a picture: one point for each minute or so, however many batches there were."""
+"""Batches aggregated into time buckets for charts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ SLOT_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class TimeBucket:
-    """The batches that ended within some seconds from ``at`` on.
+    """Batches that ended in a bucket that starts ``at``.
 
-    ``batches``, ``rows`` and ``late`` are sums; ``seconds`` and ``phases`` are those of the longest batch;
-    ``state`` and ``watermark_lag`` those of the last; ``behind`` is that with the fullest partition. Rates
-    are rows over the time in which they came, or were processed: None where no batch tells it.
+    ``batches``, ``rows`` and ``late``: sums; ``seconds`` and ``phases``: of the longest batch; ``state`` and
+    ``watermark_lag``: of the last; ``behind``: with the largest lag of a partition.
     """
 
     at: float
@@ -34,7 +33,7 @@ class TimeBucket:
 
 
 def slots(batches: Iterable[Progress], seconds: float = SLOT_SECONDS) -> list[TimeBucket]:
-    """The earliest first, and none where no batch ended. Slots begin at whole multiples of ``seconds``."""
+    """Earliest first, without empty ones. Buckets start at multiples of ``seconds``."""
     ordered = sorted(batches, key=lambda batch: batch.ended)
     return [
         _slot(number * seconds, list(members))
@@ -61,8 +60,7 @@ def _slot(at: float, batches: Sequence[Progress]) -> TimeBucket:
 
 
 def _rate(batches: Iterable[tuple[int, float | None]]) -> float | None:
-    """Of rows at their rates: all rows over all the time that they took. The mean of rates would count a
-    batch of ten rows as much as one of a million."""
+    """All rows over all their time: a mean of rates would weight a batch of ten rows as one of a million."""
     known = [(rows, rate) for rows, rate in batches if rate is not None]
     if not known:
         return None

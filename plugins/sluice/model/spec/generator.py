@@ -1,8 +1,4 @@
-"""A data generator: its parameters, the identity of the rows that follow from them, and their order.
-
-Rows are numbered from 0. Where ``partition_count`` partitions of a topic share them, row ``n`` goes to lane
-``n % lanes``, as number ``n // lanes`` of those: its ``sequence``.
-"""
+"""A data generator: its parameters, the identity of its rows, and their order."""
 
 from __future__ import annotations
 
@@ -16,13 +12,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sluice.model.spec.config import ConfigError
-from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.model.verification.ranges import OffsetRanges
 
-# A Spark task sends so many minutes of events, but no fewer rows than that: each costs some 10 ms.
+# Of events in one Spark task, and its minimum of rows: a task costs some 10 ms.
 TASK_MINUTES, TASK_ROWS = 2, 1_000
 
 DAY = timedelta(days=1)
-# What a run's step may take.
+# Time limit of a run's task.
 MAX_SENDING = timedelta(hours=12)
 
 # The parameters of every generator, as JSON Schema.
@@ -71,10 +67,10 @@ COMMON: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Generator:
-    """Records made by the function ``rows`` from row numbers and the load's parameters.
+    """Records that the function ``rows`` makes from row numbers (from 0) and the load's parameters.
 
-    ``params``: JSON Schemas of its own parameters, and other values for those of COMMON. Raise ``version``
-    when the same parameters make other rows.
+    ``params``: JSON Schemas of its own parameters, and changes to those of COMMON. Raise ``version`` when the
+    same parameters make other rows.
     """
 
     rows: str
@@ -91,7 +87,7 @@ class Generator:
 
 @dataclass(frozen=True)
 class Generated:
-    """A generated source: the value of every parameter, checked by :func:`parse`."""
+    """A generated source: the value of every parameter, from :func:`parse`."""
 
     values: Mapping[str, Any]
     version: int = 1
@@ -105,7 +101,6 @@ class Generated:
 
     @property
     def source_id(self) -> str:
-        """The 16 hex digits that stand for exactly these rows."""
         document = json.dumps({**self.values, "generator": self.version}, sort_keys=True)
         return hashlib.sha256(f"generated\n{document}".encode()).hexdigest()[:16]
 
@@ -118,29 +113,25 @@ class Generated:
         return self.begins + timedelta(hours=self["duration_hours"])
 
     def slices(self) -> Iterator[tuple[int, int]]:
-        """The rows that are sent at once, as half-open ranges: those of a second, or all of them."""
+        """Half-open ranges of rows to be sent at once: those of a second, or all."""
         size = self["rows_per_second"] or self.rows
         return ((first, min(first + size, self.rows)) for first in range(0, self.rows, size))
 
     def tasks(self, rows: int) -> int:
-        """Number of Spark tasks for that many consecutive rows, each sent in order: events of one moment are
-        sent within minutes, so a watermark passes no event that is not late."""
+        """Number of Spark tasks for ``rows`` consecutive rows. Each sends in order, so events of one time are
+        sent within minutes and the watermark passes none of them."""
         minutes = 60 * self["duration_hours"] * rows / self.rows
         return max(1, min(math.ceil(minutes / TASK_MINUTES), rows // TASK_ROWS))
 
 
 def describe(values: Mapping[str, Any]) -> str:
-    """A generated source for messages, from its parameters."""
     rows, seed, begin, hours = (values[name] for name in ("rows", "seed", "start_time", "duration_hours"))
     return f"{rows} generated rows of seed {seed} from {begin}, {hours} h"
 
 
 def next_range(pending: deque[tuple[int, int]], done: int, due: float) -> tuple[int, int]:
-    """Take from ``pending`` slices the rows that are sent next, in one piece.
-
-    The first slice, and those right behind it whose time has come, too: ``done`` rows are sent, and ``due``
-    are those that should be by now. So who is slower than a slice a second keeps the rate all the same.
-    """
+    """Take the next slice from ``pending``, with those after it that are due: ``done`` rows are sent of
+    ``due``. So a sender that is slower than a slice per second keeps the rate."""
     first, until = pending.popleft()
     while pending and pending[0][0] == until and done + until - first <= due:
         _, until = pending.popleft()
@@ -148,11 +139,8 @@ def next_range(pending: deque[tuple[int, int]], done: int, due: float) -> tuple[
 
 
 def parse(generator: Generator, document: Mapping[str, Any], where: str) -> Generated:
-    """Check the parameters of a plan, or of a form; one that is left out has its default.
-
-    Raises ConfigError naming ``where``, the key, the value and the reason.
-    """
-    # Not at the top: only loads need it, and every process of a stream imports this module.
+    """Check parameters, and fill in defaults. Raises ConfigError naming ``where``, the key and the value."""
+    # Not at the top: only loads need it.
     from jsonschema import Draft202012Validator
 
     schemas = generator.schemas
@@ -165,7 +153,7 @@ def parse(generator: Generator, document: Mapping[str, Any], where: str) -> Gene
         error = next(Draft202012Validator(schema).iter_errors(value), None)
         if error is not None:
             raise ConfigError(f"{where}: {name} is {value!r}: {error.message}")
-        # 1.0 is an integer to JSON Schema, and another source would follow from it than from 1.
+        # 1.0 is an integer to JSON Schema, and would give another source id than 1.
         if isinstance(value, int | float) and not isinstance(value, bool):
             if not math.isfinite(value):
                 raise ConfigError(f"{where}: {name} is {value!r}: not a number")
@@ -195,7 +183,7 @@ def _check_begin(begin: str | None, where: str) -> None:
 
 
 def check_not_in_future(found: Generated, now: datetime, where: str) -> None:
-    """Raises ConfigError if events of these parameters, sent at ``now``, lie more than a day ahead."""
+    """Raises ConfigError if events sent at ``now`` would lie more than a day ahead."""
     if found.ends > now + DAY:
         raise ConfigError(
             f"{where}: {found['duration_hours']} hours from {found['start_time']} end more than a day "
@@ -205,31 +193,15 @@ def check_not_in_future(found: Generated, now: datetime, where: str) -> None:
 
 
 def truncate_to_hour(moment: datetime) -> str:
-    """The beginning of its hour, in UTC, as ``begin`` is written. ``moment`` is aware."""
-    begun = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-    return begun.strftime("%Y-%m-%dT%H:%M:%SZ")
+    start = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    return start.strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def sequences(first: int, until: int, partition_count: int) -> OffsetRanges:
-    """Lane -> the seqs of the rows ``[first, until)``."""
-    return OffsetRanges(
-        {
-            target_partition: found
-            for target_partition in range(partition_count)
-            if (
-                found := IntervalSet.of(
-                    [
-                        (
-                            _count(first, target_partition, partition_count),
-                            _count(until, target_partition, partition_count),
-                        )
-                    ]
-                )
-            )
-        }
-    )
+    """Target partition -> sequence numbers of the rows ``[first, until)``: row ``n`` goes to partition
+    ``n % partition_count`` with number ``n // partition_count``."""
 
+    def sent(rows: int, partition: int) -> int:
+        return max(0, -((partition - rows) // partition_count))
 
-def _count(rows: int, target_partition: int, partition_count: int) -> int:
-    """How many of the first ``rows`` rows go to the lane."""
-    return max(0, -((target_partition - rows) // partition_count))
+    return OffsetRanges.of({p: [(sent(first, p), sent(until, p))] for p in range(partition_count)})

@@ -1,6 +1,4 @@
-"""Where the ledger keeps what, under ``<ledger>/<stream>/``. No libraries: everything may import it.
-
-The history of a stream's other components lies under ``<ledger>/<stream>.<part>/`` (:func:`history_name`).
+"""Keys of the ledger under ``<ledger>/<stream>/``, for other components' history ``<stream>.<component>/``.
 
 ::
 
@@ -24,12 +22,11 @@ Document = dict[str, Any]
 
 # ``who`` of a restart that the runtime made by itself.
 RUNTIME = "runtime"
-# UTC, to the microsecond, of one width: the order of the texts is the order of the moments.
+# UTC, to the microsecond, of one width: texts sort by time.
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 
 
 def history_name(stream: str, component: str) -> str:
-    """Under which name a stream's part has its history: the consumer under the stream's own."""
     return stream if component == "consumer" else f"{stream}.{component}"
 
 
@@ -42,28 +39,25 @@ def produced_key(source_id: str) -> str:
 
 
 def run_key(run_id: str, name: str) -> str:
-    """``name``: plan, baseline, reconciliation, proof or compaction. A run id holds colons and plus signs, so
-    it is quoted."""
+    """``name``: plan, baseline, reconciliation, proof or compaction. Run ids contain ``:`` and ``+``."""
     return f"runs/{quote(run_id, safe='')}/{name}.json"
 
 
 def history_prefix(kind: str) -> str:
-    """Under which the events of one kind lie."""
     return f"history/{kind}/"
 
 
 def history_key(kind: str, at: datetime, suffix: str) -> str:
-    """``at`` is aware; ``suffix``, without a slash, tells events of one moment apart."""
+    """``suffix``: without a slash, distinguishes events of one time."""
     return f"{history_prefix(kind)}{moment(at)}-{suffix}.json"
 
 
 def moment(at: datetime) -> str:
-    """A moment as history's keys have it: what sorts between two keys, lies between them in time."""
     return at.astimezone(UTC).strftime(_MOMENT)
 
 
 def moment_of(key: str) -> datetime | None:
-    """When the event of a history's key was; None for a key that is none."""
+    """Time of an event by its key; None for another key."""
     found = re.search(r"history/[^/]+/([^/-]+)-[^/]+\.json$", key)
     try:
         return datetime.strptime(found[1], _MOMENT).replace(tzinfo=UTC) if found else None

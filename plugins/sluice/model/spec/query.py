@@ -1,8 +1,4 @@
-"""A continuous query over a stream's published rows, as ``stream.toml`` declares it, and where it goes.
-
-A query groups rows and measures the groups. It is declared, not written, so that Spark, which keeps the
-counts, and a validation, which makes them anew without Spark, read the same few lines.
-"""
+"""A continuous query of a stream.toml, and its sinks."""
 
 from __future__ import annotations
 
@@ -14,7 +10,7 @@ from enum import StrEnum
 
 from sluice.model.spec.config import IDENTIFIER, ConfigError
 
-# Of a result besides the columns that it is grouped by and its measures.
+# Columns of a result besides its groups and aggregates.
 WINDOW = "window_start"
 VERSION = "version"
 
@@ -26,17 +22,14 @@ _Refuse = Callable[[str], ConfigError]
 
 
 class Mode(StrEnum):
-    """What a batch gives to its sinks: the groups that changed, or all of them."""
-
+    # Output of a batch: the groups that changed, or all.
     UPDATE = "update"
     COMPLETE = "complete"
-    # Rows as they come, for a query that measures nothing.
+    # Rows as they arrive, of a query without aggregates.
     APPEND = "append"
 
 
 class SinkKind(StrEnum):
-    """Where results go."""
-
     JDBC = "jdbc"
     KAFKA = "kafka"
     ICEBERG = "iceberg"
@@ -45,11 +38,11 @@ class SinkKind(StrEnum):
     MEMORY = "memory"
 
 
-# What a page shows: for whom is counted, and whether that is a bot.
+# Groups of a query with a page: the user, and whether it is a bot.
 PAGE_COLUMNS = ["user", "bot"]
 # For previews; they keep nothing after the process.
 DEBUG_SINKS = frozenset({SinkKind.CONSOLE, SinkKind.MEMORY})
-# What a result's key can be made of: each value has a text of its own.
+# Types of a result's key: each value has a unique text.
 KEY_TYPES = ("string", "int", "bigint", "date", "boolean")
 # Sink -> the keys that it needs.
 NEEDS: Mapping[SinkKind, tuple[str, ...]] = {
@@ -64,18 +57,15 @@ NEEDS: Mapping[SinkKind, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class TimeWindow:
-    """Windows of ``size_minutes``, one beginning every ``slide_minutes``, the day's first ``offset_minutes``
-    past midnight (UTC).
-
-    A window holds its beginning and not its end.
-    """
+    """Windows of ``size_minutes``, one per ``slide_minutes``, the first ``offset_minutes`` past midnight UTC.
+    The end is exclusive."""
 
     size_minutes: int
     slide_minutes: int
     offset_minutes: int = 0
 
     def starts(self, at: int) -> list[int]:
-        """The beginnings of all windows that hold a moment; both in seconds since 1970, earliest first."""
+        """Starts of all windows that contain ``at``; seconds since 1970, earliest first."""
         every, length, shift = self.slide_minutes * 60, self.size_minutes * 60, self.offset_minutes * 60
         last = at - (at - shift) % every
         return sorted(range(last, at - length, -every))
@@ -83,11 +73,10 @@ class TimeWindow:
 
 @dataclass(frozen=True)
 class Sink:
-    """One place to which a query's results go. ``kind``, a SinkKind, says which others it needs.
+    """``kind``: a SinkKind, with the keys in NEEDS.
 
-    ``connection`` is the id of an Airflow connection, ``table`` is in its database, or, of Iceberg, in the
-    lake (``namespace.table``); ``topic`` is compacted and has ``partitions``; ``prefix`` is a folder of the
-    lake's bucket.
+    ``connection``: id of an Airflow connection; ``table``: in its database, or in the lake
+    (``namespace.table``); ``topic``: compacted; ``prefix``: folder of the lake's bucket.
     """
 
     kind: str
@@ -99,21 +88,18 @@ class Sink:
 
     @property
     def name(self) -> str:
-        """What it is called in messages, tables and metrics."""
         return f"{self.kind} {self.table or self.topic or self.prefix}".strip()
 
 
 @dataclass(frozen=True)
 class Query:
-    """Rows grouped ``group_by`` columns, and by windows of their event time ``event_time`` where there is a
-    ``window``.
+    """Aggregates of rows by ``group_by`` columns and, with a ``window``, by windows of ``event_time``.
 
-    ``where``: column -> its values; other rows are ignored. ``aggregates``: a result's column -> ``count``,
-    or ``distinct <column>``. Groups whose window ended more than ``watermark_minutes`` before the newest
-    event are final: what comes for them is late, is not counted, and is kept apart. Without measures the rows
-    themselves are the result. A result has the columns of ``group_by``, ``window_start``, the measures, and
-    ``version``: the number of the batch that gave it. ``page``: title of a page in Airflow with the newest
-    windows of its Iceberg table.
+    ``where``: column -> its values; other rows are ignored. ``aggregates``: a result's column -> ``count`` or
+    ``distinct <column>``; without any the rows are the result. Windows that ended more than
+    ``watermark_minutes`` before the newest event are final; later rows for them are stored as late. A result
+    has the columns of ``group_by``, ``window_start``, ``aggregates``, and ``version``, its batch number.
+    ``page``: title of an Airflow page with the newest windows of its Iceberg table.
     """
 
     sinks: list[Sink]
@@ -129,24 +115,23 @@ class Query:
 
     @property
     def results_table(self) -> str:
-        """The Iceberg table among its sinks; empty if there is none."""
+        """Its Iceberg table, or empty."""
         return next((sink.table for sink in self.sinks if sink.kind == SinkKind.ICEBERG), "")
 
     @property
     def keys(self) -> list[str]:
-        """The columns that tell one result from another."""
         return [*self.group_by, *([WINDOW] if self.window else [])]
 
     @property
     def distinct(self) -> dict[str, str]:
-        """Measure -> the column whose different values it counts."""
+        """Aggregate -> column whose distinct values it counts."""
         return {
             name: match[1] for name, how in self.aggregates.items() if (match := _DISTINCT.fullmatch(how))
         }
 
 
 def check(name: str, query: Query, where: str) -> None:
-    """Raises ConfigError naming ``where``, the query, the value and the mend."""
+    """Raises ConfigError naming ``where``, the query and the value."""
 
     def refuse(problem: str) -> ConfigError:
         return ConfigError(f"{where}: query {name}: {problem}")
@@ -185,11 +170,8 @@ def check(name: str, query: Query, where: str) -> None:
 
 
 def result_types(name: str, query: Query, columns: Mapping[str, str], where: str) -> dict[str, str]:
-    """Column of a result -> its type in Spark's DDL; ``columns``: those of the stream's table.
-
-    Of a query without measures, the table's own. Raises ConfigError where the query names a column that is
-    none.
-    """
+    """Column of a result -> type in Spark's DDL; ``columns``: of the stream's table. Raises ConfigError for
+    an unknown column, and for one whose type does not fit."""
     for column in (
         *query.group_by,
         *query.where,
@@ -208,8 +190,8 @@ def result_types(name: str, query: Query, columns: Mapping[str, str], where: str
     for column in query.group_by:
         if columns[column] not in KEY_TYPES:
             raise ConfigError(
-                f"{where}: query {name}: by {column!r} is a {columns[column]}, of which two may have one "
-                f"text; group by {', '.join(KEY_TYPES)}"
+                f"{where}: query {name}: by {column!r} is a {columns[column]}, whose text form is not "
+                f"unique; group by {', '.join(KEY_TYPES)}"
             )
     return {
         **{column: columns[column] for column in query.group_by},
@@ -282,11 +264,8 @@ def _check_sinks(query: Query, refuse: _Refuse) -> None:
 
 
 def key_text(values: Sequence[object]) -> str:
-    """The one text for a result's key (in the order of ``Query.keys``), as a record's key on a topic has it.
-
-    Moments and dates are in ISO 8601, in UTC; parts are joined by ``|``, and a ``|`` or ``\\`` within one is
-    escaped by ``\\``. Null is ``\\N``.
-    """
+    """A result's key (in the order of ``Query.keys``) as a topic has it: ISO 8601 in UTC, joined by ``|``,
+    escaped by ``\\``, null as ``\\N``."""
     return "|".join(map(_part, values))
 
 
