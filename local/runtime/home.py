@@ -1,4 +1,4 @@
-"""The stack's home: its folders, and what is kept there after the first start (ports, secrets)."""
+"""The stack directory: its folders, and the ports and secrets that are kept after the first start."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import secrets
 import string
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,57 +24,20 @@ _PASSWORDS = (
 )
 
 
-@dataclass(frozen=True)
 class StackDir:
-    """Folders of one stack. All of them are private to the user (mode 700)."""
+    """Folders of one stack, all private to the user (mode 700).
 
-    root: Path
+    `id`: 12 hex digits that distinguish its processes and data from another stack's. `connections`: what a
+    stream must know of Airflow's connections.
+    """
 
-    @property
-    def id(self) -> str:
-        """12 hex digits that tell this home's processes and data from those of another."""
-        return hashlib.sha256(str(self.root).encode()).hexdigest()[:12]
-
-    @property
-    def conf(self) -> Path:
-        return self.root / "conf"
-
-    @property
-    def logs(self) -> Path:
-        return self.root / "logs"
-
-    @property
-    def data(self) -> Path:
-        return self.root / "data"
-
-    @property
-    def platform(self) -> Path:
-        return self.root / "platform"
-
-    @property
-    def connections(self) -> Path:
-        """Where Airflow's steps put what a stream must know of an Airflow connection."""
-        return self.root / "connections"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.root / "checkpoints"
-
-    @property
-    def airflow(self) -> Path:
-        return self.root / "airflow"
-
-    @property
-    def tmp(self) -> Path:
-        return self.root / "tmp"
-
-    @property
-    def state_file(self) -> Path:
-        return self.root / "stack.json"
-
-    @property
-    def secrets_file(self) -> Path:
-        return self.root / "secrets.json"
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.id = hashlib.sha256(str(root).encode()).hexdigest()[:12]
+        self.conf, self.logs, self.data = root / "conf", root / "logs", root / "data"
+        self.platform, self.connections = root / "platform", root / "connections"
+        self.checkpoints, self.airflow, self.tmp = root / "checkpoints", root / "airflow", root / "tmp"
+        self.state_file, self.secrets_file = root / "stack.json", root / "secrets.json"
 
     def prepare(self) -> None:
         """Makes the folders. Raises UsageError when the home cannot be written."""

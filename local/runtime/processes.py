@@ -1,9 +1,4 @@
-"""Processes of this stack; a server in a thread.
-
-The stack's processes, found by a mark in their environment: also those that lost their parent.
-
-A server of asyncio's in a thread of its own, for callers that have no loop.
-"""
+"""The stack's processes, found by a label in their environment; a server in a thread."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""ACLs, policies, platform files per role.
-
-Least privilege as plain data: who may do what in Kafka and in S3.
-
-The platform files: one TOML per role with exactly what that role may know.
-"""
+"""Least privilege of each role: Kafka ACLs, S3 policies, platform files."""
 
 from __future__ import annotations
 

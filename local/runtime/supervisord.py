@@ -1,9 +1,4 @@
-"""Its configuration and control.
-
-supervisord's configuration, rendered from plain data.
-
-supervisord as the stack uses it: started, asked and told through XML-RPC on loopback.
-"""
+"""supervisord's configuration, and its control through XML-RPC on loopback."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""First environment, Java (standard library only).
-
-The first step on a bare machine: a small environment with uv and rich. Standard library only.
-
-Finds Java 17 or 21, or installs it where that is ours to do. Standard library only.
-"""
+"""The tools environment (uv, rich) and Java, on a bare machine (standard library only)."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Python environment, jars, MinIO.
-
-The Python environment: uv, from the compiled requirements with their hashes.
-
-The jars: resolved by the Ivy inside PySpark, taken only with the SHA-256 that is pinned for them.
-
-MinIO, built from its Go module: there is no current binary to download.
-"""
+"""Makes the artifacts: the Python environment by uv, the jars by Ivy, MinIO from its Go module."""
 
 from __future__ import annotations
 

@@ -1,12 +1,7 @@
-"""Artifacts: whole or not there; which there are (standard library only).
+"""Artifacts of the cache: directories that are complete or missing (standard library only).
 
-Artifacts: directories in the cache that are either whole or not there. Standard library only.
-
-A directory is named after a hash of what it is made from, and counts only with a manifest inside that lists
-every file with its size (and SHA-256 where asked for). The manifest is written last, so a half-made directory
-has none; a later change to a file no longer matches it. Either way the artifact is made again.
-
-Which artifacts there are, and from which inputs each is named. Standard library only.
+A directory is named by a hash of its inputs, and counts only with a manifest of its files and sizes (and
+SHA-256 if asked for). The manifest is written last: an artifact that is half-made or changed is made again.
 """
 
 from __future__ import annotations
@@ -67,7 +62,7 @@ class Artifact:
         return self.path.exists()
 
     def damage(self) -> str | None:
-        """Why it cannot be used, in words; None when it is whole."""
+        """Why it cannot be used; None if it is complete."""
         try:
             listed = json.loads((self.path / MANIFEST).read_text())
         except FileNotFoundError:
@@ -89,11 +84,11 @@ class Artifact:
     def ensure(
         self, make: Callable[[Path], None], say: Callable[[str], None], in_place: bool = False
     ) -> None:
-        """Makes the artifact when it is not whole; the caller holds the lock of the cache.
+        """Make the artifact unless it is complete; the caller holds the lock of the cache.
 
         `make(folder)` fills the folder; it gets a temporary sibling that is renamed into place, or with
         `in_place` the final one (virtual environments hold absolute paths). Errors of `make` pass through and
-        leave nothing that would be taken for whole.
+        leave no complete artifact.
         """
         damage = self.damage()
         if damage is None:
