@@ -1,4 +1,4 @@
-"""Airflow connections: look one up, and export a database's to a process outside Airflow."""
+"""Airflow connections: find one, and export a database's to a process outside Airflow."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def get(name: str) -> Any:
 
 def database(name: str) -> Database:
     """The connection as a sink's database. Raises ConfigError if no sink can write to such a one."""
-    found = get(name)
-    return databases.from_connection(found, name)
+    connection = get(name)
+    return databases.from_connection(connection, name)
 
 
 def write_connection_file(connection: str, database: Database) -> bool:

@@ -157,7 +157,7 @@ class ApplyDecisionOperator(ActingOperator):
         if choice is Decision.SUSPEND:
             self.log.info("%s", self.lifecycle.suspend(order).message)
             return
-        before = self.platform_hook.observer(self.spec, self.component).look(time.time())
+        before = self.platform_hook.observer(self.spec, self.component).observe(time.time())
         # Any instance: the runtime may have restarted it since the request.
         act = self.lifecycle.restart(order, replace(request.report, identity=None))
         self.verify(act, before)

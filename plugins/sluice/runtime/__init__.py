@@ -1,1 +1,1 @@
-"""How a stream's process is started, stopped and looked at, wherever it runs."""
+"""Runtimes: start, stop and observe processes."""

@@ -37,14 +37,14 @@ class Observer:
     def __init__(
         self, kafka: KafkaAdmin, lake: Callable[[], Lake], runtime: Runtime, spec: StreamSpec, component: str
     ) -> None:
-        """``lake``: opened for the consumer only. Raises ConfigError for a component that ``spec`` lacks."""
+        """``lake``: opened for the consumer only. Raises ConfigError for an unknown component."""
         self.kafka = kafka
         self.lake = lake
         self.runtime = runtime
         self.spec = spec
         self.component = spec.component(component)
 
-    def look(self, now: float) -> Sample:
+    def observe(self, now: float) -> Sample:
         """A sample at ``now`` (seconds since 1970), with ClientErrors in its ``errors``. Raises ConfigError.
 
         Takes as long as the clients' deadlines if systems do not answer.
@@ -92,24 +92,24 @@ class Observer:
         if retention is None or sample.ends is None:
             return sample
         within = min(float(self.spec.supervision.retention_margin_seconds), retention / 2000)
-        expiring = self._kept(sample, retention, within)
+        expiring = self._retained(sample, retention, within)
         if not _reaches(expiring, sample):
             return replace(sample, expiring=expiring)
         low, high = 0.0, within
         for _ in range(BISECTIONS):
             middle = (low + high) / 2
-            if _reaches(self._kept(sample, retention, middle), sample):
+            if _reaches(self._retained(sample, retention, middle), sample):
                 high = middle
             else:
                 low = middle
         return replace(sample, expiring=expiring, expires_in=high)
 
-    def _kept(self, sample: Sample, retention_ms: int, seconds: float) -> dict[int, int]:
+    def _retained(self, sample: Sample, retention_ms: int, seconds: float) -> dict[int, int]:
         """Partition -> first offset still retained after ``seconds``."""
         at_ms = int((sample.at + seconds) * 1000) - retention_ms
         return self.kafka.first_after(self.spec.topic.name, at_ms, sample.ends or {})
 
 
-def _reaches(kept: dict[int, int], sample: Sample) -> bool:
+def _reaches(retained: dict[int, int], sample: Sample) -> bool:
     """Whether an unread record lies before the retained offsets."""
-    return any(kept[partition] > sample.first_unread(partition) for partition in sample.unread())
+    return any(retained[partition] > sample.first_unread(partition) for partition in sample.unread())

@@ -69,7 +69,7 @@ class StreamTrigger(BaseTrigger):
         """A sample of the component, with errors if it cannot be observed. Raises ConfigError."""
         now = self.clock()
         try:
-            return await self.ask(lambda: self.hook.observer(self.spec, self.component).look(now))
+            return await self.ask(lambda: self.hook.observer(self.spec, self.component).observe(now))
         except ClientError as error:
             return Sample(at=now, process=None, errors={OBSERVER: str(error)})
 

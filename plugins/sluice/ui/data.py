@@ -117,8 +117,8 @@ class Sources:
 
     def _get(self, key: tuple[str, str], load: Callable[[], T], seconds: float) -> T:
         with self._lock:
-            made: TtlCache[T] = self._caches.setdefault(key, TtlCache(load, seconds))
-        return made.get()
+            entry: TtlCache[T] = self._caches.setdefault(key, TtlCache(load, seconds))
+        return entry.get()
 
 
 @cache

@@ -107,7 +107,7 @@ class World:
 
     def observer(self, spec: Any, component: str) -> Any:
         assert (spec, component) == (SPEC, "consumer")
-        return SimpleNamespace(look=self.looking)
+        return SimpleNamespace(observe=self.looking)
 
     def history(self, stream: str) -> Any:
         return self.kept

@@ -38,7 +38,7 @@ class Step:
         self.operator.__dict__["platform_hook"] = SimpleNamespace(
             runtime=self.runtime,
             history=lambda name: self.kept,
-            observer=lambda spec, component: SimpleNamespace(look=lambda now: sample()),
+            observer=lambda spec, component: SimpleNamespace(observe=lambda now: sample()),
         )
 
 

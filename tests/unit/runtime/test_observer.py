@@ -86,7 +86,7 @@ ALL = ["status", "identify", "begins", "position", "ends"]
 
 def test_where_nothing_waits_five_questions_are_asked() -> None:
     systems = Systems({0: [1.0] * 60, 1: [1.0] * 10})
-    sample = systems.observer().look(NOW)
+    sample = systems.observer().observe(NOW)
     assert (sample.at, sample.process, sample.published) == (NOW, RUNNING, POSITION)
     assert (sample.topic_id, sample.begins, sample.ends) == ("T", {0: 0, 1: 0}, {0: 60, 1: 10})
     assert (sample.expiring, sample.expires_in, sample.errors) == (None, None, {})
@@ -96,7 +96,7 @@ def test_where_nothing_waits_five_questions_are_asked() -> None:
 
 def test_where_records_wait_two_more_tell_that_they_are_kept() -> None:
     systems = Systems({0: [17.9] * 100, 1: [1.0] * 10})
-    sample = systems.observer().look(NOW)
+    sample = systems.observer().observe(NOW)
     assert sample.unread() == {0: 40}
     assert (sample.expiring, sample.expires_in, sample.errors) == ({0: 0, 1: 0}, None, {})
     assert systems.asked == [*ALL, "retention_ms", "first_after"]
@@ -105,7 +105,7 @@ def test_where_records_wait_two_more_tell_that_they_are_kept() -> None:
 def test_unread_records_that_go_within_the_risk_are_counted_and_the_first_one_is_dated() -> None:
     # Kept 24 h. Offsets 0 to 79 are 20 h old and go in 4 h; 60 of them are published.
     systems = Systems({0: [20.0] * 80 + [1.0] * 20, 1: [23.0] * 10})
-    sample = systems.observer().look(NOW)
+    sample = systems.observer().observe(NOW)
     assert sample.expiring == {0: 80, 1: 10}
     assert sample.expires_in is not None
     assert 4 * HOUR <= sample.expires_in <= 4 * HOUR + 6 * HOUR / 32
@@ -113,33 +113,33 @@ def test_unread_records_that_go_within_the_risk_are_counted_and_the_first_one_is
 
 
 def test_what_is_overdue_goes_at_once() -> None:
-    sample = Systems({0: [30.0] * 100}, replace(POSITION, ends={0: 60})).observer().look(NOW)
+    sample = Systems({0: [30.0] * 100}, replace(POSITION, ends={0: 60})).observer().observe(NOW)
     assert sample.expires_in == 6 * HOUR / 32
 
 
 def test_published_records_may_go() -> None:
-    sample = Systems({0: [23.0] * 60 + [1.0] * 40, 1: []}).observer().look(NOW)
+    sample = Systems({0: [23.0] * 60 + [1.0] * 40, 1: []}).observer().observe(NOW)
     assert (sample.expiring, sample.expires_in) == ({0: 60, 1: 0}, None)
 
 
 def test_of_a_short_retention_half_is_a_risk() -> None:
     systems = Systems({0: [0.9] * 100, 1: []})
     systems.retention = 2 * HOUR * 1000
-    assert systems.observer().look(NOW).expires_in is None
+    assert systems.observer().observe(NOW).expires_in is None
     systems.ages[0] = [1.1] * 100
-    assert systems.observer().look(NOW).expires_in == pytest.approx(0.9 * HOUR, abs=HOUR / 32)
+    assert systems.observer().observe(NOW).expires_in == pytest.approx(0.9 * HOUR, abs=HOUR / 32)
 
 
 def test_a_topic_that_keeps_everything_has_no_risk() -> None:
     systems = Systems({0: [9000.0] * 100, 1: []})
     systems.retention = None
-    sample = systems.observer().look(NOW)
+    sample = systems.observer().observe(NOW)
     assert (sample.expiring, sample.errors) == (None, {})
     assert systems.asked == [*ALL, "retention_ms"]
 
 
 def test_before_the_first_snapshot_all_of_the_topic_waits() -> None:
-    sample = Systems({0: [1.0] * 5}, position=None).observer().look(NOW)
+    sample = Systems({0: [1.0] * 5}, position=None).observer().observe(NOW)
     assert (sample.published, sample.unread(), sample.errors) == (None, {0: 5}, {})
 
 
@@ -161,7 +161,7 @@ def test_what_does_not_answer_is_trouble_and_is_not_asked_on(
 ) -> None:
     systems = Systems({0: [1.0] * 100, 1: []})
     systems.errors[question] = kind("away")
-    sample = systems.observer().look(NOW)
+    sample = systems.observer().observe(NOW)
     assert sample.errors == {system: "away"}
     assert systems.asked == asked
     assert (sample.process is None) == (system == "process")
@@ -172,7 +172,7 @@ def test_what_does_not_answer_is_trouble_and_is_not_asked_on(
 def test_all_that_is_away_is_named() -> None:
     systems = Systems({0: [1.0]})
     systems.errors = {name: Unreachable(f"no {name}") for name in ALL}
-    assert systems.observer().look(NOW).errors == {
+    assert systems.observer().observe(NOW).errors == {
         "process": "no status",
         "kafka": "no identify",
         "lake": "no position",
@@ -183,4 +183,4 @@ def test_a_wrong_declaration_is_nobodys_trouble() -> None:
     systems = Systems({0: [1.0]})
     systems.errors["position"] = ConfigError("x")
     with pytest.raises(ConfigError):
-        systems.observer().look(NOW)
+        systems.observer().observe(NOW)

@@ -58,18 +58,20 @@ class ReconcileSinksOperator(StreamOperator):
     def work(self, context: Context) -> dict[str, Any]:
         _, documents = plans.produced(self.ledger, context["run_id"])
         expected = plans.offsets_of_all(documents)
-        found = [self._check(name, expected) for name, query in self.spec.queries.items() if query.aggregates]
-        self.log.info("%s", report(found))
+        results = [
+            self._check(name, expected) for name, query in self.spec.queries.items() if query.aggregates
+        ]
+        self.log.info("%s", report(results))
         problems = [
             f"query {checked.query}, {sink_result.message()}"
-            for checked in found
+            for checked in results
             for sink_result in checked.sinks
             if not sink_result.is_ok
         ]
         self.check_no_problems(ErrorCode.SINKS_DIFFER, problems, "sinks differ from the lake")
-        document = {"at": plans.now(), "queries": [asdict(checked) for checked in found]}
+        document = {"at": plans.now(), "queries": [asdict(checked) for checked in results]}
         self.ledger.put(run_key(context["run_id"], "reconciliation"), document)
-        return {checked.query: _short(checked) for checked in found}
+        return {checked.query: _short(checked) for checked in results}
 
     def _check(self, name: str, expected: OffsetRanges) -> QueryReconciliation:
         """Raises Unreachable if the query committed a batch during each try."""
@@ -183,7 +185,7 @@ class ReconcileSinksOperator(StreamOperator):
                 return None
 
 
-def report(found: list[QueryReconciliation]) -> str:
+def report(results: list[QueryReconciliation]) -> str:
     rows: list[list[object]] = [
         [
             checked.query,
@@ -194,7 +196,7 @@ def report(found: list[QueryReconciliation]) -> str:
             checked.late,
             "passed" if sink_result.is_ok else "FAILED",
         ]
-        for checked in found
+        for checked in results
         for sink_result in checked.sinks
     ]
     return failures.table(["query", "sink", "results", "in the lake", "in the sink", "late", "result"], rows)

@@ -52,18 +52,18 @@ class ValidationResult:
 
     def problems(self) -> list[str]:
         """Why the load is not verified; empty if it is."""
-        found = [] if self.offsets.is_ok else [f"offsets: {self.offsets.message()}"]
-        found += [
+        problems = [] if self.offsets.is_ok else [f"offsets: {self.offsets.message()}"]
+        problems += [
             f"{plans.name_of(source)}: {proof.message()}" for source, proof in self.sources if not proof.is_ok
         ]
-        found += self.schema
+        problems += self.schema
         if self.quarantined_percent > self.limit:
-            found.append(
+            problems.append(
                 f"quarantine: {self.quarantined} of {self.source_rows} rows, "
                 f"{self.quarantined_percent:.2f} %, the limit is {self.limit:g} %. Fix: check "
                 "their reasons, correct the source, or raise max_quarantined_percent"
             )
-        return found
+        return problems
 
 
 class ValidateOperator(StreamOperator):
@@ -91,12 +91,12 @@ class ValidateOperator(StreamOperator):
         table = lake.table(self.spec.table)
         quarantine = lake.table(self.spec.quarantine_table)
         expected = plans.offsets_of_all(documents)
-        found = checks.check_offsets(table, quarantine, expected)
-        self.log.info("%s", found.message())
+        check = checks.check_offsets(table, quarantine, expected)
+        self.log.info("%s", check.message())
         result = ValidationResult(
-            offsets=found.proof,
+            offsets=check.proof,
             sources=[
-                (source, self._source(table, quarantine, source, plans.offsets_of(document), found))
+                (source, self._source(table, quarantine, source, plans.offsets_of(document), check))
                 for source, document in zip(plan["sources"], documents, strict=True)
             ],
             schema=self.wrong_columns(table),
@@ -110,10 +110,10 @@ class ValidateOperator(StreamOperator):
         return {key: value for key, value in proof.items() if key != "ranges"}
 
     def _source(
-        self, table: Table, quarantine: Table, source: Document, offsets: OffsetRanges, found: OffsetCheck
+        self, table: Table, quarantine: Table, source: Document, offsets: OffsetRanges, check: OffsetCheck
     ) -> Reconciliation:
         if plans.is_feed(source):
-            return checks.check_feed_events(self.spec, table, offsets, found.quarantined)
+            return checks.check_feed_events(self.spec, table, offsets, check.quarantined)
         if plans.is_generated(source):
             return checks.check_generated_rows(table, quarantine, source, source["parameters"]["rows"])
         return checks.check_object_rows(self.platform_hook, table, quarantine, source)
