@@ -113,7 +113,7 @@ def _sample(stack: Stack, spec: StreamSpec, component: Component) -> Sample:
         SupervisorRuntime(platform.supervisor, timeout=REQUEST_SECONDS),
         spec,
         component.name,
-    ).look(time.time())
+    ).observe(time.time())
 
 
 def _history(stack: Stack, spec: StreamSpec, component: Component) -> History:
