@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import json
 import os
 import secrets
 import string
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from local.base import UsageError
+from local.base import UsageError, fail, locked
 from sluice.model.spec.platform import ROLES
 
 _PASSWORDS = (
@@ -51,17 +50,10 @@ class StackDir:
                 f"{error.filename}: {error.strerror}; set SLUICE_HOME to a writable folder"
             ) from error
 
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Holds the home, so that two `make up` or `make down` at once do not collide.
-
-        Raises UsageError when another holds it: waiting would hide what the other one is doing.
-        """
-        with locked(
-            self.root / "lock",
-            f"another `make up`, `down` or `destroy` is at work on {self.root}: wait for it",
-        ):
-            yield
+    def locked(self) -> AbstractContextManager[None]:
+        """Hold the stack's lock. Raises UsageError if another command holds it."""
+        busy = UsageError(f"another `make up`, `down` or `destroy` uses {self.root}. Fix: wait for it")
+        return locked(self.root / "lock", partial(fail, busy))
 
     def state(self) -> dict[str, Any]:
         """What is remembered between starts; empty before the first."""
@@ -86,17 +78,6 @@ class StackDir:
             known |= made
             write_private(self.secrets_file, json.dumps(known, indent=2) + "\n")
         return {str(name): str(value) for name, value in known.items()}
-
-
-@contextmanager
-def locked(path: Path, busy: str) -> Iterator[None]:
-    """Hold a lock file. Raises UsageError with the text `busy` when another process holds it."""
-    with path.open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(busy) from error
-        yield
 
 
 def _password() -> str:

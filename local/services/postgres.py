@@ -7,7 +7,8 @@ import pwd
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -207,15 +208,23 @@ def connect(context: Context, database: str = "postgres") -> psycopg2.extensions
     )
 
 
-def probe(context: Context) -> str:
-    """Asks it something; gives its version. Raises psycopg2.OperationalError when it does not answer."""
-    connection = connect(context)
+@contextmanager
+def cursor(context: Context, database: str = "postgres") -> Iterator[psycopg2.extensions.cursor]:
+    """A cursor of the superuser's own connection, with autocommit."""
+    connection = connect(context, database)
+    connection.autocommit = True
     try:
-        with connection.cursor() as cursor:
-            cursor.execute("select current_setting('server_version')")
-            row = cursor.fetchone()
+        with connection.cursor() as opened:
+            yield opened
     finally:
         connection.close()
+
+
+def probe(context: Context) -> str:
+    """Asks it something; gives its version. Raises psycopg2.OperationalError when it does not answer."""
+    with cursor(context) as current:
+        current.execute("select current_setting('server_version')")
+        row = current.fetchone()
     return f"PostgreSQL {row[0] if row else '?'}"
 
 
@@ -223,72 +232,55 @@ def provision(context: Context) -> None:
     """Databases and users, each with no more rights than it needs; repeatable."""
     logins = {"airflow": "postgres_airflow", RESULTS: "postgres_results"}
     logins |= {f"lake_{role}": f"lake_{role}" for role in ROLES}
-    connection = connect(context)
-    connection.autocommit = True
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("select rolname from pg_roles")
-            present = {row[0] for row in cursor.fetchall()}
-            if "lake_writer" not in present:
-                cursor.execute("create role lake_writer nologin")
-            for user, secret in logins.items():
-                verb = "alter" if user in present else "create"
-                cursor.execute(
-                    sql.SQL(verb + " role {} login password %s").format(sql.Identifier(user)),
-                    [context.secrets[secret]],
-                )
-            cursor.execute("grant lake_writer to lake_producer, lake_consumer")
-            cursor.execute("select datname from pg_database")
-            databases = {row[0] for row in cursor.fetchall()}
-            for database, owner in (("airflow", "airflow"), ("lake", "lake_writer"), (RESULTS, SUPERUSER)):
-                if database not in databases:
-                    cursor.execute(
-                        sql.SQL("create database {} owner {}").format(
-                            sql.Identifier(database), sql.Identifier(owner)
-                        )
-                    )
-                cursor.execute(
-                    sql.SQL("revoke all on database {} from public").format(sql.Identifier(database))
-                )
-            cursor.execute(
-                "grant connect on database lake to lake_airflow, lake_reader, lake_producer, lake_consumer"
+    with cursor(context) as current:
+        current.execute("select rolname from pg_roles")
+        present = {row[0] for row in current.fetchall()}
+        if "lake_writer" not in present:
+            current.execute("create role lake_writer nologin")
+        for user, secret in logins.items():
+            verb = "alter" if user in present else "create"
+            current.execute(
+                sql.SQL(verb + " role {} login password %s").format(sql.Identifier(user)),
+                [context.secrets[secret]],
             )
-            cursor.execute(f"grant connect on database {RESULTS} to {RESULTS}")
-    finally:
-        connection.close()
+        current.execute("grant lake_writer to lake_producer, lake_consumer")
+        current.execute("select datname from pg_database")
+        databases = {row[0] for row in current.fetchall()}
+        for database, owner in (("airflow", "airflow"), ("lake", "lake_writer"), (RESULTS, SUPERUSER)):
+            if database not in databases:
+                current.execute(
+                    sql.SQL("create database {} owner {}").format(
+                        sql.Identifier(database), sql.Identifier(owner)
+                    )
+                )
+            current.execute(sql.SQL("revoke all on database {} from public").format(sql.Identifier(database)))
+        current.execute(
+            "grant connect on database lake to lake_airflow, lake_reader, lake_producer, lake_consumer"
+        )
+        current.execute(f"grant connect on database {RESULTS} to {RESULTS}")
     _provision_lake(context)
     _provision_results(context)
 
 
 def _provision_lake(context: Context) -> None:
-    connection = connect(context, "lake")
-    connection.autocommit = True
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("revoke all on schema public from public")
-            cursor.execute("grant all on schema public to lake_writer")
-            cursor.execute("grant usage on schema public to lake_airflow, lake_reader")
-            for role in ("lake_producer", "lake_consumer"):
-                # What either makes belongs to both: the first to start makes the catalog's tables.
-                cursor.execute(f"alter role {role} in database lake set role lake_writer")
-            cursor.execute(
-                "alter default privileges for role lake_writer in schema public "
-                "grant select on tables to lake_airflow, lake_reader"
-            )
-    finally:
-        connection.close()
+    with cursor(context, "lake") as current:
+        current.execute("revoke all on schema public from public")
+        current.execute("grant all on schema public to lake_writer")
+        current.execute("grant usage on schema public to lake_airflow, lake_reader")
+        for role in ("lake_producer", "lake_consumer"):
+            # What either makes belongs to both: the first to start makes the catalog's tables.
+            current.execute(f"alter role {role} in database lake set role lake_writer")
+        current.execute(
+            "alter default privileges for role lake_writer in schema public "
+            "grant select on tables to lake_airflow, lake_reader"
+        )
 
 
 def _provision_results(context: Context) -> None:
     """Its user makes tables there and writes into them; the database and its schema are not its own."""
-    connection = connect(context, RESULTS)
-    connection.autocommit = True
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("revoke all on schema public from public")
-            cursor.execute(f"grant usage, create on schema public to {RESULTS}")
-    finally:
-        connection.close()
+    with cursor(context, RESULTS) as current:
+        current.execute("revoke all on schema public from public")
+        current.execute(f"grant usage, create on schema public to {RESULTS}")
 
 
 def remove(home: StackDir) -> None:
