@@ -18,8 +18,8 @@ from tests.integration.streams import OVERRIDES
 from tests.support import class_archive, stacks
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
-# In front of the tests' copy of streams.py: only tests trigger supervision and maintenance, and retries follow
-# at once.
+# In front of the tests' copy of streams.py: only tests trigger supervision and maintenance, and retries
+# follow at once.
 FASTER = """
 from datetime import timedelta as _timedelta
 
