@@ -6,7 +6,6 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from sluice.clients.errors import Missing
 from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
 from sluice.model.error_codes import ErrorCode
@@ -193,12 +192,7 @@ class EmitAssetEventOperator(StreamOperator):
         self.asset = asset
 
     def work(self, context: Context) -> dict[str, Any]:
-        key = run_key(context["run_id"], "proof")
-        proof = self.ledger.get(key)
-        if proof is None:
-            raise Missing(
-                f"no proof at {self.ledger.uri(key)}, so no event is emitted. Fix: clear task validate"
-            )
+        proof = self.ledger.require(run_key(context["run_id"], "proof"), "validate")
         context["outlet_events"][self.asset].extra = proof
         self.log.info(
             "asset event emitted: asset=%s rows=%d status=%s",
