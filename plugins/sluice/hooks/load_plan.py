@@ -43,7 +43,7 @@ def pin(
         found = sources()
         # Read once and before anything is sent: every row of these sources gets an offset at or after these.
         ends = kafka.ends(topic)
-        planned = [_begin(ledger, source, topic=topic, ends=ends, run_id=run_id) for source in found]
+        planned = [_plan_source(ledger, source, topic=topic, ends=ends, run_id=run_id) for source in found]
         done = [ledger.get(produced_key(source["source_id"])) is not None for source in planned]
         listed = [{**source, "produced": produced} for source, produced in zip(planned, done, strict=True)]
         plan = {"run_id": run_id, "stream": stream, "topic": topic, "params": dict(params)}
@@ -97,25 +97,27 @@ def feed_source(kafka: KafkaAdmin, run_id: str, topic: str, feed: str) -> list[D
     return [{"source_id": source_id, "kind": FEED, "feed": feed, "topic_id": kafka.identify(topic).topic_id}]
 
 
-def _begin(ledger: Ledger, source: Document, *, topic: str, ends: Mapping[int, int], run_id: str) -> Document:
-    begin = ledger.put(
+def _plan_source(
+    ledger: Ledger, source: Document, *, topic: str, ends: Mapping[int, int], run_id: str
+) -> Document:
+    planned = ledger.put(
         planned_key(source["source_id"]),
         {
             **source,
             "topic": topic,
             "partition_count": len(ends),
-            "begin": {str(partition): offset for partition, offset in sorted(ends.items())},
+            "start_offsets": {str(partition): offset for partition, offset in sorted(ends.items())},
             "run_id": run_id,
             "at": now(),
         },
     )
-    if begin["topic"] != topic:
+    if planned["topic"] != topic:
         raise Refused(
-            f"{name_of(source)} was planned for topic {begin['topic']!r}, not {topic!r}. "
+            f"{name_of(source)} was planned for topic {planned['topic']!r}, not {topic!r}. "
             f"Fix: {_again(source)}",
             ErrorCode.SOURCE_TOPIC_CHANGED,
         )
-    return begin
+    return planned
 
 
 def complete_source(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
@@ -124,15 +126,15 @@ def complete_source(ledger: Ledger, source: Document, ends: Mapping[int, int], r
     Raises Refused if the topic ends before the source's start offsets: it was recreated.
     """
     ranges: dict[str, list[int]] = {}
-    for partition, begin in source["begin"].items():
+    for partition, start in source["start_offsets"].items():
         end = ends.get(int(partition), 0)
-        if end < begin:
+        if end < start:
             raise Refused(
-                f"topic {source['topic']!r} partition {partition} ends at {end}, before offset {begin} at "
+                f"topic {source['topic']!r} partition {partition} ends at {end}, before offset {start} at "
                 f"which {name_of(source)} was planned: the topic was recreated. Fix: {_again(source)}",
                 ErrorCode.SOURCE_TOPIC_CHANGED,
             )
-        ranges[partition] = [begin, end]
+        ranges[partition] = [start, end]
     return ledger.put(
         produced_key(source["source_id"]),
         {"source_id": source["source_id"], "ranges": ranges, "run_id": run_id, "at": now()},
@@ -141,8 +143,8 @@ def complete_source(ledger: Ledger, source: Document, ends: Mapping[int, int], r
 
 def complete_feed(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
     """As :func:`complete_source`; a partition added since the plan counts from its first offset."""
-    begin = {str(partition): 0 for partition in sorted(ends)} | source["begin"]
-    return complete_source(ledger, {**source, "begin": begin}, ends, run_id)
+    start_offsets = {str(partition): 0 for partition in sorted(ends)} | source["start_offsets"]
+    return complete_source(ledger, {**source, "start_offsets": start_offsets}, ends, run_id)
 
 
 def is_feed(source: Document) -> bool:

@@ -10,13 +10,13 @@ from sluice.triggers.wait import Outcome, Progress, WaitTrigger
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ArrivedTrigger(WaitTrigger):
-    """Fires when ``events`` records arrived on the topic after the offsets ``begin``, or at ``deadline``.
+    """Fires when ``events`` records arrived on the topic after ``start_offsets``, or at ``deadline``.
 
     The event's ``arrived`` and ``ends`` (end offsets) are the last observed, and missing if Kafka never
     answered. Permanent if the topic's id is no longer ``topic_id``: its offsets restart.
     """
 
-    begin: dict[str, int]
+    start_offsets: dict[str, int]
     events: int
     topic_id: str
 
@@ -34,7 +34,7 @@ class ArrivedTrigger(WaitTrigger):
                 Outcome.PERMANENT,
             )
         # A partition that was added meanwhile counts from its first offset.
-        arrived = sum(end - self.begin.get(str(partition), 0) for partition, end in ends.items())
+        arrived = sum(end - self.start_offsets.get(str(partition), 0) for partition, end in ends.items())
         return Progress(
             f"{arrived} of {self.events} events arrived",
             Outcome.REACHED if arrived >= self.events else None,

@@ -58,10 +58,10 @@ class Plan:
         return max(source["partition_count"] for source in self.sources)
 
     @property
-    def begin(self) -> dict[str, dict[int, int]]:
+    def start_offsets(self) -> dict[str, dict[int, int]]:
         """Source id -> partition -> the first offset that its rows may have."""
         return {
-            source["source_id"]: {int(p): offset for p, offset in source["begin"].items()}
+            source["source_id"]: {int(p): offset for p, offset in source["start_offsets"].items()}
             for source in self.sources
         }
 
@@ -134,9 +134,9 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
     consumer flags them as duplicates.
     """
     bounds = topic_offsets(platform.kafka, spec.topic.name)
-    begins = plan.begin.values()
+    starts = plan.start_offsets.values()
     start = {
-        partition: min(max(first, min(begin.get(partition, first) for begin in begins)), after)
+        partition: min(max(first, min(offsets.get(partition, first) for offsets in starts)), after)
         for partition, (first, after) in bounds.items()
     }
     if all(start[partition] == after for partition, (_, after) in bounds.items()):
@@ -156,7 +156,7 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
             F.col("offset").alias("_kafka_offset"),
         )
     )
-    planned = keys.with_identity(records).where(F.col("_source_id").isin(sorted(plan.begin)))
+    planned = keys.with_identity(records).where(F.col("_source_id").isin(sorted(plan.start_offsets)))
     sent = loaded_from(deduplicate.runs(planned))
     for source, sequences in sent.sources.items():
         log.info("rows already sent source=%s rows=%d sequences=%s", source, sequences.count, sequences)

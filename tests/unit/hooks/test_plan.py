@@ -62,7 +62,7 @@ def pin(ledger: Ledger, source: Source, kafka: Kafka, run: str = "r1", topic: st
 
 def test_a_retry_means_the_same_versions_and_offsets(ledger: Ledger, memory: MemoryS3) -> None:
     first = pin(ledger, Source("v1"), Kafka(p0=5, p1=0))
-    assert first["sources"][0]["begin"] == {"0": 5, "1": 0}
+    assert first["sources"][0]["start_offsets"] == {"0": 5, "1": 0}
     assert first["sources"][0]["partition_count"] == 2
     written = dict(memory.objects)
     assert pin(ledger, Source("v2"), Kafka(p0=99, p1=99, p2=0)) == first
@@ -72,7 +72,7 @@ def test_a_retry_means_the_same_versions_and_offsets(ledger: Ledger, memory: Mem
 def test_a_second_run_over_the_same_version_begins_where_the_first_did(ledger: Ledger) -> None:
     pin(ledger, Source("v1"), Kafka(p0=5))
     second = pin(ledger, Source("v1", "v2"), Kafka(p0=9), run="r2")
-    assert [source["begin"] for source in second["sources"]] == [{"0": 5}, {"0": 9}]
+    assert [source["start_offsets"] for source in second["sources"]] == [{"0": 5}, {"0": 9}]
 
 
 def test_what_was_sent_is_not_pending_and_the_first_settlement_counts(ledger: Ledger) -> None:
@@ -128,7 +128,11 @@ def test_what_a_form_leaves_empty_is_pinned(ledger: Ledger) -> None:
     (source,) = first["sources"]
     assert source["parameters"]["start_time"] == "2026-11-21T12:00:00Z"
     assert source["parameters"]["users"] == 3
-    assert (source["begin"], source["partition_count"], source["kind"]) == ({"0": 5, "1": 0}, 2, "generated")
+    assert (source["start_offsets"], source["partition_count"], source["kind"]) == (
+        {"0": 5, "1": 0},
+        2,
+        "generated",
+    )
     assert source["source_id"] == generator.parse(GENERATOR, source["parameters"], "x").source_id
     later = generate(ledger, Kafka(p0=99), moment=NOON + timedelta(days=1), rows=11)
     assert later == first

@@ -35,7 +35,7 @@ class Topic:
 def made(**more: Any) -> ArrivedTrigger:
     values: dict[str, Any] = {
         "stream": "wiki_changes", "deadline": 1e12, "poll_interval": 0.0, "grace": 30.0,
-        "component": "producer", "begin": {"0": 5}, "events": 6, "topic_id": "t1",
+        "component": "producer", "start_offsets": {"0": 5}, "events": 6, "topic_id": "t1",
     }  # fmt: skip
     return ArrivedTrigger(**(values | more))
 

@@ -2,13 +2,13 @@
 
 ::
 
-    sources/<source_id>/planned.json      an object's version, and where the topic ended when it was planned
-    sources/<source_id>/produced.json   the offsets between which all its rows were sent
-    runs/<run_id, quoted>/plan.json     the objects' versions that a run means, pinned at its first attempt
-    runs/<run_id, quoted>/baseline.json   what lay in the bucket before the load
-    runs/<run_id, quoted>/proof.json    the validation's result, once it is exact
-    runs/<run_id, quoted>/compaction.json    the table before a run of the compaction
-    history/<kind>/<moment>-<suffix>.json            what happened to the stream, in the order of the keys
+    sources/<source_id>/planned.json        the source, and its start offsets
+    sources/<source_id>/produced.json       the offset ranges of its rows
+    runs/<run_id, quoted>/plan.json         the run's sources, pinned by its first attempt
+    runs/<run_id, quoted>/baseline.json     the bucket's inventory before the load
+    runs/<run_id, quoted>/proof.json        the result of `validate`, if it passed
+    runs/<run_id, quoted>/compaction.json   date and snapshot, pinned by the first attempt of a compaction
+    history/<kind>/<moment>-<suffix>.json   the stream's events; keys sort by time
 """
 
 from __future__ import annotations

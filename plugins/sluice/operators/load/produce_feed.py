@@ -58,7 +58,10 @@ class ProduceFeedOperator(ComponentOperator):
         (source,) = plan["sources"]
         events, minutes = int(plan["params"]["events"]), float(plan["params"]["minutes"])
         self.log.info(
-            "wait started: events=%d timeout_minutes=%g start_offsets=%s", events, minutes, source["begin"]
+            "wait started: events=%d timeout_minutes=%g start_offsets=%s",
+            events,
+            minutes,
+            source["start_offsets"],
         )
         trigger = ArrivedTrigger(
             stream=self.stream,
@@ -66,7 +69,7 @@ class ProduceFeedOperator(ComponentOperator):
             deadline=time.time() + minutes * 60,
             poll_interval=POLL_SECONDS,
             grace=self.grace,
-            begin=source["begin"],
+            start_offsets=source["start_offsets"],
             events=events,
             topic_id=source["topic_id"],
         )

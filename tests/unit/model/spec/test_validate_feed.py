@@ -34,7 +34,7 @@ SOURCE = {
     "kind": "feed",
     "feed": URL,
     "topic": "wiki-changes",
-    "begin": {"0": 0, "1": 5},
+    "start_offsets": {"0": 0, "1": 5},
 }
 
 

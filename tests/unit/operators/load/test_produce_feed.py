@@ -85,7 +85,7 @@ def test_it_starts_the_producer_waits_and_records_the_offsets_that_the_next_step
     world = World()
     trigger = world.waits()
     assert world.started == [PROGRAM]
-    assert (trigger.begin, trigger.events, trigger.topic_id) == ({"0": 5, "1": 0}, 6, "t1")
+    assert (trigger.start_offsets, trigger.events, trigger.topic_id) == ({"0": 5, "1": 0}, 6, "t1")
     made = world.resume(REACHED)
     (source,) = made["sources"]
     assert source["feed"] == URL
@@ -108,7 +108,7 @@ def test_another_attempt_begins_where_the_first_did_and_ends_where_the_first_tha
     world.waits()
     world.offsets = {0: 8, 1: 1}
     trigger = world.waits(events=999)
-    assert (trigger.begin, trigger.events) == ({"0": 5, "1": 0}, 6)
+    assert (trigger.start_offsets, trigger.events) == ({"0": 5, "1": 0}, 6)
     first = world.resume(REACHED)
     assert world.resume(REACHED | {"ends": {"0": 19, "1": 2}}) == first
     assert world.execute() == first, "nothing is left to wait for"
@@ -118,7 +118,7 @@ def test_runs_have_offsets_of_their_own() -> None:
     world = World()
     world.waits()
     world.offsets = {0: 8, 1: 1}
-    assert world.waits("r2").begin == {"0": 8, "1": 1}
+    assert world.waits("r2").start_offsets == {"0": 8, "1": 1}
     first = world.resume(REACHED)
     assert world.resume(REACHED, "r2")["ranges"] == {"0": [[8, 9]], "1": [[1, 2]]}
     assert first["sources"] != world.execute("r2")["sources"]
