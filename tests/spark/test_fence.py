@@ -99,7 +99,7 @@ def test_an_earlier_owner_writes_nothing_and_does_not_come_back(connect: Connect
     zombie = Fence(connect(), STREAM)
     zombie.open(1)
     Fence(connect(), STREAM).open(2)
-    with raising(Fenced, STREAM, "writer 1", "writer 2"):
+    with raising(Fenced, STREAM, "writer epoch 1, newer epoch 2"):
         write(zombie, "zombie", 0)
     with pytest.raises(Fenced):
         zombie.open(1)

@@ -217,7 +217,7 @@ def test_a_batch_that_somebody_completed_with_fewer_folders_is_noticed(place: St
 def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: StreamPosition) -> None:
     zombie = place.sink(1)
     place.sink(2)
-    with raising(Fenced, "isp hits", place.prefix, "writer 1", "writer 2"):
+    with raising(Fenced, "isp hits", place.prefix, "writer epoch 1, newer epoch 2"):
         zombie.write(0, place.hits("10115"))
     with pytest.raises(Fenced):
         zombie.open(1)
@@ -228,7 +228,7 @@ def test_an_earlier_owner_begins_no_batch_and_does_not_come_back(place: StreamPo
 def test_who_saw_no_later_owner_and_entered_behind_one_gives_up(place: StreamPosition) -> None:
     zombie = place.sink()
     zombie.then["writers"] = lambda: place.sink(2)
-    with raising(Fenced, "writer 1", "writer 2"):
+    with raising(Fenced, "writer epoch 1, newer epoch 2"):
         zombie.open(1)
 
 

@@ -144,11 +144,11 @@ def test_an_earlier_writer_is_refused_whenever_it_wakes_up(editors: Editors) -> 
 
     zombie.meanwhile = acquire
     stale = editors.results(("Ann", False, FIRST, 99))
-    with raising(Fenced, "epoch 1", "epoch 2"):
+    with raising(Fenced, "writer epoch 1, newer epoch 2"):
         zombie.write(1, stale)
     zombie.meanwhile = lambda: None
     for late in (lambda: zombie.write(2, stale), lambda: editors.writer().open(1)):
-        with raising(Fenced, "epoch 1", "epoch 2"):
+        with raising(Fenced, "writer epoch 1, newer epoch 2"):
             late()
     assert editors.rows() == {("Ann", False, FIRST, 3)}
     assert editors.batches() == ["0", "1"]

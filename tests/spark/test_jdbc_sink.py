@@ -183,7 +183,7 @@ def test_an_owner_that_was_superseded_writes_nothing(server: Server, opened: Ope
     zombie.open(1)
     assert zombie.write(0, frame({"1": 1}))
     assert successor.open(2) == 0
-    with raising(Fenced, "isp/windows", "writer 1", "writer 2"):
+    with raising(Fenced, "isp/windows", "writer epoch 1, newer epoch 2"):
         zombie.write(1, frame({"1": 66}))
     with pytest.raises(Fenced):
         zombie.open(1)

@@ -198,7 +198,7 @@ def test_a_batch_that_is_there_is_not_written_again(place: StreamPosition) -> No
 
 def test_an_earlier_owner_writes_nothing_and_does_not_come_back(place: StreamPosition) -> None:
     zombie, successor = place.writer(1), place.writer(2)
-    with raising(Fenced, place.topic, "writer 1", "writer 2"):
+    with raising(Fenced, place.topic, "writer epoch 1, newer epoch 2"):
         zombie.write(0, batch(0, {"a": 666}))
     with pytest.raises(Fenced):
         zombie.open(1)
@@ -211,7 +211,7 @@ def test_an_earlier_owner_writes_nothing_and_does_not_come_back(place: StreamPos
 def test_who_saw_no_later_owner_and_asked_for_the_id_behind_one_gives_up(place: StreamPosition) -> None:
     zombie, successor = place.writer(), place.writer()
     zombie.after["committed_batch"] = lambda: successor.open(2)
-    with raising(Fenced, "writer 1", "writer 2"):
+    with raising(Fenced, "writer epoch 1, newer epoch 2"):
         zombie.open(1)
     assert successor.write(0, batch(0, {"a": 1})), "though the zombie put it out"
     assert place.counts() == {"a": 1}
@@ -246,7 +246,7 @@ def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: StreamPos
         seen.append(successor.write(1, batch(1, many(2))))
         yield from batch(1, {"bb": 666})()
 
-    with raising(Fenced, "writer 2"):
+    with raising(Fenced, "newer epoch 2"):
         zombie.write(1, half)
     assert seen == [0, True]
     assert (place.counts(), place.last()) == (many(2), 1)

@@ -220,7 +220,7 @@ def test_a_zombie_writes_nothing_and_says_so(make: Make) -> None:
     queried.catch_up(running)
     # Or that its checkpoint is gone, which its successor removed: the process asks then who owns the queries.
     assert wait(zombie)
-    with raising(Fenced, "epoch 1", "epoch 2"):
+    with raising(Fenced, "writer epoch 1, newer epoch 2"):
         queried.owners[0].raise_fenced_from(RuntimeError("what it met first"))
     queried.catch_up(running)
     for sink in queried.sinks["windows"]:

@@ -133,7 +133,7 @@ class WriterLease:
     def _check_epoch(self) -> None:
         published = self.published_epoch()
         if published > self.epoch:
-            raise Fenced(f"{self.name}: fenced: writer epoch {self.epoch} superseded by epoch {published}")
+            raise Fenced(f"{self.name}: fenced: writer epoch {self.epoch}, newer epoch {published}")
 
     def _cleanup(self, keep: int) -> None:
         """Remove earlier writers' branches, which keep snapshots, and expire all but the newest ``keep``

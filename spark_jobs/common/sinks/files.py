@@ -115,7 +115,7 @@ class FilesSink:
         newest = self._markers.newest(_WRITERS)
         if newest is not None and newest > epoch:
             raise Fenced(
-                f"{self._label}: writer {epoch} is fenced by writer {newest} "
+                f"{self._label}: fenced: writer epoch {epoch}, newer epoch {newest} "
                 f"(s3://{self._bucket}/{self._prefix}{_MARKERS}{_WRITERS}/)"
             )
 

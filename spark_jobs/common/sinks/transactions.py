@@ -301,7 +301,7 @@ class Transactions:
     def _check_fenced(self, committed: CommittedBatch | None) -> None:
         if committed is not None and committed.epoch > self.epoch:
             raise Fenced(
-                f"{self.name}: writer {self.epoch} is fenced by writer {committed.epoch} "
+                f"{self.name}: fenced: writer epoch {self.epoch}, newer epoch {committed.epoch} "
                 f"(group {self._group})"
             )
 
