@@ -69,11 +69,6 @@ class CorruptObject(RuntimeError):
     code = ErrorCode.CORRUPT_OBJECT
 
 
-def read_json(platform: platforms.Platform, uri: str) -> Any:
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    return json.load(connect(platform.s3).get_object(Bucket=bucket, Key=key)["Body"])
-
-
 def header_line(platform: platforms.Platform, source: SourceObject) -> str:
     """Return the first line of an object (plain or gzip), of HEAD_BYTES at most. Raises CorruptObject."""
     body = connect(platform.s3).get_object(**source.request())["Body"]

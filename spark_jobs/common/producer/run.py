@@ -18,6 +18,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.io.kafka import topic_offsets
+from sluice.io.s3 import connect
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Platform
@@ -25,7 +26,6 @@ from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.deduplication import LoadedRows, loaded_from
 from spark_jobs.common.kafka import keys
 from spark_jobs.common.lake import deduplicate
-from spark_jobs.common.producer.objects import read_json
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.process import log_to_stderr
 
@@ -82,6 +82,11 @@ class Job:
 Rows = Callable[[Job], Iterator[DataFrame]]
 
 
+def _read_json(platform: Platform, uri: str) -> Any:
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return json.load(connect(platform.s3).get_object(Bucket=bucket, Key=key)["Body"])
+
+
 def main(name: str, rows: Rows, options: Sequence[str]) -> int:
     """Send the sources of ``--plan s3://…/plan.json``; return the exit code. Raises on failure."""
     arguments = argparse.ArgumentParser(description=f"Send the sources of a plan to the topic of {name}.")
@@ -89,7 +94,7 @@ def main(name: str, rows: Rows, options: Sequence[str]) -> int:
     args = arguments.parse_args(options)
     log_to_stderr()
     spec, platform = streams.load(name), platforms.load("producer")
-    plan = Plan.from_document(read_json(platform, args.plan))
+    plan = Plan.from_document(_read_json(platform, args.plan))
     log.info("plan read topic=%s sources=%d", spec.topic.name, len(plan.sources))
     if plan.sources:
         spark = session.start(f"sluice {name} producer", platform, plan.partition_count)
