@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import shlex
 import subprocess
 import xmlrpc.client
 from collections.abc import Mapping, Sequence
@@ -22,10 +23,10 @@ from sluice.runtime.supervisord import connect
 
 @dataclass(frozen=True)
 class Program:
-    """One supervised program.
+    """A supervised program; `options` are further keys of its section.
 
-    `priority`: lower starts first and stops last. `options` are further keys of its section. Nothing starts
-    by itself: `make up` starts services in the order of what they need, Airflow starts the streams.
+    `priority`: lower starts first and stops last. supervisord starts none of them by itself: `make up` starts
+    services in the order of their dependencies, Airflow starts the streams.
     """
 
     name: str
@@ -33,32 +34,31 @@ class Program:
     environment: Mapping[str, str]
     priority: int
     directory: Path
-    options: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=lambda: SERVICE_OPTIONS)
 
 
 # A component of a stream: stopped gracefully through its parent process (sluice.runtime.parent) and its
-# Python, since a JVM that gets the signal too would die under the query that is being ended.
+# Python, since a JVM that gets the signal too would die during the query's shutdown.
 STREAM_OPTIONS = {
-    # The parent process restarts the component. A parent process that was killed is restarted itself: its
-    # component was killed with it. These are its own ends: stopped, failed,
-    # fenced, configuration, and no program to run (after which Airflow counts the starts).
+    # The parent process restarts the component. A parent process that was killed, and its component with it,
+    # is restarted itself. Its own exits: stopped, failed, fenced, configuration, and no program to run.
     "autorestart": "unexpected",
     "exitcodes": "0,1,2,76,78,126,127",
-    # What the component writes is on stdout, the parent process's reports on stderr. That log is not rotated
-    # (it grows by 1 KB per restart): supervisord rotates after a write, and the newest report would be gone.
+    # The component's output is on stdout, the parent process's reports on stderr. That log is not rotated (it
+    # grows by 1 KB per restart): supervisord rotates after a write, which would lose the newest report.
     "redirect_stderr": "false",
     "stderr_logfile_maxbytes": "0",
-    # 0: supervisord tries again, whatever autorestart says, what ends sooner, and forgets its exit status.
+    # 0: else supervisord retries what exits sooner, despite autorestart, and forgets its exit status.
     "startsecs": "0",
     "startretries": "0",
     "stopsignal": "TERM",
     "stopasgroup": "false",
     "killasgroup": "true",
-    # Then it is killed, which loses nothing: what was not published is read again. Longer than a usual batch,
-    # and short, because a hung one that is to be restarted never ends by itself.
+    # Then it is killed, which loses nothing: unpublished offsets are read again. Longer than a usual batch,
+    # and short, because a hung component never ends by itself.
     "stopwaitsecs": "10",
 }
-SERVICE_OPTIONS = {
+SERVICE_OPTIONS: Mapping[str, str] = {
     "autorestart": "true",
     "startsecs": "2",
     "startretries": "5",
@@ -102,7 +102,7 @@ def render(programs: Sequence[Program], root: Path, port: int, password: str) ->
             "redirect_stderr": "true",
         }
         keys = {
-            "command": _command(program.command),
+            "command": _text(shlex.join(program.command)),
             "directory": _text(str(program.directory)),
             "environment": ",".join(
                 f"{name}={_quoted(value)}" for name, value in program.environment.items()
@@ -123,32 +123,26 @@ def _section(name: str, keys: Mapping[str, str]) -> str:
 
 
 def _text(value: str) -> str:
-    """supervisord expands %(name)s in values, and takes ` ;` for a comment."""
+    # supervisord expands %(name)s in values, and takes ` ;` for a comment.
     if "\n" in value or " ;" in value:
         raise UsageError(
-            f"{value!r} cannot stand in supervisord's configuration: use a path without ' ;' or line ends"
+            f"supervisord's configuration cannot hold {value!r}. Fix: use a path without ' ;' or line ends"
         )
     return value.replace("%", "%%")
 
 
 def _quoted(value: str) -> str:
-    """A value of `environment`: quoted with the quote that is not in it, since there is no escape."""
+    # supervisord has no escape for a quote in a value of `environment`.
     quote = "'" if '"' in value else '"'
     if quote in value:
         raise UsageError(
-            f"a value with both kinds of quotes cannot be given through supervisord: {value[:40]!r}…"
+            f"supervisord cannot pass a value with both kinds of quotes: {value[:40]!r}…. Fix: use one kind"
         )
     return f"{quote}{_text(value)}{quote}"
 
 
-def _command(argv: Sequence[str]) -> str:
-    """supervisord splits the command as a shell would."""
-    import shlex
-
-    return _text(shlex.join(argv))
-
-
-TIMEOUT_SECONDS = 70.0  # longer than the longest stopwaitsecs, since a stop is answered when it is done
+# Longer than the longest stopwaitsecs: supervisord answers a stop when it is done.
+TIMEOUT_SECONDS = 70.0
 
 
 class Supervisor:
@@ -166,26 +160,25 @@ class Supervisor:
         return connect(address, TIMEOUT_SECONDS)
 
     def pid(self) -> int | None:
-        """Its process id; None when nothing answers on its port. Raises UsageError when another answers."""
+        """Its process id; None if nothing answers on its port. Raises UsageError if another answers."""
         try:
             return int(self.proxy().getPID())
         except (ConnectionError, TimeoutError):
             return None
         except (xmlrpc.client.Error, http.client.HTTPException) as error:
             if isinstance(error, xmlrpc.client.Fault) and error.faultCode == Faults.SHUTDOWN_STATE:
-                raise UsageError("the stack is being stopped: wait until that is done") from error
+                raise UsageError("the stack is stopping. Fix: wait until it has stopped") from error
             raise UsageError(
-                f"port {self.port} for supervisor is answered by something else ({error}): "
-                "set SLUICE_SUPERVISOR_PORT to a free port"
+                f"port {self.port} for supervisor is answered by something else ({error}). "
+                "Fix: set SLUICE_SUPERVISOR_PORT to a free port"
             ) from error
 
     def write(self, programs: Sequence[Program]) -> bool:
-        """Writes its configuration; says whether it changed."""
+        """Write its configuration; whether it changed."""
         return write_private(self.conf, render(programs, self.home.root, self.port, self.password))
 
     def start(self, python: Path, environment: dict[str, str]) -> None:
-        """Starts it in the background. Raises UsageError with its last words when it does not answer in 10
-        s."""
+        """Start it in the background. Raises UsageError with its output if it does not answer in 10 s."""
         started = subprocess.run(
             [python, "-m", "supervisor.supervisord", "-c", self.conf],
             env=environment,
@@ -196,13 +189,13 @@ class Supervisor:
         )
         if started.returncode == 0 and wait_for(self.pid, 10):
             return
-        said = " ".join((started.stdout + started.stderr).split())[-300:]
+        output = " ".join((started.stdout + started.stderr).split())[-300:]
         raise UsageError(
-            f"supervisord did not start: {said or 'see ' + str(self.home.logs / 'supervisord.log')}"
+            f"supervisord did not start: {output or 'see ' + str(self.home.logs / 'supervisord.log')}"
         )
 
     def reload(self) -> list[str]:
-        """Takes over a changed configuration; stops and renews only changed programs, and names them."""
+        """Apply a changed configuration; stop and replace the changed programs only, and name them."""
         proxy = self.proxy()
         added, changed, removed = proxy.reloadConfig()[0]
         for name in (*changed, *removed):
@@ -213,11 +206,11 @@ class Supervisor:
         return [*added, *changed, *removed]
 
     def states(self) -> dict[str, dict[str, Any]]:
-        """Program → what supervisord knows of it (statename, pid, description, spawnerr …)."""
+        """Program → supervisord's process info (statename, pid, description, spawnerr …)."""
         return {info["name"]: info for info in self.proxy().getAllProcessInfo()}
 
     def ensure_started(self, name: str) -> None:
-        """Starts a program unless it runs; does not wait. Raises xmlrpc.client.Fault when it cannot."""
+        """Start a program unless it runs, without waiting. Raises xmlrpc.client.Fault if it cannot."""
         try:
             self.proxy().startProcess(name, False)
         except xmlrpc.client.Fault as fault:
@@ -225,7 +218,7 @@ class Supervisor:
                 raise
 
     def ensure_stopped(self, name: str) -> None:
-        """Stops a program unless it does not run, and waits for that."""
+        """Stop a program if it runs, and wait until it has stopped."""
         try:
             self.proxy().stopProcess(name, True)
         except xmlrpc.client.Fault as fault:
@@ -233,12 +226,12 @@ class Supervisor:
                 raise
 
     def restart(self, name: str) -> None:
-        """Stops a program, and starts it anew without waiting for it."""
+        """Stop a program, and start it without waiting."""
         self.ensure_stopped(name)
         self.ensure_started(name)
 
     def shutdown(self, seconds: float) -> bool:
-        """Asks it to stop everything, and waits; says whether it was gone in time (or did not run)."""
+        """Stop everything and wait; whether it ended in time (or did not run)."""
         pid = self.pid()
         if pid is None:
             return True

@@ -13,11 +13,11 @@ from local.progress import Step
 from local.runtime.context import Context, with_parent
 from local.runtime.home import write_private
 from local.runtime.ports import HOST
-from local.runtime.supervisord import SERVICE_OPTIONS, Program
+from local.runtime.supervisord import Program
 from local.services import postgres
 
 USER = "operator"
-# Program → arguments of `airflow`, and the component's name in the health answer.
+# Program → arguments of `airflow`, and the component's name in the health response.
 COMPONENTS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "airflow-api-server": (("api-server",), "metadatabase"),
     "airflow-scheduler": (("scheduler", "--skip-serve-logs"), "scheduler"),
@@ -26,10 +26,9 @@ COMPONENTS: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 
 _LOCAL_SETTINGS = '''\
-"""Written by `make up`. Loads what tasks need once, in the processes that tasks are forked from.
+"""Written by `make up`. Imports the Spark operators in the processes that tasks are forked from.
 
-Every task would otherwise import the Spark operators (which import kubernetes) anew: 4.7 s each. Only in the
-two parents: in all other commands it would be 4.7 s for nothing.
+Otherwise every task would import them (and kubernetes) itself: 4.7 s each. No other command needs them.
 """
 
 import sys
@@ -44,9 +43,17 @@ def url(context: Context) -> str:
 
 
 def environment(context: Context) -> dict[str, str]:
-    """Airflow's whole configuration; holds secrets, so it goes into a file of mode 600 only."""
+    """Airflow's whole configuration, secrets included: only for a file of mode 600."""
     secrets = context.secrets
     database = f"airflow:{secrets['postgres_airflow']}@{HOST}:{context.ports['postgres']}/airflow"
+    results = {
+        "conn_type": "postgres",
+        "host": HOST,
+        "port": context.ports["postgres"],
+        "schema": postgres.RESULTS,
+        "login": postgres.RESULTS,
+        "password": secrets["postgres_results"],
+    }
     settings = {
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": "4",
@@ -75,71 +82,49 @@ def environment(context: Context) -> dict[str, str]:
     return {
         **context.job_environment(),
         "AIRFLOW_HOME": str(context.home.airflow),
-        # For drills: a task that breaks the stack it belongs to must know which one that is. With slashes,
-        # because supervisord takes quotes off the ends of a value, also those that are a folder's own.
+        # For drills: a task that injects faults into its own stack must know which one that is. With slashes,
+        # because supervisord strips quotes from the ends of a value, even if they belong to a folder's name.
         "SLUICE_HOME": f"{context.home.root}/",
         "SLUICE_CACHE": f"{cache()}/",
         **{f"AIRFLOW__{name}": value for name, value in settings.items()},
         "AIRFLOW_CONN_SLUICE_SPARK": json.dumps({"conn_type": "spark", "host": "local[2]"}),
-        "AIRFLOW_CONN_SLUICE_RESULTS": json.dumps(_results_connection(context)),
-    }
-
-
-def _results_connection(context: Context) -> dict[str, str | int]:
-    """The connection of the sinks that `stream.toml` calls sluice_results."""
-    return {
-        "conn_type": "postgres",
-        "host": HOST,
-        "port": context.ports["postgres"],
-        "schema": postgres.RESULTS,
-        "login": postgres.RESULTS,
-        "password": context.secrets["postgres_results"],
+        # The connection of the sinks that `stream.toml` calls sluice_results.
+        "AIRFLOW_CONN_SLUICE_RESULTS": json.dumps(results),
     }
 
 
 def prepare(context: Context) -> None:
-    """Its files: the operator's password, the preloading, and an empty airflow.cfg.
-
-    The password is written before the first start: then Airflow does not make one and print it into a log.
-    """
+    """Write the operator's password, the imports of _LOCAL_SETTINGS and an empty airflow.cfg."""
+    # Before the first start: otherwise Airflow would generate a password and print it into a log.
     passwords = json.dumps({USER: context.secrets["airflow_operator"]})
     write_private(context.home.airflow / "passwords.json", passwords)
     write_private(context.home.airflow / "config" / "airflow_local_settings.py", _LOCAL_SETTINGS)
-    # Without one, Airflow would write a file of 2,000 lines here that has no effect.
-    write_private(
-        context.home.airflow / "airflow.cfg",
-        "# Everything is set in the environment: conf/supervisord.conf\n",
-    )
+    # Otherwise Airflow would write one of 2,000 lines that has no effect.
+    configuration = "# Everything is set in the environment: conf/supervisord.conf\n"
+    write_private(context.home.airflow / "airflow.cfg", configuration)
 
 
 def programs(context: Context) -> list[Program]:
     common = environment(context)
+    command = context.python_env / "bin" / "airflow"
     return [
-        Program(
-            name,
-            with_parent(context.python_env / "bin" / "airflow", *arguments),
-            common,
-            priority=60,
-            directory=context.home.root,
-            options=SERVICE_OPTIONS,
-        )
+        Program(name, with_parent(command, *arguments), common, priority=60, directory=context.home.root)
         for name, (arguments, _) in COMPONENTS.items()
     ]
 
 
 def migrate(context: Context, step: Step) -> None:
-    """Brings Airflow's database to this version's schema, once per version. Raises UsageError if that
-    fails."""
-    done = f"{context.secrets['install']} {context.python_env.name}"
-    if context.home.state().get("airflow_migrated") == done:
+    """Migrate Airflow's database, once per version. Raises UsageError if that fails."""
+    version = f"{context.secrets['install']} {context.python_env.name}"
+    if context.home.state().get("airflow_migrated") == version:
         return
     log = context.home.logs / "airflow-migrate.log"
     shell.run([context.python_env / "bin" / "airflow", "db", "migrate"], step, log, environment(context))
-    context.home.remember(airflow_migrated=done)
+    context.home.remember(airflow_migrated=version)
 
 
 def health(context: Context) -> dict[str, str]:
-    """Component → `healthy` or what it is instead. Raises httpx.HTTPError without an answer."""
-    answer = httpx.get(f"{url(context)}/api/v2/monitor/health", timeout=5, trust_env=False)
-    answer.raise_for_status()
-    return {name: str(part.get("status")) for name, part in answer.json().items()}
+    """Component → its status. Raises httpx.HTTPError without a response."""
+    response = httpx.get(f"{url(context)}/api/v2/monitor/health", timeout=5, trust_env=False)
+    response.raise_for_status()
+    return {name: str(component.get("status")) for name, component in response.json().items()}

@@ -21,8 +21,8 @@ from local.runtime.context import Context, with_parent
 from local.runtime.home import write_private
 from local.runtime.ports import HOST
 from local.runtime.roles import kafka_rules, kafka_user
-from local.runtime.supervisord import SERVICE_OPTIONS, Program
-from sluice.model.spec.platform import ROLES
+from local.runtime.supervisord import Program
+from sluice.model.spec.platform import ROLES, Kafka
 
 BROKER, ADMIN = "sluice-broker", "sluice-admin"
 
@@ -42,7 +42,7 @@ logger.server.level = warn
 
 
 def server_properties(context: Context) -> str:
-    """The broker's configuration, with passwords in it: written with mode 600."""
+    """The broker's configuration, passwords included: only for a file of mode 600."""
     users = {BROKER: context.secrets["kafka_broker"], ADMIN: context.secrets["kafka_admin"]}
     users |= {kafka_user(role): context.secrets[f"kafka_{role}"] for role in ROLES}
     logins = " ".join(f'user_{name}="{password}"' for name, password in users.items())
@@ -94,15 +94,12 @@ def _java(context: Context, heap: str, *main: str) -> list[str]:
 
 
 def prepare(context: Context) -> None:
-    """Writes its configuration and formats its storage once. Raises UnhealthyService when formatting fails.
-
-    Must run while Kafka does not.
-    """
+    """Write its configuration and format its storage once, before Kafka starts. Raises UnhealthyService."""
     write_private(context.home.conf / "kafka" / "log4j2.properties", _LOG4J)
     write_private(context.home.conf / "kafka" / "server.properties", server_properties(context))
     if (context.home.data / "kafka" / "meta.properties").exists():
         return
-    done = subprocess.run(
+    result = subprocess.run(
         _java(
             context,
             "-Xmx128m",
@@ -114,55 +111,41 @@ def prepare(context: Context) -> None:
         text=True,
         env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
     )
-    if done.returncode != 0:
+    if result.returncode != 0:
         raise UnhealthyService(
-            f"formatting Kafka's storage ended with {done.returncode}: "
-            f"{' '.join((done.stdout + done.stderr).split())[-500:]}"
+            f"formatting Kafka's storage ended with {result.returncode}: "
+            f"{' '.join((result.stdout + result.stderr).split())[-500:]}"
         )
 
 
 def program(context: Context) -> Program:
-    return Program(
-        "kafka",
-        with_parent(*_java(context, "-Xmx512m", "kafka.Kafka", _conf(context))),
-        context.environment(),
-        priority=20,
-        directory=context.home.root,
-        options=SERVICE_OPTIONS,
-    )
+    command = with_parent(*_java(context, "-Xmx512m", "kafka.Kafka", _conf(context)))
+    return Program("kafka", command, context.environment(), priority=20, directory=context.home.root)
 
 
 def admin_config(context: Context) -> dict[str, str]:
     """librdkafka's configuration for the superuser; for set-up and tests only."""
-    return {
-        "bootstrap.servers": f"{HOST}:{context.ports['kafka']}",
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": ADMIN,
-        "sasl.password": context.secrets["kafka_admin"],
-    }
+    address, password = f"{HOST}:{context.ports['kafka']}", context.secrets["kafka_admin"]
+    return Kafka(address, "SASL_PLAINTEXT", "PLAIN", ADMIN, password).librdkafka()
 
 
-def _ignore(_: object) -> None:
-    """Takes librdkafka's running commentary on failed connections; every call here raises its own error."""
-
-
-_QUIET: dict[str, Any] = {"log_level": "0", "error_cb": _ignore}
+def _admin(context: Context) -> AdminClient:
+    # Without librdkafka's log of failed connections: every call here raises its own error.
+    quiet: dict[str, Any] = {"log_level": "0", "error_cb": lambda _: None}
+    return AdminClient({**admin_config(context), **quiet})
 
 
 def probe(context: Context) -> str:
-    """Asks for the cluster's metadata. Raises KafkaException when it does not answer in 3 s."""
-    client = AdminClient({**admin_config(context), **_QUIET})
-    found = client.list_topics(timeout=3)
-    return f"{len(found.brokers)} broker, {len(found.topics)} topics"
+    """Read the cluster's metadata. Raises KafkaException if the broker does not answer in 3 s."""
+    metadata = _admin(context).list_topics(timeout=3)
+    return f"{len(metadata.brokers)} broker, {len(metadata.topics)} topics"
 
 
 def provision(context: Context, topics: Iterable[str], results: Iterable[str] = ()) -> None:
-    """The users' ACLs on the streams' topics, and on those of their queries' results; repeatable.
+    """Create the users' ACLs on the streams' topics and on their queries' `results`; idempotent.
 
-    Raises KafkaException when the broker refuses one.
+    Raises KafkaException if the broker refuses one.
     """
-    client = AdminClient({**admin_config(context), **_QUIET})
     bindings = [
         AclBinding(
             ResourceType[rule.kind.upper()],
@@ -175,5 +158,5 @@ def provision(context: Context, topics: Iterable[str], results: Iterable[str] = 
         )
         for rule in kafka_rules(topics, results)
     ]
-    for future in client.create_acls(bindings, request_timeout=20).values():
+    for future in _admin(context).create_acls(bindings, request_timeout=20).values():
         future.result()

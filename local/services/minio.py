@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-import boto3
 import httpx
 import jwt
-from botocore.config import Config
 from botocore.exceptions import ClientError
 from minio.credentials import StaticProvider
 from minio.minioadmin import MinioAdmin
@@ -17,7 +16,9 @@ from minio.minioadmin import MinioAdmin
 from local.runtime.context import Context, with_parent
 from local.runtime.ports import HOST
 from local.runtime.roles import SOURCE, WAREHOUSE, s3_policies
-from local.runtime.supervisord import SERVICE_OPTIONS, Program
+from local.runtime.supervisord import Program
+from sluice.io.s3 import connect
+from sluice.model.spec.platform import S3
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -33,26 +34,19 @@ def program(context: Context) -> Program:
         "MINIO_BROWSER": "off",
         "MINIO_UPDATE": "off",
         "MINIO_CALLHOME_ENABLE": "off",
-        # The scanner looks for things to restore and to expire, of which there is nothing here.
+        # The scanner restores and expires objects: neither happens here.
         "MINIO_SCANNER_SPEED": "slowest",
     }
     address = f"{HOST}:{context.ports['minio']}"
     folder = context.home.data / "minio"
-    certs = context.home.conf / "minio-certs"  # empty; else it would make ~/.minio
-    return Program(
-        "minio",
-        with_parent(
-            context.minio / "minio", "server", "--quiet", "--certs-dir", certs, "--address", address, folder
-        ),
-        environment,
-        priority=20,
-        directory=context.home.root,
-        options=SERVICE_OPTIONS,
+    certs = context.home.conf / "minio-certs"  # empty; otherwise MinIO would create ~/.minio
+    command = with_parent(
+        context.minio / "minio", "server", "--quiet", "--certs-dir", certs, "--address", address, folder
     )
+    return Program("minio", command, environment, priority=20, directory=context.home.root)
 
 
 def prepare(context: Context) -> None:
-    """Makes its data folder."""
     (context.home.data / "minio").mkdir(mode=0o700, exist_ok=True)
 
 
@@ -61,27 +55,20 @@ def url(context: Context) -> str:
 
 
 def probe(context: Context) -> str:
-    """Raises httpx.HTTPError when it does not answer or is not fit to serve."""
+    """Raises httpx.HTTPError if it does not answer or is not ready."""
     httpx.get(f"{url(context)}/minio/health/ready", timeout=3, trust_env=False).raise_for_status()
     return "ready"
 
 
 def admin_s3(context: Context) -> S3Client:
     """boto3's client as the root user; for set-up, the demo's own object and tests only."""
-    return boto3.client(
-        "s3",
-        endpoint_url=url(context),
-        region_name="us-east-1",
-        aws_access_key_id=ROOT_USER,
-        aws_secret_access_key=context.secrets["minio_root"],
-        config=Config(s3={"addressing_style": "path"}, connect_timeout=5),
-    )
+    return connect(S3(ROOT_USER, context.secrets["minio_root"], url(context), path_style=True))
 
 
-def provision(context: Context, secrets_of: dict[str, tuple[str, str]]) -> None:
-    """Versioned buckets, and each role's user with its policy; repeatable.
+def provision(context: Context, users: dict[str, tuple[str, str]]) -> None:
+    """Create versioned buckets, and each role's user with its policy; idempotent.
 
-    `secrets_of`: role → (access key, secret key). Raises MinioAdminException or ClientError on refusal.
+    `users`: role → (access key, secret key). Raises MinioAdminException or ClientError on refusal.
     """
     client = admin_s3(context)
     for bucket in (WAREHOUSE, SOURCE):
@@ -97,35 +84,34 @@ def provision(context: Context, secrets_of: dict[str, tuple[str, str]]) -> None:
         secure=False,
     )
     for role, policy in s3_policies().items():
-        access_key, secret_key = secrets_of[role]
+        access_key, secret_key = users[role]
         admin.policy_add(f"sluice-{role}", policy=policy)
         admin.user_add(access_key, secret_key)
         admin.policy_set(f"sluice-{role}", user=access_key)
 
 
 def requests(context: Context) -> dict[str, int]:
-    """Calls since its start, by S3 API (`PutObject` → 12), of its Prometheus endpoint.
+    """Requests since its start by S3 API (`PutObject` → 12), from its Prometheus endpoint.
 
-    Version 3 of the endpoint, since it counts at once: version 2 lags by about 10 s.
-    Raises httpx.HTTPError when the endpoint refuses.
+    Version 3 of the endpoint: version 2 lags by about 10 s. Raises httpx.HTTPError if it refuses.
     """
     claims: dict[str, Any] = {"sub": ROOT_USER, "iss": "prometheus", "exp": int(time.time()) + 60}
     token = jwt.encode(claims, context.secrets["minio_root"], algorithm="HS256")
-    answer = httpx.get(
+    response = httpx.get(
         f"{url(context)}/minio/metrics/v3/api/requests",
         headers={"Authorization": f"Bearer {token}"},
         timeout=10,
         trust_env=False,
     )
-    answer.raise_for_status()
-    return parse_requests(answer.text)
+    response.raise_for_status()
+    return parse_requests(response.text)
 
 
 def parse_requests(text: str) -> dict[str, int]:
-    """`minio_api_requests_total` of type s3 by API out of Prometheus' text; servers are added up."""
-    found: dict[str, int] = {}
-    for labels, value in re.findall(r"^minio_api_requests_total\{([^}]*)\} (\S+)$", text, re.M):
-        given = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        if given.get("type") == "s3":
-            found[given["name"]] = found.get(given["name"], 0) + int(float(value))
-    return found
+    """`minio_api_requests_total` of type s3 by API, summed over servers, from Prometheus' text."""
+    requests: Counter[str] = Counter()
+    for text_labels, value in re.findall(r"^minio_api_requests_total\{([^}]*)\} (\S+)$", text, re.M):
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', text_labels))
+        if labels.get("type") == "s3":
+            requests[labels["name"]] += int(float(value))
+    return dict(requests)

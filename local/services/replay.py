@@ -12,72 +12,62 @@ from local.base import REPO, UsageError
 from local.replay.server import PATH
 from local.runtime.context import Context, with_parent
 from local.runtime.ports import HOST
-from local.runtime.supervisord import SERVICE_OPTIONS, Program
+from local.runtime.supervisord import Program
 from sluice.model.spec.stream import StreamSpec
 
 NAME = "replay"
-# The feeds that producers read: those of `stream.toml`, or this server in their place.
+# The feeds that producers read: those of `stream.toml`, or this server.
 PUBLIC, REPLAY = "public", "replay"
 VARIABLE = "SLUICE_FEED"
 # About the rate of Wikimedia's feed.
 EVENTS_PER_SECOND = 50
 
 
-def chosen(given: str | None, kept: str | None) -> str:
-    """The requested feed, else the kept one. Raises UsageError for another word."""
-    feed = given or kept or PUBLIC
+def chosen(requested: str | None, stored: str | None) -> str:
+    """The requested feed, else the stored one. Raises UsageError for an unknown one."""
+    feed = requested or stored or PUBLIC
     if feed not in (PUBLIC, REPLAY):
         raise UsageError(f"{VARIABLE} is {feed!r}. Fix: give {PUBLIC} or {REPLAY}")
     return feed
 
 
 def feeds(specs: Iterable[StreamSpec], port: int) -> dict[str, str]:
-    """Stream → this server's address, for every stream whose feed it can stand in for."""
+    """Stream → this server's address, for every stream whose feed it can replay."""
     paths = {spec.name: urlsplit(spec.feed.url).path for spec in specs if spec.feed is not None}
     return {name: f"http://{HOST}:{port}{path}" for name, path in paths.items() if path == PATH}
 
 
 def url(context: Context) -> str:
-    """Of the server; the feed and its `/status` lie below."""
     return f"http://{HOST}:{context.ports[NAME]}"
 
 
 def program(context: Context) -> Program:
-    """A client without a position gets all events from the first one on, which happens at the first request;
-    the numbers continue after a restart. So every replayed event can be counted in the lake."""
+    """Serves a client without a position from the first event on, which is emitted at the first request, and
+    continues its numbers after a restart: so every replayed event can be counted in the lake."""
     position = context.home.data / "replay.json"
     options = ["--port", str(context.ports[NAME]), "--rate", str(EVENTS_PER_SECOND)]
     options += ["--from-start", "--wait-for-client"]
-    return Program(
-        NAME,
-        with_parent(context.python, "-m", "local.replay", *options, "--position-file", position),
-        {**context.environment(), "PYTHONPATH": f"{REPO / 'plugins'}:{REPO}", "PYTHONUNBUFFERED": "1"},
-        priority=40,
-        directory=REPO,
-        options=SERVICE_OPTIONS,
-    )
+    command = with_parent(context.python, "-m", "local.replay", *options, "--position-file", position)
+    python = {"PYTHONPATH": f"{REPO / 'plugins'}:{REPO}", "PYTHONUNBUFFERED": "1"}
+    return Program(NAME, command, {**context.environment(), **python}, priority=40, directory=REPO)
 
 
 def status(context: Context) -> dict[str, Any]:
-    """Its status (local.replay.schedule). Raises httpx.HTTPError without an answer."""
-    answer = httpx.get(f"{url(context)}/status", timeout=3, trust_env=False)
-    answer.raise_for_status()
-    return dict(answer.json())
+    """Its status (local.replay.schedule). Raises httpx.HTTPError without a response."""
+    response = httpx.get(f"{url(context)}/status", timeout=3, trust_env=False)
+    response.raise_for_status()
+    return dict(response.json())
 
 
 def probe(context: Context) -> str:
-    """Raises httpx.HTTPError without an answer."""
-    found = status(context)
-    return f"{found['n'] + 1:,} events, {found['open']} connections"
+    """Raises httpx.HTTPError without a response."""
+    current = status(context)
+    return f"{current['n'] + 1:,} events, {current['open']} connections"
 
 
 def burst(context: Context, events: int, rate: float) -> int:
-    """Emit `events` events at `rate` from now on; give the first one's number.
-
-    Raises httpx.HTTPError without an answer, and for a refusal.
-    """
-    answer = httpx.post(
-        f"{url(context)}/burst", json={"events": events, "rate": rate}, timeout=3, trust_env=False
-    )
-    answer.raise_for_status()
-    return int(answer.json()["n"])
+    """Emit `events` events at `rate` from now on; give the first one's number. Raises httpx.HTTPError."""
+    body = {"events": events, "rate": rate}
+    response = httpx.post(f"{url(context)}/burst", json=body, timeout=3, trust_env=False)
+    response.raise_for_status()
+    return int(response.json()["n"])

@@ -1,4 +1,4 @@
-"""The parts of the streams as supervised programs. Airflow starts them, not `make up`."""
+"""The streams' components as supervised programs. Airflow starts them, not `make up`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ appender.err.name = err
 appender.err.target = SYSTEM_ERR
 appender.err.layout.type = PatternLayout
 appender.err.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSX}{UTC} %p %c{1}: %m%n%ex
-# Says of every Avro column that may be null that it may be; what is null where it must not be fails anyway.
+# Reports every nullable Avro column; a null in another column fails anyway.
 logger.avro.name = org.apache.spark.sql.avro.AvroSerializer
 logger.avro.level = error
 # Hadoop's native codecs are not used.
@@ -41,10 +41,10 @@ def result_topics() -> list[str]:
 
 
 def spark_defaults(context: Context) -> str:
-    """Spark's configuration for producers and consumers; no secret in it."""
+    """Spark's configuration for producers and consumers, without secrets."""
     jars = f"{context.spark_jars}/*"
     if "SharedArchiveFile" in context.java_options:
-        # The JVM takes an archive of classes for jars alone: all of them before the configuration's folder.
+        # The JVM takes a class archive for jars only: all of them before the configuration's folder.
         (own,) = Path(context.python).parents[1].glob("lib/python*/site-packages/pyspark/jars")
         jars += f":{own}/*"
     settings = {
@@ -65,7 +65,7 @@ def spark_defaults(context: Context) -> str:
 
 
 def prepare(context: Context) -> None:
-    """Writes Spark's configuration folder."""
+    """Write Spark's configuration folder."""
     folder = context.home.conf / "spark"
     write_private(folder / "spark-defaults.conf", spark_defaults(context))
     write_private(folder / "log4j2.properties", _LOG4J)
@@ -73,14 +73,14 @@ def prepare(context: Context) -> None:
 
 
 def restarted(python: Path, *command: str | os.PathLike[str]) -> list[str]:
-    """The command under a parent process that restarts it, and whose death kills it: a hung one would outlive
-    a gentler signal, and run beside its successor."""
+    """The command under a parent process that restarts it, and whose death kills it."""
+    # KILL: a hung component would survive TERM, and run beside its successor.
     component = with_parent(*command, signal="KILL")
     return with_parent(python, "-S", "-m", "sluice.runtime.parent", *component)
 
 
 def programs(context: Context) -> list[Program]:
-    """One program per part of a stream. Their priority lets Airflow stop first, what they need last."""
+    """One program per component; supervisord stops them after Airflow and before the services."""
     return [
         Program(
             component.program,
