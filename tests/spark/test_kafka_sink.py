@@ -452,7 +452,7 @@ def test_duplicates_disorder_and_compaction_change_no_count(granted: Services) -
 
 
 def test_what_is_no_result_is_named_by_its_place(place: StreamPosition) -> None:
-    """What else is none: tests/unit/clients/test_counts_topic.py."""
+    """What else is none: tests/unit/clients/test_newest_results.py."""
     producer = Producer({**place.services.kafka, "log_level": 0})
     producer.produce(place.topic, b'{"zipcode":"a","hits":1,"version":0}', b"a", 1)
     producer.produce(place.topic, b"no json", b"a", 1)
