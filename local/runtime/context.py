@@ -1,4 +1,4 @@
-"""What every service needs to know of the stack it is part of."""
+"""The values of a stack that every service needs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from local.runtime.home import StackDir
 from local.runtime.processes import LABEL
 from sluice.model.spec import overrides, stream
 
-# What programs of the stack get from the person's environment: the rest (credentials, PYTHON*, AIRFLOW*,
-# AWS*, SPARK*) would make it behave differently on every machine.
+# Passed on to the stack's programs. Others of the user's variables (credentials, PYTHON*, AIRFLOW*, AWS*,
+# SPARK*) would make them behave differently on every machine.
 _INHERITED = (
     *("HOME", "USER", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
     *("AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"),
@@ -23,12 +23,11 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Context:
-    """One stack: its home, its ports and secrets, and the artifacts it is built of.
+    """One stack: its directory, ports, secrets and artifacts.
 
-    `feed`: whose feeds its producers read, as local.services.replay says. `overrides`: a file with other
-    values for the streams, as sluice.model.spec.stream reads it. `streams`: further folders with streams.
-    `java_options`: for every JVM of the stack. `airflow_settings`: other ones of Airflow's, as in
-    `SECTION__KEY`.
+    `feed`: the feeds that its producers read (local.services.replay). `overrides`: a file with other values
+    for the streams. `streams`: additional folders with streams. `java_options`: for every JVM of the stack.
+    `airflow_settings`: additional ones, as `SECTION__KEY`.
     """
 
     home: StackDir
@@ -56,7 +55,7 @@ class Context:
         return self.java_home / "bin" / "java"
 
     def environment(self) -> dict[str, str]:
-        """The environment that all programs have in common, with the mark by which they are found."""
+        """The environment of all programs, with the label by which they are found."""
         return {
             **{name: os.environ[name] for name in _INHERITED if name in os.environ},
             "PATH": f"{self.python_env}/bin:{self.java_home}/bin:{_PATH}",
@@ -64,19 +63,17 @@ class Context:
             "no_proxy": "127.0.0.1,localhost",
             "TMPDIR": str(self.home.tmp),
             LABEL: self.home.id,
-            # Airflow renames its processes, which would overwrite the mark in what others see of them.
+            # Airflow renames its processes, which would overwrite the label in /proc.
             "SPT_NOENV": "1",
         }
 
     def job_environment(self) -> dict[str, str]:
-        """What Airflow and the streams have besides: the code, Spark's configuration, the platform files,
-        the connections that it hands to streams."""
-        overriding = {overrides.VARIABLE: str(self.overrides)} if self.overrides else {}
-        if self.streams:
-            overriding[stream.VARIABLE] = self.streams
+        """The environment of Airflow and the streams: code, Spark's configuration, platform files and
+        connections."""
         return {
             **self.environment(),
-            **overriding,
+            **({overrides.VARIABLE: str(self.overrides)} if self.overrides else {}),
+            **({stream.VARIABLE: self.streams} if self.streams else {}),
             "SLUICE_PLATFORM_DIR": str(self.home.platform),
             "SLUICE_CONNECTIONS_DIR": str(self.home.connections),
             "PYTHONPATH": f"{REPO / 'plugins'}:{REPO}",
@@ -90,6 +87,6 @@ class Context:
 
 
 def with_parent(*command: str | os.PathLike[str], signal: str = "TERM") -> list[str]:
-    """The command, ended by the kernel when the process that started it dies: a kill -9 of supervisord, or of
-    a component's parent process, leaves nothing behind."""
+    """The command, ended by the kernel when its parent dies: a kill -9 of supervisord, or of a component's
+    parent process, leaves no process behind."""
     return ["setpriv", "--pdeathsig", signal, "--", *(os.fspath(part) for part in command)]

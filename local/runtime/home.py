@@ -26,8 +26,8 @@ _PASSWORDS = (
 class StackDir:
     """Folders of one stack, all private to the user (mode 700).
 
-    `id`: 12 hex digits that distinguish its processes and data from another stack's. `connections`: what a
-    stream must know of Airflow's connections.
+    `id`: 12 hex digits that distinguish its processes and data from another stack's. `connections`: the
+    exported Airflow connections.
     """
 
     def __init__(self, root: Path) -> None:
@@ -39,7 +39,7 @@ class StackDir:
         self.state_file, self.secrets_file = root / "stack.json", root / "secrets.json"
 
     def prepare(self) -> None:
-        """Makes the folders. Raises UsageError when the home cannot be written."""
+        """Create the folders. Raises UsageError if that fails."""
         folders = (self.root, self.conf, self.logs, self.data, self.platform, self.connections)
         try:
             for folder in (*folders, self.checkpoints, self.airflow, self.tmp):
@@ -47,7 +47,7 @@ class StackDir:
                 folder.chmod(0o700)
         except OSError as error:
             raise UsageError(
-                f"{error.filename}: {error.strerror}; set SLUICE_HOME to a writable folder"
+                f"{error.filename}: {error.strerror}. Fix: set SLUICE_HOME to a writable folder"
             ) from error
 
     def locked(self) -> AbstractContextManager[None]:
@@ -56,49 +56,45 @@ class StackDir:
         return locked(self.root / "lock", partial(fail, busy))
 
     def state(self) -> dict[str, Any]:
-        """What is remembered between starts; empty before the first."""
+        """The values that are kept between starts; empty before the first."""
         return _read_json(self.state_file)
 
     def remember(self, **items: Any) -> None:
-        """Adds to the state, or changes it."""
+        """Update the state."""
         write_private(self.state_file, json.dumps({**self.state(), **items}, indent=2) + "\n")
 
     def secrets(self) -> dict[str, str]:
-        """The generated passwords, made at the first call; `install` names this set of data."""
-        known = _read_json(self.secrets_file)
-        made = {name: _password() for name in (*_PASSWORDS, "install") if name not in known}
-        if "airflow_fernet" not in known:
-            made["airflow_fernet"] = base64.urlsafe_b64encode(os.urandom(32)).decode()
-        if "kafka_cluster" not in known:
-            # Kafka wants a UUID in URL-safe base64; a leading dash would look like an option to its tools.
-            made["kafka_cluster"] = (
-                "S" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")[1:-1] + "A"
-            )
-        if made:
-            known |= made
-            write_private(self.secrets_file, json.dumps(known, indent=2) + "\n")
-        return {str(name): str(value) for name, value in known.items()}
+        """The passwords, generated at the first call; `install` identifies this set of data."""
+        stored = _read_json(self.secrets_file)
+        new = {name: _password() for name in (*_PASSWORDS, "install") if name not in stored}
+        if "airflow_fernet" not in stored:
+            new["airflow_fernet"] = base64.urlsafe_b64encode(os.urandom(32)).decode()
+        if "kafka_cluster" not in stored:
+            # A UUID in URL-safe base64; Kafka's tools would take a leading dash for an option.
+            uuid = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+            new["kafka_cluster"] = f"S{uuid[1:-1]}A"
+        if new:
+            stored |= new
+            write_private(self.secrets_file, json.dumps(stored, indent=2) + "\n")
+        return {str(name): str(value) for name, value in stored.items()}
 
 
 def _password() -> str:
-    """190 bits in letters and digits: nothing that any configuration format would have to quote."""
+    # 190 bits in letters and digits: no configuration format needs quotes for it.
     return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(32))
 
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        return dict(json.loads(path.read_text()))
     except FileNotFoundError:
         return {}
     except ValueError as error:
-        raise UsageError(
-            f"{path} is not readable as JSON ({error}); restore it, or start anew with make wipe"
-        ) from error
-    return dict(found)
+        raise UsageError(f"{path} is not JSON ({error}). Fix: restore it, or make destroy") from error
 
 
 def write_private(path: Path, text: str) -> bool:
-    """Writes a file of mode 600, whole or not at all; says whether it differs from what was there."""
+    """Write a file of mode 600 atomically; whether it changed."""
     if path.exists() and path.read_text() == text and path.stat().st_mode & 0o777 == 0o600:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""The stack's ports: chosen, kept and checked before anything starts. All of them on loopback."""
+"""The stack's ports on loopback: chosen, kept, and checked before the stack starts."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ DEFAULTS = {
     "airflow": 18080,
     "replay": 18081,
 }
-# Where free ports are searched: below the range from which the kernel takes ports for outgoing connections.
+# The range of free ports: below the one from which the kernel takes ports for outgoing connections.
 FREE = range(20000, 32000)
-# Narrows it, as FIRST-LAST: two processes that look for free ports at once need a range each.
+# Narrows it, as FIRST-LAST: concurrent searches for free ports need a range each.
 RANGE_VARIABLE = "SLUICE_FREE_PORTS"
 
 
@@ -36,13 +36,13 @@ def variable(service: str) -> str:
 def choose(kept: Mapping[str, int], environ: Mapping[str, str], free: bool = False) -> dict[str, int]:
     """Ports by service: the environment's, else those kept since the first start, else free ones or defaults.
 
-    Raises UsageError for a value that is no port, and for two services on one port.
+    Raises UsageError for an invalid value, and for two services on one port.
     """
     ports: dict[str, int] = {}
     for service, default in DEFAULTS.items():
-        given = environ.get(variable(service))
-        if given:
-            ports[service] = _port(variable(service), given)
+        requested = environ.get(variable(service))
+        if requested:
+            ports[service] = _port(variable(service), requested)
         elif service in kept:
             ports[service] = kept[service]
         elif not free:
@@ -55,31 +55,33 @@ def choose(kept: Mapping[str, int], environ: Mapping[str, str], free: bool = Fal
         others = [other for other in ports if other != service and ports[other] == port]
         if others:
             raise UsageError(
-                f"port {port} is given to both {service} and {others[0]}: set {variable(service)} to another"
+                f"port {port} is set for {service} and {others[0]}. Fix: set {variable(service)} to another"
             )
     return ports
 
 
 def moved(kept: Mapping[str, int], ports: Mapping[str, int]) -> bool:
-    """Whether a service that has a port already would get another one."""
+    """Whether a service's kept port would change."""
     return any(ports[service] != port for service, port in kept.items() if service in ports)
 
 
 def _port(name: str, text: str) -> int:
     if not text.isdecimal() or not 1024 <= int(text) <= 65535:
-        raise UsageError(f"{name} is {text!r}: give a port between 1024 and 65535")
+        raise UsageError(f"{name} is {text!r}. Fix: give a port between 1024 and 65535")
     return int(text)
 
 
 def free_range(environ: Mapping[str, str]) -> range:
-    """Where free ports are searched. Raises UsageError for a value that is no range of ports."""
+    """The range of free ports. Raises UsageError for an invalid value of RANGE_VARIABLE."""
     text = environ.get(RANGE_VARIABLE)
     if not text:
         return FREE
     match = re.fullmatch(r"(\d+)-(\d+)", text)
     found = range(int(match[1]), int(match[2]) + 1) if match else range(0)
     if len(found) < len(DEFAULTS) or found[0] < 1024 or found[-1] > 65535:
-        raise UsageError(f"{RANGE_VARIABLE} is {text!r}: give at least {len(DEFAULTS)} ports, as 20000-25999")
+        raise UsageError(
+            f"{RANGE_VARIABLE} is {text!r}. Fix: give at least {len(DEFAULTS)} ports, as 20000-25999"
+        )
     return found
 
 
@@ -88,7 +90,7 @@ def _free_ports(count: int, taken: set[int], searched: range) -> list[int]:
     candidates = random.sample(searched, len(searched))
     while len(found) < count:
         if not candidates:
-            raise UsageError(f"no free port between {searched[0]} and {searched[-1]}: set {RANGE_VARIABLE}")
+            raise UsageError(f"no free port from {searched[0]} to {searched[-1]}. Fix: set {RANGE_VARIABLE}")
         port = candidates.pop()
         if port not in taken and is_free(port):
             found.append(port)
@@ -98,7 +100,7 @@ def _free_ports(count: int, taken: set[int], searched: range) -> list[int]:
 def is_free(port: int) -> bool:
     """Whether a server could bind the port on loopback now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: otherwise a connection that ended a minute ago would count as a user of the port.
+        # As servers do: otherwise a connection that ended a minute ago would occupy the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -107,17 +109,17 @@ def is_free(port: int) -> bool:
     return True
 
 
-def check(ports: Mapping[str, int], services: Iterable[str], patience_seconds: float = 0.0) -> None:
-    """Raises UsageError naming every port that is taken, by whom if known, and the variable to set.
+def check(ports: Mapping[str, int], services: Iterable[str], timeout_seconds: float = 0.0) -> None:
+    """Raises UsageError naming every port in use, its process if known, and the variable to set.
 
-    `patience_seconds`: how long a taken port may still become free. A process that was killed holds its
-    ports until the kernel has taken it apart, which for a JVM is some seconds on a busy machine.
+    `timeout_seconds`: how long to wait for free ports. A killed process holds its ports until the kernel has
+    removed it, which for a JVM takes some seconds on a busy machine.
     """
     services = list(services)
-    wait_for(lambda: all(is_free(ports[service]) for service in services), patience_seconds)
+    wait_for(lambda: all(is_free(ports[service]) for service in services), timeout_seconds)
     taken = [
-        f"port {ports[service]} for {service} is taken by {_user_of(ports[service])}: "
-        f"stop that, or set {variable(service)} to a free port"
+        f"port {ports[service]} for {service} is taken by {_user_of(ports[service])}. "
+        f"Fix: stop that, or set {variable(service)} to a free port"
         for service in services
         if not is_free(ports[service])
     ]
@@ -128,11 +130,11 @@ def check(ports: Mapping[str, int], services: Iterable[str], patience_seconds: f
 def _user_of(port: int) -> str:
     try:
         for connection in psutil.net_connections("tcp"):
-            # A socket without an address has an empty tuple there.
+            # `laddr` of a socket without an address is an empty tuple.
             if getattr(connection.laddr, "port", None) != port:
                 continue
             if connection.status == psutil.CONN_LISTEN and connection.pid:
                 return f"process {connection.pid} ({psutil.Process(connection.pid).name()})"
     except psutil.Error as error:
-        return f"a process that cannot be looked at ({error})"
+        return f"an unknown process ({error})"
     return "a process of another user"

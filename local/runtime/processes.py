@@ -14,16 +14,16 @@ LABEL = "SLUICE_STACK_ID"
 
 
 def stack_processes(stack_id: str) -> list[psutil.Process]:
-    """Every living process that was started by the stack, however deep and whoever its parent is now."""
+    """Every living process of the stack, also those whose parent has ended."""
     found: list[psutil.Process] = []
     for process in psutil.process_iter():
         try:
             if process.environ().get(LABEL) == stack_id and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
         except (psutil.NoSuchProcess, psutil.ZombieProcess):
-            continue  # ended while we looked: exactly what is wanted of it
+            continue  # it has just ended
         except psutil.AccessDenied:
-            continue  # another user's, so none of ours: all of ours run as us, or we are root
+            continue  # another user's: the stack's processes run as this user, or this user is root
     return found
 
 
@@ -36,22 +36,22 @@ def describe(process: psutil.Process) -> str:
 
 
 def end_all(stack_id: str, grace_seconds: float = 8.0) -> list[str]:
-    """Ends all that is left of a stack: TERM, then KILL after the grace. Gives what had to be ended.
+    """End all processes of a stack: TERM, then KILL after the grace. Give those that had to be ended.
 
-    Goes on until none is left, because a process may start another while it is being stopped.
+    Repeats until none is left, because a process may start another while it stops.
     """
     ended: list[str] = []
     deadline = time.monotonic() + grace_seconds
-    asked: set[int] = set()
+    terminated: set[int] = set()
     while left := stack_processes(stack_id):
         late = time.monotonic() > deadline
         for process in left:
             try:
                 if late:
                     process.kill()
-                elif process.pid not in asked:
+                elif process.pid not in terminated:
                     ended.append(describe(process))
-                    asked.add(process.pid)
+                    terminated.add(process.pid)
                     process.terminate()
             except psutil.NoSuchProcess:
                 continue
@@ -60,10 +60,9 @@ def end_all(stack_id: str, grace_seconds: float = 8.0) -> list[str]:
 
 
 class ServerThread(ABC):
-    """Serves from `with` to its end; once only."""
+    """A server in a thread `name`, from `with` to its end; once only."""
 
     def __init__(self, name: str) -> None:
-        """`name`: its thread's."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._ready = threading.Event()
         self._failure: BaseException | None = None
@@ -72,7 +71,7 @@ class ServerThread(ABC):
 
     @abstractmethod
     async def _serve(self, end: asyncio.Event) -> None:
-        """Serve until `end`, in the thread. Sets `_ready` when it can be reached."""
+        """Serve until `end`, in the thread. Sets `_ready` when it accepts connections."""
 
     def __enter__(self) -> Self:
         """Raises OSError for a port that is taken."""
@@ -84,7 +83,7 @@ class ServerThread(ABC):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Open connections are dropped. Once more does nothing."""
+        """Drop open connections. Idempotent."""
         if self._thread.is_alive() and self._loop is not None and self._end is not None:
             self._loop.call_soon_threadsafe(self._end.set)
         self._thread.join()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 from local.base import UsageError
 from local.runtime.home import StackDir, write_private
 from local.runtime.ports import HOST
+from sluice.model.spec.config import dump
 from sluice.model.spec.platform import ROLES
 from sluice.model.spec.stream import PROGRESS_TOPIC
 
@@ -21,7 +21,7 @@ SOURCE = "source"
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that a Kafka user may do. `kind`: topic, group, transactional_id or broker (the cluster)."""
+    """One right of a Kafka user. `kind`: topic, group, transactional_id or broker (the cluster)."""
 
     user: str
     kind: str
@@ -35,8 +35,7 @@ def kafka_user(role: str) -> str:
 
 
 def kafka_rules(topics: Iterable[str], results: Iterable[str] = ()) -> list[Rule]:
-    """Everything the four roles may do on the streams' topics, and on those of their queries' ``results``;
-    what is not listed is refused by the broker."""
+    """The rights of the roles on the streams' topics and their queries' ``results``; the rest is denied."""
     rules: list[Rule] = []
 
     def allow(role: str, kind: str, name: str, operations: str, prefixed: bool = False) -> None:
@@ -50,7 +49,7 @@ def kafka_rules(topics: Iterable[str], results: Iterable[str] = ()) -> list[Rule
         allow("consumer", "topic", topic, "READ DESCRIBE")
         allow("reader", "topic", topic, "READ DESCRIBE")
     for topic in results:
-        # Airflow checks what they hold. Setting a group's offsets wants Read on the topic.
+        # Airflow checks their content. Setting a group's offsets requires Read on the topic.
         allow("airflow", "topic", topic, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
         allow("consumer", "topic", topic, "WRITE DESCRIBE READ")
         allow("reader", "topic", topic, "READ DESCRIBE")
@@ -77,9 +76,9 @@ _VERSIONS = ["s3:ListBucketVersions", "s3:GetBucketVersioning", "s3:ListBucketMu
 
 
 def s3_policies() -> dict[str, dict[str, Any]]:
-    """One policy per role. None may delete: what was written stays until a person removes it."""
+    """One policy per role. None may delete."""
     ledger, lake = f"{WAREHOUSE}/ledger/*", f"{WAREHOUSE}/lake/*"
-    # The plain files of queries: the prefixes of sinks begin with files/.
+    # The files of queries: the prefixes of sinks begin with files/.
     files = f"{WAREHOUSE}/files/*"
     return {
         "airflow": _policy(
@@ -119,11 +118,11 @@ def documents(
 ) -> dict[str, Document]:
     """The embedded stack's platform file of each role, as plain data.
 
-    `feeds`: stream → where its feed is read instead. For the producer, and for Airflow, whose loads say so.
+    `feeds`: stream → another address of its feed, for the producer and for Airflow, whose loads report it.
     """
-    made: dict[str, Document] = {}
+    files: dict[str, Document] = {}
     for role in ROLES:
-        made[role] = {
+        files[role] = {
             "role": role,
             "kafka": {
                 "bootstrap_servers": f"{HOST}:{ports['kafka']}",
@@ -151,65 +150,49 @@ def documents(
             "source": {"bucket": SOURCE},
             "checkpoints": {"root": str(home.checkpoints)},
         }
-    made["airflow"]["supervisor"] = {
+    files["airflow"]["supervisor"] = {
         "url": f"http://{HOST}:{ports['supervisor']}/RPC2",
         "username": "sluice",
         "password": secrets["supervisor"],
     }
     if feeds:
         for role in ("producer", "airflow"):
-            made[role]["feeds"] = dict(feeds)
-    return made
+            files[role]["feeds"] = dict(feeds)
+    return files
 
 
-def external(ours: dict[str, Document], folder: Path) -> dict[str, Document]:
-    """The same with a person's own Kafka and S3, from `<role>.toml` files in `folder` (SLUICE_EXTERNAL).
+def external(embedded: dict[str, Document], folder: Path) -> dict[str, Document]:
+    """The platform files with an external Kafka and S3, from `<role>.toml` in `folder` (SLUICE_EXTERNAL).
 
-    Their `kafka` and `s3` must be there; in `lake` the catalog may be left out (then it is the local
-    PostgreSQL), and so may `checkpoints`, `source` and `feeds`. The supervisor is always ours.
-    Raises UsageError naming the file and what is missing in it.
+    `kafka`, `s3` and `lake` are required; the catalog in `lake`, `checkpoints`, `source` and `feeds` default
+    to those of `embedded`. The supervisor is always the embedded one. Raises UsageError.
     """
-    made: dict[str, Document] = {}
-    for role, mine in ours.items():
+    files: dict[str, Document] = {}
+    for role, ours in embedded.items():
         path = folder / f"{role}.toml"
         try:
             theirs = tomllib.loads(path.read_text())
         except OSError as error:
             raise UsageError(
-                f"SLUICE_EXTERNAL: {path}: {error.strerror}; each role needs its file"
+                f"SLUICE_EXTERNAL: {path}: {error.strerror}. Fix: write a file for each role"
             ) from error
         except tomllib.TOMLDecodeError as error:
             raise UsageError(f"SLUICE_EXTERNAL: {path}: not valid TOML: {error}") from error
         for section in ("kafka", "s3", "lake"):
             if not isinstance(theirs.get(section), dict):
                 raise UsageError(
-                    f"SLUICE_EXTERNAL: {path}: [{section}] is missing; see the README for its keys"
+                    f"SLUICE_EXTERNAL: {path}: [{section}] is missing. Fix: add the keys from the README"
                 )
-        made[role] = {
-            **{name: value for name, value in mine.items() if name in ("source", "checkpoints", "feeds")},
-            **theirs,
-            "role": role,
-            "lake": {**mine["lake"], **theirs["lake"]},
-            **({"supervisor": mine["supervisor"]} if "supervisor" in mine else {}),
-        }
-    return made
+        # Values of the top level first, as TOML requires.
+        defaults = {name: ours[name] for name in ("source", "checkpoints", "feeds") if name in ours}
+        supervisor = {"supervisor": ours["supervisor"]} if "supervisor" in ours else {}
+        lake = {"lake": ours["lake"] | theirs["lake"]}
+        files[role] = {"role": role} | theirs | {"role": role} | lake | supervisor
+        files[role] |= {name: value for name, value in defaults.items() if name not in theirs}
+    return files
 
 
-def render(document: Document) -> str:
-    """TOML text: top-level values first, then one table per section; texts, numbers and booleans."""
-    lines = [f"{key} = {_value(value)}" for key, value in document.items() if not isinstance(value, dict)]
-    for section, items in document.items():
-        if isinstance(items, dict):
-            lines += ["", f"[{section}]", *(f"{key} = {_value(value)}" for key, value in items.items())]
-    return "\n".join(lines) + "\n"
-
-
-def _value(value: str | int | bool) -> str:
-    # JSON's text, numbers and booleans are TOML's too.
-    return json.dumps(value, ensure_ascii=False)
-
-
-def write(folder: Path, made: Mapping[str, Document]) -> bool:
-    """Writes `<role>.toml`, mode 600; says whether anything changed."""
-    changed = [write_private(folder / f"{role}.toml", render(document)) for role, document in made.items()]
+def write(folder: Path, files: Mapping[str, Document]) -> bool:
+    """Write `<role>.toml`, mode 600; whether one changed."""
+    changed = [write_private(folder / f"{role}.toml", dump(document)) for role, document in files.items()]
     return any(changed)

@@ -1,1 +1,1 @@
-"""The set-up: makes what the stack is built of, once, into the cache."""
+"""The set-up: fetches and builds the stack's artifacts, once, into the cache."""

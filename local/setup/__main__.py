@@ -1,16 +1,18 @@
-"""`python -m local.setup [setup|lock]`, inside the tools environment: makes what is missing or damaged."""
+"""`python -m local.setup [setup|lock]`, in the tools environment: makes missing and damaged artifacts."""
 
 from __future__ import annotations
 
 import shutil
 import signal
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 from local import shell
 from local.base import cache, exit_code
-from local.progress import ProgressDisplay
+from local.progress import ProgressDisplay, Step
 from local.setup import bootstrap, build, lock
 from local.setup.cache import Artifact, cleanup, environment, jars, locked, minio
 
@@ -26,7 +28,7 @@ def main(arguments: list[str]) -> int:
                 lock.rehash_jars(home, _work(), board)
                 shutil.rmtree(_work())
             return 0
-        # Looked at without the lock first: when all is whole there is nothing to wait for.
+        # First without the lock: if all is complete there is nothing to wait for.
         if all(artifact.damage() is None for artifact in _all()):
             if arguments:
                 board.say(f"everything is set up in {cache()}")
@@ -34,7 +36,7 @@ def main(arguments: list[str]) -> int:
         with locked(cache(), board.say):
             cleanup(cache())
             _ensure_all(home, board)
-            # Downloads and compilers' caches have done their duty: 2 GB that nobody needs again.
+            # 2 GB of downloads and compilers' caches.
             shutil.rmtree(_work())
         board.say(f"everything is set up in {cache()}")
     return 0
@@ -51,15 +53,18 @@ def _work() -> Path:
 
 
 def _ensure_all(java_home: Path, board: ProgressDisplay) -> None:
-    """MinIO compiles while the rest downloads; the jars come after PySpark, since Ivy lies inside it."""
-
     def python_then_jars() -> None:
+        # In this order: PySpark contains Ivy, which fetches the jars.
         _ensure_environment(board)
         for name in ("spark", "kafka"):
-            _ensure_jars(name, java_home, board)
+            _ensure(jars(name), f"{name} jars", partial(build.make_jar_set, name, java_home), board)
 
+    # MinIO compiles while the rest downloads.
     with ThreadPoolExecutor(2) as pool:
-        jobs = [pool.submit(_ensure_minio, board), pool.submit(python_then_jars)]
+        jobs = [
+            pool.submit(_ensure, minio(), "MinIO, compiled once", build.make_minio, board),
+            pool.submit(python_then_jars),
+        ]
         try:
             for job in jobs:
                 job.result()
@@ -69,34 +74,26 @@ def _ensure_all(java_home: Path, board: ProgressDisplay) -> None:
 
 
 def _ensure_environment(board: ProgressDisplay) -> None:
-    artifact = environment()
+    title = "Python environment (Airflow, Spark, PyIceberg …)"
+    _ensure(environment(), title, build.make_python_environment, board, in_place=True)
+
+
+def _ensure(
+    artifact: Artifact,
+    title: str,
+    make: Callable[[Path, Path, Step], None],
+    board: ProgressDisplay,
+    in_place: bool = False,
+) -> None:
     if artifact.damage() is None:
         return
-    with board.step("Python environment (Airflow, Spark, PyIceberg …)") as step:
-        artifact.ensure(
-            lambda folder: build.make_python_environment(folder, _work(), step), board.say, in_place=True
-        )
-
-
-def _ensure_jars(name: str, java_home: Path, board: ProgressDisplay) -> None:
-    artifact = jars(name)
-    if artifact.damage() is None:
-        return
-    with board.step(f"{name} jars") as step:
-        artifact.ensure(lambda folder: build.make_jar_set(folder, name, java_home, _work(), step), board.say)
-
-
-def _ensure_minio(board: ProgressDisplay) -> None:
-    artifact = minio()
-    if artifact.damage() is None:
-        return
-    with board.step("MinIO, compiled once") as step:
-        artifact.ensure(lambda folder: build.make_minio(folder, _work(), step), board.say)
+    with board.step(title) as step:
+        artifact.ensure(lambda folder: make(folder, _work(), step), board.say, in_place)
 
 
 def _interrupted() -> str:
     shell.stop_all()
-    return "interrupted; the next run goes on from here"
+    return "interrupted; the next run continues from here"
 
 
 if __name__ == "__main__":

@@ -23,9 +23,9 @@ def tools() -> Artifact:
 
 
 def ensure_tools() -> Path:
-    """Makes the tools environment if need be; gives its Python.
+    """Make the tools environment if it is missing; give its Python.
 
-    Raises SetupError when the machine lacks `ensurepip` and it cannot be installed, or when pip fails.
+    Raises SetupError if `ensurepip` is missing and cannot be installed, or if pip fails.
     """
     artifact = tools()
     if artifact.damage() is not None:
@@ -45,14 +45,11 @@ def _make(folder: Path) -> None:
 
 
 def apt_install(package: str, why: str) -> None:
-    """Installs a package of the distribution when root on Debian or Ubuntu.
-
-    Raises SetupError with the one line that the person must run otherwise.
-    """
+    """Install a package as root on Debian or Ubuntu. Otherwise raises SetupError with the command to run."""
     debian = Path("/etc/debian_version").exists()
     if os.geteuid() != 0 or not debian:
-        mend = f"sudo apt-get install -y {package}" if debian else f"install what Debian calls {package}"
-        raise SetupError(f"{why}. Run: {mend}")
+        fix = f"sudo apt-get install -y {package}" if debian else f"install what Debian calls {package}"
+        raise SetupError(f"{why}. Fix: {fix}")
     _say(f"{why}: installing {package}")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     _run(["apt-get", "update", "-qq"], env)
@@ -60,10 +57,10 @@ def apt_install(package: str, why: str) -> None:
 
 
 def _run(argv: list[str], env: dict[str, str] | None = None) -> None:
-    done = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode != 0:
-        sys.stderr.write(done.stdout)
-        raise SetupError(f"`{' '.join(argv[:4])} …` ended with {done.returncode}: its output is above")
+    result = subprocess.run(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if result.returncode != 0:
+        sys.stderr.write(result.stdout)
+        raise SetupError(f"`{' '.join(argv[:4])} …` ended with {result.returncode}: its output is above")
 
 
 def _say(text: str) -> None:
@@ -75,42 +72,42 @@ PACKAGE = "openjdk-17-jre-headless"
 
 
 def parse(settings: str) -> tuple[str, str]:
-    """Major version and home out of what `java -XshowSettings:properties -version` prints.
+    """Major version and home in the output of `java -XshowSettings:properties -version`.
 
-    Raises SetupError when either is not in it.
+    Raises SetupError if one is missing.
     """
     version = re.search(r"^\s*java\.specification\.version = (\S+)", settings, re.M)
     home = re.search(r"^\s*java\.home = (.+?)\s*$", settings, re.M)
     if version is None or home is None:
-        raise SetupError(f"java does not tell its version and home but: {settings.strip()[:200]!r}")
+        raise SetupError(f"java does not print its version and home, but {settings.strip()[:200]!r}")
     return version[1], home[1]
 
 
 def java_home(install: bool = False) -> Path:
     """The home of the Java to use: `JAVA_HOME`'s, else the one on PATH; with `install` else from apt.
 
-    Raises SetupError naming the version found and the mend.
+    Raises SetupError with the version found.
     """
     given = os.environ.get("JAVA_HOME")
     command = str(Path(given, "bin", "java")) if given else shutil.which("java")
     why = "no java on PATH and JAVA_HOME is not set"
     if command:
         try:
-            asked = subprocess.run(
+            result = subprocess.run(
                 [command, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=True
             )
-            version, home = parse(asked.stderr)
+            version, home = parse(result.stderr)
         except (OSError, subprocess.CalledProcessError) as error:
-            raise SetupError(f"{command} does not run ({error}); unset or mend JAVA_HOME") from error
+            raise SetupError(f"{command} does not run ({error}). Fix: unset or correct JAVA_HOME") from error
         if version in ACCEPTED:
             return Path(home)
         why = f"{command} is Java {version}, and Sluice needs 17 or 21"
         if given:
-            raise SetupError(f"{why}; set JAVA_HOME to such a one, or unset it")
+            raise SetupError(f"{why}. Fix: set JAVA_HOME to one of these, or unset it")
     packaged = sorted(Path("/usr/lib/jvm").glob("java-17-openjdk-*"))
     if not packaged and install:
         apt_install(PACKAGE, why=why)
         packaged = sorted(Path("/usr/lib/jvm").glob("java-17-openjdk-*"))
     if not packaged:
-        raise SetupError(f"{why}. Run: sudo apt-get install -y {PACKAGE}")
+        raise SetupError(f"{why}. Fix: sudo apt-get install -y {PACKAGE}")
     return packaged[0]

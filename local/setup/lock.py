@@ -1,4 +1,4 @@
-"""`make lock`: recompiles everything pinned. It never runs by itself."""
+"""`make lock`: recompiles the pinned requirements and the jars' hashes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from local.progress import ProgressDisplay
 from local.setup import build
 from local.setup.cache import HERE, JAR_HASHES, discard, sha256
 
-# Never an address of an index in the output: which one is used is the machine's affair.
+# No address of an index in the output: the machine sets which one is used.
 _OPTIONS = (
     *("--universal", "--python-version", "3.11", "--generate-hashes", "--no-annotate", "--no-header"),
     *("--no-emit-index-url", "--no-emit-find-links", "--quiet"),
@@ -26,19 +26,13 @@ def recompile(work: Path, board: ProgressDisplay) -> None:
     for source in (REPO / "requirements.in", HERE / "bootstrap.in", HERE / "go.in"):
         target = source.with_suffix(".txt")
         with board.step(f"compiling {target.relative_to(REPO)}") as step:
-            override = ("--override", HERE / "overrides.txt")
-            shell.run(
-                [uv, "pip", "compile", source, *override, *_OPTIONS, "-o", target],
-                step,
-                work / "lock.log",
-                env,
-                REPO,
-            )
+            options = ("--override", HERE / "overrides.txt", *_OPTIONS, "-o", target)
+            shell.run([uv, "pip", "compile", source, *options], step, work / "lock.log", env, REPO)
             target.write_text(without_entry(target.read_text(), "pyspark-client"))
 
 
 def without_entry(text: str, package: str) -> str:
-    """The compiled requirements without one package: the override marks it 'never', but its hashes stay."""
+    """The compiled requirements without a package: the override excludes it, but its hashes stay."""
     kept: list[str] = []
     dropping = False
     for line in text.splitlines():
@@ -50,7 +44,7 @@ def without_entry(text: str, package: str) -> str:
 
 
 def rehash_jars(java_home: Path, work: Path, board: ProgressDisplay) -> None:
-    """Resolves both jar sets anew and writes their SHA-256 down."""
+    """Resolve both jar sets again and write their SHA-256."""
     lines = ["# SHA-256 of every jar, as resolved by `make lock`; the set-up takes no other."]
     for jar_set in ("spark", "kafka"):
         with board.step(f"resolving the {jar_set} jars") as step:

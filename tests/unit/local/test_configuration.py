@@ -22,7 +22,7 @@ from local.runtime.home import ROLES
 from local.services import airflow, kafka, minio, replay, streams
 from sluice.model import exits
 from sluice.model.spec import platform, stream
-from sluice.model.spec.config import ConfigError
+from sluice.model.spec.config import ConfigError, dump
 from tests.support.raising import raising
 
 
@@ -161,7 +161,7 @@ def test_the_producer_and_airflow_know_where_a_feed_is_read(context: Context) ->
         "producer": feeds,
         "airflow": feeds,
     }
-    wrong = roles.render({**made["producer"], "feeds": {"wiki_changes": "stream.example.com"}})
+    wrong = dump({**made["producer"], "feeds": {"wiki_changes": "stream.example.com"}})
     with raising(ConfigError, "p.toml", "wiki_changes", "'stream.example.com'"):
         platform.parse(wrong, "p.toml")
     roles.write(context.home.platform, roles.documents(context.home, context.ports, context.secrets))
@@ -271,4 +271,4 @@ def test_a_wrong_external_file_is_named(
 
 def test_toml_holds_any_text() -> None:
     document = {"role": "x", "s": {"a": 'quote " backslash \\ üñ %', "b": 3, "c": True}}
-    assert tomllib.loads(roles.render(document)) == document
+    assert tomllib.loads(dump(document)) == document

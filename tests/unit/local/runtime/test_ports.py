@@ -80,7 +80,7 @@ def test_a_taken_port_is_named_with_its_user_and_the_mend() -> None:
         server.listen()
         port = server.getsockname()[1]
         with pytest.raises(UsageError) as caught:
-            ports.check({"kafka": port}, ["kafka"], patience_seconds=0.2)
+            ports.check({"kafka": port}, ["kafka"], timeout_seconds=0.2)
     assert f"port {port} for kafka is taken by process {os.getpid()} (" in str(caught.value)
     assert "set SLUICE_KAFKA_PORT to a free port" in str(caught.value)
 
@@ -93,5 +93,5 @@ def test_a_port_that_is_let_go_in_time_is_waited_for() -> None:
         port = holder.getsockname()[1]
         letting_go = threading.Timer(0.2, holder.close)
         letting_go.start()
-        ports.check({"kafka": port}, ["kafka"], patience_seconds=10)
+        ports.check({"kafka": port}, ["kafka"], timeout_seconds=10)
         letting_go.join()

@@ -28,7 +28,7 @@ def ensure(thing: Artifact, **options: bool) -> list[str]:
 
 def test_made_once_and_then_left_alone(tmp_path: Path) -> None:
     thing = artifact(tmp_path)
-    assert thing.damage() == "it is not there"
+    assert thing.damage() == "it is missing"
     assert ensure(thing) == []
     assert thing.damage() is None
 
@@ -44,7 +44,7 @@ def test_made_once_and_then_left_alone(tmp_path: Path) -> None:
         (lambda f: f.write_text("other content"), False, "sub/file has 13 bytes instead of 7"),
         (lambda f: f.write_text("CONTENT"), True, "sub/file has another SHA-256"),
         (lambda f: f.unlink(), False, "sub/file: No such file or directory"),
-        (lambda f: (f.parents[1] / MANIFEST).unlink(), True, "never finished"),
+        (lambda f: (f.parents[1] / MANIFEST).unlink(), True, "it is incomplete"),
         (lambda f: (f.parents[1] / MANIFEST).write_text("{"), True, "not readable as JSON"),
     ],
 )
