@@ -151,7 +151,7 @@ def test_a_request_is_obeyed_while_a_question_is_open_and_ends_it(rig: Rig) -> N
     assert rig.airflow.wait(DECISION, run_id, RUN_SECONDS) == "success"
     answer = rig.history.latest("decision")
     assert answer is not None
-    assert (answer["choice"], answer["who"], answer["run"]) == ("Look again", "nobody", run_id)
+    assert (answer["choice"], answer["who"], answer["run"]) == ("Check again", "no user", run_id)
 
 
 def ask(rig: Rig) -> Supervised:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
 from sluice.model.error_codes import ErrorCode
-from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, says
+from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, server_message
 from sluice.model.queries.state import FENCE_TABLE, fence_ddl, fence_key
 from sluice.model.spec.connection import Database
 from sluice.model.spec.query import VERSION, Query
@@ -134,13 +134,13 @@ def _asking(database: Database) -> Iterator[sa.Engine]:
 
 
 def translated(database: Database, error: BaseException) -> ClientError:
-    trouble = diagnose(database.kind, error)
-    what = f"{database.where} {trouble} ({says(error)})"
-    if trouble in TRANSIENT:
+    error_class = diagnose(database.kind, error)
+    what = f"{database.where} {error_class} ({server_message(error)})"
+    if error_class in TRANSIENT:
         return Unreachable(what, ErrorCode.DATABASE_UNREACHABLE)
-    if trouble in (DatabaseError.NO_TABLE, DatabaseError.NO_DATABASE):
+    if error_class in (DatabaseError.NO_TABLE, DatabaseError.NO_DATABASE):
         return Missing(what, ErrorCode.DATABASE_TABLE)
-    is_login = trouble in (DatabaseError.LOGIN, DatabaseError.DENIED)
+    is_login = error_class in (DatabaseError.LOGIN, DatabaseError.DENIED)
     fix = ". Fix: check the Airflow connection and its user's rights" if is_login else ""
     return Refused(what + fix, ErrorCode.DATABASE_REFUSED)
 

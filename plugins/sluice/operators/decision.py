@@ -36,7 +36,7 @@ WIDTH = 110
 CHOICES = f"""\
 - **{Decision.RESTART}**: restart it, and count its restarts from there.
 - **{Decision.SUSPEND}**: keep it stopped until `{{stream}}_stream` is triggered with action start or restart.
-- **{Decision.LOOK}**: no action now, supervision continues; the default without an answer within an hour.
+- **{Decision.CHECK}**: no action now, supervision continues; the default without an answer within an hour.
 """
 
 
@@ -58,10 +58,10 @@ class DecisionRequest:
 
 
 class RequestDecisionOperator(StreamMixin, HITLOperator):
-    """Request a decision: restart the component, keep it stopped, or look again.
+    """Request a decision: restart the component, keep it stopped, or check again.
 
     Waits an hour at most, without a worker, while supervision finds the component unhealthy and no person
-    acted. Returns the choice, who made it and when; the default is to look again.
+    acted. Returns the choice, who made it and when; the default is to check again.
     """
 
     does = "requests a decision from a person, with the health report"
@@ -73,7 +73,7 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
         super().__init__(
             subject=f"Restart a component of {stream} again?",
             options=[answer.value for answer in Decision],
-            defaults=Decision.LOOK.value,
+            defaults=Decision.CHECK.value,
             response_timeout=RESPONSE_TIMEOUT,
             **kwargs,
         )
@@ -149,7 +149,7 @@ class ApplyDecisionOperator(ActingOperator):
         stale = answer["reason"] or obsolete_reason(self.history, request.at) or ""
         document = {"choice": choice.value, "who": who, "run": context["run_id"], "stale": stale}
         self.history.record("decision", document, at)
-        if choice is Decision.LOOK or stale:
+        if choice is Decision.CHECK or stale:
             self.log.info("decision: who=%s choice=%r stale=%s", who, choice.value, stale or "no")
             return
         why = f"decision {choice.value!r}: {request.report.message}"

@@ -50,6 +50,6 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         super().execute(context)
 
     def on_kill(self) -> None:
-        # Before the submit the provider would look for a connection.
+        # Before the submit the provider would search for a connection.
         if self._hook is not None:
             super().on_kill()

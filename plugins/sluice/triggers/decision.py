@@ -36,7 +36,7 @@ def obsolete_reason(history: History, requested_at: datetime) -> str | None:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DecisionTrigger(StreamTrigger):
-    """Answers an open request with LOOK at ``deadline``, or as soon as no decision is needed.
+    """Answers an open request with CHECK at ``deadline``, or as soon as no decision is needed.
 
     A person's answer does not pass through it: Airflow resumes the task itself. Times: seconds since 1970.
     """
@@ -49,7 +49,7 @@ class DecisionTrigger(StreamTrigger):
         self.log.info("request ended without an answer: reason=%s", reason)
         yield TriggerEvent(
             {
-                "chosen_options": [Decision.LOOK.value],
+                "chosen_options": [Decision.CHECK.value],
                 "params_input": {},
                 "responded_by_user": None,
                 "responded_at": datetime.fromtimestamp(self.clock(), UTC),

@@ -66,7 +66,7 @@ class Lock:
         def attempt() -> bool:
             return bool(self._query("select pg_try_advisory_lock(%s)", (self._key,)))
 
-        return wait_for(attempt, seconds, RETRY_SECONDS, lambda held: held or give_up())
+        return wait_for(attempt, seconds, RETRY_SECONDS, lambda locked: locked or give_up())
 
     def check(self) -> None:
         """Raises Lost if the session that holds the lock is gone or does not answer."""

@@ -175,7 +175,7 @@ def _sql(data_type: DataType) -> str:
     return data_type.simpleString().upper()
 
 
-def await_table(
+def wait_for_table(
     spark: SparkSession,
     table: str,
     report: Callable[[str, str, Mapping[int, int]], None],

@@ -19,7 +19,7 @@ from sluice.model.spec.platform import Platform
 from sluice.model.spec.query import DEBUG_SINKS
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
-from spark_jobs.common.lake.tables import await_table
+from spark_jobs.common.lake.tables import wait_for_table
 from spark_jobs.common.lake.writer_lease import run_with_lease
 from spark_jobs.common.queries import recovery
 from spark_jobs.common.queries.preview import preview
@@ -91,7 +91,7 @@ class QueriesRun:
 
     def until(self, stop: threading.Event) -> None:
         """Run until ``stop``. Raises Fenced, and the error that ends a query."""
-        if await_table(self._spark, self._spec.table, self._heartbeat.report, WAIT_SECONDS, stop):
+        if wait_for_table(self._spark, self._spec.table, self._heartbeat.report, WAIT_SECONDS, stop):
             writer = QueryStateWriter(self._spark, self._spec)
             run_with_lease(writer, lambda _: self._run(writer, stop))
 

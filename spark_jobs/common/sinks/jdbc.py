@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
-from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, says
+from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, server_message
 from sluice.model.queries.state import FENCE_TABLE, fence_key
 from sluice.model.spec.connection import POSTGRESQL, Database
 from sluice.model.spec.query import VERSION
@@ -219,11 +219,11 @@ class JdbcSink:
         except DBAPIError as error:
             cause = error.orig if error.orig is not None else error
             kind = diagnose(self._database.kind, cause)
-            message = f"{self._database.where} {kind} ({says(cause)})"
+            message = f"{self._database.where} {kind} ({server_message(cause)})"
             if kind in TRANSIENT or error.connection_invalidated:
                 raise TransientError(message, kind) from cause
             if kind == DatabaseError.NO_TABLE:
-                missing = FENCE_TABLE if FENCE_TABLE in says(cause) else self._table
+                missing = FENCE_TABLE if FENCE_TABLE in server_message(cause) else self._table
                 raise self._missing(missing) from cause
             fix = _FIXES[kind].format(connection=self._connection_id)
             raise SinkWriteFailed(f"{self.name}: {message}; {fix}") from cause

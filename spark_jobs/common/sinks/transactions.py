@@ -1,7 +1,7 @@
 """Write a batch of records and its committed batch (a group's offset) to a topic in one Kafka transaction.
 
 Kafka lets only the last producer write that asked for the transactional id. The epoch decides who may ask:
-the committed batch holds the writer's epoch, and a writer that finds a higher one there gives up.
+the committed batch holds the writer's epoch, and a writer that finds a higher one there is fenced.
 """
 
 from __future__ import annotations

@@ -215,7 +215,7 @@ def test_keys_sort_by_time_and_tell_their_moment() -> None:
         ("restart", {"requested": True}, [50]),
         ("restart", {"requested": False, "n": 0}, [500, 300, 100, 50]),
         ("resume", {}, [50]),
-        ("decision", {"choice": "Look again"}, [500, 300, 50]),
+        ("decision", {"choice": "Check again"}, [500, 300, 50]),
         ("suspend", {}, [500, 300, 50]),
     ],
 )

@@ -65,7 +65,7 @@ def test_it_asks_with_the_report_and_waits_for_an_hour(requested: list[dict[str,
     trigger: Any = request(step).trigger
     assert trigger.deadline - trigger.requested_at == 3600
     (told,) = requested
-    assert (told["options"], told["defaults"]) == ([answer.value for answer in Decision], ["Look again"])
+    assert (told["options"], told["defaults"]) == ([answer.value for answer in Decision], ["Check again"])
     for word in ("consumer", "nyc_taxi", "2 times"):
         assert word in told["subject"]
     for word in (FLAPPING.message, "died 20 ago", "died 5 ago", "LookupError: topic 't' has no partition"):
@@ -155,10 +155,10 @@ class Clock:
 def test_a_question_ends_if_nobody_has_to_decide_any_more(kind: str, document: Any, ends: bool) -> None:
     clock = Clock(history(), {100: (kind, document)})
     event = clock.fire()
-    assert (event["chosen_options"], event["responded_by_user"]) == (["Look again"], None)
+    assert (event["chosen_options"], event["responded_by_user"]) == (["Check again"], None)
     assert (clock.now - clock.began < 200) is ends
     answer = Step(RequestDecisionOperator).operator.execute_complete(context(), event)
-    assert (answer["choice"], answer["who"]) == ("Look again", "no user")
+    assert (answer["choice"], answer["who"]) == ("Check again", "no user")
 
 
 def test_a_persons_answer_says_who() -> None:
@@ -212,9 +212,9 @@ def test_keep_it_stopped_suspends_it_and_ends_what_runs() -> None:
 
 def test_look_again_does_nothing_but_is_recorded() -> None:
     step = Step(ApplyDecisionOperator)
-    assert apply(step, Decision.LOOK) is None
+    assert apply(step, Decision.CHECK) is None
     assert step.runtime.did == []
-    assert [event["choice"] for event in events(step.kept, "decision")] == ["Look again"]
+    assert [event["choice"] for event in events(step.kept, "decision")] == ["Check again"]
 
 
 @pytest.mark.parametrize("choice", [Decision.RESTART, Decision.SUSPEND])

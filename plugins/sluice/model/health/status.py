@@ -213,7 +213,7 @@ class Decision(StrEnum):
 
     RESTART = "Restart it"
     SUSPEND = "Keep it stopped"
-    LOOK = "Look again"
+    CHECK = "Check again"
 
 
 def action_for(params: Mapping[str, Any], component: str) -> Action:

@@ -15,7 +15,7 @@ MAX_NAMED = 5
 @dataclass(frozen=True)
 class SinkReconciliation:
     """``lake`` and ``sink``: sum of the first aggregate; ``results``: keys in the lake; ``differences``:
-    their number. The first few keys only in the lake (``missing``) or sink (``foreign``), ``different``."""
+    their number. The first few keys only in the lake (``missing``) or sink (``extra``), ``different``."""
 
     sink_name: str
     results: int
@@ -23,7 +23,7 @@ class SinkReconciliation:
     sink: int
     differences: int
     missing: tuple[str, ...] = ()
-    foreign: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
     different: tuple[str, ...] = ()
 
     @property
@@ -36,7 +36,7 @@ class SinkReconciliation:
         named = [
             f"{what} {', '.join(keys)}"
             for what, keys in (
-                ("missing", self.missing), ("not in the lake", self.foreign), ("different", self.different)
+                ("missing", self.missing), ("not in the lake", self.extra), ("different", self.different)
             )
             if keys
         ]  # fmt: skip
@@ -49,16 +49,16 @@ class SinkReconciliation:
 def compare(name: str, query: Query, lake: Results, sink: Results) -> SinkReconciliation:
     """``lake`` and ``sink``: text of a key -> aggregates in the declared order."""
     missing = sorted(lake.keys() - sink.keys())
-    foreign = sorted(sink.keys() - lake.keys())
+    extra = sorted(sink.keys() - lake.keys())
     different = sorted(key for key in lake.keys() & sink.keys() if lake[key] != sink[key])
     return SinkReconciliation(
         sink_name=name,
         results=len(lake),
         lake=_sum(lake),
         sink=_sum(sink),
-        differences=len(missing) + len(foreign) + len(different),
+        differences=len(missing) + len(extra) + len(different),
         missing=tuple(islice(missing, MAX_NAMED)),
-        foreign=tuple(islice(foreign, MAX_NAMED)),
+        extra=tuple(islice(extra, MAX_NAMED)),
         different=tuple(
             f"{key} ({_told(query, sink[key])}, in the lake {_told(query, lake[key])})"
             for key in islice(different, MAX_NAMED)

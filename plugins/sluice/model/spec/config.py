@@ -21,7 +21,7 @@ IDENTIFIER = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class ConfigError(ValueError):
-    """A declaration is wrong. The message names the file, the key, the value and the mend."""
+    """A declaration is wrong. The message names the file, the key, the value and the fix."""
 
     code = ErrorCode.INVALID_CONFIGURATION
 

@@ -41,9 +41,9 @@ class FileStats:
             return False
         if self.offset_lower is None or self.offset_upper is None:
             return False
-        return self.records == self.held(quarantined).count
+        return self.records == self.offsets(quarantined).count
 
-    def held(self, quarantined: OffsetRanges) -> IntervalSet:
+    def offsets(self, quarantined: OffsetRanges) -> IntervalSet:
         """The offsets between the bounds that are not quarantined; for a file with both bounds only."""
         assert self.partition_lower is not None
         assert self.offset_lower is not None
@@ -117,7 +117,7 @@ def verify(
     for file in files:
         if file.is_conclusive(quarantined):
             assert file.partition_lower is not None
-            runs.setdefault(file.partition_lower, []).extend(file.held(quarantined))
+            runs.setdefault(file.partition_lower, []).extend(file.offsets(quarantined))
     for partition, values in (offsets or {}).items():
         runs.setdefault(int(partition), []).extend(_runs(values))
 

@@ -80,7 +80,7 @@ class EnsureConsumerOperator(ComponentOperator):
                 started = self.lifecycle.ensure(context["run_id"], process)
             elif has_failed(expected, began, process):
                 raise failed_attempt(
-                    ErrorCode.COMPONENT_DOWN, self._failure(process, "ended before it held the writer lease")
+                    ErrorCode.COMPONENT_DOWN, self._failure(process, "ended before it acquired the lease")
                 )
             expected = True
             lease = self._lease()

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, says
+from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, server_message
 from sluice.model.queries.state import fence_ddl, fence_key
 from sluice.model.spec import connection
 from sluice.model.spec.config import ConfigError
@@ -123,22 +123,34 @@ class OperationalError(Postgres):
 @pytest.mark.parametrize(
     ("kind", "error", "errors"),
     [
-        (POSTGRESQL, OperationalError('connection to server at "h": Connection refused'), DatabaseError.AWAY),
-        (POSTGRESQL, OperationalError("FATAL:  the database system is starting up"), DatabaseError.AWAY),
+        (
+            POSTGRESQL,
+            OperationalError('connection to server at "h": Connection refused'),
+            DatabaseError.UNREACHABLE,
+        ),
+        (
+            POSTGRESQL,
+            OperationalError("FATAL:  the database system is starting up"),
+            DatabaseError.UNREACHABLE,
+        ),
         (POSTGRESQL, OperationalError('FATAL:  password authentication failed for "u"'), DatabaseError.LOGIN),
         (POSTGRESQL, OperationalError('FATAL:  database "x" does not exist'), DatabaseError.NO_DATABASE),
-        (POSTGRESQL, OperationalError("FATAL:  sorry, too many clients already"), DatabaseError.BUSY),
-        (POSTGRESQL, Postgres("", "53100"), DatabaseError.FULL),
-        (POSTGRESQL, Postgres("", "57P01"), DatabaseError.AWAY),
-        (POSTGRESQL, Postgres("", "57014"), DatabaseError.SLOW),
-        (POSTGRESQL, Postgres("", "40P01"), DatabaseError.LOCKED),
+        (
+            POSTGRESQL,
+            OperationalError("FATAL:  sorry, too many clients already"),
+            DatabaseError.TOO_MANY_CONNECTIONS,
+        ),
+        (POSTGRESQL, Postgres("", "53100"), DatabaseError.DISK_FULL),
+        (POSTGRESQL, Postgres("", "57P01"), DatabaseError.UNREACHABLE),
+        (POSTGRESQL, Postgres("", "57014"), DatabaseError.STATEMENT_TIMEOUT),
+        (POSTGRESQL, Postgres("", "40P01"), DatabaseError.LOCK_TIMEOUT),
         (POSTGRESQL, Postgres("", "42P01"), DatabaseError.NO_TABLE),
         (POSTGRESQL, Postgres("", "22001"), DatabaseError.VALUE),
         (POSTGRESQL, Postgres("", "XX000"), DatabaseError.OTHER),
-        (MYSQL, Exception(2003, "Can't connect"), DatabaseError.AWAY),
-        (MYSQL, Exception(1205, "Lock wait timeout"), DatabaseError.LOCKED),
-        (MYSQL, Exception(1969, "max_statement_time"), DatabaseError.SLOW),
-        (MYSQL, Exception(1114, "full"), DatabaseError.FULL),
+        (MYSQL, Exception(2003, "Can't connect"), DatabaseError.UNREACHABLE),
+        (MYSQL, Exception(1205, "Lock wait timeout"), DatabaseError.LOCK_TIMEOUT),
+        (MYSQL, Exception(1969, "max_statement_time"), DatabaseError.STATEMENT_TIMEOUT),
+        (MYSQL, Exception(1114, "full"), DatabaseError.DISK_FULL),
         (MYSQL, Exception(1146, "no table"), DatabaseError.NO_TABLE),
         (MYSQL, Exception(1142, "denied"), DatabaseError.DENIED),
         (MYSQL, Exception(1406, "too long"), DatabaseError.VALUE),
@@ -150,15 +162,15 @@ def test_what_a_driver_s_error_means(kind: str, error: Exception, errors: Databa
 
 
 def test_what_passes_and_what_is_said() -> None:
-    assert {DatabaseError.AWAY, DatabaseError.FULL, DatabaseError.LOCKED} < TRANSIENT
+    assert {DatabaseError.UNREACHABLE, DatabaseError.DISK_FULL, DatabaseError.LOCK_TIMEOUT} < TRANSIENT
     assert not TRANSIENT & {
         DatabaseError.LOGIN,
         DatabaseError.NO_TABLE,
         DatabaseError.VALUE,
         DatabaseError.OTHER,
     }
-    assert says(Exception(1146, "no such table\nrow (1, secret)")) == "no such table"
-    assert says(Exception()) == "Exception"
+    assert server_message(Exception(1146, "no such table\nrow (1, secret)")) == "no such table"
+    assert server_message(Exception()) == "Exception"
 
 
 def test_the_fence_s_row_and_table() -> None:
