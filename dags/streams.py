@@ -10,6 +10,7 @@ from airflow.sdk.bases.operator import chain
 
 from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
+from sluice.model.spec.schema import has_closed_dates
 from sluice.model.spec.stream import SourceType, StreamSpec
 from sluice.operators import docs, forms
 from sluice.operators.load.audit import AuditOperator
@@ -110,5 +111,5 @@ for name in stream.names():
     interval = timedelta(seconds=spec.supervision.interval_seconds)
     supervision_dag(name, spec.label, tuple(spec.components), interval)
     decision_dag(name, spec.label)
-    if spec.partition_by and not spec.partitions[0].width:
+    if has_closed_dates(spec):
         maintenance_dag(spec)

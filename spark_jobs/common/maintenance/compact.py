@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from datetime import date
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DateType
 
 from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.schema import date_column, declared_types
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
@@ -45,7 +45,8 @@ def main(name: str, options: Sequence[str]) -> int:
     args = arguments.parse_args(options)
     log_to_stderr()
     spec, platform = streams.load(name), platforms.load("consumer")
-    _first_partition(spec)
+    # Before Spark starts.
+    date_column(spec.partitions, declared_types(spec), f"stream {name!r}")
     spark = session.start(f"sluice {spec.name} compaction", platform, SHUFFLE_PARTITIONS)
     compact(spark, spec, args.before)
     spark.stop()
@@ -88,19 +89,7 @@ def compact(
         return True
 
 
-def _first_partition(spec: StreamSpec) -> str:
-    if not spec.partition_by:
-        raise ConfigError(f"stream {spec.name!r} declares no partition_by, so its table has no closed dates")
-    first = spec.partitions[0]
-    if first.width:
-        raise ConfigError(
-            f"stream {spec.name!r} partitions its table by {first} first; expected a date column"
-        )
-    return first.column
-
-
 def _date_column(spark: SparkSession, spec: StreamSpec) -> str:
-    column = _first_partition(spec)
     if not spark.catalog.tableExists(f"{CATALOG}.{spec.table}"):
         raise coded(
             ErrorCode.TABLE_NOT_FOUND,
@@ -112,9 +101,5 @@ def _date_column(spark: SparkSession, spec: StreamSpec) -> str:
             f"{spec.table} is partitioned by {', '.join(partitions) or 'nothing'}, and stream.toml of "
             f"{spec.name!r} says partition_by = {spec.partition_by}"
         )
-    kind = spark.table(f"{CATALOG}.{spec.table}").schema[column].dataType
-    if not isinstance(kind, DateType):
-        raise ConfigError(
-            f"{spec.table}: its first partition column {column} is a {kind.simpleString()}; expected a date"
-        )
-    return column
+    types = {f.name: f.dataType.simpleString() for f in spark.table(f"{CATALOG}.{spec.table}").schema.fields}
+    return date_column(spec.partitions, types, spec.table)

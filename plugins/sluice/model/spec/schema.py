@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -187,15 +187,46 @@ _WIDER = {"int": "long", "float": "double"}
 def schema_problems(spec: StreamSpec, present: Mapping[str, str]) -> list[str]:
     """A message per column that is missing or has another type. ``present``: the table's Iceberg types.
 
-    Raises ConfigError or ValueError if the declaration itself is wrong.
+    Raises ConfigError for a wrong declaration.
     """
-    text = spec.schema_file.read_text()
-    if spec.is_avro:
-        expected = {f["name"]: avro_iceberg_type(f["type"]) for f in json.loads(text)["fields"]}
-    else:
-        columns = parse_ddl(text, f"{spec.name}/{spec.schema}")
-        expected = {name: ddl_iceberg_type(kind) for name, kind in columns.items()}
-    return differences(spec.table, expected, present)
+    return differences(spec.table, declared_types(spec), present)
+
+
+def declared_types(spec: StreamSpec) -> dict[str, str]:
+    """Column -> Iceberg type, as the schema file declares. Raises ConfigError."""
+    where = f"{spec.name}/{spec.schema}"
+    try:
+        text = spec.schema_file.read_text()
+        if spec.is_avro:
+            return {f["name"]: avro_iceberg_type(f["type"]) for f in json.loads(text)["fields"]}
+        return {name: ddl_iceberg_type(kind) for name, kind in parse_ddl(text, where).items()}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{where}: {error!r}. Fix: correct the schema file") from error
+
+
+def date_column(partitions: Sequence[Partition], types: Mapping[str, str], where: str) -> str:
+    """The first partition column, a DATE: compaction rewrites closed dates. ``types``: column -> type.
+
+    Raises ConfigError for a table that is not partitioned by a DATE first.
+    """
+    if not partitions:
+        raise ConfigError(f"{where}: no partition_by, so there are no closed dates to compact")
+    first = partitions[0]
+    kind = types.get(first.column)
+    if first.width or kind != "date":
+        found = f"a {kind}" if kind else "missing"
+        raise ConfigError(
+            f"{where}: the first partition is {first}, and column {first.column} is {found}; expected a date"
+        )
+    return first.column
+
+
+def has_closed_dates(spec: StreamSpec) -> bool:
+    """Whether the table is compacted; not if its schema is invalid, which the consumer reports."""
+    try:
+        return bool(date_column(spec.partitions, declared_types(spec), spec.name))
+    except ConfigError:
+        return False
 
 
 def differences(table: str, expected: Mapping[str, str], present: Mapping[str, str]) -> list[str]:
