@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from functools import cache
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -27,16 +29,25 @@ class JsonRecord:
 
 def parse_json(cls: type[T], text: str | bytes) -> T:
     """A dataclass from JSON of exactly its types; unknown keys are ignored, so that an older reader
-    understands a newer writer. Raises ValueError naming the key and the value."""
+    understands a newer writer. Numbers are finite. Raises ValueError naming the key and the value."""
     from pydantic import ValidationError
 
     try:
-        return cast("T", _adapter(cast("Any", cls)).validate_json(text, strict=True))
+        record = cast("T", _adapter(cast("Any", cls)).validate_json(text, strict=True))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(key) for key in first["loc"])
         message = f"{first['msg']}, got {repr(first['input'])[:100]}"
         raise ValueError(f"{where}: {message}" if where else message) from error
+    # JSON has no such numbers, but pydantic takes NaN, Infinity and 1e999.
+    json.loads(text, object_pairs_hook=_check_finite, parse_int=float)
+    return record
+
+
+def _check_finite(pairs: list[tuple[str, Any]]) -> None:
+    for key, value in pairs:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"{key}: Input should be a finite number, got {value}")
 
 
 @cache

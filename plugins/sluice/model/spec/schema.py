@@ -200,6 +200,8 @@ def declared_types(spec: StreamSpec) -> dict[str, str]:
         if spec.is_avro:
             return {f["name"]: avro_iceberg_type(f["type"]) for f in json.loads(text)["fields"]}
         return {name: ddl_iceberg_type(kind) for name, kind in parse_ddl(text, where).items()}
+    except ConfigError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{where}: {error!r}. Fix: correct the schema file") from error
 

@@ -32,6 +32,10 @@ def test_a_beat_is_what_the_part_told() -> None:
         (json.dumps(TOLD | {"pid": True}), "pid: Input should be a valid integer, got True"),
         (json.dumps(TOLD | {"state": "dancing"}), "or 'working', got 'dancing'"),
         (json.dumps(TOLD | {"state": ["idle"]}), "state: Input should be 'connecting', 'streaming'"),
+        *[
+            (json.dumps(TOLD).replace("1500", number, 1), "at: Input should be a finite number, got")
+            for number in ("NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1" + "0" * 400)
+        ],
         (json.dumps(TOLD | {"detail": 5}), "detail: Input should be a valid string, got 5"),
     ],
 )  # fmt: skip
