@@ -34,12 +34,12 @@ def main(arguments: list[str]) -> int:
         if done.returncode != 0 or command in ("setup", "lock"):
             return done.returncode
     elif not (environment().path / MANIFEST).exists():
-        # Also after an interrupted set-up: half an environment could not even say so.
-        print(f"sluice: nothing is set up yet, so there is nothing to do for {command!r} (make setup)")
+        # Also after an interrupted set-up, with an incomplete environment.
+        print(f"sluice: nothing is set up yet, so {command!r} has nothing to do (make setup)")
         return 0
     search = os.pathsep.join([str(REPO / "plugins"), str(REPO)])
     argv = [str(env_python), "-m", "local.cli", *arguments]
-    # In our place, so that signals and the exit code need no process in between.
+    # In this process, so that signals and the exit code need no forwarding.
     os.execve(env_python, argv, {**os.environ, "PYTHONPATH": search})  # noqa: S606
     raise AssertionError("execve does not return")
 

@@ -1,4 +1,4 @@
-"""Paths, UsageError, exit codes and the list of commands (standard library only)."""
+"""Paths, errors, exit codes, file locks and the list of commands (standard library only)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class UsageError(Exception):
 
 
 class SetupError(UsageError):
-    """Something could not be fetched, built or found."""
+    """An artifact could not be fetched, built or found."""
 
     code = "SLU-802"
 
@@ -37,7 +37,7 @@ INTERRUPTED = 130
 
 
 def cache() -> Path:
-    """The folder of everything fetched and built: `SLUICE_CACHE`, else `sluice` in the user's cache."""
+    """The folder of the artifacts: `SLUICE_CACHE`, else `sluice` in the user's cache."""
     path = os.environ.get("SLUICE_CACHE") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/sluice"
     return Path(path).expanduser().resolve()
 
@@ -90,11 +90,11 @@ COMMANDS = {
     "status": "services and streams: state, health, lag, last event, supervision; JSON=1 for programs",
     "logs": "follow the logs of all services, or of one: make logs SERVICE=kafka",
     "demo": "the taxi load end to end, with the proof; or STREAM=wiki_changes, STREAM=isp_hits",
-    "drill": "inject faults into a stack of its own, in 12 ways, and verify what is left: build/drills.json",
+    "drill": "inject 12 faults into a stack of its own and verify the data: build/drills.json",
     "sql": 'query the lake: make sql Q="select count(*) from nyc_taxi"',
-    "check": 'lint, types, import contract, unit and DAG tests: under 90 s; ARGS="-k word" reaches pytest',
-    "test": "`make check`, then the tests on real services: under 30 minutes; ARGS as above",
-    "test-all": "`make test` with every drill and what is too slow for every change",
+    "check": 'lint, types, import contract, unit and DAG tests; ARGS="-k word" goes to pytest',
+    "test": "`make check`, then the tests on real services; ARGS as above",
+    "test-all": "`make test` with every drill and the exhaustive tests",
     "lint": "the checks of `make check` without the tests",
     "python": 'the environment\'s Python with the code on its path: ARGS="-m bench.recovery"',
     "destroy": "stop the stack and remove its data (asks; YES=1 does not)",

@@ -1,6 +1,6 @@
 """`make check`, `make test`, `make test-all`: the checks in stages, each with its result and seconds.
 
-The first stage that fails ends the run: the stages after it cost minutes and would fail for the same reason.
+The first failed stage ends the run: later ones take minutes and would fail for the same reason.
 """
 
 from __future__ import annotations
@@ -57,7 +57,6 @@ def stages(command: str, arguments: Sequence[str]) -> list[Stage]:
 def _pytest(
     name: str, folders: Sequence[str], options: Sequence[str], arguments: Sequence[str]
 ) -> list[Stage]:
-    """One stage, or none if the arguments name paths and none of them is below ``folders``."""
     paths = [text for text in arguments if text.startswith("tests/")]
     words = [text for text in arguments if text not in paths]
     below = [path for path in paths if path.startswith(tuple(folders))]

@@ -88,7 +88,9 @@ def _logs(stack: Stack, service: str) -> int:
 def _destroy(stack: Stack) -> int:
     if os.environ.get("YES") != "1":
         if not sys.stdin.isatty():
-            raise UsageError("destroy removes all data of the stack; without a terminal say so with YES=1")
+            raise UsageError(
+                "destroy removes all data of the stack. Fix: confirm with YES=1 or on a terminal"
+            )
         answer = input(f"Remove the stack in {stack.home.root} with all its data? [y/N] ")
         if answer.strip().lower() not in ("y", "yes"):
             return 1

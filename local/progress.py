@@ -1,4 +1,4 @@
-"""Shows long steps while they run: live on a terminal, plain lines and a heartbeat elsewhere."""
+"""Shows long steps while they run: live on a terminal, else plain lines and a heartbeat."""
 
 from __future__ import annotations
 
@@ -33,14 +33,12 @@ class Step:
         return self.task.description
 
     def line(self, text: str) -> None:
-        """Take note of a line of output; only the last one is shown."""
+        """Record a line of output; the display shows the last one."""
         if text.strip():
             self.task.fields["last"] = text.strip()
 
 
-class _Mark(ProgressColumn):
-    """A spinner, then how the step ended."""
-
+class _StateColumn(ProgressColumn):
     def __init__(self) -> None:
         super().__init__()
         self._spinner = SpinnerColumn()
@@ -51,12 +49,12 @@ class _Mark(ProgressColumn):
 
 
 class ProgressDisplay:
-    """Shows steps. Use as a context manager; `step` may be called from several threads at once."""
+    """A context manager that shows steps; `step` is thread-safe."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(file=sys.stderr)
         self._progress = Progress(
-            _Mark(),
+            _StateColumn(),
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
             TextColumn("{task.elapsed:.1f} s", table_column=Column(no_wrap=True, justify="right")),
             TextColumn(
@@ -71,22 +69,22 @@ class ProgressDisplay:
             disable=not self.console.is_terminal,
         )
         self._stop = threading.Event()
-        self._beat = threading.Thread(target=self._heartbeat, daemon=True)
+        self._heartbeat_thread = threading.Thread(target=self._heartbeat, daemon=True)
 
     def __enter__(self) -> ProgressDisplay:
         self._progress.start()
         if self._progress.disable:
-            self._beat.start()
+            self._heartbeat_thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._progress.stop()
         if self._progress.disable:
-            self._beat.join()
+            self._heartbeat_thread.join()
 
     def say(self, text: str) -> None:
-        """A line that stays on the screen."""
+        """Print a line that stays on the screen."""
         self.console.print(f"sluice: {text}", markup=False, highlight=False, soft_wrap=True)
 
     @contextmanager

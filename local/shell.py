@@ -1,4 +1,4 @@
-"""Runs other programs for a step: output to a log file, its last line to the display."""
+"""Runs programs for a step: output to a log file, its last line to the display."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> str:
-    """Runs a program to its end and gives the last 100 lines of its output (stdout and stderr together).
+    """Run a program; give the last 100 lines of its output (stdout and stderr together).
 
-    Raises SetupError with the program, its exit code, its last lines and the log's path when it ends badly.
+    Raises SetupError with the program, its exit code, its last lines and the log's path if it fails.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     tail: collections.deque[str] = collections.deque(maxlen=100)
@@ -58,16 +58,15 @@ def run(
                 process.terminate()
                 process.wait()
     if code != 0:
-        shown = "\n  ".join(list(tail)[-8:])
+        last = "\n  ".join(list(tail)[-8:])
         raise SetupError(
-            f"{step.name}: {Path(argv[0]).name} ended with {code}; all of it is in {log}\n  {shown}"
+            f"{step.name}: {Path(argv[0]).name} ended with {code}; its whole output is in {log}\n  {last}"
         )
     return "\n".join(tail)
 
 
 def stop_all() -> None:
-    """Ends every program that is still running; called when the set-up itself is interrupted."""
+    """End all running programs, after an interrupt of the set-up."""
     with _guard:
-        left = list(_running)
-    for process in left:
-        process.terminate()
+        for process in _running:
+            process.terminate()

@@ -1,4 +1,4 @@
-"""`make sql`: SQL over the lake. DuckDB asks, PyIceberg reads, with the reader's rights."""
+"""`make sql`: SQL over the lake by DuckDB and PyIceberg, with the reader's rights."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ ROW_LIMIT = 100
 
 
 def main(stack: Stack, query: str) -> int:
-    """Prints the answer as a table, at most ROW_LIMIT rows; 1 with DuckDB's error in one line otherwise.
+    """Print the result as a table, at most ROW_LIMIT rows; 1 with DuckDB's error in one line.
 
-    Raises UsageError when there is no query, the stack does not run, or the lake has no such table yet.
+    Raises UsageError without a query, if the stack does not run, or if a table does not exist yet.
     """
     if not query.strip():
-        raise UsageError(f'no query given: make sql Q="…"; its tables are {", ".join(tables())}')
+        raise UsageError(f'no query. Fix: make sql Q="…"; its tables are {", ".join(tables())}')
     if not stack.is_running():
-        raise UsageError("the stack does not run: make up")
-    # Says at every load that the catalog knows no views, which is of no use to a person with a query.
+        raise UsageError("the stack does not run. Fix: make up")
+    # It warns at every load that the catalog has no views.
     logging.getLogger("pyiceberg").setLevel(logging.ERROR)
     connection = duckdb.connect(config={"enable_external_access": "false"})
     try:
@@ -38,28 +38,29 @@ def main(stack: Stack, query: str) -> int:
             again = reads_again(query, name)
             connection.register(f"{name}_stream" if again else name, _reader(stack, tables()[name]))
             if again:
-                # A stream of batches can be read once: read again it would be empty, and nobody would see.
+                # A stream of batches can be read once: the second time it would silently be empty.
                 connection.execute(f"create table {name} as from {name}_stream")
-        answer = connection.execute(query)
-        rows = answer.fetchmany(ROW_LIMIT + 1)
+        result = connection.execute(query)
+        rows = result.fetchmany(ROW_LIMIT + 1)
     except duckdb.Error as error:
         print(f"sluice: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     console = new_console()
-    for part in _shown([str(column[0]) for column in answer.description or []], rows[:ROW_LIMIT], console):
-        console.print(part)
+    columns = [str(column[0]) for column in result.description or []]
+    for table in _rendered(columns, rows[:ROW_LIMIT], console):
+        console.print(table)
     more = f"the first {ROW_LIMIT} rows; there are more" if len(rows) > ROW_LIMIT else f"{len(rows)} rows"
     console.print(f"{more} (at most {ROW_LIMIT} are shown)", style="dim")
     return 0
 
 
-def _shown(columns: list[str], rows: list[tuple[object, ...]], console: Console) -> Iterator[Table]:
-    """One table with a line per row; where that is wider than the screen, a small table per row."""
+def _rendered(columns: list[str], rows: list[tuple[object, ...]], console: Console) -> Iterator[Table]:
+    # One table; if it is wider than the screen, a small table per row.
     texts = [["" if value is None else str(value) for value in row] for row in rows]
     wide = Table(*columns)
     for row in texts:
         wide.add_row(*row)
-    # Measured on a screen without an end: on the real one it would be said to fit.
+    # Measured on an endless screen: on the real one rich shrinks it until it fits.
     endless = console.options.update(max_width=1_000_000)
     if console.measure(wide, options=endless).maximum <= console.width:
         yield wide
@@ -75,25 +76,21 @@ def _shown(columns: list[str], rows: list[tuple[object, ...]], console: Console)
 
 def tables() -> dict[str, str]:
     """Name in the query → table in the catalog, for every stream."""
-    found: dict[str, str] = {}
+    found: list[str] = []
     for name in stream.names():
         spec = stream.load(name)
-        declared = [
-            spec.table,
-            spec.quarantine_table,
-            *(query.results_table for query in spec.queries.values() if query.results_table),
-        ]
-        found |= {table.rpartition(".")[2]: table for table in declared}
-    return found
+        results = (query.results_table for query in spec.queries.values() if query.results_table)
+        found += [spec.table, spec.quarantine_table, *results]
+    return {table.rpartition(".")[2]: table for table in found}
 
 
 def named(query: str, known: Iterable[str]) -> set[str]:
-    """The tables whose names stand in a query; one that stands in a text only is opened, but not read."""
+    """The tables that a query names; one that is only named in a string is opened, but not read."""
     return {name for name in known if _mentions(query, name)}
 
 
 def reads_again(query: str, name: str) -> bool:
-    """Whether a query may read a table more than once: named twice, or inside a `with` that is used twice."""
+    """Whether a query may read a table more than once: named twice, or in a `with` that is used twice."""
     return _mentions(query, name) > 1 or _mentions(query, "with") > 0
 
 
@@ -102,10 +99,9 @@ def _mentions(query: str, word: str) -> int:
 
 
 def _reader(stack: Stack, table: str) -> object:
-    """A stream of Arrow batches of the table's branch main."""
     try:
         return stack.catalog("reader").load_table(table).scan().to_arrow_batch_reader()
     except (NoSuchTableError, ProgrammingError) as error:
         raise UsageError(
-            f"table {table} does not exist yet: the stream makes it at its first start (make demo)"
+            f"table {table} does not exist yet. Fix: start the stream, which creates it (make demo)"
         ) from error

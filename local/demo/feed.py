@@ -94,7 +94,7 @@ class FeedDemo(Demo):
             self._first = replay.burst(stack.context, BURST, BURST_RATE)
 
     def _is_read(self, stack: Stack) -> bool:
-        """Whether a producer is connected: earlier events might be before its start position."""
+        # Events before a producer is connected might be before its start position.
         return int(replay.status(stack.context)["open"]) > 0
 
     def _topic(self, stack: Stack) -> Offsets:
@@ -230,7 +230,6 @@ def printable(name: str) -> str:
 
 
 def _totals(snapshot: Any) -> tuple[int, int]:
-    """Rows and data files of a snapshot."""
     if snapshot is None or snapshot.summary is None:
         return 0, 0
     summary = snapshot.summary.additional_properties

@@ -77,7 +77,7 @@ class HitsDemo(Demo):
         return {"rows": HITS, "start_time": begin, "duration_hours": HOURS, "zipcodes": ZIPCODES}
 
     def _newest(self, stack: Stack) -> datetime:
-        """The newest hit in the lake; 1970 without one."""
+        # 1970 without a hit in the lake.
         newest = datetime.fromtimestamp(0, UTC)
         reader = self._lake(stack)
         try:
@@ -106,7 +106,6 @@ class HitsDemo(Demo):
         return f"{service.url(stack.context)}{PREFIX}/queries/{STREAM}"
 
     def _counts(self, stack: Stack) -> list[Counts]:
-        """Every query with results. Raises UsageError if a query has counted nothing."""
         reader = self._lake(stack)
         try:
             table = reader.table(self.spec.queries_table)
@@ -169,7 +168,6 @@ class HitsDemo(Demo):
 
 
 def _sum(results: query_results.Results) -> int:
-    """Of the first aggregate."""
     return sum(aggregates[0] for aggregates in results.values())
 
 

@@ -100,7 +100,7 @@ def show(console: Console, stack: Stack, demo: Demo, result: DemoResult, took: M
 
 
 def _failed(api: Airflow, demo: Demo, run_id: str, state: str, tasks: list[dict[str, Any]]) -> int:
-    """Print the reasons; remove the figures of an earlier run, which could be taken for this one's."""
+    # The figures of an earlier run could be taken for this one's.
     demo.result.unlink(missing_ok=True)
     print(f"sluice: run {run_id} of {demo.load} ended as {state!r}", file=sys.stderr)
     for text in failures(api, demo.load, run_id, tasks):

@@ -69,14 +69,11 @@ def chosen(text: str) -> list[Drill]:
 
 @contextmanager
 def _running(stack: Stack, board: ProgressDisplay) -> Iterator[Stack]:
-    """The running stack, for one drill command at a time; restored first, if an earlier one was killed.
-
-    Raises UsageError if it does not run, or another drill uses it.
-    """
     if not stack.is_running():
         raise UsageError(f"the stack in {stack.home.root} does not run. Fix: make up")
     busy = UsageError(f"another drill runs on {stack.home.root}. Fix: wait for it")
     with locked(stack.home.root / "drill.lock", partial(fail, busy)):
+        # An earlier command may have been killed.
         restore(StreamUnderTest(stack, stream.load(STREAM)), board.say)
         yield stack
 
@@ -100,7 +97,7 @@ def own_stack(board: ProgressDisplay, home: Path = HOME) -> Iterator[Stack]:
 
 
 def _clear(stack: Stack, disk: Path, board: ProgressDisplay) -> None:
-    """Remove what an earlier, perhaps interrupted, run left."""
+    # After an earlier run, which may have been interrupted.
     if stack.exists:
         stack.down(board)
     _unmount(disk)
@@ -108,24 +105,21 @@ def _clear(stack: Stack, disk: Path, board: ProgressDisplay) -> None:
 
 
 def _mount(disk: Path) -> bool:
-    """A disk in memory, which takes only what is used; False if only root may mount."""
+    # In memory, which takes only what is used.
     if os.geteuid() != 0:
         return False
     disk.mkdir(mode=0o700, exist_ok=True)
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=0700", "sluice-drill", str(disk)],
-        capture_output=True,
-        text=True,
-    )
-    # Root in a container may not mount; the drill that needs the disk says so.
-    return done.returncode == 0
+    options = ("-t", "tmpfs", "-o", f"size={DISK_BYTES},mode=0700")
+    result = subprocess.run(["mount", *options, "sluice-drill", str(disk)], capture_output=True, text=True)
+    # Root in a container may not mount; the drill that needs the disk reports it.
+    return result.returncode == 0
 
 
 def _unmount(disk: Path) -> None:
     if disk.is_mount():
-        done = subprocess.run(["umount", str(disk)], capture_output=True, text=True)
-        if done.returncode != 0:
-            raise UsageError(f"{disk} cannot be unmounted: {done.stderr.strip()}. Fix: umount it yourself")
+        result = subprocess.run(["umount", str(disk)], capture_output=True, text=True)
+        if result.returncode != 0:
+            raise UsageError(f"{disk} cannot be unmounted: {result.stderr.strip()}. Fix: umount it yourself")
 
 
 def _interrupt(*_: object) -> None:

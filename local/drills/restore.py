@@ -62,7 +62,7 @@ def wait_for_services(site: StreamUnderTest) -> None:
 
 
 def _end_orphans(site: StreamUnderTest) -> list[str]:
-    """A killed scheduler's workers wait for ever and hold 200 MB each; one with a child still has a task."""
+    # Workers of a killed scheduler wait for ever with 200 MB each; one with a child still runs a task.
     ended = []
     for process in stack_processes(site.stack.home.id):
         try:

@@ -97,7 +97,6 @@ class DrillRun:
         self._verify()
 
     def _wait_until_healthy(self) -> None:
-        """A stream that runs, is supervised and healthy, and publishes the background load."""
         self.line("waiting for a healthy stream")
         site = self.site
         for dag in (site.loading, site.supervision):
@@ -111,17 +110,17 @@ class DrillRun:
         self.context.wait_for("a healthy stream before the injection", lambda: self._is_healthy(began), limit)
 
     def _first_load(self) -> None:
-        """On a new stack a load creates the topic, the tables and the stream's process."""
         try:
             self.site.table()
         except Missing:
+            # On a new stack a load creates the topic, the tables and the stream's process.
             self.line("the first load")
             state = self._load()
             if state != "success":
                 raise Failed(f"the first load, before the injection, was {state}") from None
 
     def _reset_restart_count(self) -> None:
-        """Restarts by earlier drills would count against this one and require a decision."""
+        # Restarts by earlier drills would count against this one and require a decision.
         history, now = self.site.history, datetime.now(UTC)
         facts = history.facts(now, self.site.spec.supervision)
         if facts.suspended is not None:
@@ -139,7 +138,7 @@ class DrillRun:
         return any(commit.kind == "batch" for commit in self.site.commits(since=began))
 
     def _limit(self, besides: float) -> float:
-        """A deadline: two intervals, since one may just have started, and `besides`; in seconds."""
+        # Two intervals, since one may just have started.
         return 2 * self.interval + besides
 
     def _detect_and_repair(self) -> None:
@@ -161,7 +160,6 @@ class DrillRun:
         return min(found, default=None)
 
     def _repair(self) -> float | None:
-        """The drill's own repair; gives its time, or None without one."""
         if self.drill.repair is no_step:
             return None
         while (left := self.context.injected_at + self.drill.repair_after - time.time()) > 0:
@@ -184,10 +182,10 @@ class DrillRun:
         self._say(f"recovered {at - self.context.injected_at:.1f} s after the injection")
 
     def _wait_for_healthy_status(self) -> None:
-        """Until the newest health status since the injection needs no action, or there is none."""
         self.line("waiting for a healthy status")
 
         def healthy() -> float | None:
+            # The newest health status since the injection needs no action, or none was recorded.
             statuses = events(self.context, "health")
             if not statuses:
                 return time.time()
@@ -219,7 +217,6 @@ class DrillRun:
             record.load = self._load()
 
     def _load(self) -> str:
-        """Load a small new object; give the run's state."""
         header, *rows = gzip.decompress(SAMPLE.read_bytes()).decode().splitlines()[: ROWS + 1]
         key = f"drills/{self.drill.name}-{time.time_ns()}.csv"
         stack = self.site.stack
@@ -232,7 +229,6 @@ class DrillRun:
         return self.site.airflow.wait(self.site.loading, run_id, LOAD_SECONDS)
 
     def _end(self) -> None:
-        """Runs however the drill ended."""
         self.line("cleaning up")
         self.context.traffic.stop(seconds=1.0)
         proxy = self.context.state.pop("proxy", None)

@@ -28,8 +28,8 @@ AIRFLOW_KILLED = ("airflow-scheduler", "airflow-triggerer")
 
 
 def _target(context: DrillContext, program: str) -> list[psutil.Process]:
-    """The processes of a program, whose id is recorded to distinguish the restarted one."""
     found = service_processes(context.site, program)
+    # The id distinguishes the restarted process.
     context.state.setdefault("pids", {})[program] = found[0].pid
     return found
 
@@ -104,7 +104,7 @@ def _put(proxy: FaultProxy, pattern: str, after: int) -> bool:
 
 
 def _restart(context: DrillContext) -> None:
-    """Without Airflow, and before supervision finds it down."""
+    # Before supervision finds it down.
     context.site.stop_stream()
     context.site.start_stream()
 

@@ -19,23 +19,8 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     try:
-        replay = Replay(
-            rate=options.rate,
-            port=options.port,
-            total=options.total,
-            from_start=options.from_start,
-            start=options.start,
-            event_rate=options.event_rate,
-            retry_ms=options.retry_ms,
-            keep_alive_seconds=options.keep_alive_seconds,
-            position_file=options.position_file,
-            wait_for_client=options.wait_for_client,
-            seed=options.seed,
-            servers=options.servers,
-            users=options.users,
-            late_share=options.late_share,
-        )
-        with replay:
+        # The options are named as Replay's and Feed's parameters.
+        with Replay(**vars(options)) as replay:
             print(f"{replay.url}: {options.rate or 'all'} events/s", flush=True)
             stop.wait()
     except ValueError as error:
@@ -48,17 +33,14 @@ def main(arguments: list[str]) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog="local.replay", description=__doc__)
-    add = made.add_argument
+    options = argparse.ArgumentParser(prog="local.replay", description=__doc__)
+    add = options.add_argument
     add("--port", type=int, default=18081, help="on loopback; 0: a free one")
     add("--rate", type=float, default=50.0, help="events per second; 0: as fast as they are read")
-    add("--total", type=int, help="no more events than that")
-    add(
-        "--from-start",
-        action="store_true",
-        help="a client without a position gets all events, not only new ones",
-    )
-    add("--start", type=float, help="when event 0 happened, in seconds since 1970; default: now")
+    add("--total", type=int, help="maximum number of events")
+    all_events = "a client without a position gets all events, not only new ones"
+    add("--from-start", action="store_true", help=all_events)
+    add("--start", type=float, help="the time of event 0, in seconds since 1970; default: now")
     add("--event-rate", type=float, help="events per second of their own time; default: the rate")
     add("--seed", type=int, default=1, help="another seed, other ids, users and servers")
     add("--servers", type=int, default=60, help="number of wikis")
@@ -68,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
     add("--keep-alive-seconds", type=float, default=15.0, help="seconds without an event before a comment")
     add("--position-file", type=Path, help="keeps the feed's position for the next start")
     add("--wait-for-client", action="store_true", help="the first event happens at the first request")
-    return made
+    return options
 
 
 if __name__ == "__main__":

@@ -76,8 +76,8 @@ class User:
 
 def users(known: Sequence[User], count: int) -> list[User]:
     """`count` users by rank: the recording's own first, then made-up ones, one in seven of them a bot."""
-    made = (User(f"Editor {n}", False) if n % 7 else User(f"Helper{n}Bot", True) for n in range(1, count + 1))
-    return [*known, *made][: max(1, count)]
+    new = (User(f"Editor {n}", False) if n % 7 else User(f"Helper{n}Bot", True) for n in range(1, count + 1))
+    return [*known, *new][: max(1, count)]
 
 
 def by_rank(count: int, share: float) -> int:
@@ -157,7 +157,7 @@ class Feed:
 
     @cached_property
     def _users(self) -> list[tuple[User, str]]:
-        """By draw: the user, and both of its fields as JSON."""
+        # By draw: the user, and both of its fields as JSON.
         known = {str(event["user"]): bool(event["bot"]) for event in self.recording}
         ranked = users([User(name, bot) for name, bot in known.items()], self.users)
         drawn = [ranked[by_rank(len(ranked), index / _TABLE)] for index in range(_TABLE)]
@@ -168,7 +168,6 @@ class Feed:
 
     @cached_property
     def _servers(self) -> list[int]:
-        """By draw: the server's index."""
         return [by_rank(self.servers, index / _TABLE) for index in range(_TABLE)]
 
     @cached_property

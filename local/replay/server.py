@@ -47,7 +47,7 @@ class Connection:
                 if count > 0:
                     await self.send(count)
                     wrote = time.monotonic()
-                    # A fast reader never makes us wait: let the other connections run.
+                    # The write never waits for a fast reader: let the other connections run.
                     await asyncio.sleep(0)
                     continue
                 if time.monotonic() - wrote > keep_alive_seconds:
@@ -209,11 +209,11 @@ class Replay(ServerThread):
         return web.json_response(self.status())
 
     async def _answer_burst(self, request: web.Request) -> web.Response:
-        # A page in a browser may post text to another site without asking.
+        # A browser lets a page post text to another site without a preflight request.
         if request.content_type != "application/json":
             return web.json_response({"error": "send application/json"}, status=415)
         try:
-            given = await request.json()
-            return web.json_response({"n": self.burst(int(given["events"]), float(given["rate"]))})
+            body = await request.json()
+            return web.json_response({"n": self.burst(int(body["events"]), float(body["rate"]))})
         except (ValueError, TypeError, KeyError) as error:
             return web.json_response({"error": f"{error!r}. Fix: give events and rate"}, status=400)

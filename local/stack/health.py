@@ -1,4 +1,4 @@
-"""Health of each service, asked of the service itself, not only of supervisord."""
+"""Health of each service, from the service itself, not only from supervisord."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from local.stack.airflow_api import AirflowError
 from sluice.clients.errors import ClientError
 
 UNREACHABLE = (httpx.HTTPError, psycopg2.OperationalError, KafkaException)
-# Errors of the systems of an unhealthy stack: the question is repeated until a deadline.
+# Errors of the systems of an unhealthy stack: callers retry until a deadline.
 UNREACHABLE_ERRORS = (
     *(ClientError, AirflowError, httpx.HTTPError, psycopg2.Error, KafkaException, S3Error, BotoCoreError),
     *(xmlrpc.client.Error, HTTPException, OSError),
 )
-# supervisord's states of a program that does not start by itself any more.
+# supervisord's states of a program that it does not restart.
 ENDED = ("FATAL", "EXITED", "STOPPED", "UNKNOWN")
 
 
@@ -47,7 +47,7 @@ class ServiceRow:
 
 
 def probe(name: str, context: Context) -> str:
-    """The service's answer. Raises one of UNREACHABLE, or UsageError if it is not healthy."""
+    """The service's answer. Raises one of UNREACHABLE, or UsageError if it is unhealthy."""
     simple: dict[str, Callable[[Context], str]] = {
         "postgres": postgres.probe,
         "kafka": kafka.probe,

@@ -24,20 +24,20 @@ OFFSETS = ("_kafka_partition", "_kafka_offset")
 # topic have no offset.
 _HELD = """
     create view held as select * from (
-        select _kafka_partition as part, _kafka_offset as place from lake
+        select _kafka_partition as part, _kafka_offset as number from lake
         union all
         select distinct _kafka_partition, _kafka_offset from quarantine
     ) where part is not null
 """
 _COMPARED = """
     with inside as (
-        select part, place, coalesce(place >= first and place < until, false) as fits
+        select part, number, coalesce(number >= first and number < until, false) as fits
         from held left join topic using (part)
     )
     select
         (select coalesce(sum(greatest(until - first, 0)), 0) from topic)
-            - count(distinct (part, place)) filter (fits),
-        count(*) - count(distinct (part, place)),
+            - count(distinct (part, number)) filter (fits),
+        count(*) - count(distinct (part, number)),
         count(*) filter (not fits),
         (select coalesce(sum(until - first), 0) from topic)
     from inside
@@ -81,7 +81,7 @@ class OffsetComparison:
 
 @contextmanager
 def held(lake: pa.RecordBatchReader, quarantine: pa.RecordBatchReader) -> Iterator[ArrowSql]:
-    """SQL over `lake` and `quarantine`, both with OFFSETS, and `held` (part, place), the offsets of both."""
+    """SQL over `lake` and `quarantine`, both with OFFSETS, and `held` (part, number): the offsets of both."""
     with open_sql() as sql:
         sql.rows("create table lake as from source", source=lake)
         sql.rows("create table quarantine as from source", source=quarantine)

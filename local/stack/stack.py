@@ -36,18 +36,17 @@ if TYPE_CHECKING:
 DEADLINES = {"postgres": 60.0, "kafka": 90.0, "minio": 60.0, "replay": 30.0}
 AIRFLOW_DEADLINE = 240.0
 STOP_SECONDS = 120.0
-# How long ports may still be held by what was killed just before.
-PORTS_PATIENCE = 10.0
+# Until the ports of processes that were just killed are free.
+PORTS_SECONDS = 10.0
 
 
 class Stack:
-    """One stack in one home. Everything is idempotent; see the methods for what they raise.
+    """One stack in one directory. Every method is idempotent.
 
-    `free_ports`: take free ports instead of the default ones when the home has none yet.
-    `dags`: another DAGs folder than the repository's (tests). `feed`: whose feeds its producers read
-    (`public`, `replay`); without it what SLUICE_FEED says, or what was kept. `overrides`: a file with other
-    values for the streams; without it what SLUICE_STREAM_OVERRIDES names, or what was kept. `java_options`:
-    for the stack's JVMs, `airflow_settings`: other ones of Airflow's, as in `SECTION__KEY` (tests).
+    `free_ports`: at the first start, free ports instead of the default ones. `dags`: another DAGs folder than
+    the repository's (tests). `feed`: `public` or `replay`; default: SLUICE_FEED, else the kept one.
+    `overrides`: a file with other values for the streams; default: SLUICE_STREAM_OVERRIDES, else as kept.
+    `java_options`: for the stack's JVMs. `airflow_settings`: additional ones, as `SECTION__KEY` (tests).
     """
 
     def __init__(
@@ -68,24 +67,19 @@ class Stack:
         self._java_options = java_options
         self._airflow_settings = airflow_settings
 
-    # What it is made of.
-
     @cached_property
     def ports(self) -> dict[str, int]:
-        """Ports by service. Raises UsageError for a value that is no port."""
+        """Ports by service. Raises UsageError for an invalid one."""
         return ports.choose(self.home.state().get("ports", {}), os.environ, self._free_ports)
 
     @cached_property
     def secrets(self) -> dict[str, str]:
-        """The generated passwords by name; made at first use."""
         return self.home.secrets()
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What is kept between starts: as this object was told, else as the environment says, else as kept.
-
-        Raises UsageError for a wrong one.
-        """
+        """The settings that are kept between starts: the constructor's, else the environment's, else the kept
+        ones. Raises UsageError for an invalid one."""
         kept = self.home.state()
         return {
             "external": _absolute(os.environ.get("SLUICE_EXTERNAL", kept.get("external"))),
@@ -99,37 +93,32 @@ class Stack:
 
     @property
     def overrides(self) -> str | None:
-        """The file with other values for the streams."""
         kept = self.home.state().get("overrides")
         return _absolute(self._overrides or os.environ.get(overrides.VARIABLE, kept))
 
     @property
     def streams(self) -> str:
-        """Further folders with streams, as in SLUICE_STREAMS."""
-        found = os.environ.get(stream.VARIABLE, self.home.state().get("streams", ""))
-        return os.pathsep.join(filter(None, map(_absolute, found.split(os.pathsep))))
+        """Additional folders with streams, as in SLUICE_STREAMS."""
+        folders = os.environ.get(stream.VARIABLE, self.home.state().get("streams", ""))
+        return os.pathsep.join(filter(None, map(_absolute, folders.split(os.pathsep))))
 
     @cached_property
     def context(self) -> Context:
-        """What the services are told. Raises UsageError when the set-up was not done, or for a wrong
-        setting."""
-        for artifact in (
-            cache.environment(),
-            cache.jars("spark"),
-            cache.jars("kafka"),
-            cache.minio(),
-        ):
+        """Raises UsageError if an artifact is missing, or for an invalid setting."""
+        artifacts = (cache.environment(), cache.jars("spark"), cache.jars("kafka"), cache.minio())
+        for artifact in artifacts:
             if not artifact.exists():
-                raise UsageError(f"{artifact.path} is not there: run make setup")
+                raise UsageError(f"{artifact.path} is missing. Fix: run make setup")
+        python_env, spark_jars, kafka_jars, minio_server = (artifact.path for artifact in artifacts)
         settings = self.settings
         return Context(
             home=self.home,
             ports=self.ports,
             secrets=self.secrets,
-            python_env=cache.environment().path,
-            spark_jars=cache.jars("spark").path,
-            kafka_jars=cache.jars("kafka").path,
-            minio=cache.minio().path,
+            python_env=python_env,
+            spark_jars=spark_jars,
+            kafka_jars=kafka_jars,
+            minio=minio_server,
             java_home=java_home(),
             external=Path(settings["external"]) if settings["external"] else None,
             dags=Path(settings["dags"]),
@@ -149,34 +138,32 @@ class Stack:
         """Whether it was ever started."""
         return self.home.secrets_file.exists()
 
-    # Its life.
-
     def up(self, board: ProgressDisplay | None = None) -> None:
-        """Starts what does not run, and waits until all of it is healthy; fast when it already is.
+        """Start the services that do not run, and wait until all are healthy.
 
-        Raises UsageError when a port is taken, or a service does not become healthy: with the end of its log.
+        Raises UsageError if a port is taken, or a service does not become healthy: with the end of its log.
         """
-        with _shown(board) as shown:
+        with _display(board) as display:
             self.home.prepare()
             with self.home.locked():
-                self._up(shown)
+                self._up(display)
 
     def _up(self, board: ProgressDisplay) -> None:
         pid = self.daemon.pid() if self.exists else None
         if pid is None:
             left = processes.end_all(self.home.id)
             if left:
-                board.say(f"ended what an earlier stack left behind: {', '.join(left)}")
-            ports.check(self.ports, self.served(), PORTS_PATIENCE)
+                board.say(f"ended processes of an earlier stack: {', '.join(left)}")
+            ports.check(self.ports, self.served(), PORTS_SECONDS)
         elif ports.moved(self.home.state().get("ports", {}), self.ports):
             raise UsageError(
-                "the stack runs on other ports than the SLUICE_…_PORT variables say: make down first"
+                "the stack runs on other ports than the SLUICE_…_PORT variables set. Fix: make down first"
             )
         if self.overrides:
-            # Before it is kept: a wrong one would be taken by each start that follows.
+            # Before it is kept: every later start would use an invalid one.
             overrides.read(self.overrides, stream.names())
         self.home.remember(ports=self.ports, **self.settings)
-        renew = self.write_platform_files() and pid is not None
+        has_new_files = self.write_platform_files() and pid is not None
         streams.prepare(self.context)
         airflow.prepare(self.context)
         if pid is None:
@@ -189,15 +176,15 @@ class Stack:
             self.daemon.write(self.programs())
             self.daemon.start(self.context.python, self.context.environment())
         elif self.daemon.write(self.programs()):
-            board.say(f"changed and started anew: {', '.join(self.daemon.reload())}")
+            board.say(f"changed and restarted: {', '.join(self.daemon.reload())}")
         if pid is not None and self.context.feed == replay.REPLAY and not self._runs(replay.NAME):
-            ports.check(self.ports, [replay.NAME], PORTS_PATIENCE)
+            ports.check(self.ports, [replay.NAME], PORTS_SECONDS)
         self._start_all(board)
-        if renew:
-            self.renew_producers(board)
+        if has_new_files:
+            self.restart_producers(board)
 
     def served(self) -> list[str]:
-        """The services whose ports it needs for itself."""
+        """The services whose ports must be free."""
         not_ours = ("kafka", "kafka_controller", "minio") if self.context.external is not None else ()
         idle = () if self.context.feed == replay.REPLAY else (replay.NAME,)
         return [name for name in self.ports if name not in (*not_ours, *idle)]
@@ -205,22 +192,20 @@ class Stack:
     def _runs(self, name: str) -> bool:
         return self.daemon.states()[name]["statename"] in ("STARTING", "RUNNING")
 
-    def renew_producers(self, board: ProgressDisplay) -> None:
-        """A producer reads its platform file once: one that runs would go on with another feed."""
-        found = [
-            spec.components["producer"].program for spec in streams.specs() if "producer" in spec.components
-        ]
-        for name in (name for name in found if self._runs(name)):
-            self.daemon.restart(name)
-            board.say(f"{name} was started anew: its platform file is another one")
+    def restart_producers(self, board: ProgressDisplay) -> None:
+        """Restart running producers: they read their platform file only at the start."""
+        for component in (spec.components.get("producer") for spec in streams.specs()):
+            if component is not None and self._runs(component.program):
+                self.daemon.restart(component.program)
+                board.say(f"{component.program} was restarted: its platform file changed")
 
     def programs(self) -> list[Program]:
-        """What supervisord is told to keep, whether it runs or not."""
-        made = [postgres.program(self.context)]
+        """All programs of the stack, running or not."""
+        services = [postgres.program(self.context)]
         if self.context.external is None:
-            made += [kafka.program(self.context), minio.program(self.context)]
-        made.append(replay.program(self.context))
-        return [*made, *streams.programs(self.context), *airflow.programs(self.context)]
+            services += [kafka.program(self.context), minio.program(self.context)]
+        services.append(replay.program(self.context))
+        return [*services, *streams.programs(self.context), *airflow.programs(self.context)]
 
     def _start_all(self, board: ProgressDisplay) -> None:
         def database_and_airflow() -> None:
@@ -261,23 +246,23 @@ class Stack:
                 then(step)
 
     def down(self, board: ProgressDisplay | None = None) -> None:
-        """Stops everything: gracefully, then hard. Afterwards no process of the stack is left."""
+        """Stop all processes of the stack: gracefully, then by force."""
         if not self.exists:
             return
-        with _shown(board) as shown, self.home.locked():
+        with _display(board) as display, self.home.locked():
             if self.daemon.pid() is None and not processes.stack_processes(self.home.id):
-                shown.say("the stack does not run")
+                display.say("the stack does not run")
                 return
-            with shown.step("stopping") as step:
-                step.line("Airflow first, then the streams, then what they need")
+            with display.step("stopping") as step:
+                step.line("Airflow, then the streams, then the services")
                 if not self.daemon.shutdown(STOP_SECONDS):
-                    shown.say(f"supervisord was not done after {STOP_SECONDS:.0f} s")
+                    display.say(f"supervisord still ran after {STOP_SECONDS:.0f} s")
                 left = processes.end_all(self.home.id)
             if left:
-                shown.say(f"ended by force: {', '.join(left)}")
+                display.say(f"ended by force: {', '.join(left)}")
 
     def destroy(self, board: ProgressDisplay | None = None) -> None:
-        """Stops the stack and removes its home with all its data, for good."""
+        """Stop the stack and remove its directory with all its data."""
         self.down(board)
         postgres.remove(self.home)
         if self.home.root.exists():
@@ -288,14 +273,12 @@ class Stack:
     def is_running(self) -> bool:
         return self.exists and self.daemon.pid() is not None
 
-    # Ways in, for tests and the demo.
-
     def airflow(self) -> Airflow:
         """Airflow's REST API as the operator."""
         return Airflow(airflow.url(self.context), airflow.USER, self.secrets["airflow_operator"])
 
     def platform(self, role: str) -> platform.Platform:
-        """The platform as a role sees it."""
+        """The platform with a role's rights."""
         return platform.load(role, {platform.DIRECTORY_VARIABLE: str(self.home.platform)})
 
     def s3(self, role: str) -> S3Client:
@@ -320,11 +303,11 @@ class Stack:
         return self.daemon.proxy()
 
     def minio_requests(self) -> dict[str, int]:
-        """S3 calls since MinIO's start by API (`PutObject` → 12), counted by MinIO itself, up to now."""
+        """See minio.requests."""
         return minio.requests(self.context)
 
     def platform_documents(self) -> dict[str, roles.Document]:
-        """The platform file of each role, as plain data. Raises UsageError for a wrong external one."""
+        """The platform file of each role, as plain data. Raises UsageError for an invalid external one."""
         replayed = self.context.feed == replay.REPLAY
         feeds = replay.feeds(streams.specs(), self.ports[replay.NAME]) if replayed else {}
         documents = roles.documents(self.home, self.ports, self.secrets, feeds)
@@ -333,11 +316,11 @@ class Stack:
         return documents
 
     def write_platform_files(self) -> bool:
-        """Writes them; says whether one was not as it must be."""
+        """Write them; whether one changed."""
         return roles.write(self.home.platform, self.platform_documents())
 
     def environment(self) -> dict[str, str]:
-        """The environment of the stack's jobs, for running one of them by hand."""
+        """The environment of the stack's jobs, to run one manually."""
         return self.context.job_environment()
 
 
@@ -346,8 +329,7 @@ def _absolute(path: str | Path | None) -> str | None:
 
 
 @contextmanager
-def _shown(board: ProgressDisplay | None) -> Iterator[ProgressDisplay]:
-    """The caller's display, or one of our own."""
+def _display(board: ProgressDisplay | None) -> Iterator[ProgressDisplay]:
     if board is not None:
         yield board
         return
@@ -356,6 +338,6 @@ def _shown(board: ProgressDisplay | None) -> Iterator[ProgressDisplay]:
 
 
 def wait_until(what: str, check: Callable[[], bool], seconds: float, interval: float = 0.5) -> None:
-    """Waits until `check` is true. Raises TimeoutError naming `what`."""
+    """Wait until `check` is true. Raises TimeoutError naming `what`."""
     if not wait_for(check, seconds, interval):
         raise TimeoutError(f"{what}: not within {seconds:.0f} s")

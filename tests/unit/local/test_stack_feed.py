@@ -60,7 +60,7 @@ def test_a_producer_that_runs_learns_of_another_feed(
     producer = "stream-wiki_changes-producer"
     made, said = stack("replay"), io.StringIO()
     made.daemon = daemon = Daemon(made.home, **{producer: state})
-    made.renew_producers(ProgressDisplay(Console(file=said, width=200)))
+    made.restart_producers(ProgressDisplay(Console(file=said, width=200)))
     assert daemon.restarted == [producer] * restarted
     assert said.getvalue().count(producer) == restarted
 
