@@ -26,6 +26,7 @@ from local.stack.stack import wait_until
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Lake
 from sluice.hooks.failures import failure_reason, is_permanent
+from sluice.model import exits
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import ENTRY_POINT
@@ -168,7 +169,7 @@ def test_rows_that_were_there_twice_before_are_named_and_nothing_is_published(ch
     doubled = changes.spark.table(changes.table).where("server_name = 'b' AND title = '2'")
     changes.append(doubled)
     base = newest(changes).id
-    with raising(RowsDiffer, "1 coordinates", "partition 1 offset", "was there 2 times"):
+    with raising(RowsDiffer, "1 offsets", "partition 1 offset", "has 2 rows before and 2 after the rewrite"):
         compact(changes.spark, changes.spec, SECOND)
     assert newest(changes).id == base
 
@@ -176,7 +177,7 @@ def test_rows_that_were_there_twice_before_are_named_and_nothing_is_published(ch
 def test_rows_that_are_lost_by_rewriting_are_never_seen(changes: Changes) -> None:
     publish_three(changes)
     before, base = rows(changes), newest(changes).id
-    with raising(RowsDiffer, "was there 1 times", "would be 0 times"):
+    with raising(RowsDiffer, "has 1 rows before and 0 after the rewrite"):
         compact(changes.spark, changes.spec, SECOND, Losing)
     assert (newest(changes).id, rows(changes)) == (base, before)
     assert compact(changes.spark, changes.spec, SECOND)
@@ -319,12 +320,15 @@ def test_what_the_proof_sees(spark: SparkSession) -> None:
     x, empty, y = (0, 0, "x", None), (0, 1, None, None), (1, 0, "y", "z")
     wrong = "1 offsets are missing, duplicated or have other values: partition"
     assert against(y, empty, x) == "3 rows, the same, each once"
-    assert against(x, empty) == f"{wrong} 1 offset 0 has 0 rows instead of 1"
-    assert against(x, x, empty, y) == f"{wrong} 0 offset 0 has 2 rows instead of 1"
-    assert against(x, empty, y, (1, 1, "x", "x")) == f"{wrong} 1 offset 1 has 1 rows instead of 0"
-    assert against((0, 0, None, "x"), empty, y) == f"{wrong} 0 offset 0 has other values"
-    assert against(x, empty, (1, 0, "y", "Z")) == f"{wrong} 1 offset 0 has other values"
-    assert against(x, (0, 1, "", None), y) == f"{wrong} 0 offset 1 has other values"
+    assert against(x, empty) == f"{wrong} 1 offset 0 has 1 rows before and 0 after the rewrite"
+    assert against(x, x, empty, y) == f"{wrong} 0 offset 0 has 1 rows before and 2 after the rewrite"
+    assert (
+        against(x, empty, y, (1, 1, "x", "x"))
+        == f"{wrong} 1 offset 1 has 0 rows before and 1 after the rewrite"
+    )
+    assert against((0, 0, None, "x"), empty, y) == f"{wrong} 0 offset 0 has other values after the rewrite"
+    assert against(x, empty, (1, 0, "y", "Z")) == f"{wrong} 1 offset 0 has other values after the rewrite"
+    assert against(x, (0, 1, "", None), y) == f"{wrong} 0 offset 1 has other values after the rewrite"
     assert against((0, 1, "x", None), (0, 0, None, None), y).startswith("2 offsets")
 
 
@@ -382,7 +386,7 @@ def test_a_job_that_has_nothing_to_compact_ends_with_a_reason_that_no_retry_mend
     services: Services, submit: Callable[..., subprocess.Popen[str]], tmp_path: Path
 ) -> None:
     services.minio, services.postgres  # noqa: B018
-    assert submit("nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == 1
+    assert submit("nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == exits.CONFIGURATION
     reason = failure_reason((tmp_path / "log").read_text().splitlines())
     assert is_permanent(reason)
     assert "'nyc_taxi'" in reason

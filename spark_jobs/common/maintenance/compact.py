@@ -77,7 +77,7 @@ def compact(
             return False
         diff = compare(staged.rows(staged.base, dates), staged.rows(result.snapshot_id, dates))
         if not diff.is_same:
-            raise RowsDiffer(f"{spec.table}: {diff.message()} after the rewrite; nothing was published")
+            raise RowsDiffer(f"{spec.table}: {diff.message()}; nothing was published")
         staged.publish({"maintenance": f"compaction of the dates before {before}"})
         log.info(
             "compaction published table=%s removed=%d added=%d: %s",

@@ -71,7 +71,5 @@ def _describe(first: tuple[int, int, int, int] | None) -> str:
     if first is None:
         return ""
     partition, offset, before, after = first
-    record = f"partition {partition} offset {offset}"
-    if before == after == 1:
-        return f"{record} has other values"
-    return f"{record} has {after} rows instead of {before}"
+    found = "other values" if before == after == 1 else f"{before} rows before and {after}"
+    return f"partition {partition} offset {offset} has {found} after the rewrite"
