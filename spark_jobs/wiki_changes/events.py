@@ -70,7 +70,6 @@ def _generated_id(data: str, position: str) -> str:
 
 
 def _text(value: object) -> str | None:
-    """The value if it can be a record's key or header, else None."""
     if not isinstance(value, str) or not 0 < len(value) <= _MAX_ID:
         return None
     try:

@@ -187,7 +187,6 @@ def _declared(engine: sa.Engine, table: str, query: Query, types: Mapping[str, s
 
 
 def _expected_families(table: str, query: Query, types: Mapping[str, str]) -> dict[str, str]:
-    """Column -> family. Raises Refused for a type that cannot be a key."""
     expected = {}
     for name in query.keys:
         if types[name] not in _FAMILIES:
@@ -225,7 +224,6 @@ def _differences(engine: sa.Engine, table: str, query: Query, types: Mapping[str
 
 
 def _fits(kind: sa.types.TypeEngine[Any], family: str) -> bool:
-    """Whether a column of this type fits every value of the family."""
     existing = family_of(kind)
     if family == "integer":
         return existing in ("integer", "bigint")

@@ -271,7 +271,6 @@ class KafkaAdmin:
         return changed
 
     def _config(self, topic: str) -> dict[str, str | None]:
-        """Every config of the topic, including the broker's defaults."""
         resource = ConfigResource(ResourceType.TOPIC, topic)
         found = self._results(
             f"configs of topic {topic!r}",
@@ -297,8 +296,6 @@ class KafkaAdmin:
     def _results(
         self, what: str, request: Callable[[], Mapping[Any, Future[Any]]], unless: int | None = None
     ) -> dict[Any, Any]:
-        """The results of a request; none if Kafka answered with the error code ``unless``."""
-
         def wait() -> dict[Any, Any]:
             try:
                 return {key: future.result(timeout=self.timeout) for key, future in request().items()}

@@ -191,7 +191,6 @@ class History:
         return f"{kind} at {when.isoformat(timespec='seconds')}" if kind else None
 
     def _keys(self, kind: str, since: datetime | None) -> dict[str, datetime]:
-        """The keys of a kind's events from ``since`` on (None: all) and their times, oldest first."""
         root = f"{self.ledger.prefix}/"
         prefix = f"{root}{history_prefix(kind)}"
         pages = self.ledger.client.get_paginator("list_objects_v2").paginate(

@@ -79,7 +79,6 @@ class ProgressReader:
         )
 
     def _update(self, since: float) -> dict[int, int]:
-        """Read what is new, and some of what is older. Returns partition -> first offset."""
         topic = self._admin.identify(TOPIC)
         begins = self._admin.begins(TOPIC, topic.partitions)
         ends = self._admin.ends(TOPIC, topic.partitions)

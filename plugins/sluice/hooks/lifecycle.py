@@ -164,7 +164,6 @@ class Lifecycle:
         return ActionResult(True, f"{process.message()}: {result}", now.timestamp())
 
     def _refusal(self, request: Request, process: ProcessStatus, identity: str) -> str | None:
-        """Why no restart follows, or None."""
         if not request.requested:
             if process.identity != identity:
                 return f"{process.message()}: replaced since the check; not restarted"

@@ -138,7 +138,6 @@ class SuperviseOperator(ActingOperator):
         return self.lifecycle.restart(request, assessed)
 
     def _request_decision(self, context: Context, assessed: HealthReport) -> None:
-        """Trigger a run of the decision DAG, unless one is open."""
         dag_id, newest = decision_dag_id(self.stream), self.history.latest("decision_requested")
         if newest and (state := self._state(context, dag_id, newest["run"])) in OPEN:
             self.log.info(
@@ -181,7 +180,6 @@ class SuperviseOperator(ActingOperator):
 
 
 def _is_misconfigured(sample: Sample) -> bool:
-    """Whether the process ended with EX_CONFIG: it would after every restart."""
     process = sample.process
     return process is not None and process.state in ENDED and process.exit_status == exits.CONFIGURATION
 

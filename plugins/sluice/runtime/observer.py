@@ -105,11 +105,9 @@ class Observer:
         return replace(sample, expiring=expiring, expires_in=high)
 
     def _retained(self, sample: Sample, retention_ms: int, seconds: float) -> dict[int, int]:
-        """Partition -> first offset still retained after ``seconds``."""
         at_ms = int((sample.at + seconds) * 1000) - retention_ms
         return self.kafka.first_after(self.spec.topic.name, at_ms, sample.ends or {})
 
 
 def _reaches(retained: dict[int, int], sample: Sample) -> bool:
-    """Whether an unread record lies before the retained offsets."""
     return any(retained[partition] > sample.first_unread(partition) for partition in sample.unread())

@@ -81,7 +81,6 @@ class Parent:
             self._restarts.append(time.time())
 
     def _run_once(self) -> int:
-        """Run the component once; its exit code, negative for a signal."""
         self._started = time.time()
         try:
             pid = os.posix_spawnp(

@@ -111,7 +111,6 @@ class SupervisorRuntime(Runtime):
     def _wait(
         self, program: str, seconds: float, states: Collection[ProcessState], instance: str | None
     ) -> ProcessStatus:
-        """Its status once it is in one of ``states``, another instance, or after ``seconds``."""
         until = self._clock() + seconds
         while True:
             status = self.status(program)
@@ -207,7 +206,6 @@ def parse_status(info: dict[str, Any], reports: str | None) -> ProcessStatus:
 
 
 def _alive(status: ProcessStatus, report: dict[str, Any] | None) -> ProcessStatus:
-    """Status of the component of a running parent process."""
     if report is None:
         description = "its parent process is starting"
         return replace(status, state=ProcessState.STARTING, pid=None, description=description)

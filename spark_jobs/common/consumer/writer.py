@@ -155,7 +155,6 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
     def _summary(
         self, kind: str, ranges: OffsetRanges, ends: Mapping[int, int], more: Mapping[str, int] | None = None
     ) -> dict[str, str]:
-        """The properties of every snapshot, as in docs/architecture.md, and ``more``."""
         return {
             "sluice.kind": kind,
             "sluice.stream": self.spec.name,
@@ -221,7 +220,6 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         self.group.renew()
 
     def _decoded(self, records: DataFrame) -> DataFrame:
-        """Record offsets, source columns, raw bytes, ``record`` and ``reason``."""
         identified = with_identity(
             records.select(
                 F.col("topic").alias("_kafka_topic"),

@@ -129,7 +129,6 @@ class QueriesRun:
     def _watch(
         self, writer: QueryStateWriter, running: list[StreamingQueryRun], stop: threading.Event
     ) -> None:
-        """Until one ends, or ``stop``. Reports heartbeats while none is stuck."""
         watchdog = Watchdog()
         self._heartbeat.activity = lambda: None
         while all(query.is_active for query in running):

@@ -121,13 +121,11 @@ class StreamingQueryRun(GuardedQuery):
         self._set_step(f"{self.name} is at batch {after.number}")
 
     def _plan(self, batch: int) -> Plan:
-        """Spark's plan; an empty one before the first batch."""
         if batch < 0:
             return Plan(None, 0, 0)
         return plans.parse(self._checkpoint.plan(batch), f"{self._checkpoint.uri}/offsets/{batch}")
 
     def _read(self, plan: Plan) -> Snapshot:
-        """The newest snapshot of the batch. Raises PartialSnapshotRead unless the batch reads all of it."""
         self._source.refresh()
         snapshot = next((s for s in self._source.snapshots(MAIN) if s.id == plan.source), None)
         if snapshot is None:
@@ -153,7 +151,6 @@ class StreamingQueryRun(GuardedQuery):
         )
 
     def _write(self, results: DataFrame, number: int, count: int) -> list[str]:
-        """Write the batch to the sinks that do not have it; returns their names."""
         written = []
         for sink in self._sinks:
             self._set_step(f"{self.name}: {count} results of batch {number} to {sink.name}")

@@ -73,7 +73,6 @@ class IcebergSink(WriterLease):
         """No open resources."""
 
     def _read(self) -> None:
-        """The newest batch on ``main``."""
         found = next((s for _, s in self.table.ancestors(MAIN) if "sluice.kind" in s), {})
         query = (found.get("sluice.stream"), found.get("sluice.query"))
         if found and query != (self._stream, self._query_name):
@@ -84,7 +83,6 @@ class IcebergSink(WriterLease):
         self._batch = int(found["sluice.batch-id"]) if found.get("sluice.batch-id") else None
 
     def _merge(self, rows: DataFrame, batch: int, windows: list[int], summary: Mapping[str, str]) -> None:
-        """Rewrite the partitions of ``windows`` (ms since 1970) with the newest result of each key."""
         branch = f"{CATALOG}.{self.table.name}.branch_{self.branch}"
         starts = [F.timestamp_millis(F.lit(start)) for start in sorted(windows)]
         existing = self.spark.table(branch).where(F.col(WINDOW).isin(starts))
@@ -106,7 +104,6 @@ class IcebergSink(WriterLease):
 
 
 def _ensure(spark: SparkSession, sink: queries.Sink, types: Mapping[str, str]) -> None:
-    """Create the table if it is missing. Raises SinkWriteFailed if it has other columns."""
     table = f"{CATALOG}.{sink.table}"
     columns = [f"`{name}` {kind.upper()}" for name, kind in types.items()]
     tables.create(spark, sink.table, columns, PROPERTIES, [WINDOW])

@@ -179,7 +179,6 @@ class JdbcSink:
             )
 
     def _chunks(self, rows: DataFrame) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows in the order of ``_columns``, with the driver's types."""
         is_time = [self._types[column] in _TIMESTAMPS for column in self._columns]
         selected = rows.select(
             # As numbers: a Row's datetimes are in this machine's time zone.

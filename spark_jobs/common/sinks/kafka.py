@@ -63,7 +63,6 @@ class KafkaSink:
 
 
 def _json_ready(rows: DataFrame, column: str) -> Column:
-    """Timestamps and dates as in the key."""
     is_time = isinstance(rows.schema[column].dataType, TimestampType | TimestampNTZType | DateType)
     return key_part(rows.schema, column).alias(column) if is_time else F.col(column)
 

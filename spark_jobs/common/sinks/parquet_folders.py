@@ -203,7 +203,6 @@ class File:
 def _runs(
     by: tuple[str, ...], batches: Iterable[pyarrow.RecordBatch]
 ) -> Iterator[tuple[str, pyarrow.RecordBatch]]:
-    """Folder and rows of each run of rows of the same folder."""
     names = [FOLDER.format(number) for number in range(len(by))]
     for batch in batches:
         values = zip(*(batch.column(name).to_pylist() for name in names), strict=True)

@@ -222,7 +222,6 @@ class Transactions:
             self._undelivered = self._undelivered or error
 
     def _wait_for(self, is_done: Callable[[], bool]) -> None:
-        """Raises the error of a failed delivery, SinkWriteFailed without deliveries for too long."""
         producer = self._producer
         assert producer is not None
         delivered, last_delivery = self._delivered, time.monotonic()
@@ -239,7 +238,6 @@ class Transactions:
             raise KafkaException(self._undelivered)
 
     def _ask(self, request: Callable[[float], T]) -> T:
-        """Repeat a request as long as Kafka says that the same request may be repeated."""
         while True:
             try:
                 return request(REQUEST_SECONDS)

@@ -57,7 +57,6 @@ def parse(lines: Sequence[str], where: str) -> Plan:
 
 
 def _read(lines: Sequence[str], where: str) -> tuple[Any, Any]:
-    """The metadata and the offset of the one source."""
     if len(lines) != 3 or lines[0] != "v1":
         raise ValueError(f"{where}: {len(lines)} lines, version {lines[:1]}; expected v1 with one source")
     try:

@@ -127,7 +127,6 @@ class ProgressProducer:
             self._failed(error.str(), lost=0)
 
     def _failed(self, reason: str, lost: int) -> None:
-        """Log the first of a streak of failures."""
         with self._lock:
             self.lost += lost
             is_first, self._failing = not self._failing, True

@@ -119,7 +119,6 @@ class ResultsReader:
             return replace(self._progress(table), windows=self._windows(since))
 
     def _progress(self, table: Table) -> Results:
-        """The results without their windows."""
         state_table = self._lake.table(self._spec.queries_table)
         positions = query_results.read_positions(state_table, self._spec.queries)
         if positions is None or positions.states[self._query].source_snapshot_id is None:
@@ -148,7 +147,6 @@ class ResultsReader:
         return table
 
     def _listed(self, table: Table) -> dict[str, list[_File]]:
-        """Manifest -> its data files; new manifests are read."""
         with asking(f"manifests of table {self._name}"):
             snapshot = table.snapshot_by_name(MAIN)
             manifests = {m.manifest_path: m for m in (snapshot.manifests(table.io) if snapshot else [])}
@@ -160,7 +158,6 @@ class ResultsReader:
         return {path: known[path] for path in manifests}
 
     def _read(self, table: Table, wanted: Iterable[_File], live: set[str]) -> None:
-        """Read the new ones of the ``wanted`` files; drop those that are no longer ``live``."""
         new = [file for file in wanted if file.path not in self._pieces]
         with asking(f"{len(new)} files of table {self._name}"):
             pieces = _at_once(new, lambda file: self._piece(table, file))

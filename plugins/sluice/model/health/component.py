@@ -106,14 +106,12 @@ class _Component(Rules):
         return self.say(health, f"{process}: {activity}", True)
 
     def _is_confirmed(self) -> bool:
-        """Whether an earlier sample showed the same, and no heartbeat came since."""
         return any(
             self.now.at - s.at >= CONFIRM_SECONDS and _at(s.heartbeat) == _at(self.heartbeat)
             for s in self.earlier
         )
 
     def _own_heartbeat(self) -> Heartbeat | None:
-        """The heartbeat, unless it is its predecessor's or another process's."""
         heartbeat, since = self.heartbeat, self.process.since or 0.0
         if heartbeat is None or heartbeat.at < since - CLOCK_SLACK_SECONDS:
             return None

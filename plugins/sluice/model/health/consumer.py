@@ -210,7 +210,6 @@ class _Consumer(Rules):
         return self.unhealthy(health, f"{message}{risk}", is_final)
 
     def _is_recent(self) -> bool:
-        """Whether progress is so recent that only a much later sample could change the result."""
         return self.timeline.is_recent(self.timeline.stall_timeout / 2)
 
     def _waiting(self) -> str:

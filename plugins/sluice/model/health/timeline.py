@@ -150,7 +150,6 @@ class Timeline:
         return any(self.now.at - s.at >= CONFIRM_SECONDS and shows(s) for s in self.all[:-1])
 
     def _tail(self, holds: Callable[[Sample], bool]) -> Sequence[Sample]:
-        """The last samples of this process instance and epoch for which it ``holds``."""
         start = len(self.series) - 1
         while start > 0 and self._is_same(self.series[start - 1]) and holds(self.series[start - 1]):
             start -= 1

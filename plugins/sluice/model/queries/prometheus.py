@@ -81,7 +81,6 @@ class _Queries(Collector):
 
 
 def _values(query: QueryHistory) -> dict[str, float | None]:
-    """Name of a metric -> value; with a further label ``name label``."""
     batch = query.progress
     values: dict[str, float | None] = {
         "up": None if query.at is None else float(not query.is_ended),

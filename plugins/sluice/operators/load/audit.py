@@ -100,7 +100,6 @@ class AuditOperator(StreamOperator):
         }
 
     def _from_metadata(self, seen: Inventory, since: int | None) -> tuple[Unknown, int, list[int]]:
-        """Unreferenced data objects; batches after ``since``; versions of each in the metadata log."""
         from sluice.clients.lake import files
         from sluice.clients.lake.catalog import commits, metadata_times
 

@@ -74,7 +74,6 @@ class ReconcileSinksOperator(StreamOperator):
         return {checked.query: _short(checked) for checked in results}
 
     def _check(self, name: str, expected: OffsetRanges) -> QueryReconciliation:
-        """Raises Unreachable if the query committed a batch during each try."""
         for _ in range(TRIES):
             checked = self._compared(name, self._positions(), expected)
             if checked is not None:
