@@ -289,7 +289,7 @@ def test_a_table_without_its_key_or_a_column_is_refused(server: Server, opened: 
     with raising(SinkWriteFailed, "table hits", "key ()", "zipcode", "provision_sinks"):
         sink.open(1)
     run(server, f"alter table {TABLE} drop column hits")
-    with raising(SinkWriteFailed, "table hits", "lacks hits"):
+    with raising(SinkWriteFailed, "table hits", "has no column hits"):
         sink.open(1)
 
 

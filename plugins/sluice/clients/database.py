@@ -203,7 +203,7 @@ def _differences(engine: sa.Engine, table: str, query: Query, types: Mapping[str
     expected = _expected_families(table, query, types)
     seen = sa.inspect(engine)
     existing = {column["name"]: column for column in seen.get_columns(table)}
-    found = [f"lacks column {name} ({family})" for name, family in expected.items() if name not in existing]
+    found = [f"has no column {name} ({family})" for name, family in expected.items() if name not in existing]
     found += [
         f"has column {name}, which the query does not give" for name in existing if name not in expected
     ]

@@ -50,7 +50,7 @@ def quarantine_rows(spark: SparkSession, spec: StreamSpec, bad: DataFrame) -> No
 def _append_new(
     spark: SparkSession, spec: StreamSpec, rows: DataFrame, stage: str, identity: list[str], within: Column
 ) -> None:
-    # Columns that ``rows`` lacks are null.
+    # Columns missing in ``rows`` are null.
     table = spark.table(f"{CATALOG}.{spec.quarantine_table}")
     existing = table.where((F.col("stage") == stage) & within).select(identity)
     staged = rows.withColumns({"stage": F.lit(stage), "quarantined_at": F.current_timestamp()})

@@ -172,7 +172,7 @@ class JdbcSink:
             key = inspector.get_pk_constraint(self._table)["constrained_columns"]
         missing = sorted({*self._columns, VERSION} - columns)
         if missing or set(key) != set(self._keys):
-            problem = f"lacks {', '.join(missing)}" if missing else f"has the key ({', '.join(key)})"
+            problem = f"has no column {', '.join(missing)}" if missing else f"has the key ({', '.join(key)})"
             raise SinkWriteFailed(
                 f"{self.name}: table {self._table} in {self._database.where} {problem}; it must have "
                 f"{', '.join([*self._columns, VERSION])} and the key ({', '.join(self._keys)}): {PROVISION}"

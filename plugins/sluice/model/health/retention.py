@@ -20,7 +20,7 @@ def topic_id_changed(series: Sequence[Sample]) -> str | None:
 
 
 def topic_truncated(sample: Sample) -> str | None:
-    """The topic ends before the table does, or lacks partitions of it."""
+    """The topic ends before the table does, or has fewer partitions."""
     if sample.ends is None or sample.published is None:
         return None
     ends, table = sample.ends, sample.published.ends

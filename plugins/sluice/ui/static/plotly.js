@@ -8,7 +8,7 @@ export const plotly = new Promise((resolve, reject) => {
   script.src = document.body.dataset.plotly;
   document.head.append(script);
 });
-// Who draws says so; here nobody waits yet.
+// The caller that draws shows the error; without this, the browser reports an unhandled rejection.
 plotly.catch(() => {});
 
 /** A colour of page.css as it is now, light or dark. */
