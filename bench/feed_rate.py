@@ -1,14 +1,13 @@
-"""From a feed to the lake at a steady rate: does the lag grow, and what does each process cost?
+"""Measures the lag from a feed to the lake at a steady rate, and the CPU time of each process.
 
 ::
 
     python -m bench.feed_rate --rate 2000 --minutes 5 --out build/bench-feed-rate.json
 
-A stack of its own, with supervision on, whose replay server sends so many events a second. Every ten seconds
-three numbers are read from the systems: the newest event that was replayed, the records on the topic, and the
-records that readers of the lake see (or find in quarantine). The lag is the first less the last; a batch
-becomes visible as a whole, so it goes up and down with each: what counts is whether its highest points rise
-(``lag_of_each_minute``). CPU seconds are those of each program and of all below it, per 1,000 events.
+On a stack of its own, with supervision on. Every ten seconds it reads the newest replayed event, the records
+on the topic, and the records that readers of the lake see (or find in quarantine). The lag, the first minus
+the last, falls with each published batch: compare the maximum of each minute (``lag_of_each_minute``). CPU
+seconds are those of each program and its descendants, per 1,000 events.
 """
 
 from __future__ import annotations
@@ -42,72 +41,68 @@ class Course:
         self.site = StreamUnderTest(stack, stream.load("wiki_changes"))
 
     def start(self) -> None:
-        """A first load makes the topic and the tables; then supervision starts the rest."""
+        """Create the topic and tables by a first load; supervision then starts the rest."""
         api = self.stack.airflow()
         for dag in (LOAD, STREAM):
             api.wait_for_dag(dag)
         api.unpause(LOAD)
         run = api.trigger(LOAD, {"events": 100, "minutes": 2})
         if api.wait(LOAD, run) != "success":
-            raise RuntimeError(f"run {run} of {LOAD} did not end well")
+            raise RuntimeError(f"run {run} of {LOAD} failed")
         api.unpause(STREAM)
-        wait_until("all parts", self._all_run, 300)
-        wait_until("the producer's first records", lambda: self.look()["behind"] < 1000, 120)
+        wait_until("all components", self._all_run, 300)
+        wait_until("the producer's first records", lambda: self.sample()["lag"] < 1000, 120)
 
     def _all_run(self) -> bool:
         components = self.site.spec.components.values()
         return all(self.site.process(component.program)["statename"] == "RUNNING" for component in components)
 
-    def look(self) -> dict[str, Any]:
-        """Seconds since 1970, and how far each has got."""
+    def sample(self) -> dict[str, Any]:
+        """The time in seconds since 1970, and the number of events per system."""
         now = time.time()
         status = httpx.get(f"{replay.url(self.stack.context)}/status", timeout=5, trust_env=False).json()
         topic = sum(after - first for first, after in self.site.bounds().values())
-        known = self.site.lake.position(self.site.spec.table)
-        lake = 0 if known is None else sum(known.ends.values()) - sum(known.starts.values())
+        position = self.site.lake.position(self.site.spec.table)
+        lake = 0 if position is None else sum(position.ends.values()) - sum(position.starts.values())
         replayed = status["n"] + 1
-        return {"at": now, "replayed": replayed, "topic": topic, "lake": lake, "behind": replayed - lake}
+        return {"at": now, "replayed": replayed, "topic": topic, "lake": lake, "lag": replayed - lake}
 
 
 def measure(rate: int, minutes: float) -> dict[str, Any]:
-    """Events per second and minutes -> the figures. Starts and removes a stack."""
+    """Measure `rate` events per second, on a new stack that is removed."""
     home = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
     stack = Stack(home / "stack", free_ports=True, feed=replay.REPLAY)
     try:
         stack.up()
         course = Course(stack)
         course.start()
-        before, looks = cpu_seconds(stack), [course.look()]
+        before, samples = cpu_seconds(stack), [course.sample()]
         replay.burst(stack.context, int(rate * minutes * 60), rate)
-        while looks[-1]["at"] - looks[0]["at"] < minutes * 60:
+        line = "{replayed:>10,} replayed {topic:>10,} on the topic {lake:>10,} in the lake"
+        while samples[-1]["at"] - samples[0]["at"] < minutes * 60:
             time.sleep(EVERY_SECONDS)
-            looks.append(course.look())
-            print(
-                "{replayed:>10,} replayed {topic:>10,} on the topic {lake:>10,} in the lake".format(
-                    **looks[-1]
-                )
-            )
-        spent = cpu_seconds_since(before, stack)
-        return report(looks, spent)
+            samples.append(course.sample())
+            print(line.format(**samples[-1]))
+        return report(samples, cpu_seconds_since(before, stack))
     finally:
         stack.destroy()
         shutil.rmtree(home, ignore_errors=True)
 
 
-def report(looks: list[dict[str, Any]], spent: dict[str, float]) -> dict[str, Any]:
-    """The figures out of the looks, oldest first, and of CPU seconds by program."""
-    first, last = looks[0], looks[-1]
+def report(samples: list[dict[str, Any]], spent: dict[str, float]) -> dict[str, Any]:
+    """The figures of the samples, oldest first, and of CPU seconds by program."""
+    first, last = samples[0], samples[-1]
     seconds, events = last["at"] - first["at"], last["replayed"] - first["replayed"]
     minutes: dict[int, int] = {}
-    for look in looks[1:]:
-        minute = int((look["at"] - first["at"] - 1) // 60)
-        minutes[minute] = max(minutes.get(minute, 0), look["behind"])
+    for sample in samples[1:]:
+        minute = int((sample["at"] - first["at"] - 1) // 60)
+        minutes[minute] = max(minutes.get(minute, 0), sample["lag"])
     return {
         "seconds": round(seconds),
         "events_per_second": round(events / seconds),
         "in_the_lake_per_second": round((last["lake"] - first["lake"]) / seconds),
         "lag_of_each_minute": [minutes[minute] for minute in sorted(minutes)],
-        "lag_of_the_topic": max(look["replayed"] - look["topic"] for look in looks),
+        "lag_of_the_topic": max(sample["replayed"] - sample["topic"] for sample in samples),
         "cpu_seconds_per_1000_events": {
             name: round(1000 * value / events, 3) for name, value in spent.items()
         },
@@ -122,11 +117,11 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=2000)
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--out", type=Path, default=Path("build/bench-feed-rate.json"))
-    given = parser.parse_args()
-    found = measure(given.rate, given.minutes)
-    given.out.parent.mkdir(exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=2) + "\n")
-    print(json.dumps(found, indent=2))
+    options = parser.parse_args()
+    result = measure(options.rate, options.minutes)
+    options.out.parent.mkdir(exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Owns a stream as a consumer does, without Spark: one snapshot that says so, and no rows."""
+"""Acquires a stream's writer lease without Spark: one snapshot with the lease's properties, and no rows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from sluice.model.spec import stream as streams
 from spark_jobs.common.kafka.offsets import Topic
 
 
-def own(name: str) -> None:
-    """Make the stream's table, and say on ``main`` that this process owns it and has read everything."""
+def acquire(name: str) -> None:
+    """Create the stream's table, and record on ``main`` this writer's epoch and the topic's end offsets."""
     spec, platform = streams.load(name), platforms.load("consumer")
     properties = platform.lake.pyiceberg(platform.s3) | {"init_catalog_tables": "true"}
     catalog = SqlCatalog(platforms.CATALOG, **properties)
@@ -25,7 +25,7 @@ def own(name: str) -> None:
     rows = pa.schema([pa.field("_kafka_offset", pa.int64())])
     table = catalog.create_table_if_not_exists(spec.table, rows)
     snapshot = table.current_snapshot()
-    said = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+    properties = snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
     ends = {str(p): after for p, (_, after) in topic_offsets(platform.kafka, spec.topic.name).items()}
     table.append(
         rows.empty_table(),
@@ -34,7 +34,7 @@ def own(name: str) -> None:
             "sluice.stream": name,
             "sluice.topic": spec.topic.name,
             "sluice.topic-id": Topic(platform.kafka, spec.topic.name).id(),
-            "sluice.epoch": str(int(said.get("sluice.epoch", 0)) + 1),
+            "sluice.epoch": str(int(properties.get("sluice.epoch", 0)) + 1),
             "sluice.offset-ranges": "{}",
             "sluice.loaded-rows": "{}",
             "sluice.start-offsets": json.dumps(ends),

@@ -1,13 +1,12 @@
-"""Hits through the windowed counts into a database and topics, with everything killed once on the way.
+"""Measures a load of hits through the windowed counts into a database and topics, with every process killed.
 
 ::
 
     python -m bench.queries_exact --hits 3000000 --rate 12000 --out build/bench-queries-exact.json
 
-A stack of its own. While one load of so many hits is counted, the consumer, the queries, the database and the
-broker are killed (-9), one after the other, each when the one before is at work again. The load then ends
-well only where every offset is in the lake once and every sink's counts are the lake's; the figures are what
-it took: seconds of the clock, CPU seconds of each process, and the most that the heap of the queries held.
+On a stack of its own. During one load the consumer, the queries, the database and the broker are killed (-9),
+each after the recovery of the one before. The load succeeds only if every offset is in the lake once and
+every sink has the lake's counts. Figures: wall time, CPU seconds by process, maximum heap of the queries.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ from sluice.clients.lake import query_results
 from sluice.model.spec import stream
 
 LOAD, STREAM = "isp_hits_load", "isp_hits_stream"
-# Each when the counts have moved since the one before; those together at the same moment.
+# In rounds: the next one begins when the counts have grown; those of one round at the same time.
 KILLED = (("consumer",), ("queries",), ("postgres",), ("kafka",))
 BACK_SECONDS = 240.0
 
@@ -50,11 +49,11 @@ class Course(StreamUnderTest):
         api.unpause(LOAD)
 
     def program(self, name: str) -> str:
-        """supervisord's, of a part of the stream or of a service."""
+        """The program of a component or of a service."""
         return self.spec.components[name].program if name in self.spec.components else name
 
     def kill(self, name: str) -> bool:
-        """-9, to the process and all below it; whether it had not ended already. The runtime restarts it."""
+        """Kill (-9) the process and its descendants, which the runtime restarts; whether it was running."""
         pid = self.pid(name)
         if pid:
             signal_all(process_tree(pid), signal.SIGKILL)
@@ -68,16 +67,16 @@ class Course(StreamUnderTest):
         return int(self.process(name)["pid"]) or None
 
     def counted(self) -> int:
-        """How many offsets of the topic every query has counted; 0 where that cannot be seen just now."""
+        """The number of offsets that every query has counted; 0 if it is unknown."""
         try:
             table = self.lake.table(self.spec.queries_table)
-            standing = query_results.read_positions(table, self.spec.queries)
+            positions = query_results.read_positions(table, self.spec.queries)
         except ClientError:
             return 0
-        return 0 if standing is None else sum(standing.ends.values())
+        return 0 if positions is None else sum(positions.ends.values())
 
     def break_all(self, rounds: Sequence[Sequence[str]], until: threading.Event) -> list[str]:
-        """Kill, round by round, as soon as the counts have moved since the one before; what was killed."""
+        """Kill round by round, each after the counts have grown; give the killed ones."""
         killed: list[str] = []
         for names in rounds:
             before, deadline = self.counted(), time.monotonic() + BACK_SECONDS
@@ -96,7 +95,7 @@ class Course(StreamUnderTest):
     def load(
         self, seconds: float, rounds: Sequence[Sequence[str]] = KILLED, **params: Any
     ) -> tuple[str, str, list[str]]:
-        """One run with everything killed on the way: its id, its state, and what was killed."""
+        """Run one load with the kills; give its id, its state and the killed ones."""
         api = self.stack.airflow()
         run = api.trigger(LOAD, params)
         over = threading.Event()
@@ -111,13 +110,13 @@ class Course(StreamUnderTest):
         return run, state, killed
 
     def _wait(self, run: str, seconds: float) -> str:
-        """How it ended. RequestRecord anew each time: the database that is killed is Airflow's too."""
         deadline = time.monotonic() + seconds
-        state = "never seen"
+        state = "unknown"
         while time.monotonic() < deadline:
             try:
+                # With a new login: the killed database is Airflow's too.
                 state = str(self.stack.airflow().run(LOAD, run)["state"])
-            except Exception as error:  # whatever a server says whose database is away
+            except Exception as error:  # any error of a server whose database is down
                 print(f"Airflow does not answer: {type(error).__name__}", flush=True)
             if state in ("success", "failed"):
                 return state
@@ -126,13 +125,13 @@ class Course(StreamUnderTest):
 
 
 class Heap:
-    """The most megabytes that a program's Java heap held, looked at every few seconds with jstat."""
+    """The maximum megabytes of a program's Java heap, sampled every 5 seconds with jstat."""
 
     def __init__(self, course: Course, component: str) -> None:
-        self._course, self._part = course, component
-        self.most = 0.0
+        self._course, self._component = course, component
+        self.max = 0.0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._sample, daemon=True)
 
     def __enter__(self) -> Heap:
         self._thread.start()
@@ -142,11 +141,11 @@ class Heap:
         self._stop.set()
         self._thread.join()
 
-    def _look(self) -> None:
+    def _sample(self) -> None:
         while not self._stop.wait(5):
-            for process in service_processes(self._course, self._course.program(self._part)):
+            for process in service_processes(self._course, self._course.program(self._component)):
                 if process.is_running() and process.name() == "java":
-                    self.most = max(self.most, _heap_megabytes(process.pid))
+                    self.max = max(self.max, _heap_megabytes(process.pid))
 
 
 def _heap_megabytes(pid: int) -> float:
@@ -168,7 +167,7 @@ def _reconciliation(stack: Stack, run: str) -> Any:
 
 
 def measure(hits: int, rate: int, hours: int, seconds: float) -> dict[str, Any]:
-    """The figures of one load with faults. Starts and removes a stack."""
+    """Measure one load with faults, on a new stack that is removed."""
     home = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
     stack = Stack(home / "stack", free_ports=True)
     try:
@@ -177,7 +176,7 @@ def measure(hits: int, rate: int, hours: int, seconds: float) -> dict[str, Any]:
         course.begin()
         began, before = time.monotonic(), cpu_seconds(stack)
         with Heap(course, "queries") as heap:
-            run, state, killed = course.load(seconds, rows=hits, per_second=rate, hours=hours)
+            run, state, killed = course.load(seconds, rows=hits, rows_per_second=rate, duration_hours=hours)
         spent = cpu_seconds_since(before, stack)
         tasks = {task["task_id"]: task["state"] for task in stack.airflow().tasks(LOAD, run)}
         print(tasks)
@@ -189,7 +188,7 @@ def measure(hits: int, rate: int, hours: int, seconds: float) -> dict[str, Any]:
             "killed": killed,
             "seconds": round(took),
             "hits_per_second": round(hits / took),
-            "heap_megabytes_at_most": round(heap.most),
+            "max_heap_megabytes": round(heap.max),
             "checked": checked,
             "cpu_seconds": {name: round(value, 1) for name, value in spent.items() if value >= 1},
             "cores_busy": round(sum(spent.values()) / took, 2),
@@ -208,12 +207,12 @@ def main() -> int:
     parser.add_argument("--hours", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=3_600)
     parser.add_argument("--out", type=Path, default=Path("build/bench-queries-exact.json"))
-    given = parser.parse_args()
-    found = measure(given.hits, given.rate, given.hours, given.seconds)
-    given.out.parent.mkdir(exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=2) + "\n")
-    print(json.dumps(found, indent=2))
-    return 0 if found["state"] == "success" and len(found["killed"]) == sum(map(len, KILLED)) else 1
+    options = parser.parse_args()
+    result = measure(options.hits, options.rate, options.hours, options.seconds)
+    options.out.parent.mkdir(exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
+    return 0 if result["state"] == "success" and len(result["killed"]) == sum(map(len, KILLED)) else 1
 
 
 if __name__ == "__main__":

@@ -96,12 +96,12 @@ class Recovery:
         )
 
     def _wait_until_it_worked(self) -> None:
-        """Else the next restart would not come at once."""
+        # Otherwise the runtime would delay the next restart.
         since = self.site.status().since or 0.0
         time.sleep(max(since + WORKED_SECONDS + 1 - time.time(), 0.0))
 
     def _rows_of(self, epoch: int) -> float | None:
-        """When the first batch of a writer from ``epoch`` on was made."""
+        # The time of the first batch of a writer from ``epoch`` on.
         batches = (c for c in self.site.commits() if c.kind == "batch" and c.epoch >= epoch)
         return next((batch.at for batch in batches), None)
 
@@ -148,11 +148,11 @@ def main() -> int:
     )
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--out", type=Path, default=Path("build/recovery.json"))
-    given = parser.parse_args()
-    found = measure(given.kills)
-    given.out.parent.mkdir(exist_ok=True)
-    given.out.write_text(json.dumps(found, indent=2) + "\n")
-    print(json.dumps(found, indent=2))
+    options = parser.parse_args()
+    result = measure(options.kills)
+    options.out.parent.mkdir(exist_ok=True)
+    options.out.write_text(json.dumps(result, indent=2) + "\n")
+    print(json.dumps(result, indent=2))
     return 0
 
 

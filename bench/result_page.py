@@ -1,15 +1,15 @@
-"""What a page of results costs: to read it, and to keep its table up to date.
+"""Measures the cost of a page of results: of reading it, and of updating its table.
 
-A day of windows with several hundred users each, counted by the query ``editors`` into MinIO and PostgreSQL
-in a folder of their own; then it goes on, batch by batch, each over many servers' files.
+The query ``editors`` counts a day of windows with several hundred users each into MinIO and PostgreSQL in a
+folder of their own; then batch by batch, each with files of many servers.
 
 ::
 
     python -m bench.result_page --windows 144 --users 500 --batches 60 --servers 60
 
 ``read``: ``ResultsReader.read`` of all windows, the first time (``cold``), when nothing is new (``same``),
-and after one more batch (``refreshed``). ``batch``: what one batch of the query costs, in S3 calls and in CPU
-seconds of its JVM. CPU seconds are those of the process that does it; MinIO's and PostgreSQL's come on top.
+and after one more batch (``refreshed``). ``batch``: the cost of one batch of the query, in S3 calls and in
+CPU seconds of its JVM. CPU seconds of MinIO and PostgreSQL are not included.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
-"""What supervising costs: CPU seconds per interval, and how busy 20 streams keep one scheduler.
+"""Measures the cost of supervision: CPU seconds per interval, and the scheduler's load with 20 streams.
 
-The streams do nothing: each has a topic of one partition, a table with one snapshot, and a consumer that
-takes over and sleeps. So every run of their DAGs is the usual one: observe, and nothing to do. They live in a
-copy of the repository, in place of its own streams.
+The streams are idle: each has a topic of one partition, a table with one snapshot, and a consumer that
+acquires the lease and sleeps. So every run of their DAGs finds them healthy. They replace the streams in a
+copy of the repository.
 
 ::
 
     python -m bench.supervision --streams 20 --intervals 3 --out build/bench-supervision.json
 
-The same stack is measured twice in one run: with all supervision paused, and with it on. The difference is
-what supervising costs. CPU seconds are those of the processes and of the children that they have waited for,
-so a task that has ended is counted with the worker that forked it.
+The same stack is measured with all supervision paused, and with it on. The difference is the cost. CPU
+seconds are those of the processes and of the children that they have waited for, so a task that has ended is
+counted with the worker that forked it.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ s3_calls_per_batch = 25
 versions_per_batch = 20
 """
 _CONSUMER = '''\
-"""Consumers that own their streams and do nothing."""
+"""Idle consumers that hold the writer lease."""
 
 import signal
 import sys
 
-from bench.idle_consumer import own
+from bench.idle_consumer import acquire
 
-own(sys.argv[2])
+acquire(sys.argv[2])
 signal.sigwait({signal.SIGTERM})
 sys.exit(0)
 '''
 
 
 def generate(copy: Path, count: int) -> list[str]:
-    """The repository in ``copy``, with ``count`` streams that do nothing in place of its own."""
+    """Copy the repository to ``copy``, with ``count`` idle streams in place of its own."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=REPO,
@@ -89,7 +89,7 @@ def generate(copy: Path, count: int) -> list[str]:
 
 
 def measure(names: list[str], intervals: int) -> dict[str, Any]:
-    """Run in the copy: a stack with these streams, paused and supervised."""
+    """Run in the copy: measure a stack with these streams, paused and supervised."""
     from local.stack.stack import Stack
 
     stack = Stack(Path(tempfile.mkdtemp(prefix="sluice-bench-")) / "stack", free_ports=True)
@@ -124,21 +124,20 @@ def _provision(stack: Any, names: list[str]) -> None:
 
 
 def _spend(stack: Any, intervals: int) -> dict[str, float]:
-    """CPU seconds by program over so many intervals."""
     before = cpu_seconds(stack)
     time.sleep(intervals * INTERVAL_SECONDS)
     return dict(sorted(cpu_seconds_since(before, stack).items()))
 
 
 def cpu_seconds_since(before: dict[str, float], stack: Any) -> dict[str, float]:
-    """What was used since then, by supervised program: first who used most."""
+    """CPU seconds since ``before`` by program, the largest first."""
     after = cpu_seconds(stack)
     spent = {name: after[name] - before.get(name, 0.0) for name in after}
     return dict(sorted(spent.items(), key=lambda item: -item[1]))
 
 
 def cpu_seconds(stack: Any) -> dict[str, float]:
-    """CPU seconds so far, by supervised program: itself, all below it, and those that it has waited for."""
+    """CPU seconds by program: of the process, its descendants, and the children that it has waited for."""
     import psutil
 
     found: dict[str, float] = defaultdict(float)
@@ -148,20 +147,19 @@ def cpu_seconds(stack: Any) -> dict[str, float]:
         parent = psutil.Process(info["pid"])
         name = info["name"]
         if name == "airflow-scheduler":
-            # The loop alone: what must never be busy, or every DAG on it is late.
+            # The loop alone: if it is busy, every DAG is late.
             times = parent.cpu_times()
             found["scheduler's loop"] = times.user + times.system
         for process in [parent, *parent.children(recursive=True)]:
             try:
                 times = process.cpu_times()
             except psutil.NoSuchProcess:
-                continue  # a task that ended meanwhile: its parent has its seconds
+                continue  # a task that has just ended: its parent has its seconds
             found[name] += times.user + times.system + times.children_user + times.children_system
     return found
 
 
 def _runs(api: Any, names: list[str], since: float) -> Counter[str]:
-    """States of the supervising runs that began in the measured time, and how many there were."""
     states: Counter[str] = Counter()
     for name in names:
         listed = api.request(

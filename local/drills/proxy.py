@@ -1,11 +1,7 @@
-"""An HTTP reverse proxy in front of an S3 server that fails on request: by key, a number of times.
+"""An HTTP reverse proxy in front of an S3 server that injects faults by key.
 
-It forwards byte for byte: the target as written, the Host header, the body as a stream, nothing unpacked. So
-the server accepts a signature made for the proxy's address.
-
-    with FaultProxy("http://127.0.0.1:19000") as proxy:
-        proxy.add(FaultRule("^/warehouse/lake/", 503, times=3))
-        client = boto3.client("s3", endpoint_url=proxy.url, …)
+It forwards byte for byte: target, Host header, body as a stream. So the server accepts a signature made for
+the proxy's address.
 """
 
 from __future__ import annotations
@@ -50,8 +46,7 @@ _CODES = {500: "InternalError", 503: "SlowDown", 403: "AccessDenied", 404: "NoSu
 @dataclass(frozen=True)
 class FaultRule:
     """Answer `status` in S3's format to requests whose unquoted target, `/bucket/key?query`, contains a match
-    of `pattern`; `times`: how often, None for always. The first of several rules that match counts.
-    """
+    of `pattern`, `times` times (None: always). The first matching rule counts."""
 
     pattern: str
     status: int
@@ -107,7 +102,6 @@ class FaultProxy(ServerThread):
             self._left.append(rule.times)
 
     def clear(self) -> None:
-        """Remove all rules; a request that is being delayed goes on."""
         with self._guard:
             self._rules.clear()
             self._left.clear()
@@ -202,13 +196,13 @@ def accept_body(request: web.BaseRequest) -> None:
 
 
 async def _refusal(request: web.BaseRequest, status: int) -> web.Response:
-    # The body first: a client that still sends it would take the answer for a cut connection.
+    # The body first: a client that still sends it would see a cut connection.
     async for _ in request.content.iter_chunked(_CHUNK):
         pass
     code = _CODES.get(status, "InternalError")
     text = (
         f'<?xml version="1.0" encoding="UTF-8"?><Error><Code>{code}</Code>'
-        f"<Message>a fault on purpose: {status}</Message><RequestId>drill</RequestId></Error>"
+        f"<Message>injected fault: {status}</Message><RequestId>drill</RequestId></Error>"
     )
     body = b"" if request.method == hdrs.METH_HEAD else text.encode()
     return web.Response(status=status, body=body, content_type="application/xml")

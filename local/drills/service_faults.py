@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -34,7 +35,7 @@ def _target(context: DrillContext, program: str) -> list[psutil.Process]:
     return found
 
 
-def _kill(context: DrillContext, program: str) -> None:
+def kill(context: DrillContext, program: str) -> None:
     processes = _target(context, program)
     context.record_injection()
     signal_all(processes, signal.SIGKILL)
@@ -47,14 +48,6 @@ def kill_the_catalog_in_a_publish(context: DrillContext) -> None:
     context.record_injection()
     signal_all(database, signal.SIGKILL)
     signal_all(caught, signal.SIGCONT)
-
-
-def kill_the_broker(context: DrillContext) -> None:
-    _kill(context, "kafka")
-
-
-def kill_minio(context: DrillContext) -> None:
-    _kill(context, "minio")
 
 
 def stop_the_broker(context: DrillContext) -> None:
@@ -89,8 +82,8 @@ def behind_a_proxy(context: DrillContext) -> None:
     documents["consumer"]["s3"]["endpoint"] = proxy.url
     roles.write(site.stack.home.platform, documents)
     _restart(context)
-    place = urlsplit(site.table().metadata.location)
-    data = f"^/{re.escape(place.netloc + place.path)}/data/"
+    location = urlsplit(site.table().metadata.location)
+    data = f"^/{re.escape(location.netloc + location.path)}/data/"
     earlier = len(proxy.requests)
     context.wait_for("a batch through the proxy", lambda: _put(proxy, data, earlier), 120.0)
     context.record_injection()
@@ -162,7 +155,7 @@ DRILLS = [
     Drill(
         "broker_killed",
         "kill -9 of Kafka's broker",
-        kill_the_broker,
+        partial(kill, program="kafka"),
         [detected_by_supervisord("kafka"), detected_by_health],
     ),
     Drill(
@@ -177,7 +170,7 @@ DRILLS = [
     Drill(
         "minio_killed",
         "kill -9 of MinIO",
-        kill_minio,
+        partial(kill, program="minio"),
         [detected_by_supervisord("minio"), detected_by_health],
     ),
     Drill(

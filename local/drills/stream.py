@@ -28,20 +28,12 @@ class StreamUnderTest:
     """One stream of a stack. Only `producer` may be called from several threads."""
 
     def __init__(self, stack: Stack, spec: StreamSpec) -> None:
-        self.stack = stack
-        self.spec = spec
+        self.stack, self.spec = stack, spec
+        self.supervision, self.loading = f"{spec.name}_stream", f"{spec.name}_load"
 
     @cached_property
     def airflow(self) -> Airflow:
         return self.stack.airflow()
-
-    @property
-    def supervision(self) -> str:
-        return f"{self.spec.name}_stream"
-
-    @property
-    def loading(self) -> str:
-        return f"{self.spec.name}_load"
 
     def bounds(self) -> dict[int, tuple[int, int]]:
         """Partition → (first, next) offset, from the broker."""
@@ -131,8 +123,8 @@ class StreamUnderTest:
     def supervision_runs(self, limit: int = 20) -> list[dict[str, Any]]:
         """The newest runs of the supervising DAG, newest first."""
         path = f"/dags/{self.supervision}/dagRuns"
-        answer = self.airflow.request("GET", path, params={"order_by": "-run_after", "limit": limit})
-        return list(answer["dag_runs"])
+        response = self.airflow.request("GET", path, params={"order_by": "-run_after", "limit": limit})
+        return list(response["dag_runs"])
 
 
 def moved_on(commits: Iterable[Commit], after: float, total: int) -> float | None:

@@ -56,7 +56,8 @@ class TrafficGenerator:
         self._first = time.time_ns() // 1000 + 200 * 365 * 86400 * 1_000_000
         self._sent = 0
         self._delivered: set[int] = set()
-        self._failures: list[str] = []
+        # The reasons of undelivered records.
+        self.failures: list[str] = []
         self._guard = threading.Lock()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, name="traffic", daemon=True)
@@ -70,7 +71,7 @@ class TrafficGenerator:
         if self._thread.ident is not None:  # it was started
             self._thread.join()
         left: int = self._producer.flush(seconds)
-        return left + len(self._failures)
+        return left + len(self.failures)
 
     @property
     def delivered(self) -> set[int]:
@@ -82,11 +83,6 @@ class TrafficGenerator:
     def span(self) -> tuple[int, int]:
         """All sent numbers are in `[first, after)`."""
         return self._first, self._first + self._sent
-
-    @property
-    def failures(self) -> list[str]:
-        """The reasons of undelivered records."""
-        return list(self._failures)
 
     def send(self, count: int) -> None:
         """Send a burst."""
@@ -106,7 +102,7 @@ class TrafficGenerator:
 
         def delivered(error: object, _: object) -> None:
             if error is not None:
-                self._failures.append(str(error))
+                self.failures.append(str(error))
                 return
             with self._guard:
                 self._delivered.add(number)

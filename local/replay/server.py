@@ -97,13 +97,9 @@ class Replay(ServerThread):
         wait_for_client: bool = False,
         **feed: Any,
     ) -> None:
-        """`rate`: events per second by the clock; 0: as fast as they are read. `port`: 0 for a free one.
-        `total`: maximum number of events. `from_start`: a client without a position gets all events, not only
-        new ones; always so at rate 0. `start`, `event_rate`: Feed's start and rate, by default the time of
-        sending (at rate 0: 2,000 events per second from now on). `retry_ms`: reconnection time sent to
-        clients; 0: not sent. `keep_alive_seconds`: without an event, before a comment. `position_file`: the
-        numbers continue after a restart (not at rate 0). `wait_for_client`: the first event happens at the
-        first request. `feed`: Feed's other fields. Raises ValueError for what Feed does not take.
+        """See `python -m local.replay --help`; `feed`: Feed's other fields. At rate 0 `from_start` is always
+        set, `event_rate` defaults to 2,000, and `position_file` is ignored. Raises ValueError for invalid
+        values of Feed.
         """
         super().__init__("replay")
         now = time.time()

@@ -6,6 +6,7 @@ import random
 import re
 import socket
 from collections.abc import Iterable, Mapping
+from itertools import islice
 
 import psutil
 
@@ -86,14 +87,10 @@ def free_range(environ: Mapping[str, str]) -> range:
 
 
 def _free_ports(count: int, taken: set[int], searched: range) -> list[int]:
-    found: list[int] = []
     candidates = random.sample(searched, len(searched))
-    while len(found) < count:
-        if not candidates:
-            raise UsageError(f"no free port from {searched[0]} to {searched[-1]}. Fix: set {RANGE_VARIABLE}")
-        port = candidates.pop()
-        if port not in taken and is_free(port):
-            found.append(port)
+    found = list(islice((port for port in candidates if port not in taken and is_free(port)), count))
+    if len(found) < count:
+        raise UsageError(f"no free port from {searched[0]} to {searched[-1]}. Fix: set {RANGE_VARIABLE}")
     return found
 
 
