@@ -22,6 +22,11 @@ def new_console() -> Console:
     return console if console.is_terminal else Console(width=120)
 
 
+def print_line(console: Console, text: str) -> None:
+    """Print a line as it is, wrapped by the terminal only."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
 @dataclass(frozen=True)
 class Step:
     """One long step."""
@@ -85,7 +90,7 @@ class ProgressDisplay:
 
     def say(self, text: str) -> None:
         """Print a line that stays on the screen."""
-        self.console.print(f"sluice: {text}", markup=False, highlight=False, soft_wrap=True)
+        print_line(self.console, f"sluice: {text}")
 
     @contextmanager
     def step(self, name: str) -> Iterator[Step]:

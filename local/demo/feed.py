@@ -26,6 +26,7 @@ from local.demo.checks import (
     in_lake_or_quarantine,
     offset_figures,
 )
+from local.progress import print_line
 from local.replay.events import Feed
 from local.services import airflow as service
 from local.services import replay
@@ -162,9 +163,7 @@ class FeedDemo(Demo):
         for editor in self._top():
             table.add_row(Text(printable(editor.user)), "bot" if editor.bot else "", f"{editor.edits:,}")
         console.print(table)
-        console.print(
-            f"More, refreshed every 10 seconds: {self._page_url(stack)}", soft_wrap=True, highlight=False
-        )
+        print_line(console, f"More, refreshed every 10 seconds: {self._page_url(stack)}")
 
 
 def result(
@@ -205,12 +204,12 @@ def uncounted_records(lake: Lake, spec: StreamSpec) -> int:
     """Published records that a query of the stream has not counted yet."""
     lake_state = position(lake.table(spec.table))
     try:
-        standing = query_results.read_positions(lake.table(spec.queries_table), spec.queries)
+        positions = query_results.read_positions(lake.table(spec.queries_table), spec.queries)
     except Missing:
-        standing = None
+        positions = None
     if lake_state is None:
         return 0
-    ends = standing.ends if standing is not None else {}
+    ends = positions.ends if positions is not None else {}
     return sum(
         max(end - ends.get(part, lake_state.starts.get(part, 0)), 0) for part, end in lake_state.ends.items()
     )

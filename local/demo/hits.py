@@ -21,7 +21,7 @@ from local.demo.checks import (
     in_lake_or_quarantine,
     offset_figures,
 )
-from local.progress import ProgressDisplay
+from local.progress import ProgressDisplay, print_line
 from local.services import airflow as service
 from local.stack import lake as details
 from local.stack.stack import Stack
@@ -109,31 +109,22 @@ class HitsDemo(Demo):
         reader = self._lake(stack)
         try:
             table = reader.table(self.spec.queries_table)
-            standing = query_results.read_positions(table, self.spec.queries)
-            if standing is None:
+            positions = query_results.read_positions(table, self.spec.queries)
+            if positions is None:
                 raise UsageError(f"the queries of {STREAM} have counted nothing yet")
             found = []
             for name, query in self.spec.queries.items():
-                source = standing.states[name].source_snapshot_id
+                source = positions.states[name].source_snapshot_id
                 if not query.aggregates:
                     continue
                 if source is None:
                     raise UsageError(f"query {name} of {STREAM} has counted nothing yet")
-                late = query_results.late_rows(table, standing, name)
+                late = query_results.late_rows(table, positions, name)
                 lake = query_results.recount(reader.table(self.spec.table), source, query, late, None)
                 sinks = {sink.name: self._results_of(stack, query, sink) for sink in query.sinks}
-                found.append(
-                    Counts(
-                        query=name,
-                        results=len(lake),
-                        lake=_sum(lake),
-                        late=late.num_rows,
-                        sinks={sink: _sum(results) for sink, results in sinks.items()},
-                        different=sum(
-                            len(set(lake.items()) ^ set(results.items())) for results in sinks.values()
-                        ),
-                    )
-                )
+                different = sum(len(set(lake.items()) ^ set(results.items())) for results in sinks.values())
+                sums = {sink: _sum(results) for sink, results in sinks.items()}
+                found.append(Counts(name, len(lake), _sum(lake), late.num_rows, sums, different))
             return found
         finally:
             reader.close()
@@ -162,9 +153,7 @@ class HitsDemo(Demo):
                 f"{counts.late:,}",
             )
         console.print(table)
-        console.print(
-            f"The queries, refreshed every 10 seconds: {self._page(stack)}", soft_wrap=True, highlight=False
-        )
+        print_line(console, f"The queries, refreshed every 10 seconds: {self._page(stack)}")
 
 
 def _sum(results: query_results.Results) -> int:

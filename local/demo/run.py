@@ -22,7 +22,7 @@ from local.demo.checks import DemoResult
 from local.demo.feed import FeedDemo
 from local.demo.hits import HitsDemo
 from local.demo.taxi import TaxiDemo
-from local.progress import ProgressDisplay, new_console
+from local.progress import ProgressDisplay, new_console, print_line
 from local.runtime.home import write_private
 from local.services import airflow as service
 from local.stack.airflow_api import Airflow
@@ -54,7 +54,7 @@ def main(stack: Stack, demo: Demo) -> int:
     loading = time.monotonic()
     run_id = api.trigger(demo.load, demo.params(), run_id=f"demo-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     url = f"{service.url(stack.context)}/dags/{demo.load}/runs/{run_id}"
-    console.print(f"run {run_id} of {demo.load}: {url}", highlight=False, soft_wrap=True)
+    print_line(console, f"run {run_id} of {demo.load}: {url}")
     state, tasks = watch_run(
         api, demo.load, run_id, console, LIMIT_SECONDS, lambda tasks: demo.watch(stack, api, tasks)
     )
@@ -85,18 +85,10 @@ def show(console: Console, stack: Stack, demo: Demo, result: DemoResult, took: M
         table.add_row(name, f"{spent:.1f} s", "the clock" if name in _CLOCK else "the task, in Airflow")
     console.print(table)
     demo.show(stack, console)
-    console.print(
-        f"Airflow: {service.url(stack.context)}  user: {service.USER}  "
-        f"password: {stack.secrets['airflow_operator']}",
-        soft_wrap=True,
-        highlight=False,
-    )
+    login = f"user: {service.USER}  password: {stack.secrets['airflow_operator']}"
+    print_line(console, f"Airflow: {service.url(stack.context)}  {login}")
     rows = f"select * from {demo.spec.name} limit 5"
-    console.print(
-        f"Figures: {demo.result.relative_to(REPO)}   Rows: make sql Q='{rows}'",
-        soft_wrap=True,
-        highlight=False,
-    )
+    print_line(console, f"Figures: {demo.result.relative_to(REPO)}   Rows: make sql Q='{rows}'")
 
 
 def _failed(api: Airflow, demo: Demo, run_id: str, state: str, tasks: list[dict[str, Any]]) -> int:

@@ -84,7 +84,11 @@ def own_stack(board: ProgressDisplay, home: Path = HOME) -> Iterator[Stack]:
     the logs, until the next one. Raises UsageError if it does not start."""
     stack = Stack(home, free_ports=True)
     disk = stack.home.data / "minio"
-    _clear(stack, disk, board)
+    # After an earlier run, which may have been interrupted.
+    if stack.exists:
+        stack.down(board)
+    _unmount(disk)
+    stack.destroy(board)
     stack.home.prepare()
     mounted = _mount(disk)
     board.say(f"the drills' stack is in {home}" + ("" if mounted else "; without root, no disk of its own"))
@@ -94,14 +98,6 @@ def own_stack(board: ProgressDisplay, home: Path = HOME) -> Iterator[Stack]:
     finally:
         stack.down(board)
         _unmount(disk)
-
-
-def _clear(stack: Stack, disk: Path, board: ProgressDisplay) -> None:
-    # After an earlier run, which may have been interrupted.
-    if stack.exists:
-        stack.down(board)
-    _unmount(disk)
-    stack.destroy(board)
 
 
 def _mount(disk: Path) -> bool:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -328,13 +328,8 @@ def _absolute(path: str | Path | None) -> str | None:
     return str(Path(path).expanduser().resolve()) if path else None
 
 
-@contextmanager
-def _display(board: ProgressDisplay | None) -> Iterator[ProgressDisplay]:
-    if board is not None:
-        yield board
-        return
-    with ProgressDisplay() as own:
-        yield own
+def _display(board: ProgressDisplay | None) -> AbstractContextManager[ProgressDisplay]:
+    return ProgressDisplay() if board is None else nullcontext(board)
 
 
 def wait_until(what: str, check: Callable[[], bool], seconds: float, interval: float = 0.5) -> None:
