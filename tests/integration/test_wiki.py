@@ -326,7 +326,7 @@ def check_compaction(wiki: Wiki, day: str) -> None:
     assert len(before) == len(KILLED) * OLD_EVENTS
     assert files >= len(KILLED) * OLD_SERVERS
     run_id = wiki.run(COMPACT)
-    checked = airflow_calls.xcom(wiki.airflow, COMPACT, run_id, "check")
+    checked = airflow_calls.xcom(wiki.airflow, COMPACT, run_id, "verify_compaction")
     assert (checked["files_before"], checked["files_after"]) == (files, OLD_SERVERS)
     assert wiki.files(day) == OLD_SERVERS
     assert sorted(wiki.rows(day), key=str) == sorted(before, key=str)
