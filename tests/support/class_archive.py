@@ -74,7 +74,7 @@ def _pyspark() -> Path:
 
 def _archive() -> Path:
     home = java_home()
-    made_of = (class_path(), str(home), (home / "resume").read_text(), JOB, repr(SETTINGS))
+    made_of = (class_path(), str(home), (home / "release").read_text(), JOB, repr(SETTINGS))
     name = hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:16]
     archive = base.cache() / f"classes-{name}.jsa"
     archive.parent.mkdir(parents=True, exist_ok=True)
