@@ -158,5 +158,7 @@ def provision(context: Context, topics: Iterable[str], results: Iterable[str] = 
         )
         for rule in kafka_rules(topics, results)
     ]
-    for future in _admin(context).create_acls(bindings, request_timeout=20).values():
+    # By a name: the futures of a client without one end with it.
+    admin = _admin(context)
+    for future in admin.create_acls(bindings, request_timeout=20).values():
         future.result()
