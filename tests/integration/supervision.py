@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from local.stack.stack import wait_until
 from sluice.hooks.observation import Observation
-from sluice.model.health.sample import Sample
+from sluice.model.health.sample import ProcessState, ProcessStatus, Sample
 from sluice.model.health.timeline import Timeline
 from sluice.model.spec.stream import CONSUMER
 from sluice.operators.supervise import decision_dag_id
@@ -142,5 +142,6 @@ def is_patient_for_long(rig: Rig) -> bool:
 
 
 def _view(rig: Rig) -> Timeline:
-    look = Sample(at=time.time(), process=None, published=rig.lake.position(SPEC.table))
+    process = ProcessStatus(SPEC.program, ProcessState.RUNNING)
+    look = Sample(at=time.time(), process=process, published=rig.lake.position(SPEC.table))
     return Timeline([look], SPEC.supervision, [])

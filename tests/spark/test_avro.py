@@ -85,7 +85,7 @@ def test_an_earlier_schemas_records_are_read_with_it(spark: SparkSession, schema
     (unnamed,) = read(spark, both, [written])
     assert unnamed.reason == "not an Avro body of Trip"
     (unknown,) = read(spark, schemas, [written], earlier.fingerprint)
-    assert unknown.reason == f"written with an Avro schema that is not known here: {earlier.fingerprint}"
+    assert unknown.reason == f"written with an Avro schema that is unknown: {earlier.fingerprint}"
 
 
 @pytest.mark.parametrize("field", ["VendorID", "passenger_count", "congestion_surcharge", "airport_fee"])

@@ -249,7 +249,7 @@ def test_hits_follow_the_day_in_order_but_for_late_ones(
 
 
 def test_there_is_one_of_every_kind_of_malformed_record(spark: SparkSession) -> None:
-    source = parameters(rows=500, hours=1, malformed_percent=100.0, duplicate_percent=0.0)
+    source = parameters(rows=500, duration_hours=1, malformed_percent=100.0, duplicate_percent=0.0)
     bodies = [row["value"] for row in generated(spark, source, 0, 500, 2).collect()]
     reasons = Counter(row["reason"] for row in decoded(spark, *bodies))
     assert None not in reasons

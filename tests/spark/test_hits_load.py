@@ -122,7 +122,7 @@ def test_an_attempt_that_ended_on_its_way_is_resumed_and_every_row_is_sent_once_
     sent: Sent, stream: Hits, services: Services
 ) -> None:
     parameters = sent.parameters
-    assert f"{sent.prefix} rows of source {parameters.source_id}" in sent.said
+    assert f"source={parameters.source_id} rows={sent.prefix} " in sent.said
     records = (
         stream.spark.read.format("kafka")
         .options(**services.spark_kafka(), subscribe=DECLARED.topic.name)
@@ -139,7 +139,7 @@ def test_an_attempt_that_ended_on_its_way_is_resumed_and_every_row_is_sent_once_
 
 
 def test_it_keeps_its_rate_over_what_is_left(sent: Sent) -> None:
-    found = re.search(r"(\d+) rows sent in ([0-9.]+) s", sent.said)
+    found = re.search(r"rows sent .* rows=(\d+) seconds=([0-9.]+)", sent.said)
     assert found is not None
     done, seconds = int(found[1]), float(found[2])
     # Whole slices that were there take no time; the last slice is not waited for.

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+from airflow.sdk.api.datamodels._generated import DagRunState
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 
@@ -115,10 +116,11 @@ class Ti:
         # Of other DAGs' runs, by their ids.
         self.states: dict[str, str] = {}
 
-    def get_dagrun_state(self, dag_id: str, run_id: str) -> str:
+    def get_dagrun_state(self, dag_id: str, run_id: str) -> DagRunState:
+        """As in a worker, though Airflow declares a str."""
         if run_id not in self.states:
             raise AirflowRuntimeError(ErrorResponse(error=ErrorType.GENERIC_ERROR))
-        return self.states[run_id]
+        return DagRunState(self.states[run_id])
 
     def xcom_pull(self, task_ids: Any, **_: Any) -> Any:
         if isinstance(task_ids, str):

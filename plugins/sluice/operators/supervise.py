@@ -116,7 +116,9 @@ class SuperviseOperator(ActingOperator):
         newest = observation.samples[-1]
         before = next((s for s in reversed(observation.samples) if s.published), newest)
         if action is Action.CHECK:
-            if assessed.health in NEEDS_DECISION or _is_misconfigured(newest):
+            if assessed.health in NEEDS_DECISION or (
+                assessed.health in RESTARTABLE and _is_misconfigured(newest)
+            ):
                 self._request_decision(context, assessed)
             elif assessed.health in RESTARTABLE:
                 request = request_from(context, assessed.message, requested=False)
@@ -172,7 +174,9 @@ class SuperviseOperator(ActingOperator):
 
     def _state(self, context: Context, dag_id: str, run_id: str) -> str | None:
         try:
-            return str(context["ti"].get_dagrun_state(dag_id, run_id))
+            # Said to be a str, and in a worker an enum, whose str() is its name.
+            state = context["ti"].get_dagrun_state(dag_id, run_id)
+            return str(getattr(state, "value", state))
         except AirflowRuntimeError as error:
             # It was never created, or is deleted.
             self.log.info("no run %s %s: %s", dag_id, run_id, error)

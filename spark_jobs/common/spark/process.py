@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import signal
 import sys
 import threading
@@ -20,6 +21,8 @@ from sluice.model.spec.stream import StreamSpec
 
 log = logging.getLogger(__name__)
 
+# The last line of a worker's traceback: module, class and text of one of our exceptions.
+_IN_WORKER = re.compile(r"((?:spark_jobs|sluice)\.[\w.]+)\.(\w+): (.+)")
 # Set by sluice.runtime.parent for its component.
 PARENT_PID = "SLUICE_PARENT_PID"
 
@@ -87,7 +90,13 @@ def _check_parent() -> None:
 
 
 def failure_line(error: Exception) -> str:
-    """The last line of a process that failed: code, class and message."""
+    """``<code> <class>: <first line>``; of an error in a Python worker, whose traceback Spark passes on as text,
+    that of the worker's."""
+    for line in reversed(str(error).splitlines()):
+        if match := _IN_WORKER.match(line):
+            code = getattr(getattr(importlib.import_module(match[1]), match[2], None), "code", None)
+            if isinstance(code, ErrorCode):
+                return f"{code} {match[2]}: {match[3]}"
     return f"{code_of(error)} {type(error).__name__}: {first_line(error)}"
 
 

@@ -42,6 +42,15 @@ def test_only_a_source_that_stays_unreadable_is_hopeless() -> None:
         assert is_permanent(failure_reason([f"2026-11-20 ERROR x: {failure_line(error)}"]))
     for other in (CommitConflict("moved"), IncompleteReadError(actual_bytes=3, expected_bytes=9)):
         assert not is_permanent(failure_reason([failure_line(other)]))
+    # As Spark passes on the traceback of a worker.
+    worker = "an exception\nTraceback (most recent call last):\n  File x\n{}\n"
+    corrupt = "spark_jobs.common.producer.objects.CorruptObject: s3://b/k: broke off"
+    passed_on = failure_line(RuntimeError(worker.format(corrupt)))
+    assert passed_on == "SLU-302 CorruptObject: s3://b/k: broke off"
+    assert is_permanent(failure_reason([passed_on]))
+    assert not is_permanent(
+        failure_line(RuntimeError(worker.format("botocore.exceptions.ReadTimeoutError: x")))
+    )
     # By the code alone.
     assert is_permanent("SLU-302 whatever it says")
     assert not is_permanent("spark_jobs.common.producer.objects.CorruptObject: s3://b/k: broke off")
