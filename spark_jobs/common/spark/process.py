@@ -90,8 +90,7 @@ def _check_parent() -> None:
 
 
 def failure_line(error: Exception) -> str:
-    """``<code> <class>: <first line>``; of an error in a Python worker, whose traceback Spark passes on as text,
-    that of the worker's."""
+    """``<code> <class>: <first line>``; of the worker's error where Spark passes on a Python worker's traceback."""
     for line in reversed(str(error).splitlines()):
         if match := _IN_WORKER.match(line):
             code = getattr(getattr(importlib.import_module(match[1]), match[2], None), "code", None)
