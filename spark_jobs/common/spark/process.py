@@ -90,7 +90,7 @@ def _check_parent() -> None:
 
 
 def failure_line(error: Exception) -> str:
-    """``<code> <class>: <first line>``; of the worker's error where Spark passes on a Python worker's traceback."""
+    """``<code> <class>: <first line>``; of an error in a Python worker, known by its traceback, its own."""
     for line in reversed(str(error).splitlines()):
         if match := _IN_WORKER.match(line):
             code = getattr(getattr(importlib.import_module(match[1]), match[2], None), "code", None)
