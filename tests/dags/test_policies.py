@@ -252,7 +252,7 @@ def test_no_task_renders_a_secret(bag: Any) -> None:
 
 
 def test_a_dag_file_does_nothing_at_import() -> None:
-    """No socket, no process, no file read but Python's own and the streams' declarations, and within the time.
+    """No socket, no process, no file but Python's own and the streams' declarations, and within the time.
 
     The time is the processor's, so that a busy machine changes nothing; Airflow itself is imported before.
     """

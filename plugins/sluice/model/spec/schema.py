@@ -226,7 +226,7 @@ def date_column(partitions: Sequence[Partition], types: Mapping[str, str], where
 def has_closed_dates(spec: StreamSpec) -> bool:
     """Whether the table is compacted; not if its schema is invalid, which the consumer reports."""
     try:
-        return bool(date_column(spec.partitions, declared_types(spec), spec.name))
+        return bool(spec.partitions and date_column(spec.partitions, declared_types(spec), spec.name))
     except ConfigError:
         return False
 
