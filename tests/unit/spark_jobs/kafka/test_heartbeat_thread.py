@@ -9,6 +9,7 @@ import pytest
 
 from spark_jobs.common.kafka import heartbeat
 from spark_jobs.common.kafka.heartbeat import STALL_TIMEOUT_SECONDS, HeartbeatSender, HeartbeatThread
+from tests.support.clock import Clock
 
 
 class Heart(HeartbeatSender):
@@ -20,20 +21,6 @@ class Heart(HeartbeatSender):
         self.heartbeats.append((dict(ends), state, detail))
         self.beaten.set()
         return True
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(heartbeat, "monotonic", made)
-    return made
 
 
 def test_it_beats_what_was_said_last() -> None:

@@ -4,24 +4,8 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
-from spark_jobs.common.kafka import heartbeat
 from spark_jobs.common.kafka.heartbeat import STALL_TIMEOUT_SECONDS, CountingEvent, Watchdog
-
-
-class Clock:
-    now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(heartbeat, "monotonic", made)
-    return made
+from tests.support.clock import Clock
 
 
 def test_a_query_hangs_that_is_long_in_one_batch_without_a_sign(clock: Clock) -> None:
