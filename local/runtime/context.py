@@ -35,6 +35,7 @@ class Context:
     secrets: Mapping[str, str]
     python_env: Path
     spark_jars: Path
+    spark_classes: Path
     kafka_jars: Path
     minio: Path
     java_home: Path

@@ -9,6 +9,7 @@ from local.base import REPO
 from local.runtime.context import Context, with_parent
 from local.runtime.home import write_private
 from local.runtime.supervisord import STREAM_OPTIONS, Program
+from local.setup.cache import ARCHIVE, spark_class_path
 from sluice.model.spec import stream
 
 _LOG4J = """\
@@ -40,15 +41,16 @@ def result_topics() -> list[str]:
     return [sink.topic for sink in sinks if sink.topic]
 
 
+def archive_options(spark_classes: Path) -> str:
+    """Start a JVM with Spark's classes from their archive. Where that does not fit, the JVM starts without it
+    and says so on stderr, since stdout belongs to the job."""
+    return f"-XX:SharedArchiveFile={spark_classes / ARCHIVE} -Xlog:disable -Xlog:all=warning:stderr"
+
+
 def spark_defaults(context: Context) -> str:
     """Spark's configuration for producers and consumers, without secrets."""
-    jars = f"{context.spark_jars}/*"
-    if "SharedArchiveFile" in context.java_options:
-        # The JVM takes a class archive for jars only: all of them before the configuration's folder.
-        (own,) = Path(context.python).parents[1].glob("lib/python*/site-packages/pyspark/jars")
-        jars += f":{own}/*"
     settings = {
-        "spark.driver.extraClassPath": jars,
+        "spark.driver.extraClassPath": spark_class_path(context.python_env, context.spark_jars),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
@@ -57,7 +59,7 @@ def spark_defaults(context: Context) -> str:
         "spark.local.dir": str(context.home.tmp / "spark"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(context.home.tmp / "spark-warehouse"),
-        "spark.driver.extraJavaOptions": "-XX:+UseG1GC "
+        "spark.driver.extraJavaOptions": f"-XX:+UseG1GC {archive_options(context.spark_classes)} "
         f"-Dlog4j2.configurationFile={context.home.conf / 'spark' / 'log4j2.properties'} "
         f"{context.java_options}".rstrip(),
     }

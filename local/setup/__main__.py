@@ -14,7 +14,7 @@ from local import shell
 from local.base import cache, exit_code
 from local.progress import ProgressDisplay, Step
 from local.setup import bootstrap, build, lock
-from local.setup.cache import Artifact, cleanup, environment, jars, locked, minio
+from local.setup.cache import Artifact, cleanup, environment, jars, locked, minio, spark_classes
 
 
 def main(arguments: list[str]) -> int:
@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> int:
                 shutil.rmtree(_work())
             return 0
         # First without the lock: if all is complete there is nothing to wait for.
-        if all(artifact.damage() is None for artifact in _all()):
+        if all(artifact.damage() is None for artifact in _all(home)):
             if arguments:
                 board.say(f"everything is set up in {cache()}")
             return 0
@@ -42,8 +42,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _all() -> list[Artifact]:
-    return [environment(), jars("spark"), jars("kafka"), minio()]
+def _all(java_home: Path) -> list[Artifact]:
+    return [environment(), jars("spark"), jars("kafka"), spark_classes(java_home), minio()]
 
 
 def _work() -> Path:
@@ -54,10 +54,12 @@ def _work() -> Path:
 
 def _ensure_all(java_home: Path, board: ProgressDisplay) -> None:
     def python_then_jars() -> None:
-        # In this order: PySpark contains Ivy, which fetches the jars.
+        # In this order: PySpark contains Ivy, which fetches the jars; the archive is made of both.
         _ensure_environment(board)
         for name in ("spark", "kafka"):
             _ensure(jars(name), f"{name} jars", partial(build.make_jar_set, name, java_home), board)
+        make_archive = partial(build.make_class_archive, java_home)
+        _ensure(spark_classes(java_home), "archive of Spark's classes", make_archive, board)
 
     # MinIO compiles while the rest downloads.
     with ThreadPoolExecutor(2) as pool:

@@ -155,6 +155,8 @@ def locked(root: Path, say: Callable[[str], None]) -> AbstractContextManager[Non
 HERE = REPO / "local"
 REQUIREMENTS = REPO / "requirements.txt"
 JAR_HASHES = HERE / "jars.sha256"
+SPARK_CLASSES = HERE / "setup" / "spark_classes.py"
+ARCHIVE = "classes.jsa"
 MINIO_VERSION = "v0.0.0-20260212201848-7aac2a2c5b7c"
 
 
@@ -168,6 +170,25 @@ def jars(jar_set: str) -> Artifact:
     pinned = "\n".join(f"{digest} {name}" for name, digest in sorted(pinned_jars(jar_set).items()))
     key = fingerprint((HERE / "ivy" / f"{jar_set}.xml").read_bytes(), pinned)
     return Artifact(cache(), f"jars-{jar_set}", key, hashed=True)
+
+
+def spark_classes(java_home: Path) -> Artifact:
+    """The archive of Spark's classes, which a JVM takes for these jars, and at this path, only."""
+    key = fingerprint(
+        environment().key,
+        jars("spark").key,
+        str(cache()),
+        str(java_home),
+        (java_home / "release").read_bytes(),
+        SPARK_CLASSES.read_bytes(),
+    )
+    return Artifact(cache(), "spark-classes", key, hashed=False)
+
+
+def spark_class_path(python_env: Path, spark_jars: Path) -> str:
+    """Jars only, and all of them: a JVM takes an archive if its class path begins with the archive's."""
+    (pyspark,) = python_env.glob("lib/python3.*/site-packages/pyspark/jars")
+    return f"{spark_jars}/*:{pyspark}/*"
 
 
 def minio() -> Artifact:

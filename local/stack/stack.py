@@ -105,11 +105,17 @@ class Stack:
     @cached_property
     def context(self) -> Context:
         """Raises UsageError if an artifact is missing, or for an invalid setting."""
-        artifacts = (cache.environment(), cache.jars("spark"), cache.jars("kafka"), cache.minio())
+        java = java_home()
+        artifacts = (
+            *(cache.environment(), cache.jars("spark"), cache.spark_classes(java)),
+            *(cache.jars("kafka"), cache.minio()),
+        )
         for artifact in artifacts:
             if not artifact.exists():
                 raise UsageError(f"{artifact.path} is missing. Fix: run make setup")
-        python_env, spark_jars, kafka_jars, minio_server = (artifact.path for artifact in artifacts)
+        python_env, spark_jars, spark_classes, kafka_jars, minio_server = (
+            artifact.path for artifact in artifacts
+        )
         settings = self.settings
         return Context(
             home=self.home,
@@ -117,9 +123,10 @@ class Stack:
             secrets=self.secrets,
             python_env=python_env,
             spark_jars=spark_jars,
+            spark_classes=spark_classes,
             kafka_jars=kafka_jars,
             minio=minio_server,
-            java_home=java_home(),
+            java_home=java,
             external=Path(settings["external"]) if settings["external"] else None,
             dags=Path(settings["dags"]),
             feed=settings["feed"],

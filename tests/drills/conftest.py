@@ -9,13 +9,12 @@ import pytest
 from local.drills.stream import StreamUnderTest
 from local.stack.stack import Stack
 from sluice.model.spec import stream
-from tests.support import class_archive, stacks
+from tests.support import stacks
+from tests.support.jvm import QUICK
 
 
 @pytest.fixture(scope="package")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamUnderTest]:
-    stack = Stack(
-        tmp_path_factory.mktemp("drill-stack"), free_ports=True, java_options=class_archive.java_options()
-    )
+    stack = Stack(tmp_path_factory.mktemp("drill-stack"), free_ports=True, java_options=QUICK)
     with stacks.running(stack):
         yield StreamUnderTest(stack, stream.load("nyc_taxi"))

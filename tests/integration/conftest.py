@@ -15,7 +15,8 @@ from local.stack.stack import Stack
 from sluice.model.spec.stream import VARIABLE
 from tests.integration.rig import SPEC, Rig
 from tests.integration.streams import OVERRIDES
-from tests.support import class_archive, stacks
+from tests.support import stacks
+from tests.support.jvm import QUICK
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 # In front of the tests' copy of streams.py: only tests trigger supervision and maintenance, and retries
@@ -69,7 +70,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, dags: Path, stream_folder: P
         dags=dags,
         feed="replay",
         overrides=OVERRIDES,
-        java_options=class_archive.java_options(),
+        java_options=QUICK,
         airflow_settings=AIRFLOW_SETTINGS,
     )
     with stacks.running(made):

@@ -11,27 +11,32 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from local.services.streams import archive_options
+from local.setup import cache
 from local.setup.bootstrap import java_home
 from sluice.model.spec import stream
 from spark_jobs.common.kafka.avro import Schemas
-from tests.support.class_archive import class_path, java_options
 from tests.support.counting import Counting
 from tests.support.databases import Maria, Postgres, Server, empty
+from tests.support.jvm import QUICK
 from tests.support.services import Services
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    os.environ["JAVA_HOME"] = str(java_home())
+    home = java_home()
+    os.environ["JAVA_HOME"] = str(home)
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    class_path = cache.spark_class_path(cache.environment().path, cache.jars("spark").path)
+    archive = archive_options(cache.spark_classes(home).path)
     session = (
         SparkSession.builder.master("local[2]")
         .appName("sluice tests")
-        .config("spark.driver.extraClassPath", class_path())
+        .config("spark.driver.extraClassPath", class_path)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
-        .config("spark.driver.extraJavaOptions", f"{java_options()} -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", f"{QUICK} -XX:+UseSerialGC {archive}")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.sql.shuffle.partitions", "2")
         # What has nothing to do asks Kafka or the catalog again: not a hundred times a second.

@@ -22,7 +22,7 @@ from local.runtime.home import ROLES
 from local.runtime.supervisord import Program
 from local.services import kafka, minio, postgres
 from local.stack.stack import Stack, wait_until
-from tests.support.class_archive import java_options
+from tests.support.jvm import QUICK
 
 START_SECONDS = 60
 STOP_SECONDS = 30
@@ -33,7 +33,7 @@ class Services:
 
     def __init__(self, folder: Path) -> None:
         # Never started: it knows where everything is, and under which names and passwords.
-        self.stack = Stack(folder, free_ports=True, java_options=java_options())
+        self.stack = Stack(folder, free_ports=True, java_options=QUICK)
         self.stack.home.prepare()
         self.stack.home.remember(ports=self.stack.ports)
         documents = roles.documents(self.stack.home, self.stack.ports, self.stack.secrets)

