@@ -99,4 +99,4 @@ def _interrupted() -> str:
 
 
 if __name__ == "__main__":
-    exit_code(main, _interrupted)
+    sys.exit(exit_code(main, _interrupted))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from local.base import SetupError, UnhealthyService, UsageError, exit_code
+from local.base import REPO, SetupError, UnhealthyService, UsageError, exit_code
 
 
 def raising(error: BaseException) -> Callable[[list[str]], int]:
@@ -34,3 +38,13 @@ def test_an_interrupt_says_what_is_given_for_it(capsys: pytest.CaptureFixture[st
 def test_a_bug_keeps_its_traceback() -> None:
     with pytest.raises(ZeroDivisionError):
         exit_code(raising(ZeroDivisionError()))
+
+
+@pytest.mark.parametrize("module", ["local.cli", "local.setup", "local.replay"])
+def test_a_failed_command_line_does_not_end_with_0(module: str, tmp_path: Path) -> None:
+    environment = os.environ | {"JAVA_HOME": str(tmp_path), "SLUICE_CACHE": str(tmp_path)}
+    command = [sys.executable, "-m", module, "logs", "--no-such-option"]
+    ended = subprocess.run(command, cwd=REPO, env=environment, capture_output=True, text=True)
+    assert ended.returncode not in (0, None)
+    assert ended.stderr
+    assert "Traceback" not in ended.stderr
