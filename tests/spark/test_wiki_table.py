@@ -50,7 +50,7 @@ def added(wiki: Stream) -> list[AddedFile]:
 
 
 class Listed(IcebergTable):
-    """Does something where the files of a batch are listed: between its append and its proof."""
+    """Does something where the files of a batch are listed: between its append and its verification."""
 
     def __init__(self, wiki: Wiki, do: Callable[[list[AddedFile]], None]) -> None:
         super().__init__(wiki.spark, wiki.spec.table)

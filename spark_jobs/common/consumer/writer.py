@@ -20,7 +20,7 @@ from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.deduplication import LoadedRows, Run, loaded_from, possible_duplicates
-from sluice.model.verification.offsets import Proof, needs_read, verify
+from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
 from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
 from spark_jobs.common.kafka.keys import with_identity
 from spark_jobs.common.kafka.offsets import Group, Topic
@@ -190,9 +190,11 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         summary = self._summary(
             "batch", ranges, ends, {"batch-id": batch_id, "started-at": int(began * 1000)}
         )
-        files, proof = self._append_and_verify(self._decoded(records), ranges, summary)
-        if not proof.is_ok:
-            raise VerificationFailed(f"{self.spec.table}: batch {batch_id} of {ranges}: {proof.message()}")
+        files, verification = self._append_and_verify(self._decoded(records), ranges, summary)
+        if not verification.is_ok:
+            raise VerificationFailed(
+                f"{self.spec.table}: batch {batch_id} of {ranges}: {verification.message()}"
+            )
         # If the id is the same after the read, the records are of that topic.
         self._check_topic(self.topic.id())
         self._publish()
@@ -202,7 +204,7 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
             batch_id,
             ranges.count,
             len(files),
-            proof.message(),
+            verification.message(),
             time.time() - began,
         )
         self.group.commit(ends)
@@ -236,7 +238,7 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
 
     def _append_and_verify(
         self, rows: DataFrame, ranges: OffsetRanges, summary: Mapping[str, str]
-    ) -> tuple[list[AddedFile], Proof]:
+    ) -> tuple[list[AddedFile], OffsetVerification]:
         base = self.head
         good = F.col("reason").isNull()
         files = self._append(rows.where(good), summary)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.model.spec.config import ConfigError
-from sluice.model.verification.offsets import Proof, needs_read, verify
+from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.sources import Reconciliation, reconcile_events, reconcile_rows
 
@@ -26,7 +26,7 @@ class OffsetCheck:
     """``quarantined``: of the load's offsets; ``files``: number of data files that may hold any of them,
     ``read`` of which had no conclusive metadata."""
 
-    proof: Proof
+    verification: OffsetVerification
     quarantined: OffsetRanges
     files: int
     read: int
@@ -48,8 +48,8 @@ def check_offsets(table: Table, quarantine: Table, expected: OffsetRanges) -> Of
     quarantined_near = _quarantined(quarantine, expected.union(file_bounds(stats)))
     inconclusive = {file.path for file in needs_read(expected, stats, quarantined_near)}
     offsets = files.coordinates(table, tasks, inconclusive) if inconclusive else {}
-    proof = verify(expected, stats, offsets, quarantined=quarantined_near, allow_outside=True)
-    return OffsetCheck(proof, quarantined_near.intersect(expected), len(stats), len(inconclusive))
+    verification = verify(expected, stats, offsets, quarantined=quarantined_near, allow_outside=True)
+    return OffsetCheck(verification, quarantined_near.intersect(expected), len(stats), len(inconclusive))
 
 
 def file_bounds(stats: Sequence[FileStats]) -> OffsetRanges:

@@ -20,6 +20,6 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_rows_against_the_source(case: str) -> None:
     rows, published, quarantined, exact, words = CASES[case]
-    proof = reconcile_rows(rows, published, quarantined)
-    assert proof.is_ok is exact
-    assert words in proof.message()
+    reconciliation = reconcile_rows(rows, published, quarantined)
+    assert reconciliation.is_ok is exact
+    assert words in reconciliation.message()
