@@ -54,7 +54,7 @@ def reconcile_rows(total: int, published: Iterable[int], quarantined: Iterable[i
     repeated = IntervalSet.of_values(b for a, b in pairwise(rows) if a == b)
     duplicated = repeated.union(present.intersect(aside))
     unknown = present.union(aside).minus(expected)
-    named = (missing, "missing"), (duplicated, "more than once"), (unknown, "not in the source object")
+    named = (missing, "missing"), (duplicated, "more than once"), (unknown, "not in the source")
     problems = tuple(f"{found.count} {name} (rows {str(found)[:160]})" for found, name in named if found)
     return Reconciliation("rows", total, len(rows), aside.count, missing.count, duplicated.count, problems)
 

@@ -105,7 +105,7 @@ def check_feed_events(
 DUPLICATE = "duplicate:"
 
 
-def check_generated_rows(table: Table, quarantine: Table, source: Document, rows: int) -> Reconciliation:
+def check_source_rows(table: Table, quarantine: Table, source: Document, rows: int) -> Reconciliation:
     """Whether each of the source's ``rows`` rows is published once or quarantined."""
     from pyiceberg.expressions import EqualTo
 
@@ -127,4 +127,4 @@ def check_object_rows(
 
     names = ("bucket", "key", "version_id", "etag", "size")
     version = ObjectVersion(**{name: source[name] for name in names})
-    return check_generated_rows(table, quarantine, source, hook.bucket(version.bucket).data_rows(version))
+    return check_source_rows(table, quarantine, source, hook.bucket(version.bucket).data_rows(version))

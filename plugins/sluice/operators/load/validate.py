@@ -116,7 +116,7 @@ class ValidateOperator(StreamOperator):
         if plans.is_feed(source):
             return checks.check_feed_events(self.spec, table, offsets, check.quarantined)
         if plans.is_generated(source):
-            return checks.check_generated_rows(table, quarantine, source, source["parameters"]["rows"])
+            return checks.check_source_rows(table, quarantine, source, source["parameters"]["rows"])
         return checks.check_object_rows(self.platform_hook, table, quarantine, source)
 
     def wrong_columns(self, table: Table) -> list[str]:

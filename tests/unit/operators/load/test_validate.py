@@ -157,7 +157,7 @@ RED: dict[str, tuple[list[list[tuple[int, int]]], list[int], int, tuple[str, ...
     "an offset twice": ([span(0, 10), span(7, 8)], [], 10, ("1 duplicates (partition 0: [7, 8))",)),
     "published and in quarantine": ([span(0, 10)], [7], 10, ("1 duplicates", "1 more than once")),
     "a row too few in the lake": ([span(0, 10)], [], 11, ("1 missing (rows [10, 11))",)),
-    "a row that the object lacks": ([span(0, 10)], [], 9, ("k.csv", "1 not in the source object")),
+    "a row that the object lacks": ([span(0, 10)], [], 9, ("k.csv", "1 not in the source")),
     "too much in quarantine": ([span(0, 4)], [*range(4, 10)], 10, ("6 of 10 rows", "60.00 %", "50")),
 }
 
