@@ -96,8 +96,8 @@ def check_feed_events(
         total=expected.count,
         published=found.rows,
         quarantined=quarantined.intersect(expected).count,
-        missing_id=found.nameless,
-        duplicates=found.twice,
+        missing_id=found.missing_id,
+        duplicates=found.duplicates,
     )
 
 
