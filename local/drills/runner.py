@@ -122,10 +122,10 @@ class DrillRun:
     def _reset_restart_count(self) -> None:
         # Restarts by earlier drills would count against this one and require a decision.
         history, now = self.site.history, datetime.now(UTC)
-        facts = history.facts(now, self.site.spec.supervision)
-        if facts.suspended is not None:
-            raise Failed(f"the stream is suspended {facts.suspended}. Fix: resume it with action start")
-        if facts.restarts:
+        recorded = history.restart_history(now, self.site.spec.supervision)
+        if recorded.suspended is not None:
+            raise Failed(f"the stream is suspended {recorded.suspended}. Fix: resume it with action start")
+        if recorded.restarts:
             reason = f"drill {self.drill.name}: restarts by earlier drills do not count"
             history.record("resume", {"who": "drill", "reason": reason}, now)
 

@@ -86,7 +86,7 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
             history = self.platform_hook.history(history_name(self.stream, component.name))
             window = timedelta(seconds=self.spec.supervision.restart_window_seconds)
             restarts = history.since("restart", request.at - window)
-            counted = len(history.facts(request.at, self.spec.supervision).restarts)
+            counted = len(history.restart_history(request.at, self.spec.supervision).restarts)
         self.subject = (
             f"The {component.name} of {self.stream} was restarted {counted} times and keeps failing: "
             "restart it again?"

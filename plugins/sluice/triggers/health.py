@@ -89,7 +89,7 @@ class HealthTrigger(StreamTrigger):
             count += 1
             try:
                 if restarts is None:
-                    restarts = await self.ask(lambda: self.history.facts(datetime.now(UTC), policy))
+                    restarts = await self.ask(lambda: self.history.restart_history(datetime.now(UTC), policy))
                 report = self.assess(self.component, samples, policy, restarts)
             except ClientError as error:
                 report = _without_history(

@@ -147,7 +147,7 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         if newest_batch is not None:
             rows = self.spark.read.option("snapshot-id", newest_batch).table(f"{CATALOG}.{self.spec.table}")
             files = self.table.added_files(newest_batch)
-            paths = [file.fact.path for file in files]
+            paths = [file.stats.path for file in files]
             state.latest = loaded_from(self._runs(files, lambda: rows.where(F.col("_file").isin(paths))))
             state.loaded_rows = state.loaded_rows.union(state.latest)
         return state
@@ -252,13 +252,13 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
             files = self._append(rows.where(good), summary)
             runs = self._runs(files, lambda: rows)
         quarantined = OffsetRanges()
-        if sum(file.fact.records for file in files) != ranges.count:
+        if sum(file.stats.records for file in files) != ranges.count:
             quarantined = quarantine_records(self.spark, self.spec, rows.where(~good), ranges)
         self.state.latest = loaded_from(runs)
-        facts = [file.fact for file in files]
-        paths = [fact.path for fact in needs_read(ranges, facts, quarantined)]
+        stats = [file.stats for file in files]
+        paths = [file.path for file in needs_read(ranges, stats, quarantined)]
         offsets = self.offset_reader.read(paths) if paths else {}
-        return files, verify(ranges, facts, offsets, quarantined=quarantined)
+        return files, verify(ranges, stats, offsets, quarantined=quarantined)
 
     def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
         offsets = ["_kafka_partition", "_kafka_offset", "_kafka_timestamp"]

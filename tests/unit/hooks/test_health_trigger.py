@@ -69,11 +69,11 @@ class Kept(History):
     unanswered = 0
     is_full = False
 
-    def facts(self, now: datetime, policy: Supervision) -> RestartHistory:
+    def restart_history(self, now: datetime, policy: Supervision) -> RestartHistory:
         if self.unanswered:
             self.unanswered -= 1
             raise Unreachable("S3 is away")
-        return super().facts(now, policy)
+        return super().restart_history(now, policy)
 
     def record(self, kind: str, document: dict[str, Any], at: datetime) -> dict[str, Any]:
         if self.is_full:
@@ -89,7 +89,7 @@ class World:
         self.now = NOW
         self.says = says
         self.assessed: list[list[float]] = []
-        self.facts: list[Any] = []
+        self.restarts: list[Any] = []
         self.kept = Kept(MemoryS3().as_client(), "s3://warehouse/ledger", SPEC.name)
         self.looking: Any = lambda now: sample(now)
         self.question_seconds = base.QUESTION_SECONDS
@@ -99,10 +99,10 @@ class World:
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def assess(self, component: str, samples: Any, policy: Any, facts: Any) -> HealthReport:
+    def assess(self, component: str, samples: Any, policy: Any, restarts: Any) -> HealthReport:
         assert component == "consumer"
         self.assessed.append([s.at for s in samples])
-        self.facts.append(facts)
+        self.restarts.append(restarts)
         return self.says.pop(0) if len(self.says) > 1 else self.says[0]
 
     def observer(self, spec: Any, component: str) -> Any:
@@ -240,7 +240,7 @@ def test_the_history_tells_of_restarts_and_holds() -> None:
     world = World([CERTAIN])
     world.kept.record("suspend", {"who": "ada", "reason": "new schema"}, datetime(2026, 1, 1, tzinfo=UTC))
     world.fire(Task())
-    assert world.facts[0].suspended == "by ada since 2026-01-01T00:00:00+00:00: new schema"
+    assert world.restarts[0].suspended == "by ada since 2026-01-01T00:00:00+00:00: new schema"
 
 
 def test_without_the_history_nothing_can_be_said() -> None:

@@ -446,7 +446,7 @@ def test_a_restart_on_request_counts_for_no_flapping(world: World) -> None:
     assert world.did == ["stop 20", "start"]
     (restart,) = events(world.kept, "restart")
     assert (restart["who"], restart["reason"], restart["requested"]) == ("ada", "new address", True)
-    assert world.kept.facts(datetime.now(UTC), SPEC.supervision).restarts == []
+    assert world.kept.restart_history(datetime.now(UTC), SPEC.supervision).restarts == []
 
 
 def test_a_request_to_what_cannot_be_observed(producer: World) -> None:

@@ -22,13 +22,13 @@ from sluice.model.spec.stream import CONSUMER, Supervision
 
 
 def assess(
-    component: str, samples: Sequence[Sample], policy: Supervision, facts: RestartHistory
+    component: str, samples: Sequence[Sample], policy: Supervision, history: RestartHistory
 ) -> HealthReport:
     """Health of ``component`` at the newest of ``samples``, oldest first; they may come from earlier checks.
 
     Never one of WELL if the newest has errors.
     """
-    return (assess_consumer if component == CONSUMER else assess_component)(samples, policy, facts)
+    return (assess_consumer if component == CONSUMER else assess_component)(samples, policy, history)
 
 
 def has_recovered(component: str, report: HealthReport, now: Sample, before: Sample) -> tuple[bool, str]:
@@ -48,7 +48,7 @@ def has_recovered(component: str, report: HealthReport, now: Sample, before: Sam
     return bool(ahead) or not lag, f"writer epoch {position.epoch} published {ahead} records, {lag} wait"
 
 
-def assess_consumer(samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> HealthReport:
+def assess_consumer(samples: Sequence[Sample], policy: Supervision, history: RestartHistory) -> HealthReport:
     """Health at the last of ``samples``; those whose clock contradicts its clock are left out."""
     if not samples:
         return HealthReport(Health.UNKNOWN, "nothing was observed")
@@ -59,12 +59,12 @@ def assess_consumer(samples: Sequence[Sample], policy: Supervision, facts: Resta
     if reasons:
         report = unknown(now, reasons)
         return replace(report, details=report.details | {"samples": len(samples)})
-    return _Consumer(samples, policy, facts).assess()
+    return _Consumer(samples, policy, history).assess()
 
 
 class _Consumer(Rules):
-    def __init__(self, samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> None:
-        super().__init__(samples[-1], policy, facts)
+    def __init__(self, samples: Sequence[Sample], policy: Supervision, history: RestartHistory) -> None:
+        super().__init__(samples[-1], policy, history)
         self.timeline = Timeline(ordered(samples), policy, self.restarts)
 
     def rules(self) -> Sequence[Callable[[], HealthReport | None]]:
@@ -84,10 +84,10 @@ class _Consumer(Rules):
         )
 
     def _suspended(self) -> HealthReport | None:
-        if self.facts.suspended is None:
+        if self.history.suspended is None:
             return None
         # Records that can still be saved need a person; lost ones may be the reason for the suspension.
-        risk, suspended = self.timeline.risk, f"suspended {self.facts.suspended}"
+        risk, suspended = self.timeline.risk, f"suspended {self.history.suspended}"
         if risk:
             return self.say(Health.DATA_AT_RISK, f"{suspended}; {risk}", True)
         loss = self.timeline.recreation or already_deleted(self.now)
@@ -233,6 +233,6 @@ class _Consumer(Rules):
             arrivals=timeline.rates[0] if timeline.rates else None,
             epoch=timeline.epoch,
             identity=self.process.identity,
-            details=timeline.details() | {"suspended": self.facts.suspended},
+            details=timeline.details() | {"suspended": self.history.suspended},
             is_final=is_final,
         )

@@ -43,11 +43,11 @@ def check_offsets(table: Table, quarantine: Table, expected: OffsetRanges) -> Of
     from sluice.clients.lake import files
 
     tasks = files.plan(table, files.overlapping(expected))
-    stats = files.facts(table, tasks)
+    stats = files.file_stats(table, tasks)
     # A file may hold offsets outside the load's, and gaps there.
     quarantined_near = _quarantined(quarantine, expected.union(file_bounds(stats)))
     inconclusive = {file.path for file in needs_read(expected, stats, quarantined_near)}
-    offsets = files.coordinates(table, tasks, inconclusive) if inconclusive else {}
+    offsets = files.read_offsets(table, tasks, inconclusive) if inconclusive else {}
     verification = verify(expected, stats, offsets, quarantined=quarantined_near, allow_outside=True)
     return OffsetCheck(verification, quarantined_near.intersect(expected), len(stats), len(inconclusive))
 

@@ -97,7 +97,7 @@ def test_holes_that_the_quarantine_explains_even_beyond_the_load(load: Load) -> 
 
 
 def test_such_a_file_is_settled_without_reading_it(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(files, "coordinates")
+    monkeypatch.delattr(files, "read_offsets")
     lakes.append(load.lake, [*span(0, 3), *span(4, 12), *span(13, 15)])
     load.rows = 15
     load.quarantine([3, 12])
