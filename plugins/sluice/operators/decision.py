@@ -159,12 +159,12 @@ class ApplyDecisionOperator(ActingOperator):
             return
         before = self.platform_hook.observer(self.spec, self.component).observe(time.time())
         # Any instance: the runtime may have restarted it since the request.
-        act = self.lifecycle.restart(order, replace(request.report, identity=None))
-        self.verify(act, before)
+        result = self.lifecycle.restart(order, replace(request.report, identity=None))
+        self.wait_for_recovery(result, before)
 
-    def verified(self, context: Context, event: dict[str, Any], act: dict[str, Any]) -> None:
+    def record_recovery(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> None:
         self.component = DecisionRequest(context).component
-        super().verified(context, event, act)
+        super().record_recovery(context, event, result)
 
 
 def body(spec: StreamSpec, report: HealthReport, restarts: Sequence[Document], tail: Sequence[str]) -> str:
