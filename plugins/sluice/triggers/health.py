@@ -14,7 +14,7 @@ from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from sluice.clients.errors import ClientError
 from sluice.hooks.observation import Observation, downsample, record
-from sluice.model.health.consumer import assess, has_recovered
+from sluice.model.health.assess import assess, has_recovered
 from sluice.model.health.sample import ENDED, Sample
 from sluice.model.health.status import Action, Health, HealthReport, RestartHistory, action_for, no_action
 from sluice.model.spec.config import ConfigError

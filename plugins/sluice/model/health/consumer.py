@@ -1,12 +1,11 @@
-"""Health of a component at the newest of several samples; rules for the consumer."""
+"""Health of the consumer at the newest of several samples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sluice.model import exits
-from sluice.model.health.component import assess_component
 from sluice.model.health.retention import already_deleted, topic_id_changed, topic_truncated
 from sluice.model.health.sample import ProcessState, Sample, ordered
 from sluice.model.health.status import (
@@ -18,34 +17,7 @@ from sluice.model.health.status import (
     unknown_reasons,
 )
 from sluice.model.health.timeline import Timeline, offsets
-from sluice.model.spec.stream import CONSUMER, Supervision
-
-
-def assess(
-    component: str, samples: Sequence[Sample], policy: Supervision, history: RestartHistory
-) -> HealthReport:
-    """Health of ``component`` at the newest of ``samples``, oldest first; they may come from earlier checks.
-
-    Never one of WELL if the newest has errors.
-    """
-    return (assess_consumer if component == CONSUMER else assess_component)(samples, policy, history)
-
-
-def has_recovered(component: str, report: HealthReport, now: Sample, before: Sample) -> tuple[bool, str]:
-    """Whether a component that was restarted after ``before`` works again, and a message.
-
-    The consumer works if a later writer has published records, or has none to publish; another component
-    if its new instance gave a heartbeat.
-    """
-    if component != CONSUMER or now.errors:
-        return report.health in (Health.HEALTHY, Health.IDLE, Health.SOURCE_UNAVAILABLE), report.message
-    position, epoch = now.published, before.published.epoch if before.published else 0
-    if position is None or position.epoch <= epoch:
-        return False, f"no active writer since writer epoch {epoch}"
-    ends: Mapping[int, int] = before.published.ends if before.published else {}
-    lag = sum(now.unread().values())
-    ahead = sum(max(end - ends.get(p, 0), 0) for p, end in position.ends.items())
-    return bool(ahead) or not lag, f"writer epoch {position.epoch} published {ahead} records, {lag} wait"
+from sluice.model.spec.stream import Supervision
 
 
 def assess_consumer(samples: Sequence[Sample], policy: Supervision, history: RestartHistory) -> HealthReport:
