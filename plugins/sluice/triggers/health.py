@@ -112,7 +112,7 @@ class HealthTrigger(StreamTrigger):
         until = self.clock() + observe_seconds(policy)
         if self.timeout_after is None:
             return until
-        return min(until, self.timeout_after.timestamp() - self.question_seconds)
+        return min(until, self.timeout_after.timestamp() - self.request_timeout_seconds)
 
     def _action(self) -> Action:
         context: dict[str, Any] = getattr(self.task_instance, "get_template_context", dict)()

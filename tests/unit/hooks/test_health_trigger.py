@@ -92,7 +92,7 @@ class World:
         self.restarts: list[Any] = []
         self.kept = Kept(MemoryS3().as_client(), "s3://warehouse/ledger", SPEC.name)
         self.looking: Any = lambda now: sample(now)
-        self.question_seconds = base.QUESTION_SECONDS
+        self.request_timeout_seconds = base.REQUEST_TIMEOUT_SECONDS
         self.fired = threading.Event()
         self.ended_task = False
 
@@ -116,7 +116,7 @@ class World:
         trigger = HealthTrigger(stream="nyc_taxi", component="consumer")
         trigger.__dict__["hook"] = self
         trigger.clock, trigger.sleep, trigger.assess = lambda: self.now, self.sleep, self.assess
-        trigger.question_seconds = self.question_seconds
+        trigger.request_timeout_seconds = self.request_timeout_seconds
         trigger.task_instance = task
         if timeout_after is not None:
             trigger.timeout_after = datetime.fromtimestamp(timeout_after, UTC)
@@ -284,7 +284,7 @@ def test_a_wrong_declaration_ends_it_and_says_so() -> None:
 
 def test_a_look_that_hangs_is_a_look_that_saw_nothing() -> None:
     world = World([CERTAIN])
-    world.question_seconds = 0.01
+    world.request_timeout_seconds = 0.01
     world.looking = lambda now: world.fired.wait(20)
     (seen,) = Observation.from_json(world.fire(Task())).samples
     assert (seen.process, seen.errors) == (None, {"observer": "no answer within 0.01 s"})

@@ -120,8 +120,8 @@ class World(Runtime):
             self.heard = self.heartbeat(1, pid=8, state=self.state, since=self.state_since)
         return self.heard
 
-    def identify(self, topic: str) -> Any:
-        return SimpleNamespace(topic_id="t", partitions=1)
+    def topic_id(self, topic: str) -> Any:
+        return SimpleNamespace(id="t", partitions=1)
 
     def begins(self, topic: str, partitions: int) -> dict[int, int]:
         return {0: 0}
@@ -144,7 +144,7 @@ class World(Runtime):
 
     def observer(self, spec: Any, component: str) -> Observer:
         kafka = SimpleNamespace(
-            heartbeat=self.newest, identify=self.identify, begins=self.begins, ends=self.ends_of
+            heartbeat=self.newest, topic_id=self.topic_id, begins=self.begins, ends=self.ends_of
         )
         return Observer(cast("Any", kafka), lambda: cast("Lake", self), self, spec, component)
 

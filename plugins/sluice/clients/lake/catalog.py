@@ -85,14 +85,14 @@ class Lake:
     def location(self, name: str) -> str | None:
         """The table's current metadata file, from PostgreSQL only; None if the table does not exist."""
         namespace, table = name.rsplit(".", 1)
-        question = select(IcebergTables.metadata_location).where(
+        statement = select(IcebergTables.metadata_location).where(
             IcebergTables.catalog_name == CATALOG,
             IcebergTables.table_namespace == namespace,
             IcebergTables.table_name == table,
         )
         try:
             with asking(f"table {name}"), Session(self.catalog.engine) as session:
-                return session.scalar(question)
+                return session.scalar(statement)
         except Missing:
             return None
 
