@@ -3,9 +3,9 @@
 COMMANDS := help setup up down status logs demo drill sql check test test-all lint python destroy lock
 .PHONY: $(COMMANDS)
 
-# SERVICE= (logs), STREAM= (demo), Q= (sql), YES=1 (destroy), JSON=1 (status), DRILL= and AT_ONCE=1 (drill), ARGS=
-# (check, test, test-all: for pytest; python) reach the command through its environment: no shell reads them again.
-export SERVICE STREAM Q YES JSON DRILL AT_ONCE ARGS
+# SERVICE= (logs), STREAM= (demo), Q= (sql), YES=1 (destroy), JSON=1 (status), DRILL= and TRIGGER_IMMEDIATELY=1 (drill),
+# ARGS= (check, test, test-all: for pytest; python) reach the command through its environment: no shell reads them again.
+export SERVICE STREAM Q YES JSON DRILL TRIGGER_IMMEDIATELY ARGS
 
 $(COMMANDS):
 	@local/run $@

@@ -27,7 +27,7 @@ from bench.supervision import cpu_seconds, cpu_seconds_since
 from local.drills.stream import StreamUnderTest
 from local.services import replay
 from local.stack.stack import Stack, wait_until
-from sluice.model.spec import stream
+from sluice.model.spec import stream as streams
 
 LOAD, STREAM = "wiki_changes_load", "wiki_changes_stream"
 EVERY_SECONDS = 10.0
@@ -38,7 +38,7 @@ class Course:
 
     def __init__(self, stack: Stack) -> None:
         self.stack = stack
-        self.site = StreamUnderTest(stack, stream.load("wiki_changes"))
+        self.stream = StreamUnderTest(stack, streams.load("wiki_changes"))
 
     def start(self) -> None:
         """Create the topic and tables by a first load; supervision then starts the rest."""
@@ -54,15 +54,17 @@ class Course:
         wait_until("the producer's first records", lambda: self.sample()["lag"] < 1000, 120)
 
     def _all_run(self) -> bool:
-        components = self.site.spec.components.values()
-        return all(self.site.process(component.program)["statename"] == "RUNNING" for component in components)
+        components = self.stream.spec.components.values()
+        return all(
+            self.stream.process(component.program)["statename"] == "RUNNING" for component in components
+        )
 
     def sample(self) -> dict[str, Any]:
         """The time in seconds since 1970, and the number of events per system."""
         now = time.time()
         status = httpx.get(f"{replay.url(self.stack.context)}/status", timeout=5, trust_env=False).json()
-        topic = sum(after - first for first, after in self.site.bounds().values())
-        position = self.site.lake.position(self.site.spec.table)
+        topic = sum(after - first for first, after in self.stream.bounds().values())
+        position = self.stream.lake.position(self.stream.spec.table)
         lake = 0 if position is None else sum(position.ends.values()) - sum(position.starts.values())
         replayed = status["n"] + 1
         return {"at": now, "replayed": replayed, "topic": topic, "lake": lake, "lag": replayed - lake}

@@ -29,7 +29,7 @@ from local.drills.stream import StreamUnderTest
 from local.drills.traffic import PER_SECOND, TrafficGenerator
 from local.stack.stack import Stack, wait_until
 from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.model.spec import stream
+from sluice.model.spec import stream as streams
 from sluice.runtime.parent import WORKED_SECONDS
 
 LIMIT_SECONDS = 300.0
@@ -42,16 +42,16 @@ def percentile(values: Sequence[float], percent: float) -> float:
     return ordered[max(math.ceil(percent / 100 * len(ordered)), 1) - 1]
 
 
-def cpu_seconds(site: StreamUnderTest) -> float:
+def cpu_seconds(stream: StreamUnderTest) -> float:
     """Processor time of the component since its start: what a start costs does not depend on other load."""
-    times = [process.cpu_times() for process in service_processes(site, site.spec.program)]
+    times = [process.cpu_times() for process in service_processes(stream, stream.spec.program)]
     return round(sum(spent.user + spent.system for spent in times), 1)
 
 
-def memory_megabytes(site: StreamUnderTest) -> dict[str, float]:
+def memory_megabytes(stream: StreamUnderTest) -> dict[str, float]:
     """Resident memory of the parent process, and of the component below it."""
-    parent = psutil.Process(int(site.process()["pid"]))
-    component = service_processes(site, site.spec.program)
+    parent = psutil.Process(int(stream.process()["pid"]))
+    component = service_processes(stream, stream.spec.program)
     return {
         "parent": round(parent.memory_info().rss / 2**20, 1),
         "component": round(sum(process.memory_info().rss for process in component) / 2**20, 1),
@@ -62,29 +62,29 @@ class Recovery:
     """The taxi stream of a stack, published and killed."""
 
     def __init__(self, stack: Stack) -> None:
-        self.site = StreamUnderTest(stack, stream.load("nyc_taxi"))
-        self.load = TrafficGenerator(self.site)
+        self.stream = StreamUnderTest(stack, streams.load("nyc_taxi"))
+        self.load = TrafficGenerator(self.stream)
 
     def begin(self) -> float:
         """Start the stream and its load; returns the seconds until the first snapshot with rows."""
-        KafkaAdmin(self.site.stack.platform("airflow").kafka).provision(self.site.spec.topic)
+        KafkaAdmin(self.stream.stack.platform("airflow").kafka).provision(self.stream.spec.topic)
         self.load.start()
         started = time.time()
-        self.site.stack.supervisor().startProcess(self.site.spec.program)
-        wait_until("the first writer", lambda: self.site.epoch() > 0, LIMIT_SECONDS)
+        self.stream.stack.supervisor().startProcess(self.stream.spec.program)
+        wait_until("the first writer", lambda: self.stream.epoch() > 0, LIMIT_SECONDS)
         wait_until("the first rows", lambda: self._rows_of(1) is not None, LIMIT_SECONDS)
         return time.time() - started
 
     def kill(self) -> float:
         """Seconds from the kill until a later writer's rows are on main."""
         self._wait_until_it_worked()
-        epoch = self.site.epoch()
-        processes = service_processes(self.site, self.site.spec.program)
+        epoch = self.stream.epoch()
+        processes = service_processes(self.stream, self.stream.spec.program)
         killed = time.time()
         signal_all(processes, signal.SIGKILL)
         location: str | None = ""
         while time.time() < killed + LIMIT_SECONDS:
-            now = self.site.metadata_location()
+            now = self.stream.metadata_location()
             # The pointer costs no S3 call, so this does not compete with the consumer.
             if now != location:
                 location, at = now, time.time()
@@ -92,17 +92,17 @@ class Recovery:
                     return at - killed
             time.sleep(POLL_SECONDS)
         raise TimeoutError(
-            f"no rows on main {LIMIT_SECONDS:.0f} s after the kill: {self.site.status().message()}"
+            f"no rows on main {LIMIT_SECONDS:.0f} s after the kill: {self.stream.status().message()}"
         )
 
     def _wait_until_it_worked(self) -> None:
         # Otherwise the runtime would delay the next restart.
-        since = self.site.status().since or 0.0
+        since = self.stream.status().since or 0.0
         time.sleep(max(since + WORKED_SECONDS + 1 - time.time(), 0.0))
 
     def _rows_of(self, epoch: int) -> float | None:
         # The time of the first batch of a writer from ``epoch`` on.
-        batches = (c for c in self.site.commits() if c.kind == "batch" and c.epoch >= epoch)
+        batches = (c for c in self.stream.commits() if c.kind == "batch" and c.epoch >= epoch)
         return next((batch.at for batch in batches), None)
 
 
@@ -118,10 +118,10 @@ def measure(kills: int) -> dict[str, Any]:
         seconds, loads, cpu = [], [], []
         for number in range(kills):
             seconds.append(round(recovery.kill(), 2))
-            cpu.append(cpu_seconds(recovery.site))
+            cpu.append(cpu_seconds(recovery.stream))
             loads.append(round(os.getloadavg()[0], 2))
             print(f"kill {number + 1}: {seconds[-1]} s, {cpu[-1]} CPU s, load {loads[-1]}", flush=True)
-        memory = memory_megabytes(recovery.site)
+        memory = memory_megabytes(recovery.stream)
         recovery.load.stop()
         return {
             "p50": percentile(seconds, 50),

@@ -21,7 +21,7 @@ from sluice.operators.load.provision import ProvisionSinksOperator, ProvisionTop
 from sluice.operators.load.published import WaitForPublishOperator
 from sluice.operators.load.reconcile import ReconcileSinksOperator
 from sluice.operators.load.validate import EmitAssetEventOperator, ValidateOperator
-from sluice.operators.maintenance import CheckCompactionOperator, CompactOperator
+from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator
 from sluice.operators.stream_dags import decision_dag, make_dag, supervision_dag
 
 # Timeouts of task `produce` (a feed's waits in the triggerer) and of the run, with a retry.
@@ -92,7 +92,7 @@ def maintenance_dag(spec: StreamSpec) -> DAG:
     ) as dag:
         steps = [
             CompactOperator(task_id="compact", stream=spec.name),
-            CheckCompactionOperator(task_id="verify_compaction", stream=spec.name),
+            VerifyCompactionOperator(task_id="verify_compaction", stream=spec.name),
         ]
         chain(*steps)
     dag.doc_md = docs.maintenance(spec, steps)

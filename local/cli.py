@@ -62,7 +62,7 @@ def _main(arguments: list[str]) -> int:
     if options.command == "drill":
         from local.drills import command as drills
 
-        trigger_immediately = os.environ.get("AT_ONCE") == "1"
+        trigger_immediately = os.environ.get("TRIGGER_IMMEDIATELY") == "1"
         if options.in_place is not None:
             return drills.main(options.in_place, trigger_immediately, stack)
         return drills.main(os.environ.get("DRILL", ""), trigger_immediately)

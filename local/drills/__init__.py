@@ -1,1 +1,1 @@
-"""Drills: the running stack is broken on purpose, and must notice, recover and lose nothing."""
+"""Injected faults that the stack must detect and recover from."""

@@ -20,7 +20,7 @@ from local.drills.runner import run_all
 from local.drills.stream import StreamUnderTest
 from local.progress import ProgressDisplay, new_console
 from local.stack.stack import Stack
-from sluice.model.spec import stream
+from sluice.model.spec import stream as streams
 
 STREAM = "nyc_taxi"
 HOME = REPO / "build" / "drill-stack"
@@ -42,9 +42,9 @@ def main(names: str, trigger_immediately: bool, in_place: Stack | None = None) -
         ProgressDisplay() as board,
         own_stack(board) if in_place is None else _running(in_place, board) as stack,
     ):
-        site = StreamUnderTest(stack, stream.load(STREAM))
+        stream = StreamUnderTest(stack, streams.load(STREAM))
         found = run_all(
-            drills, site, board, trigger_immediately, lambda one: result.store([one], list(DRILLS))
+            drills, stream, board, trigger_immediately, lambda one: result.store([one], list(DRILLS))
         )
     if in_place is None:
         new_console().print(result.table(found))
@@ -74,7 +74,7 @@ def _running(stack: Stack, board: ProgressDisplay) -> Iterator[Stack]:
     busy = UsageError(f"another drill runs on {stack.home.root}. Fix: wait for it")
     with locked(stack.home.root / "drill.lock", partial(fail, busy)):
         # An earlier command may have been killed.
-        restore(StreamUnderTest(stack, stream.load(STREAM)), board.say)
+        restore(StreamUnderTest(stack, streams.load(STREAM)), board.say)
         yield stack
 
 

@@ -50,34 +50,34 @@ def signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> N
                 continue  # it ended with its parent
 
 
-def service_processes(site: StreamUnderTest, program: str) -> list[psutil.Process]:
+def service_processes(stream: StreamUnderTest, program: str) -> list[psutil.Process]:
     """The processes of a supervisord program; of a component without the parent process."""
-    pid = site.status(program).pid
+    pid = stream.status(program).pid
     return process_tree(pid) if pid is not None else []
 
 
 def suspend_between_append_and_publish(
-    site: StreamUnderTest, processes: Callable[[], list[psutil.Process]], send_batch: Callable[[], None]
+    stream: StreamUnderTest, processes: Callable[[], list[psutil.Process]], send_batch: Callable[[], None]
 ) -> list[psutil.Process]:
     """Suspend the consumer after the append of a batch and before its publish; give its processes.
 
     Retries with another `send_batch` if the moment is missed. Raises TimeoutError after TRIES.
     """
     for _ in range(TRIES):
-        before = site.metadata_location()
+        before = stream.metadata_location()
         send_batch()
         caught = processes()
-        site.wait_for_commit(before)
+        stream.wait_for_commit(before)
         signal_all(caught, signal.SIGSTOP)
-        if site.has_unpublished_batch():
+        if stream.has_unpublished_batch():
             return caught
         signal_all(caught, signal.SIGCONT)
     raise TimeoutError(f"missed the moment between append and publish {TRIES} times")
 
 
-def resume_all(site: StreamUnderTest) -> list[psutil.Process]:
+def resume_all(stream: StreamUnderTest) -> list[psutil.Process]:
     """Resume every suspended process of the stack; give them."""
-    suspended = [p for p in stack_processes(site.stack.home.id) if _status(p) == psutil.STATUS_STOPPED]
+    suspended = [p for p in stack_processes(stream.stack.home.id) if _status(p) == psutil.STATUS_STOPPED]
     signal_all(suspended, signal.SIGCONT)
     return suspended
 
@@ -89,16 +89,16 @@ def _status(process: psutil.Process) -> str:
         return ""
 
 
-def unmanaged_processes(site: StreamUnderTest) -> list[psutil.Process]:
+def unmanaged_processes(stream: StreamUnderTest) -> list[psutil.Process]:
     """Consumers of the stream that run outside supervisord, without their descendants."""
-    managed = {process.pid for process in process_tree(int(site.process()["pid"]))}
+    managed = {process.pid for process in process_tree(int(stream.process()["pid"]))}
     found: list[psutil.Process] = []
-    for process in stack_processes(site.stack.home.id):
+    for process in stack_processes(stream.stack.home.id):
         try:
             words = process.cmdline()
         except psutil.NoSuchProcess:
             continue
-        if process.pid not in managed and words[1:] == [*site.spec.component("consumer").arguments]:
+        if process.pid not in managed and words[1:] == [*stream.spec.component("consumer").arguments]:
             found.append(process)
     return found
 
@@ -116,9 +116,9 @@ def send_malformed_records(context: DrillContext) -> None:
         offsets.append((message.partition(), message.offset()))
 
     context.record_injection()
-    producer = context.site.producer()
+    producer = context.stream.producer()
     for value in (b"\xff\xfe a drill's malformed record", None):
-        producer.produce(context.site.spec.topic.name, value, partition=PARTITION, on_delivery=delivered)
+        producer.produce(context.stream.spec.topic.name, value, partition=PARTITION, on_delivery=delivered)
     producer.flush(30)
     if len(offsets) != 2:
         raise Failed("Kafka did not take the malformed records within 30 s")
@@ -128,7 +128,7 @@ def send_malformed_records(context: DrillContext) -> None:
 
 def detected_by_quarantine(context: DrillContext) -> tuple[float, str] | None:
     """Both records are in the quarantine, each with its reason."""
-    _, quarantine = lake.tables(context.site.stack, context.site.spec)
+    _, quarantine = lake.tables(context.stream.stack, context.stream.spec)
     columns = ("_kafka_partition", "_kafka_offset", "reason", "quarantined_at")
     found: dict[tuple[int, int], tuple[str, float]] = {}
     for batch in lake.read(quarantine, columns):
@@ -151,9 +151,9 @@ START_SECONDS = 120.0
 
 def suspend_in_a_batch(context: DrillContext) -> list[psutil.Process]:
     """The consumer's processes, suspended between append and publish."""
-    site = context.site
+    stream = context.stream
     return suspend_between_append_and_publish(
-        site, lambda: service_processes(site, site.spec.program), context.send_batch
+        stream, lambda: service_processes(stream, stream.spec.program), context.send_batch
     )
 
 
@@ -165,41 +165,41 @@ def kill_in_a_batch(context: DrillContext) -> None:
 
 def suspend(context: DrillContext) -> None:
     context.record_injection()
-    signal_all(service_processes(context.site, context.site.spec.program), signal.SIGSTOP)
+    signal_all(service_processes(context.stream, context.stream.spec.program), signal.SIGSTOP)
 
 
 def suspend_a_second_consumer_with_the_lease(context: DrillContext) -> None:
     """The second consumer is like a node that was cut off: no supervisor of the stream sees its process."""
-    site = context.site
-    before = site.epoch()
-    log = site.stack.home.logs / "drill-second-consumer.log"
+    stream = context.stream
+    before = stream.epoch()
+    log = stream.stack.home.logs / "drill-second-consumer.log"
     with log.open("ab") as out:
         second = subprocess.Popen(
-            [site.stack.context.python, *site.spec.component("consumer").arguments],
-            env=site.stack.environment(),
+            [stream.stack.context.python, *stream.spec.component("consumer").arguments],
+            env=stream.stack.environment(),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     context.state["second"] = second
-    context.wait_for("the second consumer's lease", lambda: site.epoch() > before, START_SECONDS)
+    context.wait_for("the second consumer's lease", lambda: stream.epoch() > before, START_SECONDS)
     context.send_batch()
     context.wait_for(
         f"the managed consumer's exit {exits.FENCED}",
-        lambda: site.process()["statename"] == "EXITED",
+        lambda: stream.process()["statename"] == "EXITED",
         START_SECONDS,
     )
-    if site.process()["exitstatus"] != exits.FENCED:
-        raise Failed(f"the managed consumer exited with {site.process()['exitstatus']}, not {exits.FENCED}")
+    if stream.process()["exitstatus"] != exits.FENCED:
+        raise Failed(f"the managed consumer exited with {stream.process()['exitstatus']}, not {exits.FENCED}")
 
     def processes() -> list[psutil.Process]:
         if second.poll() is not None:
             raise Failed(f"the second consumer exited early with {second.returncode}: see {log}")
         return process_tree(second.pid)
 
-    context.state["suspended"] = suspend_between_append_and_publish(site, processes, context.send_batch)
-    context.state["epoch"] = site.epoch()
+    context.state["suspended"] = suspend_between_append_and_publish(stream, processes, context.send_batch)
+    context.state["epoch"] = stream.epoch()
     context.record_injection()
 
 
@@ -215,7 +215,7 @@ def resume_the_second_consumer(context: DrillContext) -> None:
     if code != exits.FENCED:
         raise Failed(f"the zombie exited with {code}, not {exits.FENCED}")
     epoch = context.state["epoch"]
-    published = [commit for commit in context.site.commits(since=resumed) if commit.epoch == epoch]
+    published = [commit for commit in context.stream.commits(since=resumed) if commit.epoch == epoch]
     if published:
         raise Failed(f"the zombie (epoch {epoch}) published {len(published)} snapshots after its successor")
     context.say(f"the zombie (epoch {epoch}) exited with {code} {time.time() - resumed:.0f} s after SIGCONT")
@@ -223,8 +223,8 @@ def resume_the_second_consumer(context: DrillContext) -> None:
 
 def corrupt_the_checkpoint(context: DrillContext) -> None:
     """First garbage in every file, then no folder."""
-    root = Path(context.site.stack.platform("consumer").checkpoints.root) / context.site.spec.name
-    folder = root / f"w{context.site.epoch()}"
+    root = Path(context.stream.stack.platform("consumer").checkpoints.root) / context.stream.spec.name
+    folder = root / f"w{context.stream.epoch()}"
     paths = [path for path in folder.rglob("*") if path.is_file()]
     if not paths:
         raise Failed(f"{folder} holds no file to corrupt")
@@ -233,7 +233,7 @@ def corrupt_the_checkpoint(context: DrillContext) -> None:
         if path.exists():
             path.write_bytes(b"\x00garbage of a drill\xff" * 3)
     context.send_batch()
-    time.sleep(2 * context.site.spec.consumer.trigger_seconds)
+    time.sleep(2 * context.stream.spec.consumer.trigger_seconds)
     shutil.rmtree(folder, ignore_errors=True)
     context.say(f"{len(paths)} files of {folder} overwritten, then the folder removed")
 

@@ -31,7 +31,7 @@ class DrillContext:
     at that time. `state`: from the injection, for the repair and the end.
     """
 
-    site: StreamUnderTest
+    stream: StreamUnderTest
     traffic: TrafficGenerator
     say: Callable[[str], None]
     trigger_immediately: bool = False
@@ -42,7 +42,7 @@ class DrillContext:
 
     def record_injection(self) -> None:
         """Called right before the fault, since Kafka or the lake may be its target."""
-        self.total = sum(self.site.ends().values())
+        self.total = sum(self.stream.ends().values())
         self.injected_at = time.time()
 
     def wait_for(self, what: str, check: Callable[[], T | None], limit: float) -> T:
@@ -64,9 +64,9 @@ class DrillContext:
         """With `trigger_immediately`, trigger supervision instead of waiting for its interval."""
         if not self.trigger_immediately or not self.injected_at:
             return
-        if any(run["state"] in ("queued", "running") for run in self.site.supervision_runs(5)):
+        if any(run["state"] in ("queued", "running") for run in self.stream.supervision_runs(5)):
             return
-        self.site.airflow.trigger(self.site.supervision)
+        self.stream.airflow.trigger(self.stream.supervision)
 
     def send_batch(self) -> None:
         self.traffic.send(100)
@@ -116,7 +116,7 @@ def events(context: DrillContext, kind: str) -> list[dict[str, Any]]:
     """The stream's history since the injection, oldest first."""
     if not context.injected_at:
         return []
-    return context.site.history.since(kind, datetime.fromtimestamp(context.injected_at).astimezone())
+    return context.stream.history.since(kind, datetime.fromtimestamp(context.injected_at).astimezone())
 
 
 def detected_by_health(context: DrillContext) -> tuple[float, str] | None:
@@ -138,7 +138,7 @@ def _first(context: DrillContext, matches: Callable[[Health], bool]) -> tuple[fl
 
 def detected_by_runtime(context: DrillContext) -> tuple[float, str] | None:
     """The runtime restarted the consumer after the injection."""
-    status = context.site.status()
+    status = context.stream.status()
     restarts = status.restarts_since(context.injected_at)
     return (restarts[0], f"the runtime ({status.last_exit})") if restarts else None
 
@@ -147,17 +147,17 @@ def detected_by_failed_run(context: DrillContext) -> tuple[float, str] | None:
     """A failed run of the supervising DAG: without the bucket no health status can be recorded."""
     failed = [
         moment(run["end_date"])
-        for run in context.site.supervision_runs()
+        for run in context.stream.supervision_runs()
         if run["state"] == "failed" and run["end_date"] and moment(run["end_date"]) > context.injected_at
     ]
-    return (min(failed), f"a red run of {context.site.supervision}") if failed else None
+    return (min(failed), f"a red run of {context.stream.supervision}") if failed else None
 
 
 def detected_by_supervisord(program: str) -> Detector:
     """supervisord restarted the program; `context.state["pids"]` holds the earlier process ids."""
 
     def detect(context: DrillContext) -> tuple[float, str] | None:
-        info = context.site.process(program)
+        info = context.stream.process(program)
         if not info["pid"] or info["pid"] == context.state["pids"][program]:
             return None
         # In whole seconds, so it may seem to be earlier than the injection.

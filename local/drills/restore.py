@@ -17,43 +17,43 @@ _ORPHANS = ("airflow worker", "airflow scheduler", "airflow triggerer")
 SERVICES_SECONDS = 180.0
 
 
-def restore(site: StreamUnderTest, say: Callable[[str], None]) -> None:
+def restore(stream: StreamUnderTest, say: Callable[[str], None]) -> None:
     """Idempotent; says each repair.
 
     Ends unmanaged consumers, resumes suspended processes, removes the disk's filler, writes the platform
     files (and stops a consumer that had others: supervision restarts it), and starts the services.
     """
     done: list[str] = []
-    for consumer in unmanaged_processes(site):
+    for consumer in unmanaged_processes(stream):
         # In this order: a suspended one must not publish again before it ends.
         for process in [*consumer.children(recursive=True), consumer]:
             process.kill()
         done.append(f"ended {describe(consumer)}, an unmanaged consumer")
-    resumed = resume_all(site)
+    resumed = resume_all(stream)
     if resumed:
         done.append(f"resumed {', '.join(map(describe, resumed))}")
-    filler = site.stack.home.data / "minio" / FILLER
+    filler = stream.stack.home.data / "minio" / FILLER
     if filler.exists():
         filler.unlink()
         done.append(f"removed {filler}")
-    if site.stack.write_platform_files():
-        site.stop_stream()
+    if stream.stack.write_platform_files():
+        stream.stop_stream()
         done.append("wrote the platform files, and stopped the consumer that had others")
-    done += _end_orphans(site)
-    for name, info in site.stack.daemon.states().items():
+    done += _end_orphans(stream)
+    for name, info in stream.stack.daemon.states().items():
         if not name.startswith("stream-") and info["statename"] not in ("RUNNING", "STARTING", "BACKOFF"):
-            site.stack.daemon.ensure_started(name)
+            stream.stack.daemon.ensure_started(name)
             done.append(f"started {name}")
     for line in done:
         say(f"repaired: {line}")
-    wait_for_services(site)
+    wait_for_services(stream)
 
 
-def wait_for_services(site: StreamUnderTest) -> None:
+def wait_for_services(stream: StreamUnderTest) -> None:
     """Wait until every service is healthy. Raises TimeoutError naming those that are not."""
 
     def unhealthy() -> list[str]:
-        rows = health.rows(site.stack.context, site.stack.daemon.states())
+        rows = health.rows(stream.stack.context, stream.stack.daemon.states())
         return [f"{row.name}: {row.health}" for row in rows if row.is_ok is False]
 
     found = wait_for(unhealthy, SERVICES_SECONDS, 1, lambda found: not found)
@@ -61,10 +61,10 @@ def wait_for_services(site: StreamUnderTest) -> None:
         raise TimeoutError(f"not healthy {SERVICES_SECONDS:.0f} s after the drill: {'; '.join(found)}")
 
 
-def _end_orphans(site: StreamUnderTest) -> list[str]:
+def _end_orphans(stream: StreamUnderTest) -> list[str]:
     # Workers of a killed scheduler wait for ever with 200 MB each; one with a child still runs a task.
     ended = []
-    for process in stack_processes(site.stack.home.id):
+    for process in stack_processes(stream.stack.home.id):
         try:
             is_airflow = any(word in " ".join(process.cmdline()) for word in _ORPHANS)
             if process.ppid() == 1 and is_airflow and not process.children():

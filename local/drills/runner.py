@@ -27,14 +27,18 @@ ROWS = 200
 
 
 def run(
-    drill: Drill, site: StreamUnderTest, board: ProgressDisplay, trigger_immediately: bool, load: bool = True
+    drill: Drill,
+    stream: StreamUnderTest,
+    board: ProgressDisplay,
+    trigger_immediately: bool,
+    load: bool = True,
 ) -> DrillRecord:
     """Run one drill from a healthy stream to its verification; always gives a record, and restores the stack.
 
     `trigger_immediately`: supervision is triggered instead of waited for. `load`: end with a load (tests end
     once).
     """
-    drill_run = DrillRun(drill, site, board, trigger_immediately, load)
+    drill_run = DrillRun(drill, stream, board, trigger_immediately, load)
     with board.step(drill.name) as step:
         drill_run.line = step.line
         drill_run.go()
@@ -49,15 +53,15 @@ class DrillRun:
     def __init__(
         self,
         drill: Drill,
-        site: StreamUnderTest,
+        stream: StreamUnderTest,
         board: ProgressDisplay,
         trigger_immediately: bool,
         load: bool,
     ) -> None:
-        self.drill, self.site, self.board, self.load = drill, site, board, load
-        self.interval = site.spec.supervision.interval_seconds
+        self.drill, self.stream, self.board, self.load = drill, stream, board, load
+        self.interval = stream.spec.supervision.interval_seconds
         self.line: Callable[[str], None] = lambda text: None
-        self.context = DrillContext(site, TrafficGenerator(site), self._say, trigger_immediately)
+        self.context = DrillContext(stream, TrafficGenerator(stream), self._say, trigger_immediately)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self.record = DrillRecord(
             drill.name, now, self.interval, trigger_immediately, load="" if load else "success"
@@ -98,10 +102,10 @@ class DrillRun:
 
     def _wait_until_healthy(self) -> None:
         self.line("waiting for a healthy stream")
-        site = self.site
-        for dag in (site.loading, site.supervision):
-            site.airflow.wait_for_dag(dag)
-            site.airflow.unpause(dag)
+        stream = self.stream
+        for dag in (stream.loading, stream.supervision):
+            stream.airflow.wait_for_dag(dag)
+            stream.airflow.unpause(dag)
         self._first_load()
         self._reset_restart_count()
         self.context.traffic.start()
@@ -111,7 +115,7 @@ class DrillRun:
 
     def _first_load(self) -> None:
         try:
-            self.site.table()
+            self.stream.table()
         except Missing:
             # On a new stack a load creates the topic, the tables and the stream's process.
             self.line("the first load")
@@ -121,21 +125,21 @@ class DrillRun:
 
     def _reset_restart_count(self) -> None:
         # Restarts by earlier drills would count against this one and require a decision.
-        history, now = self.site.history, datetime.now(UTC)
-        facts = history.facts(now, self.site.spec.supervision)
-        if facts.suspended is not None:
-            raise Failed(f"the stream is suspended {facts.suspended}. Fix: resume it with action start")
-        if facts.restarts:
+        history, now = self.stream.history, datetime.now(UTC)
+        recorded = history.restart_history(now, self.stream.spec.supervision)
+        if recorded.suspended is not None:
+            raise Failed(f"the stream is suspended {recorded.suspended}. Fix: resume it with action start")
+        if recorded.restarts:
             reason = f"drill {self.drill.name}: restarts by earlier drills do not count"
             history.record("resume", {"who": "drill", "reason": reason}, now)
 
     def _is_healthy(self, began: float) -> bool:
-        if self.site.process()["statename"] != "RUNNING":
+        if self.stream.process()["statename"] != "RUNNING":
             return False
-        newest = self.site.history.latest("health")
+        newest = self.stream.history.latest("health")
         if newest is not None and not is_healthy(newest):
             return False
-        return any(commit.kind == "batch" for commit in self.site.commits(since=began))
+        return any(commit.kind == "batch" for commit in self.stream.commits(since=began))
 
     def _limit(self, besides: float) -> float:
         # Two intervals, since one may just have started.
@@ -175,7 +179,7 @@ class DrillRun:
         after = max(self.record.detected_at or 0.0, self.record.repaired_at or 0.0)
         at = self.context.wait_for(
             "a batch after the repair",
-            lambda: moved_on(self.site.commits(self.context.injected_at), after, self.context.total),
+            lambda: moved_on(self.stream.commits(self.context.injected_at), after, self.context.total),
             self._limit(self.drill.recover_seconds),
         )
         self.record.recovered_at = at
@@ -205,12 +209,14 @@ class DrillRun:
         if traffic.failures:
             self._say(f"Kafka did not take {len(traffic.failures)} records: {traffic.failures[0]}")
         self.line("verification: waiting until all is published")
-        expected = {p: after for p, (first, after) in self.site.bounds().items() if after > first}
+        expected = {p: after for p, (first, after) in self.stream.bounds().items() if after > first}
         limit = self._limit(180.0)
-        self.context.wait_for(f"all published up to {expected}", lambda: self.site.ends() == expected, limit)
+        self.context.wait_for(
+            f"all published up to {expected}", lambda: self.stream.ends() == expected, limit
+        )
         self.line("verification: every offset and every record")
-        record.offsets = lake.compare_with_topic(self.site.stack, self.site.spec)
-        record.records = lost_and_duplicated(delivered, published(self.site, span))
+        record.offsets = lake.compare_with_topic(self.stream.stack, self.stream.spec)
+        record.records = lost_and_duplicated(delivered, published(self.stream, span))
         self._say(f"{record.offsets.message()}; {len(delivered)} records of the background load")
         if self.load:
             self.line("a load of a small object")
@@ -219,21 +225,21 @@ class DrillRun:
     def _load(self) -> str:
         header, *rows = gzip.decompress(SAMPLE.read_bytes()).decode().splitlines()[: ROWS + 1]
         key = f"drills/{self.drill.name}-{time.time_ns()}.csv"
-        stack = self.site.stack
+        stack = self.stream.stack
         stack.admin_s3().put_object(
             Bucket=stack.platform("airflow").source.bucket,
             Key=key,
             Body=("\n".join([header, *rows]) + "\n").encode(),
         )
-        run_id = self.site.airflow.trigger(self.site.loading, {"objects": [key]})
-        return self.site.airflow.wait(self.site.loading, run_id, LOAD_SECONDS)
+        run_id = self.stream.airflow.trigger(self.stream.loading, {"objects": [key]})
+        return self.stream.airflow.wait(self.stream.loading, run_id, LOAD_SECONDS)
 
     def _end(self) -> None:
         self.line("cleaning up")
         self.context.traffic.stop(seconds=1.0)
         proxy = self.context.state.pop("proxy", None)
         try:
-            restore(self.site, self._say)
+            restore(self.stream, self._say)
         finally:
             if proxy is not None:
                 proxy.__exit__()
@@ -242,7 +248,7 @@ class DrillRun:
             moment(event["at"]) for event in events(self.context, "restart") if event.get("who") != RUNTIME
         ]
         if self.context.injected_at:
-            restarts += self.site.status().restarts_since(self.context.injected_at)
+            restarts += self.stream.status().restarts_since(self.context.injected_at)
         self.record.decided_at = min(restarts, default=None)
         self.record.restarts = len(restarts)
         self.record.health_statuses = [str(event["health"]) for event in events(self.context, "health")]
@@ -250,7 +256,7 @@ class DrillRun:
 
 def run_all(
     drills: Sequence[Drill],
-    site: StreamUnderTest,
+    stream: StreamUnderTest,
     board: ProgressDisplay,
     trigger_immediately: bool,
     keep: Callable[[DrillRecord], None],
@@ -258,7 +264,7 @@ def run_all(
     """Run all, also after a failed one; `keep` gets each record at once."""
     records = []
     for drill in drills:
-        record = run(drill, site, board, trigger_immediately)
+        record = run(drill, stream, board, trigger_immediately)
         keep(record)
         records.append(record)
     return records

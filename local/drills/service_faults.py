@@ -29,7 +29,7 @@ AIRFLOW_KILLED = ("airflow-scheduler", "airflow-triggerer")
 
 
 def _target(context: DrillContext, program: str) -> list[psutil.Process]:
-    found = service_processes(context.site, program)
+    found = service_processes(context.stream, program)
     # The id distinguishes the restarted process.
     context.state.setdefault("pids", {})[program] = found[0].pid
     return found
@@ -52,11 +52,11 @@ def kill_the_catalog_in_a_publish(context: DrillContext) -> None:
 
 def stop_the_broker(context: DrillContext) -> None:
     context.record_injection()
-    context.site.stack.supervisor().stopProcess("kafka")
+    context.stream.stack.supervisor().stopProcess("kafka")
 
 
 def start_the_broker(context: DrillContext) -> None:
-    context.site.stack.supervisor().startProcess("kafka")
+    context.stream.stack.supervisor().startProcess("kafka")
 
 
 def kill_airflow_and_the_consumer(context: DrillContext) -> None:
@@ -74,15 +74,15 @@ _CHUNK = b"\0" * (4 * 1024 * 1024)
 
 def behind_a_proxy(context: DrillContext) -> None:
     """Only the consumer uses the proxy, which then refuses the table's data."""
-    site = context.site
-    proxy = FaultProxy(minio.url(site.stack.context))
+    stream = context.stream
+    proxy = FaultProxy(minio.url(stream.stack.context))
     proxy.__enter__()
     context.state["proxy"] = proxy
-    documents = site.stack.platform_documents()
+    documents = stream.stack.platform_documents()
     documents["consumer"]["s3"]["endpoint"] = proxy.url
-    roles.write(site.stack.home.platform, documents)
+    roles.write(stream.stack.home.platform, documents)
     _restart(context)
-    location = urlsplit(site.table().metadata.location)
+    location = urlsplit(stream.table().metadata.location)
     data = f"^/{re.escape(location.netloc + location.path)}/data/"
     earlier = len(proxy.requests)
     context.wait_for("a batch through the proxy", lambda: _put(proxy, data, earlier), 120.0)
@@ -98,8 +98,8 @@ def _put(proxy: FaultProxy, pattern: str, after: int) -> bool:
 
 def _restart(context: DrillContext) -> None:
     # Before supervision finds it down.
-    context.site.stop_stream()
-    context.site.start_stream()
+    context.stream.stop_stream()
+    context.stream.start_stream()
 
 
 def stop_refusing(context: DrillContext) -> None:
@@ -109,13 +109,13 @@ def stop_refusing(context: DrillContext) -> None:
 
 
 def remove_the_proxy(context: DrillContext) -> None:
-    context.site.stack.write_platform_files()
+    context.stream.stack.write_platform_files()
     _restart(context)
     context.state.pop("proxy").__exit__()
 
 
 def minio_data(context: DrillContext) -> Path:
-    return context.site.stack.home.data / "minio"
+    return context.stream.stack.home.data / "minio"
 
 
 def fill_the_disk(context: DrillContext) -> None:

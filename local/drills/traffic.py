@@ -27,8 +27,8 @@ STALL_TIMEOUT_SECONDS = 1800
 class Trips:
     """Avro bodies of valid trips, by another Avro library than the jobs use."""
 
-    def __init__(self, site: StreamUnderTest) -> None:
-        declared: dict[str, Any] = json.loads(site.spec.schema_file.read_text())
+    def __init__(self, stream: StreamUnderTest) -> None:
+        declared: dict[str, Any] = json.loads(stream.spec.schema_file.read_text())
         self._schema = fastavro.parse_schema(declared)
         self._trip = {f["name"]: 1 for f in declared["fields"] if not isinstance(f["type"], list)}
 
@@ -46,10 +46,10 @@ class TrafficGenerator:
     The producer is idempotent: it sends nothing twice if the broker dies.
     """
 
-    def __init__(self, site: StreamUnderTest) -> None:
-        self._site = site
-        self._trips = Trips(site)
-        self._producer = site.producer(
+    def __init__(self, stream: StreamUnderTest) -> None:
+        self._stream = stream
+        self._trips = Trips(stream)
+        self._producer = stream.producer(
             **{"enable.idempotence": "true", "message.timeout.ms": str(STALL_TIMEOUT_SECONDS * 1000)}
         )
         # Unique among generators and rides: now, 200 years later.
@@ -107,7 +107,7 @@ class TrafficGenerator:
             with self._guard:
                 self._delivered.add(number)
 
-        spec = self._site.spec
+        spec = self._stream.spec
         self._producer.produce(
             spec.topic.name,
             self._trips.body(number),
@@ -116,9 +116,9 @@ class TrafficGenerator:
         )
 
 
-def published(site: StreamUnderTest, span: tuple[int, int]) -> Counter[int]:
+def published(stream: StreamUnderTest, span: tuple[int, int]) -> Counter[int]:
     """Number → its count on main, for the numbers in the span."""
-    lake, _ = details.tables(site.stack, site.spec)
+    lake, _ = details.tables(stream.stack, stream.spec)
     first = datetime.fromtimestamp(span[0] / 1e6, UTC).strftime("%Y-%m-%dT%H:%M:%S")
     rows = lake.scan(
         # In whole seconds; other numbers are left out below.

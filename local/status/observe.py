@@ -26,20 +26,20 @@ from sluice.runtime.supervisord import SupervisorRuntime
 
 
 class Unavailable(str):
-    """Why a question has no answer."""
+    """Why a request has no answer."""
 
 
-def run_concurrently(questions: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, Any]:
+def run_concurrently(requests: Mapping[str, Callable[[], Any]], seconds: float) -> dict[str, Any]:
     """Name → answer or Unavailable, after `seconds` at the latest.
 
-    A question without an answer by then goes on in a daemon thread, which ends with the program.
+    A request without an answer by then goes on in a daemon thread, which ends with the program.
     """
     answers: dict[str, Any] = {}
     threads: dict[str, threading.Thread] = {}
 
-    def ask(name: str, question: Callable[[], Any]) -> None:
+    def ask(name: str, request: Callable[[], Any]) -> None:
         try:
-            answers[name] = question()
+            answers[name] = request()
         except (*UNREACHABLE_ERRORS, UsageError, ConfigError) as error:
             answers[name] = Unavailable(" ".join(str(error).split())[:300] or type(error).__name__)
         except BaseException as error:
@@ -47,12 +47,12 @@ def run_concurrently(questions: Mapping[str, Callable[[], Any]], seconds: float)
             raise
 
     deadline = time.monotonic() + seconds
-    for name, question in questions.items():
-        threads[name] = threading.Thread(target=ask, args=(name, question), name=name, daemon=True)
+    for name, request in requests.items():
+        threads[name] = threading.Thread(target=ask, args=(name, request), name=name, daemon=True)
         threads[name].start()
     for thread in threads.values():
         thread.join(max(0.0, deadline - time.monotonic()))
-    return {name: answers.get(name, Unavailable(f"no answer within {seconds:.0f} s")) for name in questions}
+    return {name: answers.get(name, Unavailable(f"no answer within {seconds:.0f} s")) for name in requests}
 
 
 # For a request to Kafka or supervisord; S3 and PostgreSQL have deadlines of their own.
@@ -173,32 +173,32 @@ def rate(batches: Sequence[Commit], now: float) -> float:
     return sum(batch.records for batch in recent[:-1]) / span if span > 0 else 0.0
 
 
-QUESTIONS: Mapping[str, Callable[[Stack, StreamSpec, Component], Any]] = {
+REQUESTS: Mapping[str, Callable[[Stack, StreamSpec, Component], Any]] = {
     "sample": _sample,
     "health": _newest_health,
     "batches": _batches,
     "history": _component_history,
 }
-# For all questions together.
+# For all requests together.
 DEADLINE_SECONDS = 30.0
 
 
 def observe(stack: Stack, specs: Sequence[StreamSpec]) -> dict[str, Observation]:
     """Program → observation of its component; takes DEADLINE_SECONDS at most."""
     components = [(spec, component) for spec in specs for component in spec.components.values()]
-    questions: dict[str, Callable[[], Any]] = {}
+    requests: dict[str, Callable[[], Any]] = {}
     for spec in specs:
         dag = f"{spec.name}_stream"
-        questions[dag] = partial(_supervision, stack, dag)
+        requests[dag] = partial(_supervision, stack, dag)
     for spec, component in components:
-        for name, question in QUESTIONS.items():
-            questions[f"{component.program} {name}"] = partial(question, stack, spec, component)
-    stack.context  # noqa: B018  made here once: the questions are asked in threads
-    answers = run_concurrently(questions, DEADLINE_SECONDS)
+        for name, request in REQUESTS.items():
+            requests[f"{component.program} {name}"] = partial(request, stack, spec, component)
+    stack.context  # noqa: B018  made here once: the requests are made in threads
+    answers = run_concurrently(requests, DEADLINE_SECONDS)
     return {
         component.program: Observation(
             supervision=answers[f"{spec.name}_stream"],
-            **{name: answers[f"{component.program} {name}"] for name in QUESTIONS},
+            **{name: answers[f"{component.program} {name}"] for name in REQUESTS},
         )
         for spec, component in components
     }

@@ -1,1 +1,1 @@
-"""Sluice: records from Kafka to the lake, each load proved."""
+"""Sluice: records from Kafka to the lake, each load verified."""

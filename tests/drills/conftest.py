@@ -8,13 +8,13 @@ import pytest
 
 from local.drills.stream import StreamUnderTest
 from local.stack.stack import Stack
-from sluice.model.spec import stream
+from sluice.model.spec import stream as streams
 from tests.support import stacks
 from tests.support.jvm import QUICK
 
 
 @pytest.fixture(scope="package")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamUnderTest]:
+def stream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StreamUnderTest]:
     stack = Stack(tmp_path_factory.mktemp("drill-stack"), free_ports=True, java_options=QUICK)
     with stacks.running(stack):
-        yield StreamUnderTest(stack, stream.load("nyc_taxi"))
+        yield StreamUnderTest(stack, streams.load("nyc_taxi"))

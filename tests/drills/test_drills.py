@@ -29,17 +29,17 @@ DETECTED_BY = {
 }
 
 
-def played(name: str, site: StreamUnderTest) -> DrillRecord:
+def played(name: str, stream: StreamUnderTest) -> DrillRecord:
     with ProgressDisplay() as board:
-        record = run(DRILLS[name], site, board, trigger_immediately=True, load=False)
+        record = run(DRILLS[name], stream, board, trigger_immediately=True, load=False)
     # pytest shows it where the test fails.
-    print((site.stack.home.logs / f"{site.spec.program}.log").read_text(errors="replace")[-6000:])
+    print((stream.stack.home.logs / f"{stream.spec.program}.log").read_text(errors="replace")[-6000:])
     return record
 
 
 @pytest.mark.parametrize("name", [name for name in DRILLS if name not in (NEEDS_A_DISK, PLAYED_ALWAYS)])
-def test_a_drill(name: str, site: StreamUnderTest) -> None:
-    record = played(name, site)
+def test_a_drill(name: str, stream: StreamUnderTest) -> None:
+    record = played(name, stream)
     assert record.passed, record.failures
     assert record.records == (0, 0)
     assert record.sent > 0
@@ -50,20 +50,20 @@ def test_a_drill(name: str, site: StreamUnderTest) -> None:
         assert record.restarts >= 1
 
 
-def test_a_drill_that_cannot_be_made_here_is_not_passed_and_says_why(site: StreamUnderTest) -> None:
-    record = played(NEEDS_A_DISK, site)
+def test_a_drill_that_cannot_be_made_here_is_not_passed_and_says_why(stream: StreamUnderTest) -> None:
+    record = played(NEEDS_A_DISK, stream)
     assert not record.passed
     assert "file system" in record.failures
 
 
-def test_a_drill_as_a_dag_run_of_the_airflow_that_it_may_break(site: StreamUnderTest) -> None:
+def test_a_drill_as_a_dag_run_of_the_airflow_that_it_may_break(stream: StreamUnderTest) -> None:
     dag = "drill_malformed_record"
-    site.airflow.wait_for_dag(dag)
-    site.airflow.unpause(dag)
-    run = site.airflow.trigger(dag, {"trigger_immediately": True})
-    state = site.airflow.wait(dag, run, DAG_SECONDS)
-    log = "\n".join(site.airflow.log(dag, run, "drill"))
+    stream.airflow.wait_for_dag(dag)
+    stream.airflow.unpause(dag)
+    run = stream.airflow.trigger(dag, {"trigger_immediately": True})
+    state = stream.airflow.wait(dag, run, DAG_SECONDS)
+    log = "\n".join(stream.airflow.log(dag, run, "drill"))
     assert state == "success", log[-3000:]
     assert "passed" in log, "the drill's own lines are in the task's log"
-    row = airflow_calls.xcom(site.airflow, dag, run, "drill")
+    row = airflow_calls.xcom(stream.airflow, dag, run, "drill")
     assert (row["drill"], row["passed"], row["lost"], row["duplicated"]) == ("malformed_record", True, 0, 0)

@@ -11,29 +11,29 @@ from tests.support import airflow_calls
 
 
 @contextmanager
-def running(site: StreamUnderTest, dags: Sequence[str]) -> Iterator[None]:
+def running(stream: StreamUnderTest, dags: Sequence[str]) -> Iterator[None]:
     """The DAGs unpaused; afterwards paused, and no component running: the ends of their logs are printed."""
     for dag in dags:
-        site.airflow.wait_for_dag(dag)
-        site.airflow.unpause(dag)
+        stream.airflow.wait_for_dag(dag)
+        stream.airflow.unpause(dag)
     try:
         yield
     finally:
-        for component in site.spec.components.values():
-            log = site.stack.home.logs / f"{component.program}.log"
+        for component in stream.spec.components.values():
+            log = stream.stack.home.logs / f"{component.program}.log"
             if log.exists():
                 print(f"{component.name}:\n{log.read_text(errors='replace')[-3000:]}")
-            if site.process(component.program)["statename"] in streams.GOING:
-                site.stack.supervisor().stopProcess(component.program)
+            if stream.process(component.program)["statename"] in streams.GOING:
+                stream.stack.supervisor().stopProcess(component.program)
         for dag in dags:
-            airflow_calls.pause(site.airflow, dag)
+            airflow_calls.pause(stream.airflow, dag)
 
 
-def assert_success(site: StreamUnderTest, dag: str, run_id: str, state: str) -> None:
+def assert_success(stream: StreamUnderTest, dag: str, run_id: str, state: str) -> None:
     """The run ended well; prints what failed."""
-    tasks = {task["task_id"]: task for task in site.airflow.tasks(dag, run_id)}
+    tasks = {task["task_id"]: task for task in stream.airflow.tasks(dag, run_id)}
     for name, task in tasks.items():
         if task["state"] == "failed":
-            log = site.airflow.log(dag, run_id, name, int(task["try_number"]))
+            log = stream.airflow.log(dag, run_id, name, int(task["try_number"]))
             print(f"{run_id} {name} failed:\n" + "\n".join(log)[-4000:])
     assert state == "success", {name: task["state"] for name, task in tasks.items()}

@@ -131,11 +131,11 @@ class Rig(StreamUnderTest):
     def published_ends(self) -> dict[int, int]:
         """Partition -> how far the table and the quarantine reach together, from their rows."""
         ends: Counter[int] = Counter()
-        for partition, offset in [*self.coordinates(), *self.quarantined_coordinates()]:
+        for partition, offset in [*self.record_offsets(), *self.quarantined_offsets()]:
             ends[partition] = max(ends[partition], offset + 1)
         return dict(ends)
 
-    def coordinates(self) -> list[tuple[int, int]]:
+    def record_offsets(self) -> list[tuple[int, int]]:
         found = self.named().scan(selected_fields=("_kafka_partition", "_kafka_offset")).to_arrow()
         return list(zip(*(column.to_pylist() for column in found.columns), strict=True))
 
@@ -147,7 +147,7 @@ class Rig(StreamUnderTest):
         """The rows of a source in quarantine, by number."""
         return {row["_source_row"]: row for row in self.quarantine() if row["_source_id"] == source_id}
 
-    def quarantined_coordinates(self) -> list[tuple[int, int]]:
+    def quarantined_offsets(self) -> list[tuple[int, int]]:
         return [
             (r["_kafka_partition"], r["_kafka_offset"]) for r in self.quarantine() if r["stage"] == "consumer"
         ]

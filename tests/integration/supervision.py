@@ -57,8 +57,8 @@ def open_transaction(rig: Rig) -> None:
             if run["state"] in UNDER_WAY:
                 path = f"/dags/{dag}/dagRuns/{quote(run['dag_run_id'], safe='')}"
                 rig.airflow.request("PATCH", path, json={"state": "failed"})
-    facts = rig.history.facts(datetime.now(UTC), SPEC.supervision)
-    if facts.suspended or facts.restarts:
+    recorded = rig.history.restart_history(datetime.now(UTC), SPEC.supervision)
+    if recorded.suspended or recorded.restarts:
         rig.history.record("resume", {"who": "tests", "reason": "another test begins"}, datetime.now(UTC))
 
 

@@ -73,12 +73,12 @@ def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: 
     with second_consumer(rig):
         rig.wait_for_everything()
         assert rig.epoch() == epoch + 1
-        before = rig.coordinates()
+        before = rig.record_offsets()
         signal_all(stale, signal.SIGCONT)
         wait_until("the stale writer's end", lambda: rig.process()["statename"] == "EXITED", PUBLISH_SECONDS)
         assert rig.process()["exitstatus"] == exits.FENCED
         assert f"fenced: writer epoch {epoch}, newer epoch {epoch + 1}" in rig.stream_log()
-        assert sorted(rig.coordinates()) == sorted(before)
+        assert sorted(rig.record_offsets()) == sorted(before)
         rig.send({0: rig.trips(5)})
         rig.wait_for_everything()
         rig.assert_exact()
@@ -104,7 +104,7 @@ def test_maintenance_that_moves_main_makes_the_owner_begin_anew_from_there(rig: 
 
 def test_a_power_cut(rig: Rig) -> None:
     rig.wait_for_everything()
-    before = sorted(rig.coordinates())
+    before = sorted(rig.record_offsets())
     rig.send({partition: rig.trips(10) for partition in range(SPEC.topic.partitions)})
     signal_all(stack_processes(rig.stack.home.id), signal.SIGKILL)
     wait_until("the end of all", lambda: not stack_processes(rig.stack.home.id), 30)
@@ -112,7 +112,7 @@ def test_a_power_cut(rig: Rig) -> None:
     after = Rig(rig.stack)
     run = after.load(objects=[after.put("after-the-cut.csv", after.slice(3000, 150))])
     assert run.state == "success"
-    assert set(before) <= set(after.coordinates())
+    assert set(before) <= set(after.record_offsets())
     after.wait_for_everything()
     after.assert_exact()
 
@@ -120,7 +120,7 @@ def test_a_power_cut(rig: Rig) -> None:
 @pytest.mark.usefixtures("_reset_after")
 def test_a_topic_made_anew_is_noticed_though_it_has_grown_past_the_table(rig: Rig) -> None:
     rig.wait_for_everything()
-    before, epoch = sorted(rig.coordinates()), rig.epoch()
+    before, epoch = sorted(rig.record_offsets()), rig.epoch()
     grown = {partition: end + 10 for partition, end in rig.ends().items()}
     rig.delete_topic()
     rig.create_topic(SPEC.topic.partitions)
@@ -134,4 +134,4 @@ def test_a_topic_made_anew_is_noticed_though_it_has_grown_past_the_table(rig: Ri
     rig.stack.supervisor().startProcess(SPEC.program)
     wait_until("its second end", lambda: rig.process()["statename"] == "EXITED", PUBLISH_SECONDS)
     assert "was recreated" in rig.stream_log()
-    assert (sorted(rig.coordinates()), rig.epoch()) == (before, epoch)
+    assert (sorted(rig.record_offsets()), rig.epoch()) == (before, epoch)

@@ -107,23 +107,23 @@ def test_two_runs_at_once_share_an_object_and_every_task_cleared_changes_nothing
     assert [len(rig.rows_of(source)) for source in finished[1].sources] == [400, 250]
     assert finished[0].sources == finished[1].sources[:1], "one version of an object is one source"
     rig.assert_exact()
-    topic, rows = rig.bounds(), len(rig.coordinates())
+    topic, rows = rig.bounds(), len(rig.record_offsets())
     airflow_calls.clear(rig.airflow, DAG, runs[1], STEPS)
     cleared = rig.finish(runs[1])
     assert (cleared.state, cleared.sources) == ("success", finished[1].sources)
-    assert (rig.bounds(), len(rig.coordinates())) == (topic, rows)
+    assert (rig.bounds(), len(rig.record_offsets())) == (topic, rows)
 
 
 def test_an_object_that_is_cut_off_is_red_and_named_and_publishes_nothing(rig: Rig) -> None:
     rig.ensure_stream()
     rig.wait_for_everything()
-    before, rows = rig.bounds(), len(rig.coordinates())
+    before, rows = rig.bounds(), len(rig.record_offsets())
     whole = gzip.compress("\n".join([rig.sample[0], *rig.slice(0, 3000)]).encode())
     run = rig.load(objects=[rig.put_bytes("cut.csv.gz", whole[: len(whole) // 2])])
     assert (run.state, run.tasks["produce"]) == ("failed", "failed")
     assert rig.attempts(run.run_id, "produce") == 1, "another attempt cannot help"
     assert "cut.csv.gz" in run.log("produce")
-    assert (rig.bounds(), len(rig.coordinates())) == (before, rows)
+    assert (rig.bounds(), len(rig.record_offsets())) == (before, rows)
 
 
 @pytest.mark.parametrize(

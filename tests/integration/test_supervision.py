@@ -133,8 +133,8 @@ def test_what_ended_is_started_once_and_what_keeps_ending_is_asked_about_in_a_ru
     answer = rig.history.latest("decision")
     assert answer is not None
     assert (answer["choice"], answer["who"], answer["run"]) == ("Restart it", "operator", run_id)
-    facts = rig.history.facts(datetime.now(UTC), SPEC.supervision)
-    assert facts.restarts == [], "restarts before the answer count no more"
+    recorded = rig.history.restart_history(datetime.now(UTC), SPEC.supervision)
+    assert recorded.restarts == [], "restarts before the answer count no more"
     assert rig.epoch() == epoch + 1
     rig.send({0: rig.trips(5)})
     rig.wait_for_everything()

@@ -262,13 +262,13 @@ from spark_jobs.common.sinks.transactions import Transactions
 topic, when = sys.argv[1:]
 
 class Dying(Transactions):
-    def _ask(self, question):
+    def _ask(self, request):
         # After the mark was sent along, before the commit.
-        if when == "uncommitted" and self.epoch and getattr(question, "__name__", "") == "commit_transaction":
+        if when == "uncommitted" and self.epoch and getattr(request, "__name__", "") == "commit_transaction":
             if entered:
                 print("there", flush=True)
                 time.sleep(60)
-        return super()._ask(question)
+        return super()._ask(request)
 
 entered = []
 sink = Sink("kafka", topic=topic, partitions=2)

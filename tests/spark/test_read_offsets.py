@@ -59,7 +59,7 @@ def test_a_batch_has_one_file_a_value_and_is_proved_from_what_they_hold(stream: 
     stream.assert_exact(39)
     assert {len(batch) for batch in files} == {len(TEXTS)}
     # What is sent meanwhile may come in more batches than one, each of fewer partitions.
-    assert not any(file.fact.partition_lower == file.fact.partition_upper for file in files[0])
+    assert not any(file.stats.partition_lower == file.stats.partition_upper for file in files[0])
 
 
 @pytest.mark.parametrize(
@@ -89,4 +89,4 @@ def test_what_the_files_do_not_hold_once_is_not_published(
     send(stream, 12)
     with pytest.raises(VerificationFailed, match=said):
         stream.await_end(stream.consume(owner, owner.acquire()))
-    assert stream.coordinates() == []
+    assert stream.record_offsets() == []

@@ -50,7 +50,7 @@ def added(wiki: Stream) -> list[AddedFile]:
 
 
 class Listed(IcebergTable):
-    """Does something where the files of a batch are listed: between its append and its proof."""
+    """Does something where the files of a batch are listed: between its append and its verification."""
 
     def __init__(self, wiki: Wiki, do: Callable[[list[AddedFile]], None]) -> None:
         super().__init__(wiki.spark, wiki.spec.table)
@@ -131,7 +131,7 @@ def test_what_is_no_event_goes_to_quarantine_and_the_batch_is_exact(wiki: Wiki) 
     wiki.run(wiki.owner())
     wiki.assert_all_of_it(len(mixed))
     assert set(wiki.reasons()) == {"not JSON", "no server_name", "timestamp is before 2001"}
-    assert len(wiki.coordinates()) == len(good)
+    assert len(wiki.record_offsets()) == len(good)
 
 
 def test_an_event_that_is_on_the_topic_twice_is_two_rows(wiki: Wiki) -> None:
@@ -145,10 +145,10 @@ def test_an_event_that_is_on_the_topic_twice_is_two_rows(wiki: Wiki) -> None:
 def test_a_file_that_is_gone_when_it_is_read_back_publishes_nothing(wiki: Wiki, services: Services) -> None:
     wiki.put([("same", body) for _, body in events(40, 2)])
     owner = wiki.owner()
-    owner.table = Listed(wiki, lambda files: remove(services, files[0].fact.path))
+    owner.table = Listed(wiki, lambda files: remove(services, files[0].stats.path))
     with pytest.raises(Exception, match="NoSuchKey"):
         wiki.await_end(wiki.consume(owner, owner.acquire()))
-    assert wiki.coordinates() == []
+    assert wiki.record_offsets() == []
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_rows_that_come_twice_or_not_at_all_are_seen_in_the_files(
     owner = wiki.owner(decode=lambda rows: spoil(changes(rows, wiki.struct)))
     with pytest.raises(VerificationFailed, match=words):
         wiki.await_end(wiki.consume(owner, owner.acquire()))
-    assert wiki.coordinates() == []
+    assert wiki.record_offsets() == []
 
 
 def test_a_file_larger_than_its_tail_is_read_in_parts(wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,7 +126,7 @@ def test_nothing_is_published_when_kafka_does_not_say_which_topic_it_is(
             stream.await_end(stream.consume(owner, positions), 150)
     finally:
         services.signal("kafka", signal.SIGCONT)
-    assert stream.coordinates() == []
+    assert stream.record_offsets() == []
     stream.run(stream.owner())
     stream.assert_exact(3)
 

@@ -94,14 +94,14 @@ class Stream:
     def make_the_topic_anew(self) -> None:
         self.services.make_topic(self.spec.topic.name, PARTITIONS)
 
-    def coordinates(self) -> list[tuple[int, int]]:
+    def record_offsets(self) -> list[tuple[int, int]]:
         found = self.spark.table(f"{CATALOG}.{self.spec.table}").select("_kafka_partition", "_kafka_offset")
         return sorted((row[0], row[1]) for row in found.collect())
 
     def assert_exact(self, each: int) -> None:
         """The offsets from 0 to ``each`` of every partition, each once."""
         expected = [(partition, offset) for partition in range(PARTITIONS) for offset in range(each)]
-        assert Counter(self.coordinates()) == Counter(expected)
+        assert Counter(self.record_offsets()) == Counter(expected)
 
     def summaries(self) -> list[dict[str, str]]:
         """What the snapshots of ``main`` say of the stream, the newest first, without the prefix."""

@@ -85,7 +85,7 @@ class TopicDescription:
 class TopicId:
     """A topic's id, which changes when the topic is recreated under its name, and its partition count."""
 
-    topic_id: str
+    id: str
     partitions: int
 
 
@@ -147,7 +147,7 @@ class KafkaAdmin:
             min(len(partition.replicas) for partition in metadata.partitions.values()),
         )
 
-    def identify(self, topic: str) -> TopicId:
+    def topic_id(self, topic: str) -> TopicId:
         """The topic's id and partition count, in one request. Raises Missing."""
         request = TopicCollection([topic])
         found = self._results(
@@ -306,9 +306,9 @@ class KafkaAdmin:
 
         return self._ask(what, wait)
 
-    def _ask(self, what: str, question: Callable[[], T]) -> T:
+    def _ask(self, what: str, request: Callable[[], T]) -> T:
         try:
-            return question()
+            return request()
         except KafkaException as error:
             self.admin.poll(0)
             cause = error if self._login_error is None else KafkaException(self._login_error)

@@ -146,7 +146,7 @@ class History:
             return None
         return self.ledger.get(suspend[0])
 
-    def facts(self, now: datetime, policy: Supervision) -> RestartHistory:
+    def restart_history(self, now: datetime, policy: Supervision) -> RestartHistory:
         """The restarts within the policy's window, and the suspension.
 
         Not counted: a restart on request, those before it, and those before the stream was resumed. Two runs

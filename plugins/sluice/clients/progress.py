@@ -79,7 +79,7 @@ class ProgressReader:
         )
 
     def _update(self, since: float) -> dict[int, int]:
-        topic = self._admin.identify(TOPIC)
+        topic = self._admin.topic_id(TOPIC)
         begins = self._admin.begins(TOPIC, topic.partitions)
         ends = self._admin.ends(TOPIC, topic.partitions)
         if topic != self._topic:

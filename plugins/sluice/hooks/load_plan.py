@@ -94,7 +94,7 @@ def generated_source(
 def feed_source(kafka: KafkaAdmin, run_id: str, topic: str, feed: str) -> list[Document]:
     """What ``feed`` (address) gives from now on. Each run is a source of its own: a feed has no versions."""
     source_id = f"feed-{hashlib.sha256(run_id.encode()).hexdigest()[:16]}"
-    return [{"source_id": source_id, "kind": FEED, "feed": feed, "topic_id": kafka.identify(topic).topic_id}]
+    return [{"source_id": source_id, "kind": FEED, "feed": feed, "topic_id": kafka.topic_id(topic).id}]
 
 
 def _plan_source(

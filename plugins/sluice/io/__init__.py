@@ -1,1 +1,1 @@
-"""The lowest way out of the process, for Airflow's side and for Spark's jobs alike: connections, retries."""
+"""Connections and retries, shared by Airflow tasks and Spark jobs."""

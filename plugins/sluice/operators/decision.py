@@ -81,17 +81,17 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
 
     def execute(self, context: Context) -> None:
         with final_failures():
-            request = DecisionRequest(context)
-            component = self.spec.component(request.component)
+            decision_request = DecisionRequest(context)
+            component = self.spec.component(decision_request.component)
             history = self.platform_hook.history(history_name(self.stream, component.name))
             window = timedelta(seconds=self.spec.supervision.restart_window_seconds)
-            restarts = history.since("restart", request.at - window)
-            counted = len(history.facts(request.at, self.spec.supervision).restarts)
+            restarts = history.since("restart", decision_request.at - window)
+            counted = len(history.restart_history(decision_request.at, self.spec.supervision).restarts)
         self.subject = (
             f"The {component.name} of {self.stream} was restarted {counted} times and keeps failing: "
             "restart it again?"
         )
-        self.body = body(self.spec, request.report, restarts, self._tail(component.program))
+        self.body = body(self.spec, decision_request.report, restarts, self._tail(component.program))
         upsert_hitl_detail(
             ti_id=context["task_instance"].id,
             options=self.options,
@@ -106,8 +106,8 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
             trigger=DecisionTrigger(
                 stream=self.stream,
                 component=component.name,
-                requested_at=request.at.timestamp(),
-                deadline=(request.at + RESPONSE_TIMEOUT).timestamp(),
+                requested_at=decision_request.at.timestamp(),
+                deadline=(decision_request.at + RESPONSE_TIMEOUT).timestamp(),
             ),
             method_name="execute_complete",
         )
@@ -140,31 +140,31 @@ class ApplyDecisionOperator(ActingOperator):
         super().__init__(component="", **kwargs)
 
     def work(self, context: Context) -> None:
-        request = DecisionRequest(context)
-        self.component = request.component
+        decision_request = DecisionRequest(context)
+        self.component = decision_request.component
         answer = context["ti"].xcom_pull(task_ids=REQUEST)
         if answer is None:
             raise Missing(f"the run has no decision. Fix: clear its {REQUEST} task")
         choice, who, at = Decision(answer["choice"]), answer["who"], datetime.fromisoformat(answer["at"])
-        stale = answer["reason"] or obsolete_reason(self.history, request.at) or ""
+        stale = answer["reason"] or obsolete_reason(self.history, decision_request.at) or ""
         document = {"choice": choice.value, "who": who, "run": context["run_id"], "stale": stale}
         self.history.record("decision", document, at)
         if choice is Decision.CHECK or stale:
             self.log.info("decision: who=%s choice=%r stale=%s", who, choice.value, stale or "no")
             return
-        why = f"decision {choice.value!r}: {request.report.message}"
-        order = replace(request_from(context, why, requested=True), who=who, at=at)
+        reason = f"decision {choice.value!r}: {decision_request.report.message}"
+        request = replace(request_from(context, reason, requested=True), who=who, at=at)
         if choice is Decision.SUSPEND:
-            self.log.info("%s", self.lifecycle.suspend(order).message)
+            self.log.info("%s", self.lifecycle.suspend(request).message)
             return
         before = self.platform_hook.observer(self.spec, self.component).observe(time.time())
         # Any instance: the runtime may have restarted it since the request.
-        act = self.lifecycle.restart(order, replace(request.report, identity=None))
-        self.verify(act, before)
+        result = self.lifecycle.restart(request, replace(decision_request.report, identity=None))
+        self.wait_for_recovery(result, before)
 
-    def verified(self, context: Context, event: dict[str, Any], act: dict[str, Any]) -> None:
+    def record_recovery(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> None:
         self.component = DecisionRequest(context).component
-        super().verified(context, event, act)
+        super().record_recovery(context, event, result)
 
 
 def body(spec: StreamSpec, report: HealthReport, restarts: Sequence[Document], tail: Sequence[str]) -> str:

@@ -47,7 +47,10 @@ class DrillOperator(BaseOperator):
         self._process = SubprocessHook()
         done = self._process.run_command(
             [self.python, "-m", "local.cli", "drill", "--in-place", self.drill],
-            env={**os.environ, "AT_ONCE": "1" if self.trigger_immediately in ("True", "true", "1") else ""},
+            env={
+                **os.environ,
+                "TRIGGER_IMMEDIATELY": "1" if self.trigger_immediately in ("True", "true", "1") else "",
+            },
         )
         if done.exit_code != 0:
             raise failed(

@@ -76,7 +76,7 @@ def closed_before(given: str | None, at: datetime) -> date:
     return before
 
 
-class CheckCompactionOperator(StreamOperator):
+class VerifyCompactionOperator(StreamOperator):
     """Verify that since the compaction began ``main`` got only batches of its writer and rewrites.
 
     A rewrite keeps the number of rows, and its added files hold exactly the offsets of its removed files:

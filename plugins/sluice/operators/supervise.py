@@ -1,4 +1,4 @@
-"""Supervision of one component: check, act, verify; a component that flaps needs a person's decision."""
+"""Supervision of one component: check, act, wait for recovery; if it flaps, a person decides."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def decision_dag_id(stream: str) -> str:
 class ActingOperator(ComponentOperator):
     """A step that may restart the component, and then waits for its recovery."""
 
-    def verify(self, act: ActionResult, before: Sample) -> None:
+    def wait_for_recovery(self, result: ActionResult, before: Sample) -> None:
         """Log the action; if it started a process, defer until the component recovered."""
-        self.log.info("%s", act.message)
-        if not act.done:
+        self.log.info("%s", result.message)
+        if not result.done:
             return
         seconds = max(RECOVERY_SECONDS, self.spec.supervision.startup_timeout_seconds)
         trigger = RecoveryTrigger(
@@ -59,9 +59,9 @@ class ActingOperator(ComponentOperator):
             before=before.to_json(),
             deadline=time.time() + seconds,
         )
-        self.wait_for(trigger, seconds, "verified", act=act.to_json())
+        self.wait_for(trigger, seconds, "record_recovery", result=result.to_json())
 
-    def verified(self, context: Context, event: dict[str, Any], act: dict[str, Any]) -> None:
+    def record_recovery(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> None:
         """Record the recovery. Raises AirflowFailException if there is none in time."""
         outcome, reason = Outcome(event["outcome"]), event["reason"]
         if outcome in (Outcome.DIED, Outcome.TIMED_OUT):
@@ -70,7 +70,7 @@ class ActingOperator(ComponentOperator):
                 f"{self.program} did not recover after restart, {outcome.value}: {reason}; "
                 f"{self.log_excerpt()}",
             )
-        seconds = round(event["at"] - act["at"], 1)
+        seconds = round(event["at"] - result["at"], 1)
         self.log.info("%s, %.1f s after the action", reason, seconds)
         if outcome is Outcome.RECOVERED:
             with final_failures():
@@ -122,7 +122,7 @@ class SuperviseOperator(ActingOperator):
                 self._request_decision(context, assessed)
             elif assessed.health in RESTARTABLE:
                 request = request_from(context, assessed.message, requested=False)
-                self.verify(self.lifecycle.restart(request, assessed), before)
+                self.wait_for_recovery(self.lifecycle.restart(request, assessed), before)
             elif assessed.health not in no_action(self.component):
                 raise failed(
                     ErrorCode[f"HEALTH_{assessed.health.name}"],
@@ -130,7 +130,7 @@ class SuperviseOperator(ActingOperator):
                 )
             return
         request = request_from(context, context["params"].get("reason") or "", requested=True)
-        self.verify(self._carry_out(action, request, assessed), before)
+        self.wait_for_recovery(self._carry_out(action, request, assessed), before)
 
     def _carry_out(self, action: Action, request: Request, assessed: HealthReport) -> ActionResult:
         if action is Action.STOP:

@@ -30,4 +30,4 @@ class Runtime(ABC):
 
     @abstractmethod
     def tail(self, program: str, size: int = 8192) -> list[str]:
-        """The last lines of its stderr (or of its only log), about ``size`` bytes."""
+        """The last lines of its log, about ``size`` bytes."""

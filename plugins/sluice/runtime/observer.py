@@ -16,12 +16,12 @@ from sluice.runtime.base import Runtime
 T = TypeVar("T")
 
 
-def ask(system: str, errors: dict[str, str], question: Callable[[], T]) -> T | None:
+def ask(system: str, errors: dict[str, str], request: Callable[[], T]) -> T | None:
     """The answer, or None with the reason in ``errors``; a system that failed once is not asked again."""
     if system in errors:
         return None
     try:
-        return question()
+        return request()
     except ClientError as error:
         errors[system] = str(error)
         return None
@@ -64,7 +64,7 @@ class Observer:
         process = ask(PROCESS, errors, lambda: self.runtime.status(self.component.program))
         # Begin offsets before the table and end offsets after it: a publish in between then shows neither
         # lost records nor a position after the end.
-        identity = ask(KAFKA, errors, lambda: self.kafka.identify(topic))
+        identity = ask(KAFKA, errors, lambda: self.kafka.topic_id(topic))
         count = identity.partitions if identity else 0
         begins = ask(KAFKA, errors, lambda: self.kafka.begins(topic, count))
         published = ask(LAKE, errors, lambda: self.lake().position(self.spec.table))
@@ -72,7 +72,7 @@ class Observer:
         sample = Sample(
             at=now,
             process=process,
-            topic_id=identity.topic_id if identity else None,
+            topic_id=identity.id if identity else None,
             begins=begins,
             ends=ends,
             expiring=None,

@@ -139,9 +139,9 @@ class SupervisorRuntime(Runtime):
             return None
         return str(text)
 
-    def _ask(self, program: str, question: Callable[[], T]) -> T:
+    def _ask(self, program: str, request: Callable[[], T]) -> T:
         try:
-            return question()
+            return request()
         except Fault as fault:
             if fault.faultCode == Faults.BAD_NAME:
                 raise Missing(

@@ -25,7 +25,7 @@ class ArrivedTrigger(WaitTrigger):
         try:
             ends = kafka.ends(topic)
             # After the offsets, so that they are this topic's.
-            is_same = kafka.identify(topic).topic_id == self.topic_id
+            is_same = kafka.topic_id(topic).id == self.topic_id
         except Missing:
             is_same = False
         if not is_same:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # Bound of one request to a system; clients have shorter deadlines of their own.
-QUESTION_SECONDS = 90.0
+REQUEST_TIMEOUT_SECONDS = 90.0
 # Key in a sample's errors, beside the systems'.
 OBSERVER = "observer"
 
@@ -39,7 +39,7 @@ class StreamTrigger(BaseTrigger):
         super().__init__()
         self.clock: Callable[[], float] = time.time
         self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-        self.question_seconds = QUESTION_SECONDS
+        self.request_timeout_seconds = REQUEST_TIMEOUT_SECONDS
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         path = f"{type(self).__module__}.{type(self).__qualname__}"
@@ -61,9 +61,9 @@ class StreamTrigger(BaseTrigger):
     async def ask(self, request: Callable[[], T]) -> T:
         """Run it in a thread: clients block, and all triggers share the triggerer's loop."""
         try:
-            return await asyncio.wait_for(asyncio.to_thread(request), self.question_seconds)
+            return await asyncio.wait_for(asyncio.to_thread(request), self.request_timeout_seconds)
         except TimeoutError as error:
-            raise Unreachable(f"no answer within {self.question_seconds:g} s") from error
+            raise Unreachable(f"no answer within {self.request_timeout_seconds:g} s") from error
 
     async def observe(self) -> Sample:
         """A sample of the component, with errors if it cannot be observed. Raises ConfigError."""

@@ -14,7 +14,7 @@ from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from sluice.clients.errors import ClientError
 from sluice.hooks.observation import Observation, downsample, record
-from sluice.model.health.consumer import assess, has_recovered
+from sluice.model.health.assess import assess, has_recovered
 from sluice.model.health.sample import ENDED, Sample
 from sluice.model.health.status import Action, Health, HealthReport, RestartHistory, action_for, no_action
 from sluice.model.spec.config import ConfigError
@@ -89,7 +89,7 @@ class HealthTrigger(StreamTrigger):
             count += 1
             try:
                 if restarts is None:
-                    restarts = await self.ask(lambda: self.history.facts(datetime.now(UTC), policy))
+                    restarts = await self.ask(lambda: self.history.restart_history(datetime.now(UTC), policy))
                 report = self.assess(self.component, samples, policy, restarts)
             except ClientError as error:
                 report = _without_history(
@@ -112,7 +112,7 @@ class HealthTrigger(StreamTrigger):
         until = self.clock() + observe_seconds(policy)
         if self.timeout_after is None:
             return until
-        return min(until, self.timeout_after.timestamp() - self.question_seconds)
+        return min(until, self.timeout_after.timestamp() - self.request_timeout_seconds)
 
     def _action(self) -> Action:
         context: dict[str, Any] = getattr(self.task_instance, "get_template_context", dict)()

@@ -20,7 +20,7 @@ from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.deduplication import LoadedRows, Run, loaded_from, possible_duplicates
-from sluice.model.verification.offsets import Proof, needs_read, verify
+from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
 from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
 from spark_jobs.common.kafka.keys import with_identity
 from spark_jobs.common.kafka.offsets import Group, Topic
@@ -147,7 +147,7 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         if newest_batch is not None:
             rows = self.spark.read.option("snapshot-id", newest_batch).table(f"{CATALOG}.{self.spec.table}")
             files = self.table.added_files(newest_batch)
-            paths = [file.fact.path for file in files]
+            paths = [file.stats.path for file in files]
             state.latest = loaded_from(self._runs(files, lambda: rows.where(F.col("_file").isin(paths))))
             state.loaded_rows = state.loaded_rows.union(state.latest)
         return state
@@ -190,9 +190,11 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         summary = self._summary(
             "batch", ranges, ends, {"batch-id": batch_id, "started-at": int(began * 1000)}
         )
-        files, proof = self._append_and_verify(self._decoded(records), ranges, summary)
-        if not proof.is_ok:
-            raise VerificationFailed(f"{self.spec.table}: batch {batch_id} of {ranges}: {proof.message()}")
+        files, verification = self._append_and_verify(self._decoded(records), ranges, summary)
+        if not verification.is_ok:
+            raise VerificationFailed(
+                f"{self.spec.table}: batch {batch_id} of {ranges}: {verification.message()}"
+            )
         # If the id is the same after the read, the records are of that topic.
         self._check_topic(self.topic.id())
         self._publish()
@@ -202,7 +204,7 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
             batch_id,
             ranges.count,
             len(files),
-            proof.message(),
+            verification.message(),
             time.time() - began,
         )
         self.group.commit(ends)
@@ -236,7 +238,7 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
 
     def _append_and_verify(
         self, rows: DataFrame, ranges: OffsetRanges, summary: Mapping[str, str]
-    ) -> tuple[list[AddedFile], Proof]:
+    ) -> tuple[list[AddedFile], OffsetVerification]:
         base = self.head
         good = F.col("reason").isNull()
         files = self._append(rows.where(good), summary)
@@ -250,13 +252,13 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
             files = self._append(rows.where(good), summary)
             runs = self._runs(files, lambda: rows)
         quarantined = OffsetRanges()
-        if sum(file.fact.records for file in files) != ranges.count:
+        if sum(file.stats.records for file in files) != ranges.count:
             quarantined = quarantine_records(self.spark, self.spec, rows.where(~good), ranges)
         self.state.latest = loaded_from(runs)
-        facts = [file.fact for file in files]
-        paths = [fact.path for fact in needs_read(ranges, facts, quarantined)]
+        stats = [file.stats for file in files]
+        paths = [file.path for file in needs_read(ranges, stats, quarantined)]
         offsets = self.offset_reader.read(paths) if paths else {}
-        return files, verify(ranges, facts, offsets, quarantined=quarantined)
+        return files, verify(ranges, stats, offsets, quarantined=quarantined)
 
     def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
         offsets = ["_kafka_partition", "_kafka_offset", "_kafka_timestamp"]

@@ -1,1 +1,1 @@
-"""What stands on topics and in consumer groups."""
+"""Keys, Avro, offsets, heartbeats."""

@@ -36,7 +36,7 @@ class Refused(RuntimeError):
 class AddedFile:
     """A data file with its bounds (None: no bound). ``external``: number of records without a source."""
 
-    fact: FileStats
+    stats: FileStats
     source_lower: str | None
     source_upper: str | None
     base_offset_lower: int | None
@@ -45,25 +45,25 @@ class AddedFile:
 
     def run(self) -> Run | None:
         """Return the file's run if the bounds show that it is the only one: one source and base offset."""
-        fact = self.fact
+        stats = self.stats
         if (
             self.external
             or self.source_lower is None
             or self.source_lower != self.source_upper
             or self.base_offset_lower is None
             or self.base_offset_lower != self.base_offset_upper
-            or fact.partition_lower is None
-            or fact.offset_lower is None
-            or not fact.is_conclusive(OffsetRanges())
+            or stats.partition_lower is None
+            or stats.offset_lower is None
+            or not stats.is_conclusive(OffsetRanges())
         ):
             return None
-        start = fact.offset_lower - self.base_offset_lower
-        return Run(self.source_lower, fact.partition_lower, start, start + fact.records, fact.records)
+        start = stats.offset_lower - self.base_offset_lower
+        return Run(self.source_lower, stats.partition_lower, start, start + stats.records, stats.records)
 
     @property
     def is_external(self) -> bool:
         """Whether no record has a source, so the file has no loaded rows."""
-        return self.external == self.fact.records
+        return self.external == self.stats.records
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Spark and the process around it. The lowest room."""
+"""Session, checkpoints, process start and stop."""

@@ -149,23 +149,23 @@ def test_the_newest_of_hold_and_release_counts(case: str) -> None:
         assert found["reason"] == f"move {newest}"
 
 
-def test_facts_are_the_windows_restarts_and_the_hold_in_words() -> None:
+def test_the_history_has_the_windows_restarts_and_the_suspension_in_words() -> None:
     client = MemoryS3()
     history = make(client)
     begin = ago(POLICY.restart_window_seconds).timestamp()
-    assert history.facts(NOON, POLICY) == RestartHistory([], None, begin, begin)
+    assert history.restart_history(NOON, POLICY) == RestartHistory([], None, begin, begin)
     for seconds in (601, 600, 10):
         history.record("restart", {}, ago(seconds))
     client.got.clear()
-    assert history.facts(NOON, POLICY).restarts == [ago(600).timestamp(), ago(10).timestamp()]
+    assert history.restart_history(NOON, POLICY).restarts == [ago(600).timestamp(), ago(10).timestamp()]
     assert len(client.got) == 2, "those of the window alone are read"
     client.got.clear()
     history.record("suspend", {"who": "operator", "reason": "the node moves"}, ago(5))
     suspended = "by operator since 2026-03-01T11:59:55.250000+00:00: the node moves"
-    assert history.facts(NOON, POLICY).suspended == suspended
+    assert history.restart_history(NOON, POLICY).suspended == suspended
     assert len(client.got) == 3, "the hold besides"
     history.record("suspend", {}, ago(4))
-    assert history.facts(NOON, POLICY).suspended == (
+    assert history.restart_history(NOON, POLICY).suspended == (
         "by an unknown user since 2026-03-01T11:59:56.250000+00:00: no reason given"
     )
 
@@ -177,16 +177,16 @@ def test_a_history_that_does_not_answer_is_an_error_and_not_an_empty_one(
     client = MemoryS3()
     client.refuse_lists = [error(code, "ListObjectsV2")]
     with raising(kind, "s3://warehouse/ledger/nyc_taxi/history/suspend/", code):
-        make(client).facts(NOON, POLICY)
+        make(client).restart_history(NOON, POLICY)
 
 
 def test_a_restart_that_two_runs_made_of_one_instance_counts_once_and_the_runtimes_too() -> None:
     history = make(MemoryS3())
     for seconds, who, identity in ((50, "schedule", "1"), (49, "schedule", "1"), (40, RUNTIME, "runtime 9")):
         history.record("restart", {"who": who, "identity": identity, "requested": False}, ago(seconds))
-    facts = history.facts(NOON, POLICY)
-    assert facts.restarts == [ago(49).timestamp(), ago(40).timestamp()]
-    assert facts.runtime_restart_at == ago(40).timestamp()
+    recorded = history.restart_history(NOON, POLICY)
+    assert recorded.restarts == [ago(49).timestamp(), ago(40).timestamp()]
+    assert recorded.runtime_restart_at == ago(40).timestamp()
 
 
 @pytest.mark.parametrize(
@@ -228,4 +228,4 @@ def test_restarts_before_a_person_said_to_go_on_do_not_count(
     # In the order in which they came: a word that was said before changes nothing.
     history.record(kind if kind != "restart" else "resume", document, ago(590))
     history.record(kind, document, ago(100))
-    assert history.facts(NOON, POLICY).restarts == [ago(seconds).timestamp() for seconds in counted]
+    assert history.restart_history(NOON, POLICY).restarts == [ago(seconds).timestamp() for seconds in counted]

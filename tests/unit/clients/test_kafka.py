@@ -126,8 +126,8 @@ def admin(broker: Broker) -> KafkaAdmin:
 
 def test_a_topic_is_identified_in_one_request() -> None:
     broker = Broker({0: [], 1: []})
-    assert admin(broker).identify("t") == TopicId("abc+/", 2)
-    assert admin(broker).identify("t").topic_id == "abc+/"
+    assert admin(broker).topic_id("t") == TopicId("abc+/", 2)
+    assert admin(broker).topic_id("t").id == "abc+/"
     assert broker.requested == ["describe_topics"] * 2
 
 
@@ -135,13 +135,13 @@ def test_a_topic_that_is_not_there_is_missing_and_another_error_is_not() -> None
     broker = Broker({})
     broker.error = KafkaError.UNKNOWN_TOPIC_OR_PART
     with raising(Missing, "topic 't'", "k:9092", "provision_topic"):
-        admin(broker).identify("t")
+        admin(broker).topic_id("t")
     broker.error = KafkaError.TOPIC_AUTHORIZATION_FAILED
     with raising(Refused, "topic 't'", "[kafka]"):
-        admin(broker).identify("t")
+        admin(broker).topic_id("t")
     broker.error = KafkaError._TRANSPORT
     with raising(Unreachable, "topic 't'"):
-        admin(broker).identify("t")
+        admin(broker).topic_id("t")
 
 
 def test_begins_and_ends_ask_for_the_partitions_unless_they_are_given() -> None:

@@ -69,11 +69,11 @@ class Kept(History):
     unanswered = 0
     is_full = False
 
-    def facts(self, now: datetime, policy: Supervision) -> RestartHistory:
+    def restart_history(self, now: datetime, policy: Supervision) -> RestartHistory:
         if self.unanswered:
             self.unanswered -= 1
             raise Unreachable("S3 is away")
-        return super().facts(now, policy)
+        return super().restart_history(now, policy)
 
     def record(self, kind: str, document: dict[str, Any], at: datetime) -> dict[str, Any]:
         if self.is_full:
@@ -89,20 +89,20 @@ class World:
         self.now = NOW
         self.says = says
         self.assessed: list[list[float]] = []
-        self.facts: list[Any] = []
+        self.restarts: list[Any] = []
         self.kept = Kept(MemoryS3().as_client(), "s3://warehouse/ledger", SPEC.name)
         self.looking: Any = lambda now: sample(now)
-        self.question_seconds = base.QUESTION_SECONDS
+        self.request_timeout_seconds = base.REQUEST_TIMEOUT_SECONDS
         self.fired = threading.Event()
         self.ended_task = False
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
 
-    def assess(self, component: str, samples: Any, policy: Any, facts: Any) -> HealthReport:
+    def assess(self, component: str, samples: Any, policy: Any, restarts: Any) -> HealthReport:
         assert component == "consumer"
         self.assessed.append([s.at for s in samples])
-        self.facts.append(facts)
+        self.restarts.append(restarts)
         return self.says.pop(0) if len(self.says) > 1 else self.says[0]
 
     def observer(self, spec: Any, component: str) -> Any:
@@ -116,7 +116,7 @@ class World:
         trigger = HealthTrigger(stream="nyc_taxi", component="consumer")
         trigger.__dict__["hook"] = self
         trigger.clock, trigger.sleep, trigger.assess = lambda: self.now, self.sleep, self.assess
-        trigger.question_seconds = self.question_seconds
+        trigger.request_timeout_seconds = self.request_timeout_seconds
         trigger.task_instance = task
         if timeout_after is not None:
             trigger.timeout_after = datetime.fromtimestamp(timeout_after, UTC)
@@ -240,7 +240,7 @@ def test_the_history_tells_of_restarts_and_holds() -> None:
     world = World([CERTAIN])
     world.kept.record("suspend", {"who": "ada", "reason": "new schema"}, datetime(2026, 1, 1, tzinfo=UTC))
     world.fire(Task())
-    assert world.facts[0].suspended == "by ada since 2026-01-01T00:00:00+00:00: new schema"
+    assert world.restarts[0].suspended == "by ada since 2026-01-01T00:00:00+00:00: new schema"
 
 
 def test_without_the_history_nothing_can_be_said() -> None:
@@ -284,7 +284,7 @@ def test_a_wrong_declaration_ends_it_and_says_so() -> None:
 
 def test_a_look_that_hangs_is_a_look_that_saw_nothing() -> None:
     world = World([CERTAIN])
-    world.question_seconds = 0.01
+    world.request_timeout_seconds = 0.01
     world.looking = lambda now: world.fired.wait(20)
     (seen,) = Observation.from_json(world.fire(Task())).samples
     assert (seen.process, seen.errors) == (None, {"observer": "no answer within 0.01 s"})

@@ -105,8 +105,8 @@ def test_two_runs_restart_an_instance_once(kept: Kept, state: S, health: Health)
     assert [act.done for act in others] == [True]
     assert runtime.now.since == 1001, "one instance after the judged one"
     assert [did[0] for did in runtime.did].count("stop") == (1 if state is S.RUNNING else 0)
-    facts = kept.facts(datetime.now(UTC), SPEC.supervision)
-    assert len(facts.restarts) == 1, "both recorded it; it counts once"
+    recorded = kept.restart_history(datetime.now(UTC), SPEC.supervision)
+    assert len(recorded.restarts) == 1, "both recorded it; it counts once"
 
 
 def test_a_hold_stops_the_platform_and_not_a_person(kept: Kept) -> None:
@@ -171,7 +171,7 @@ def test_start_starts_what_is_down_and_is_no_restart(kept: Kept) -> None:
     kept.record("suspend", {"who": "ada"}, T0)
     assert made.start(PERSON, report(Health.SUSPENDED)).done
     assert [event["kind"] for event in events(kept, *KINDS)] == ["suspend", "resume", "start"]
-    assert kept.facts(datetime.now(UTC), SPEC.supervision).restarts == []
+    assert kept.restart_history(datetime.now(UTC), SPEC.supervision).restarts == []
 
 
 def test_a_hold_is_recorded_before_the_process_is_ended(kept: Kept) -> None:
@@ -182,7 +182,7 @@ def test_a_hold_is_recorded_before_the_process_is_ended(kept: Kept) -> None:
     suspend, stop = events(kept, "suspend", "stop")
     assert (suspend["who"], suspend["reason"], suspend["requested"]) == ("ada", "new schema", True)
     assert (stop["identity"], stop["exit_status"], stop["run"]) == ("1000", 0, "r2")
-    suspended = kept.facts(datetime.now(UTC), SPEC.supervision).suspended
+    suspended = kept.restart_history(datetime.now(UTC), SPEC.supervision).suspended
     assert suspended is not None
     assert suspended.startswith("by ada since 2")
 

@@ -20,9 +20,9 @@ from tests.support.raising import raising
 REPO = Path(__file__).resolve().parents[3]
 
 
-def context(**site: Any) -> DrillContext:
-    """With parts of a site, and no background load."""
-    made: Any = SimpleNamespace(**site)
+def context(**stream: Any) -> DrillContext:
+    """With parts of a stream, and no background load."""
+    made: Any = SimpleNamespace(**stream)
     nothing: Any = None
     return DrillContext(made, nothing, print, injected_at=1000.0)
 

@@ -14,11 +14,11 @@ from sluice.clients.errors import Refused
 from sluice.model.spec import ledger as keys
 from sluice.model.spec.stream import ENTRY_POINT
 from sluice.model.verification.storage import FileSetDigest, Rewrite
-from sluice.operators.maintenance import CheckCompactionOperator, CompactOperator, closed_before
+from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator, closed_before
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
 
-Step = TypeVar("Step", bound=CompactOperator | CheckCompactionOperator)
+Step = TypeVar("Step", bound=CompactOperator | VerifyCompactionOperator)
 AT = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
 
 
@@ -66,7 +66,7 @@ class Compact(CompactOperator):
         self.world.submit(self)
 
 
-class Check(CheckCompactionOperator):
+class Check(VerifyCompactionOperator):
     world: World
 
     def rewrites_since(self, snapshot_id: int | None) -> list[Rewrite]:

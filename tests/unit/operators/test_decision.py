@@ -197,7 +197,7 @@ def test_restart_restarts_whatever_instance_is_there_and_is_verified() -> None:
     assert (answer["choice"], answer["who"], answer["run"]) == ("Restart it", "ada", "run-1")
     assert (restart["who"], restart["requested"]) == ("ada", True)
     event = {"outcome": "recovered", "reason": "", "at": datetime.now(UTC).timestamp()}
-    step.operator.verified(context(conf=conf()), event, **(waits.kwargs or {}))
+    step.operator.record_recovery(context(conf=conf()), event, **(waits.kwargs or {}))
     assert len(events(step.kept, "recovered")) == 1
 
 

@@ -20,7 +20,8 @@ PROGRAM = """\
 #!{python}
 import os, pathlib, signal, sys, time
 home = pathlib.Path(os.environ["SLUICE_HOME"])
-(home / "arguments").write_text(" ".join([*sys.argv[1:], "at once" * bool(os.environ["AT_ONCE"])]))
+at_once = "at once" * bool(os.environ["TRIGGER_IMMEDIATELY"])
+(home / "arguments").write_text(" ".join([*sys.argv[1:], at_once]))
 print("breaking something", file=sys.stderr, flush=True)
 {rest}
 """

@@ -120,8 +120,8 @@ class World(Runtime):
             self.heard = self.heartbeat(1, pid=8, state=self.state, since=self.state_since)
         return self.heard
 
-    def identify(self, topic: str) -> Any:
-        return SimpleNamespace(topic_id="t", partitions=1)
+    def topic_id(self, topic: str) -> Any:
+        return SimpleNamespace(id="t", partitions=1)
 
     def begins(self, topic: str, partitions: int) -> dict[int, int]:
         return {0: 0}
@@ -144,7 +144,7 @@ class World(Runtime):
 
     def observer(self, spec: Any, component: str) -> Observer:
         kafka = SimpleNamespace(
-            heartbeat=self.newest, identify=self.identify, begins=self.begins, ends=self.ends_of
+            heartbeat=self.newest, topic_id=self.topic_id, begins=self.begins, ends=self.ends_of
         )
         return Observer(cast("Any", kafka), lambda: cast("Lake", self), self, spec, component)
 
@@ -446,7 +446,7 @@ def test_a_restart_on_request_counts_for_no_flapping(world: World) -> None:
     assert world.did == ["stop 20", "start"]
     (restart,) = events(world.kept, "restart")
     assert (restart["who"], restart["reason"], restart["requested"]) == ("ada", "new address", True)
-    assert world.kept.facts(datetime.now(UTC), SPEC.supervision).restarts == []
+    assert world.kept.restart_history(datetime.now(UTC), SPEC.supervision).restarts == []
 
 
 def test_a_request_to_what_cannot_be_observed(producer: World) -> None:

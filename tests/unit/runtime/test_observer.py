@@ -49,9 +49,9 @@ class Systems:
             raise self.errors[name]
         return answer
 
-    def identify(self, topic: str) -> TopicId:
+    def topic_id(self, topic: str) -> TopicId:
         assert topic == "x-topic"
-        return self._ask("identify", TopicId("T", len(self.ages)))
+        return self._ask("topic_id", TopicId("T", len(self.ages)))
 
     def begins(self, topic: str, partitions: int) -> dict[int, int]:
         return self._ask("begins", dict.fromkeys(range(partitions), 0))
@@ -81,7 +81,7 @@ class Systems:
         )
 
 
-ALL = ["status", "identify", "begins", "position", "ends"]
+ALL = ["status", "topic_id", "begins", "position", "ends"]
 
 
 def test_where_nothing_waits_five_questions_are_asked() -> None:
@@ -145,11 +145,11 @@ def test_before_the_first_snapshot_all_of_the_topic_waits() -> None:
 
 @pytest.mark.parametrize("kind", [Unreachable, Missing, Refused])
 @pytest.mark.parametrize(
-    ("question", "system", "asked"),
+    ("method", "system", "asked"),
     [
         ("status", "process", ALL),
-        ("identify", "kafka", ["status", "identify", "position"]),
-        ("begins", "kafka", ["status", "identify", "begins", "position"]),
+        ("topic_id", "kafka", ["status", "topic_id", "position"]),
+        ("begins", "kafka", ["status", "topic_id", "begins", "position"]),
         ("position", "lake", ALL),
         ("ends", "kafka", ALL),
         ("retention_ms", "kafka", [*ALL, "retention_ms"]),
@@ -157,16 +157,16 @@ def test_before_the_first_snapshot_all_of_the_topic_waits() -> None:
     ],
 )
 def test_what_does_not_answer_is_trouble_and_is_not_asked_on(
-    question: str, system: str, asked: list[str], kind: type[ClientError]
+    method: str, system: str, asked: list[str], kind: type[ClientError]
 ) -> None:
     systems = Systems({0: [1.0] * 100, 1: []})
-    systems.errors[question] = kind("away")
+    systems.errors[method] = kind("away")
     sample = systems.observer().observe(NOW)
     assert sample.errors == {system: "away"}
     assert systems.asked == asked
     assert (sample.process is None) == (system == "process")
     assert (sample.published is None) == (system == "lake")
-    assert (sample.ends is None) == (question in ("identify", "begins", "ends"))
+    assert (sample.ends is None) == (method in ("topic_id", "begins", "ends"))
 
 
 def test_all_that_is_away_is_named() -> None:
@@ -174,7 +174,7 @@ def test_all_that_is_away_is_named() -> None:
     systems.errors = {name: Unreachable(f"no {name}") for name in ALL}
     assert systems.observer().observe(NOW).errors == {
         "process": "no status",
-        "kafka": "no identify",
+        "kafka": "no topic_id",
         "lake": "no position",
     }
 

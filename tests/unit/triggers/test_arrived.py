@@ -19,7 +19,7 @@ class Topic:
     """Answers with these offsets, in turn; the last again and again."""
 
     def __init__(self, *offsets: Offsets, topic_id: str = "t1") -> None:
-        self.offsets, self.topic_id = list(offsets), topic_id
+        self.offsets, self.id = list(offsets), topic_id
 
     def ends(self, topic: str) -> dict[int, int]:
         assert topic == "wiki-changes"
@@ -28,8 +28,8 @@ class Topic:
             raise answer
         return answer
 
-    def identify(self, topic: str) -> TopicId:
-        return TopicId(self.topic_id, 2)
+    def topic_id(self, topic: str) -> TopicId:
+        return TopicId(self.id, 2)
 
 
 def made(**more: Any) -> ArrivedTrigger:

@@ -16,7 +16,7 @@ from sluice.model.health.sample import ProcessState as S
 from sluice.model.spec.ledger import run_key
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.operators.load.published import WaitForPublishOperator
-from sluice.triggers.base import QUESTION_SECONDS
+from sluice.triggers.base import REQUEST_TIMEOUT_SECONDS
 from sluice.triggers.published import PublishedTrigger, unreachable_offsets
 from sluice.triggers.wait import ProcessWatch
 from tests.support.raising import raising
@@ -86,14 +86,16 @@ class Hook:
         self.closed = True
 
 
-def fire(hook: Hook, question_seconds: float = QUESTION_SECONDS, **overrides: Any) -> dict[str, Any]:
+def fire(
+    hook: Hook, request_timeout_seconds: float = REQUEST_TIMEOUT_SECONDS, **overrides: Any
+) -> dict[str, Any]:
     values = {
         "stream": "nyc_taxi", "expected": EXPECTED.to_json(), "deadline": 1e12,
         "poll_interval": 0.0, "grace": 0.0, **overrides,
     }  # fmt: skip
     trigger = PublishedTrigger(**values)
     trigger.__dict__["hook"] = hook
-    trigger.question_seconds = question_seconds
+    trigger.request_timeout_seconds = request_timeout_seconds
 
     async def first() -> dict[str, Any]:
         event = await anext(trigger.run())
@@ -144,7 +146,7 @@ def test_at_the_deadline_it_names_what_lacks_and_what_could_not_be_seen() -> Non
 
 def test_a_question_that_hangs_does_not_hold_the_trigger() -> None:
     hook = Hook([lambda hanging: hanging.fired.wait(20)], [process(S.RUNNING)])
-    assert "0.01 s" in fire(hook, question_seconds=0.01, deadline=0.0)["reason"]
+    assert "0.01 s" in fire(hook, request_timeout_seconds=0.01, deadline=0.0)["reason"]
 
 
 def test_a_trigger_goes_on_elsewhere_and_holds_no_secret() -> None:

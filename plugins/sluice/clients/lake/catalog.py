@@ -85,14 +85,14 @@ class Lake:
     def location(self, name: str) -> str | None:
         """The table's current metadata file, from PostgreSQL only; None if the table does not exist."""
         namespace, table = name.rsplit(".", 1)
-        question = select(IcebergTables.metadata_location).where(
+        statement = select(IcebergTables.metadata_location).where(
             IcebergTables.catalog_name == CATALOG,
             IcebergTables.table_namespace == namespace,
             IcebergTables.table_name == table,
         )
         try:
             with asking(f"table {name}"), Session(self.catalog.engine) as session:
-                return session.scalar(question)
+                return session.scalar(statement)
         except Missing:
             return None
 
@@ -134,15 +134,15 @@ def commits(table: Table, since: int | None = None) -> Iterator[Commit]:
     for snapshot in ancestors(table):
         if snapshot.snapshot_id == since:
             return
-        facts = sluice_properties(snapshot)
-        ranges: dict[str, list[int]] = json.loads(facts.get("offset-ranges", "{}"))
-        began = facts.get("started-at")
+        properties = sluice_properties(snapshot)
+        ranges: dict[str, list[int]] = json.loads(properties.get("offset-ranges", "{}"))
+        began = properties.get("started-at")
         yield Commit(
             snapshot_id=snapshot.snapshot_id,
             at=snapshot.timestamp_ms / 1000,
-            kind=facts.get("kind", ""),
-            epoch=int(facts.get("epoch") or 0),
-            ends=offsets_from_json(facts.get("end-offsets", "{}")),
+            kind=properties.get("kind", ""),
+            epoch=int(properties.get("epoch") or 0),
+            ends=offsets_from_json(properties.get("end-offsets", "{}")),
             records=sum(until - start for start, until in ranges.values()),
             began=int(began) / 1000 if began else None,
         )
@@ -156,20 +156,20 @@ def recent_batches(table: Table, limit: int) -> list[Commit]:
 def position(table: Table) -> Position | None:
     """The position that the newest ``sluice.*`` snapshot of ``main`` records; None if there is none."""
     for snapshot in ancestors(table):
-        facts = sluice_properties(snapshot)
-        if "end-offsets" in facts:
+        properties = sluice_properties(snapshot)
+        if "end-offsets" in properties:
             break
     else:
         return None
     batches = recent_batches(table, BATCHES)
     durations = [batch.seconds for batch in batches if batch.seconds is not None]
     return Position(
-        epoch=int(facts["epoch"]),
+        epoch=int(properties["epoch"]),
         at=snapshot.timestamp_ms / 1000,
         acquired_at=next((commit.at for commit in commits(table) if commit.kind == "epoch-start"), None),
-        starts=offsets_from_json(facts["start-offsets"]),
-        ends=offsets_from_json(facts["end-offsets"]),
-        topic_id=facts.get("topic-id") or None,
+        starts=offsets_from_json(properties["start-offsets"]),
+        ends=offsets_from_json(properties["end-offsets"]),
+        topic_id=properties.get("topic-id") or None,
         longest_batch=max(durations, default=None),
         batch_at=batches[0].at if batches else None,
     )

@@ -20,12 +20,12 @@ MAX_RANGES = 50
 
 @dataclass(frozen=True)
 class EventIdCounts:
-    """``rows`` of the load, ``nameless`` of them without an id; ``twice``: its duplicated ids -> rows of
-    the table that have it."""
+    """``rows`` of the load, ``missing_id`` of them without an id; ``duplicates``: ids of the load that more
+    than one row of the table has -> number of those rows."""
 
     rows: int
-    nameless: int
-    twice: dict[str, int] = field(default_factory=dict)
+    missing_id: int
+    duplicates: dict[str, int] = field(default_factory=dict)
 
 
 def count_event_ids(
@@ -52,28 +52,28 @@ def count_event_ids(
         day = quoted(date) if date else "null"
         load = f"create table load as select {name} as id, {day} as day, {minute} as minute from source"
         sql.rows(load, source=files.read(table, rows, columns))
-        ((count, nameless),) = sql.rows("select count(*), count(*) - count(id) from load")
+        ((count, missing_id),) = sql.rows("select count(*), count(*) - count(id) from load")
         if not count:
             return EventIdCounts(0, 0)
-        alike = _alike(sql, date, moment)
+        candidates = _possible_duplicates(sql, date, moment)
         again = f"""
             select {name}, count(*) from source semi join load on {name} = load.id
             group by {name} having count(*) > 1
         """
         return EventIdCounts(
-            count, nameless, dict(sql.rows(again, source=files.read(table, alike, (column,))))
+            count, missing_id, dict(sql.rows(again, source=files.read(table, candidates, (column,))))
         )
 
 
-def _alike(sql: ArrowSql, date: str | None, moment: str | None) -> BooleanExpression:
+def _possible_duplicates(sql: ArrowSql, date: str | None, moment: str | None) -> BooleanExpression:
     """The rows of the table that may equal one of the load's; a load with a null date or time may have
     duplicates anywhere."""
-    alike: BooleanExpression = AlwaysTrue()
+    candidates: BooleanExpression = AlwaysTrue()
     days = [day for (day,) in sql.rows("select distinct day from load")]
     if date and None not in days:
-        alike = And(alike, In(date, [day.isoformat() for day in days]))
+        candidates = And(candidates, In(date, [day.isoformat() for day in days]))
     minutes = [minute for (minute,) in sql.rows("select distinct minute from load order by all")]
     if moment and None not in minutes:
         ranges = [(begin * MINUTE, end * MINUTE) for begin, end in minute_ranges(minutes, MAX_RANGES)]
-        alike = And(alike, files.between(moment, ranges))
-    return alike
+        candidates = And(candidates, files.between(moment, ranges))
+    return candidates

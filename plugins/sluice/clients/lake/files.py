@@ -57,7 +57,7 @@ def plan(table: Table, rows: BooleanExpression) -> list[FileScanTask]:
         return list(table.scan(row_filter=rows).use_ref(MAIN).plan_files())
 
 
-def facts(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
+def file_stats(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
     """Each file's offset bounds from metadata.
 
     None if the manifest has none, or if delete files apply (the metadata then counts deleted rows): such a
@@ -85,7 +85,7 @@ def facts(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
     return found
 
 
-def coordinates(table: Table, tasks: Iterable[FileScanTask], paths: Collection[str]) -> dict[int, Any]:
+def read_offsets(table: Table, tasks: Iterable[FileScanTask], paths: Collection[str]) -> dict[int, Any]:
     """Partition -> all offsets in the files at ``paths``, repeated ones too, as NumPy arrays in any order."""
     chosen = [task for task in tasks if task.file.file_path in paths]
     found: dict[int, list[Any]] = {}

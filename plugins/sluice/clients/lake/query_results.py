@@ -51,14 +51,14 @@ class QueryPositions:
 def read_positions(table: Table, queries: Mapping[str, Query]) -> QueryPositions | None:
     """None before the queries' first writer. Raises ConfigError for a query whose declaration has changed."""
     for snapshot in ancestors(table):
-        facts = sluice_properties(snapshot)
-        if "queries" in facts:
-            properties = [{f"sluice.{key}": value for key, value in facts.items()}]
+        properties = sluice_properties(snapshot)
+        if "queries" in properties:
+            summaries = [{f"sluice.{key}": value for key, value in properties.items()}]
             return QueryPositions(
                 snapshot.snapshot_id,
                 snapshot.timestamp_ms / 1000,
-                int(facts["epoch"]),
-                query_state.read(properties, queries, ".".join(table.name())),
+                int(properties["epoch"]),
+                query_state.read(summaries, queries, ".".join(table.name())),
                 frozenset(name for name, query in queries.items() if query.aggregates),
             )
     return None

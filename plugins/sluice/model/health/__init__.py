@@ -1,1 +1,1 @@
-"""How a component is: observations in, health report out."""
+"""Health rules: samples in, report out."""

@@ -13,7 +13,7 @@ from sluice.model.spec.stream import Supervision
 CONFIRM_SECONDS = HEARTBEAT_INTERVAL + 1
 
 
-def assess_component(samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> HealthReport:
+def assess_component(samples: Sequence[Sample], policy: Supervision, history: RestartHistory) -> HealthReport:
     """Health at the newest of ``samples`` (oldest first; not empty)."""
     now = samples[-1]
     reasons = unknown_reasons(now)
@@ -21,12 +21,12 @@ def assess_component(samples: Sequence[Sample], policy: Supervision, facts: Rest
         reasons.append(f"{now.process.message()}: its runtime does not know its start time")
     if reasons:
         return unknown(now, reasons)
-    return _Component(samples, policy, facts).assess()
+    return _Component(samples, policy, history).assess()
 
 
 class _Component(Rules):
-    def __init__(self, samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> None:
-        super().__init__(samples[-1], policy, facts)
+    def __init__(self, samples: Sequence[Sample], policy: Supervision, history: RestartHistory) -> None:
+        super().__init__(samples[-1], policy, history)
         self.heartbeat = self.now.heartbeat
         # Samples of this instance, as dead or alive as it is now.
         self.earlier = [
@@ -50,9 +50,11 @@ class _Component(Rules):
         )
 
     def _suspended(self) -> HealthReport | None:
-        if self.facts.suspended is None:
+        if self.history.suspended is None:
             return None
-        return self.say(Health.SUSPENDED, f"suspended {self.facts.suspended}; {self.process.message()}", True)
+        return self.say(
+            Health.SUSPENDED, f"suspended {self.history.suspended}; {self.process.message()}", True
+        )
 
     def _ended(self) -> HealthReport | None:
         if self.process.is_alive:
@@ -138,7 +140,7 @@ class _Component(Rules):
                 "process": self.process.to_json(),
                 "heartbeat": self.heartbeat.to_json() if self.heartbeat else None,
                 "restarts": sorted(self.restarts),
-                "suspended": self.facts.suspended,
+                "suspended": self.history.suspended,
                 "errors": {},
             },
             is_final=is_final,

@@ -1,12 +1,11 @@
-"""Health of a component at the newest of several samples; rules for the consumer."""
+"""Health of the consumer at the newest of several samples."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sluice.model import exits
-from sluice.model.health.component import assess_component
 from sluice.model.health.retention import already_deleted, topic_id_changed, topic_truncated
 from sluice.model.health.sample import ProcessState, Sample, ordered
 from sluice.model.health.status import (
@@ -18,37 +17,10 @@ from sluice.model.health.status import (
     unknown_reasons,
 )
 from sluice.model.health.timeline import Timeline, offsets
-from sluice.model.spec.stream import CONSUMER, Supervision
+from sluice.model.spec.stream import Supervision
 
 
-def assess(
-    component: str, samples: Sequence[Sample], policy: Supervision, facts: RestartHistory
-) -> HealthReport:
-    """Health of ``component`` at the newest of ``samples``, oldest first; they may come from earlier checks.
-
-    Never one of WELL if the newest has errors.
-    """
-    return (assess_consumer if component == CONSUMER else assess_component)(samples, policy, facts)
-
-
-def has_recovered(component: str, report: HealthReport, now: Sample, before: Sample) -> tuple[bool, str]:
-    """Whether a component that was restarted after ``before`` works again, and a message.
-
-    The consumer works if a later writer has published records, or has none to publish; another component
-    if its new instance gave a heartbeat.
-    """
-    if component != CONSUMER or now.errors:
-        return report.health in (Health.HEALTHY, Health.IDLE, Health.SOURCE_UNAVAILABLE), report.message
-    position, epoch = now.published, before.published.epoch if before.published else 0
-    if position is None or position.epoch <= epoch:
-        return False, f"no active writer since writer epoch {epoch}"
-    ends: Mapping[int, int] = before.published.ends if before.published else {}
-    lag = sum(now.unread().values())
-    ahead = sum(max(end - ends.get(p, 0), 0) for p, end in position.ends.items())
-    return bool(ahead) or not lag, f"writer epoch {position.epoch} published {ahead} records, {lag} wait"
-
-
-def assess_consumer(samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> HealthReport:
+def assess_consumer(samples: Sequence[Sample], policy: Supervision, history: RestartHistory) -> HealthReport:
     """Health at the last of ``samples``; those whose clock contradicts its clock are left out."""
     if not samples:
         return HealthReport(Health.UNKNOWN, "nothing was observed")
@@ -59,12 +31,12 @@ def assess_consumer(samples: Sequence[Sample], policy: Supervision, facts: Resta
     if reasons:
         report = unknown(now, reasons)
         return replace(report, details=report.details | {"samples": len(samples)})
-    return _Consumer(samples, policy, facts).assess()
+    return _Consumer(samples, policy, history).assess()
 
 
 class _Consumer(Rules):
-    def __init__(self, samples: Sequence[Sample], policy: Supervision, facts: RestartHistory) -> None:
-        super().__init__(samples[-1], policy, facts)
+    def __init__(self, samples: Sequence[Sample], policy: Supervision, history: RestartHistory) -> None:
+        super().__init__(samples[-1], policy, history)
         self.timeline = Timeline(ordered(samples), policy, self.restarts)
 
     def rules(self) -> Sequence[Callable[[], HealthReport | None]]:
@@ -84,10 +56,10 @@ class _Consumer(Rules):
         )
 
     def _suspended(self) -> HealthReport | None:
-        if self.facts.suspended is None:
+        if self.history.suspended is None:
             return None
         # Records that can still be saved need a person; lost ones may be the reason for the suspension.
-        risk, suspended = self.timeline.risk, f"suspended {self.facts.suspended}"
+        risk, suspended = self.timeline.risk, f"suspended {self.history.suspended}"
         if risk:
             return self.say(Health.DATA_AT_RISK, f"{suspended}; {risk}", True)
         loss = self.timeline.recreation or already_deleted(self.now)
@@ -233,6 +205,6 @@ class _Consumer(Rules):
             arrivals=timeline.rates[0] if timeline.rates else None,
             epoch=timeline.epoch,
             identity=self.process.identity,
-            details=timeline.details() | {"suspended": self.facts.suspended},
+            details=timeline.details() | {"suspended": self.history.suspended},
             is_final=is_final,
         )

@@ -92,9 +92,9 @@ class RestartHistory:
     runtime_restart_at: float = 0.0
 
 
-def new_restarts(process: ProcessStatus, facts: RestartHistory) -> list[float]:
+def new_restarts(process: ProcessStatus, history: RestartHistory) -> list[float]:
     """The runtime's restarts that are not in the history yet, which has microseconds."""
-    return [at for at in process.restarts if at > facts.runtime_restart_at + 0.001]
+    return [at for at in process.restarts if at > history.runtime_restart_at + 0.001]
 
 
 @dataclass(frozen=True)
@@ -117,16 +117,16 @@ class HealthReport(JsonRecord):
 class Rules(ABC):
     """Rules over the newest of several samples: the first that answers decides."""
 
-    def __init__(self, now: Sample, policy: Supervision, facts: RestartHistory) -> None:
+    def __init__(self, now: Sample, policy: Supervision, history: RestartHistory) -> None:
         if now.process is None:
             raise ValueError(f"the sample of {now.at} has no process; check unknown_reasons() first")
         self.now = now
         self.process = now.process
         self.policy = policy
-        self.facts = facts
-        recent = [at for at in new_restarts(self.process, facts) if at >= facts.counted_from]
+        self.history = history
+        recent = [at for at in new_restarts(self.process, history) if at >= history.counted_from]
         self.restarts = [
-            at for at in (*facts.restarts, *recent) if abs(now.at - at) <= policy.restart_window_seconds
+            at for at in (*history.restarts, *recent) if abs(now.at - at) <= policy.restart_window_seconds
         ]
 
     @abstractmethod

@@ -171,7 +171,7 @@ class Timeline:
         return partition in sample.unread() and sample.first_unread(partition) == first
 
     def details(self) -> dict[str, Any]:
-        """The facts behind a health report, in JSON's types."""
+        """The details of a health report, in JSON's types."""
         now, known = self.now, self.now.published
         return {
             "at": now.at,

@@ -73,17 +73,17 @@ def read(
 
     A new query has an empty state. Raises ConfigError for one whose definition changed.
     """
-    said = next((summary for summary in summaries if "sluice.queries" in summary), {})
-    told = json.loads(said.get("sluice.queries", "{}"))
+    newest = next((summary for summary in summaries if "sluice.queries" in summary), {})
+    recorded = json.loads(newest.get("sluice.queries", "{}"))
     states = {}
     for name, query in queries.items():
-        there = QueryState(**told[name]) if name in told else QueryState(definition(query))
-        if there.definition != definition(query):
+        state = QueryState(**recorded[name]) if name in recorded else QueryState(definition(query))
+        if state.definition != definition(query):
             raise ConfigError(
-                f"{where}: query {name} was {there.definition} and is {definition(query)} now: its "
+                f"{where}: query {name} was {state.definition} and is {definition(query)} now: its "
                 "definition changed; give the query a new name, and its sinks new tables and topics"
             )
-        states[name] = there
+        states[name] = state
     return states
 
 
@@ -99,9 +99,9 @@ def summary(kind: str, stream: str, epoch: int, states: Mapping[str, QueryState]
 
 def common_end_offsets(states: Iterable[QueryState]) -> dict[int, int]:
     """Partition -> end offset that all of the queries have reached."""
-    told = [state.ends for state in states]
-    partitions = {partition for ends in told for partition in ends}
-    return {int(p): min(ends.get(p, 0) for ends in told) for p in sorted(partitions, key=int)}
+    end_offsets = [state.ends for state in states]
+    partitions = {partition for ends in end_offsets for partition in ends}
+    return {int(p): min(ends.get(p, 0) for ends in end_offsets) for p in sorted(partitions, key=int)}
 
 
 # The group's offset is on this partition of the topic, whatever the batch's partitions.

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from sluice.model.spec import overrides
-from sluice.model.spec import query as query_words
-from sluice.model.spec import schema as partitioning
+from sluice.model.spec import query as query_spec
+from sluice.model.spec import schema as table_schema
 from sluice.model.spec.config import IDENTIFIER, ConfigError, build, toml
 from sluice.model.spec.generator import Generator
 from sluice.model.spec.query import Query
@@ -33,8 +33,8 @@ ENTRY_POINT = STREAMS / "__main__.py"
 FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
 # Replication factor: the broker's default.
 BROKER_DEFAULT = -1
-# In a feed's user_agent: no contact address yet.
-NO_USER = "@example."
+# In a feed's user_agent it stands for a contact address.
+PLACEHOLDER_CONTACT = "@example."
 
 
 class SourceType(StrEnum):
@@ -188,7 +188,7 @@ class StreamSpec:
             raise ConfigError(f"stream {self.name!r} has no feed; add [feed] to its stream.toml")
         if self.name in feeds:
             return feeds[self.name]
-        if NO_USER in self.feed.user_agent:
+        if PLACEHOLDER_CONTACT in self.feed.user_agent:
             raise ConfigError(
                 f"feed user_agent {self.feed.user_agent!r} has no contact address for {self.feed.url}: put "
                 f"your own into it, in the stream.toml of {self.name}"
@@ -205,11 +205,11 @@ class StreamSpec:
         if self.is_avro:
             raise ConfigError(f"stream {self.name!r}: queries need a schema in DDL, and it has {self.schema}")
         columns = parse_ddl(self.schema_file.read_text(), f"{self.name}/{self.schema}")
-        return query_words.result_types(query, self.queries[query], columns, f"{self.name}/stream.toml")
+        return query_spec.result_types(query, self.queries[query], columns, f"{self.name}/stream.toml")
 
     @property
     def partitions(self) -> list[Partition]:
-        return partitioning.parse_all(self.partition_by, self.name)
+        return table_schema.parse_all(self.partition_by, self.name)
 
     @property
     def quarantine_table(self) -> str:
@@ -260,7 +260,7 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
     _check_source(spec, declared, where)
     if not re.fullmatch(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*", spec.table):
         raise ConfigError(f"{where}: table {spec.table!r}: write it as namespace.table, in lower case")
-    partitioning.parse_all(spec.partition_by, where)
+    table_schema.parse_all(spec.partition_by, where)
     if spec.feed and not IDENTIFIER.fullmatch(spec.feed.event_id):
         raise ConfigError(f"{where}: column {spec.feed.event_id!r}: use lower-case letters, digits and _")
     if spec.feed and not spec.feed.url.startswith(("http://", "https://")):
@@ -277,7 +277,7 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
         if value < 1:
             raise ConfigError(f"{where}: {name} is {value}; it must be at least 1")
     for name, query in spec.queries.items():
-        query_words.check(name, query, where)
+        query_spec.check(name, query, where)
     sinks = [sink for query in spec.queries.values() for sink in query.sinks]
     if PROGRESS_TOPIC.name in (spec.topic.name, *(sink.topic for sink in sinks)):
         raise ConfigError(f"{where}: topic {PROGRESS_TOPIC.name!r} is reserved for progress; use another")

@@ -1,1 +1,1 @@
-"""What must hold: offsets, rows, events, files. Pure arithmetic."""
+"""Verification of offsets, rows, events and files."""

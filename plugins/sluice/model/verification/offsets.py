@@ -12,7 +12,7 @@ from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 EMPTY = OffsetRanges()
 
 
-class ProofStatus(StrEnum):
+class VerificationStatus(StrEnum):
     PASSED = "passed"
     GAPS = "gaps"
     DUPLICATES = "duplicates"
@@ -64,10 +64,10 @@ class FileStats:
 
 
 @dataclass(frozen=True)
-class Proof:
+class OffsetVerification:
     """Result of a verification; ``expected`` and ``found``: numbers of offsets."""
 
-    status: ProofStatus
+    status: VerificationStatus
     expected: int
     found: int
     gaps: OffsetRanges = field(default_factory=OffsetRanges)
@@ -76,7 +76,7 @@ class Proof:
 
     @property
     def is_ok(self) -> bool:
-        return self.status is ProofStatus.PASSED
+        return self.status is VerificationStatus.PASSED
 
     def message(self) -> str:
         if self.is_ok:
@@ -104,7 +104,7 @@ def verify(
     *,
     quarantined: OffsetRanges = EMPTY,
     allow_outside: bool = False,
-) -> Proof:
+) -> OffsetVerification:
     """Verify ``expected`` with the ``files`` whose metadata is conclusive and with ``offsets``.
 
     ``offsets``: partition -> offsets read from the files that :func:`needs_read` named, each as often as it
@@ -128,12 +128,14 @@ def verify(
     if allow_outside:
         duplicates, unexpected = duplicates.intersect(expected), EMPTY
     failures = (
-        (gaps, ProofStatus.GAPS),
-        (duplicates, ProofStatus.DUPLICATES),
-        (unexpected, ProofStatus.UNEXPECTED),
+        (gaps, VerificationStatus.GAPS),
+        (duplicates, VerificationStatus.DUPLICATES),
+        (unexpected, VerificationStatus.UNEXPECTED),
     )
-    status = next((status for found, status in failures if found), ProofStatus.PASSED)
-    return Proof(status, expected.count, present.intersect(expected).count, gaps, duplicates, unexpected)
+    status = next((status for found, status in failures if found), VerificationStatus.PASSED)
+    return OffsetVerification(
+        status, expected.count, present.intersect(expected).count, gaps, duplicates, unexpected
+    )
 
 
 def _runs(values: Iterable[int]) -> list[tuple[int, int]]:

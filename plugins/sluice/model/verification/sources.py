@@ -47,16 +47,18 @@ def reconcile_rows(total: int, published: Iterable[int], quarantined: Iterable[i
     again, which loses nothing.
     """
     rows = sorted(published)
-    aside = IntervalSet.of_values(quarantined)
+    quarantined_rows = IntervalSet.of_values(quarantined)
     present = IntervalSet.of_values(rows)
     expected = IntervalSet.of([(0, total)])
-    missing = expected.minus(present).minus(aside)
+    missing = expected.minus(present).minus(quarantined_rows)
     repeated = IntervalSet.of_values(b for a, b in pairwise(rows) if a == b)
-    duplicated = repeated.union(present.intersect(aside))
-    unknown = present.union(aside).minus(expected)
-    named = (missing, "missing"), (duplicated, "more than once"), (unknown, "not in the source object")
+    duplicated = repeated.union(present.intersect(quarantined_rows))
+    unknown = present.union(quarantined_rows).minus(expected)
+    named = (missing, "missing"), (duplicated, "more than once"), (unknown, "not in the source")
     problems = tuple(f"{found.count} {name} (rows {str(found)[:160]})" for found, name in named if found)
-    return Reconciliation("rows", total, len(rows), aside.count, missing.count, duplicated.count, problems)
+    return Reconciliation(
+        "rows", total, len(rows), quarantined_rows.count, missing.count, duplicated.count, problems
+    )
 
 
 def reconcile_events(

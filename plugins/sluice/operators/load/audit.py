@@ -26,23 +26,21 @@ NAMED = 10
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnreferencedObjects:
     """Data objects that no retained snapshot references. ``orphans`` are older than the newest commit, so
-    they will never be committed; ``young`` ones may belong to a batch in flight."""
+    they will never be committed; ``too_recent`` ones may belong to a batch in flight."""
 
     orphans: list[str]
-    young: list[str]
+    too_recent: list[str]
 
 
-def unknown(data: Mapping[str, datetime], known: set[str], newest_commit: datetime | None) -> Unknown:
-    """Unreferenced data objects; before the first commit all are young."""
-    unreferenced = sorted(set(data) - known)
-    old = {
-        uri for uri in unreferenced if newest_commit is not None and data[uri] < newest_commit - CLOCK_SLACK
-    }
-    return Unknown(
-        [uri for uri in unreferenced if uri in old], [uri for uri in unreferenced if uri not in old]
-    )
+def find_unreferenced(
+    data: Mapping[str, datetime], known: set[str], newest_commit: datetime | None
+) -> UnreferencedObjects:
+    """Before the first commit all unreferenced objects are too recent."""
+    uris = sorted(set(data) - known)
+    old = {uri for uri in uris if newest_commit is not None and data[uri] < newest_commit - CLOCK_SLACK}
+    return UnreferencedObjects([uri for uri in uris if uri in old], [uri for uri in uris if uri not in old])
 
 
 def metadata_files(written_at_ms: list[int], at_ms: int, until_ms: int | None) -> int | None:
@@ -96,10 +94,12 @@ class AuditOperator(StreamOperator):
             "batches": batches,
             "versions_per_batch": max(costs, default=None),
             "orphans": len(unreferenced.orphans),
-            "in_flight": len(unreferenced.young),
+            "in_flight": len(unreferenced.too_recent),
         }
 
-    def _from_metadata(self, seen: Inventory, since: int | None) -> tuple[Unknown, int, list[int]]:
+    def _from_metadata(
+        self, seen: Inventory, since: int | None
+    ) -> tuple[UnreferencedObjects, int, list[int]]:
         from sluice.clients.lake import files
         from sluice.clients.lake.catalog import commits, metadata_times
 
@@ -107,7 +107,7 @@ class AuditOperator(StreamOperator):
         table, quarantine = lake.table(self.spec.table), lake.table(self.spec.quarantine_table)
         known = files.known_files(table) | files.known_files(quarantine)
         newest = max((snapshot.timestamp_ms for snapshot in table.snapshots()), default=None)
-        unreferenced = unknown(
+        unreferenced = find_unreferenced(
             seen.data, known, None if newest is None else datetime.fromtimestamp(newest / 1000, UTC)
         )
         since_then, written = list(commits(table, since))[::-1], metadata_times(table)
@@ -146,7 +146,7 @@ def report(
     added: Mapping[str, PrefixUsage],
     budget: list[BudgetCheck],
     batches: int,
-    unreferenced: Unknown,
+    unreferenced: UnreferencedObjects,
 ) -> str:
     """Tables for the log; in brackets what the load added."""
     rows = [
@@ -156,7 +156,7 @@ def report(
     lines = [[line.name, f"{line.value}", f"{line.limit:g}", "ok" if line.ok else "OVER"] for line in budget]
     notes = (
         f"{batches} batches published since; {len(unreferenced.orphans)} orphans; "
-        f"{len(unreferenced.young)} data objects not committed yet"
+        f"{len(unreferenced.too_recent)} data objects not committed yet"
     )
     if not batches:
         notes += "; no batch, so no versions per batch"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sluice.model.spec.config import ConfigError
-from sluice.model.verification.offsets import Proof, needs_read, verify
+from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.sources import Reconciliation, reconcile_events, reconcile_rows
 
@@ -26,7 +26,7 @@ class OffsetCheck:
     """``quarantined``: of the load's offsets; ``files``: number of data files that may hold any of them,
     ``read`` of which had no conclusive metadata."""
 
-    proof: Proof
+    verification: OffsetVerification
     quarantined: OffsetRanges
     files: int
     read: int
@@ -43,13 +43,13 @@ def check_offsets(table: Table, quarantine: Table, expected: OffsetRanges) -> Of
     from sluice.clients.lake import files
 
     tasks = files.plan(table, files.overlapping(expected))
-    stats = files.facts(table, tasks)
+    stats = files.file_stats(table, tasks)
     # A file may hold offsets outside the load's, and gaps there.
     quarantined_near = _quarantined(quarantine, expected.union(file_bounds(stats)))
     inconclusive = {file.path for file in needs_read(expected, stats, quarantined_near)}
-    offsets = files.coordinates(table, tasks, inconclusive) if inconclusive else {}
-    proof = verify(expected, stats, offsets, quarantined=quarantined_near, allow_outside=True)
-    return OffsetCheck(proof, quarantined_near.intersect(expected), len(stats), len(inconclusive))
+    offsets = files.read_offsets(table, tasks, inconclusive) if inconclusive else {}
+    verification = verify(expected, stats, offsets, quarantined=quarantined_near, allow_outside=True)
+    return OffsetCheck(verification, quarantined_near.intersect(expected), len(stats), len(inconclusive))
 
 
 def file_bounds(stats: Sequence[FileStats]) -> OffsetRanges:
@@ -96,8 +96,8 @@ def check_feed_events(
         total=expected.count,
         published=found.rows,
         quarantined=quarantined.intersect(expected).count,
-        missing_id=found.nameless,
-        duplicates=found.twice,
+        missing_id=found.missing_id,
+        duplicates=found.duplicates,
     )
 
 
@@ -105,7 +105,7 @@ def check_feed_events(
 DUPLICATE = "duplicate:"
 
 
-def check_generated_rows(table: Table, quarantine: Table, source: Document, rows: int) -> Reconciliation:
+def check_source_rows(table: Table, quarantine: Table, source: Document, rows: int) -> Reconciliation:
     """Whether each of the source's ``rows`` rows is published once or quarantined."""
     from pyiceberg.expressions import EqualTo
 
@@ -127,4 +127,4 @@ def check_object_rows(
 
     names = ("bucket", "key", "version_id", "etag", "size")
     version = ObjectVersion(**{name: source[name] for name in names})
-    return check_generated_rows(table, quarantine, source, hook.bucket(version.bucket).data_rows(version))
+    return check_source_rows(table, quarantine, source, hook.bucket(version.bucket).data_rows(version))

@@ -1,4 +1,4 @@
-"""Step 3 of a load: a bounded Spark job sends the plan's rows to the topic."""
+"""Task `produce` of CSV and generated streams: a bounded Spark job sends the plan's rows to the topic."""
 
 from __future__ import annotations
 

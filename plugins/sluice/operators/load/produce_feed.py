@@ -1,4 +1,4 @@
-"""Step 3 of a load from a feed: wait for what the stream's producer sends."""
+"""Task `produce` of a feed: wait for what the stream's producer sends."""
 
 from __future__ import annotations
 

@@ -27,11 +27,12 @@ class WaitForPublishOperator(ComponentOperator):
     supervision intervals or keeps restarting; fails after ``publish_timeout_minutes`` (of the form).
     """
 
-    does = "waits until all records are published, or counted by the queries"
     fails_if = "the component is down, or the timeout is over"
 
     def __init__(self, *, component: str = "consumer", **kwargs: Any) -> None:
         super().__init__(component=component, **kwargs)
+        by = "the queries" if component == "queries" else "the consumer"
+        self.does = f"waits until all records are {VERBS.get(component, 'published')} by {by}"
 
     def work(self, context: Context) -> None:
         _, documents = plans.produced(self.ledger, context["run_id"])

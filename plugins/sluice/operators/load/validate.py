@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Asset, Context
     from pyiceberg.table import Table
 
-    from sluice.model.verification.offsets import Proof
+    from sluice.model.verification.offsets import OffsetVerification
     from sluice.model.verification.ranges import OffsetRanges
     from sluice.model.verification.sources import Reconciliation
     from sluice.operators.load.checks import OffsetCheck
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 class ValidationResult:
     """``sources``: the plan's sources, each with its reconciliation; ``limit``: quarantined percent."""
 
-    offsets: Proof
+    offsets: OffsetVerification
     sources: list[tuple[Document, Reconciliation]]
     schema: list[str]
     limit: float
 
     @property
     def source_rows(self) -> int:
-        return sum(proof.total for _, proof in self.sources)
+        return sum(reconciliation.total for _, reconciliation in self.sources)
 
     @property
     def published(self) -> int:
-        return sum(proof.published for _, proof in self.sources)
+        return sum(reconciliation.published for _, reconciliation in self.sources)
 
     @property
     def quarantined(self) -> int:
-        return sum(proof.quarantined for _, proof in self.sources)
+        return sum(reconciliation.quarantined for _, reconciliation in self.sources)
 
     @property
     def quarantined_percent(self) -> float:
@@ -53,7 +53,9 @@ class ValidationResult:
         """Why the load is not verified; empty if it is."""
         problems = [] if self.offsets.is_ok else [f"offsets: {self.offsets.message()}"]
         problems += [
-            f"{plans.name_of(source)}: {proof.message()}" for source, proof in self.sources if not proof.is_ok
+            f"{plans.name_of(source)}: {reconciliation.message()}"
+            for source, reconciliation in self.sources
+            if not reconciliation.is_ok
         ]
         problems += self.schema
         if self.quarantined_percent > self.limit:
@@ -93,7 +95,7 @@ class ValidateOperator(StreamOperator):
         check = checks.check_offsets(table, quarantine, expected)
         self.log.info("%s", check.message())
         result = ValidationResult(
-            offsets=check.proof,
+            offsets=check.verification,
             sources=[
                 (source, self._source(table, quarantine, source, plans.offsets_of(document), check))
                 for source, document in zip(plan["sources"], documents, strict=True)
@@ -114,7 +116,7 @@ class ValidateOperator(StreamOperator):
         if plans.is_feed(source):
             return checks.check_feed_events(self.spec, table, offsets, check.quarantined)
         if plans.is_generated(source):
-            return checks.check_generated_rows(table, quarantine, source, source["parameters"]["rows"])
+            return checks.check_source_rows(table, quarantine, source, source["parameters"]["rows"])
         return checks.check_object_rows(self.platform_hook, table, quarantine, source)
 
     def wrong_columns(self, table: Table) -> list[str]:
@@ -127,19 +129,18 @@ def report(result: ValidationResult) -> str:
     rows = [
         [
             plans.name_of(source),
-            proof.total,
-            proof.published,
-            proof.quarantined,
-            proof.missing,
-            proof.duplicated,
-            "passed" if proof.is_ok else "FAILED",
+            reconciliation.total,
+            reconciliation.published,
+            reconciliation.quarantined,
+            reconciliation.missing,
+            reconciliation.duplicated,
+            "passed" if reconciliation.is_ok else "FAILED",
         ]
-        for source, proof in result.sources
+        for source, reconciliation in result.sources
     ]
     head = ["source", "rows", "published", "quarantined", "missing", "duplicated", "result"]
-    proof = result.offsets
     lines: list[list[object]] = [
-        ["offsets", proof.message()],
+        ["offsets", result.offsets.message()],
         [
             "rows",
             f"{result.source_rows} = {result.published} published + {result.quarantined} quarantined",
@@ -171,11 +172,11 @@ def document(
             {
                 **plans.identity_of(source),
                 "source_id": source["source_id"],
-                "rows": proof.total,
-                "published": proof.published,
-                "quarantined": proof.quarantined,
+                "rows": reconciliation.total,
+                "published": reconciliation.published,
+                "quarantined": reconciliation.quarantined,
             }
-            for source, proof in result.sources
+            for source, reconciliation in result.sources
         ],
         "at": plans.now(),
     }

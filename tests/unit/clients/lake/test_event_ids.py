@@ -99,7 +99,7 @@ def test_once_in_the_load_and_once_in_another(made: Events) -> None:
     assert made.count(load) == EventIdCounts(2, 0, {"a": 2, "b": 2})
 
 
-def test_rows_without_an_id_are_counted_and_are_not_alike(made: Events) -> None:
+def test_rows_without_an_id_are_counted_and_are_no_duplicates(made: Events) -> None:
     assert made.count(made.add((ONE, None), (ONE, None), (ONE, "a"))) == EventIdCounts(3, 2)
 
 
@@ -182,5 +182,5 @@ def test_moments_from_everywhere_are_a_bounded_question(timed: Timed) -> None:
     many = range(MAX_RANGES + 10)
     timed.at(("between", minutes(3)), *((f"x{n}", minutes(n * 7)) for n in many))
     load = timed.at(*((f"x{n}", minutes(n * 7)) for n in many))
-    assert timed.count(load).twice == {f"x{n}": 2 for n in many}
+    assert timed.count(load).duplicates == {f"x{n}": 2 for n in many}
     assert "between" in timed.read, "so many ranges alone do not leave that out"

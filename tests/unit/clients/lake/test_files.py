@@ -28,9 +28,9 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return three_files(tmp_path_factory.mktemp("lake"))
 
 
-def test_facts_are_the_manifests_bounds(lake: Lake) -> None:
+def test_stats_are_the_manifests_bounds(lake: Lake) -> None:
     table = lake.table(lakes.TABLE)
-    found = files.facts(table, files.plan(table, files.overlapping(OffsetRanges.of({0: [(0, 5)]}))))
+    found = files.file_stats(table, files.plan(table, files.overlapping(OffsetRanges.of({0: [(0, 5)]}))))
     assert [
         (f.partition_lower, f.partition_upper, f.offset_lower, f.offset_upper, f.records) for f in found
     ] == [(0, 0, 0, 9, 10)]
@@ -39,9 +39,9 @@ def test_facts_are_the_manifests_bounds(lake: Lake) -> None:
 def test_a_file_with_deletes_is_not_settled_by_its_metadata(lake: Lake) -> None:
     table = lake.table(lakes.TABLE)
     (task,) = files.plan(table, files.overlapping(OffsetRanges.of({0: [(0, 5)]})))
-    (fact,) = files.facts(table, [FileScanTask(task.file, delete_files={task.file})])
-    assert (fact.partition_lower, fact.offset_lower, fact.records) == (None, None, 10)
-    assert not fact.is_conclusive(OffsetRanges())
+    (stats,) = files.file_stats(table, [FileScanTask(task.file, delete_files={task.file})])
+    assert (stats.partition_lower, stats.offset_lower, stats.records) == (None, None, 10)
+    assert not stats.is_conclusive(OffsetRanges())
 
 
 def test_nothing_expected_means_no_file(lake: Lake) -> None:
@@ -57,9 +57,11 @@ def test_many_ranges_find_every_file(lake: Lake) -> None:
 def test_columns_are_read_of_the_named_files_only(lake: Lake) -> None:
     table = lake.table(lakes.TABLE)
     tasks = files.plan(table, files.overlapping(OffsetRanges.of({0: [(0, 99)], 1: [(0, 99)]})))
-    mixed = [fact.path for fact in files.facts(table, tasks) if fact.partition_lower != fact.partition_upper]
+    mixed = [
+        file.path for file in files.file_stats(table, tasks) if file.partition_lower != file.partition_upper
+    ]
     assert len(mixed) == 1
-    found = files.coordinates(table, tasks, mixed)
+    found = files.read_offsets(table, tasks, mixed)
     assert {partition: list(offsets) for partition, offsets in found.items()} == {0: [10], 1: [8]}
 
 

@@ -94,9 +94,9 @@ def rows(windows: dict[int, Users], batch: int) -> pa.Table:
 
 def write(lake: Lake, windows: dict[int, Users], batch: int = 4, kind: str = "batch") -> None:
     """Put windows (number -> users) in the place of those that are there, as the sink does."""
-    facts = {"sluice.kind": kind, "sluice.batch-id": str(batch), "sluice.epoch": "1"}
+    properties = {"sluice.kind": kind, "sluice.batch-id": str(batch), "sluice.epoch": "1"}
     table = lake.catalog.load_table(TABLE)
-    table.dynamic_partition_overwrite(rows(windows, batch), snapshot_properties=facts)
+    table.dynamic_partition_overwrite(rows(windows, batch), snapshot_properties=properties)
 
 
 def reader(lake: Lake) -> ResultsReader:

@@ -1,4 +1,4 @@
-"""The proof that the demo, the drills and the integration tests share."""
+"""The comparison of offsets that the demo, the drills and the integration tests share."""
 
 from __future__ import annotations
 

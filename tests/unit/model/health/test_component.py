@@ -22,7 +22,7 @@ from sluice.model.spec.stream import Supervision
 NOW = 100_000.0
 # The declared defaults: stalled after 60 s without a beat, 90 s for the first one, 3 restarts in 1800 s.
 POLICY = Supervision()
-NO_FACTS = RestartHistory()
+EMPTY = RestartHistory()
 V = Health
 
 
@@ -60,86 +60,86 @@ def earlier(was: ProcessStatus, heard: Heartbeat | None, ago: float = CONFIRM_SE
 GONE = earlier(DOWN, heartbeat(20))
 SLOW = heartbeat(61)
 
-# process, beat, facts, an earlier sample, verdict, words, conclusive
+# process, beat, history, an earlier sample, verdict, words, conclusive
 CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, bool]] = {
-    "healthy: it beats": (process(), heartbeat(detail="12 sent"), NO_FACTS, None, V.HEALTHY,
+    "healthy: it beats": (process(), heartbeat(detail="12 sent"), EMPTY, None, V.HEALTHY,
         r"^stream-x-producer is RUNNING: streaming for 500 s \(12 sent\)$", True),
-    "healthy: Kafka has to catch up": (process(), heartbeat(state=State.BACKPRESSURED), NO_FACTS, None,
+    "healthy: Kafka has to catch up": (process(), heartbeat(state=State.BACKPRESSURED), EMPTY, None,
         V.HEALTHY, "backpressured for 500 s", True),
-    "healthy: it works": (process(), heartbeat(state=State.WORKING), NO_FACTS, None, V.HEALTHY,
+    "healthy: it works": (process(), heartbeat(state=State.WORKING), EMPTY, None, V.HEALTHY,
         "working", True),
-    "healthy: the last beat is as old as it may be": (process(), heartbeat(60), NO_FACTS, None, V.HEALTHY,
+    "healthy: the last beat is as old as it may be": (process(), heartbeat(60), EMPTY, None, V.HEALTHY,
         "streaming", True),
     "healthy: however often it was restarted": (process(), heartbeat(), times(9), None, V.HEALTHY, "", True),
-    "healthy: its runtime does not know its id": (process(pid=None), heartbeat(pid=1), NO_FACTS, None,
+    "healthy: its runtime does not know its id": (process(pid=None), heartbeat(pid=1), EMPTY, None,
         V.HEALTHY,
         "streaming", True),
-    "healthy: the clocks differ a little": (process(), heartbeat(-4), NO_FACTS, None, V.HEALTHY, "", True),
+    "healthy: the clocks differ a little": (process(), heartbeat(-4), EMPTY, None, V.HEALTHY, "", True),
     "healthy: its source has been away for less than the patience": (process(),
-        heartbeat(state=State.CONNECTING, since=59), NO_FACTS, None, V.HEALTHY, "connecting for 59 s", True),
-    "idle: it finds nothing to do": (process(), heartbeat(state=State.IDLE), NO_FACTS, None, V.IDLE,
+        heartbeat(state=State.CONNECTING, since=59), EMPTY, None, V.HEALTHY, "connecting for 59 s", True),
+    "idle: it finds nothing to do": (process(), heartbeat(state=State.IDLE), EMPTY, None, V.IDLE,
         "idle for 500 s", True),
-    "idle: its source answers and has nothing": (process(), heartbeat(state=State.WAITING), NO_FACTS,
+    "idle: its source answers and has nothing": (process(), heartbeat(state=State.WAITING), EMPTY,
         None, V.IDLE,
         "waiting for 500 s", True),
     "source unavailable: its source does not answer": (process(),
-        heartbeat(state=State.CONNECTING, since=60, detail="503, again in 20 s"), NO_FACTS, None,
+        heartbeat(state=State.CONNECTING, since=60, detail="503, again in 20 s"), EMPTY, None,
         V.SOURCE_UNAVAILABLE,
         r"its source has not answered for 60 s: connecting for 60 s \(503, again in 20 s\); it ", True),
-    "starting: no beat yet": (process(ago=89), None, NO_FACTS, None, V.STARTING,
+    "starting: no beat yet": (process(ago=89), None, EMPTY, None, V.STARTING,
         "no heartbeat 89 s after its start", False),
-    "starting: only its predecessor's beat": (process(ago=10), heartbeat(14), NO_FACTS, None, V.STARTING,
+    "starting: only its predecessor's beat": (process(ago=10), heartbeat(14), EMPTY, None, V.STARTING,
         " 10 s after", False),
-    "starting: another one's beat": (process(ago=10), heartbeat(1, pid=9), NO_FACTS, None, V.STARTING, "10 s",
+    "starting: another one's beat": (process(ago=10), heartbeat(1, pid=9), EMPTY, None, V.STARTING, "10 s",
         False),
-    "starting: before its runtime is sure": (replace(process(ago=1), state=S.STARTING), None, NO_FACTS, None,
+    "starting: before its runtime is sure": (replace(process(ago=1), state=S.STARTING), None, EMPTY, None,
         V.STARTING, "is STARTING", False),
-    "stalled: it never gave a beat": (process(ago=90), None, NO_FACTS, None, V.STALLED,
+    "stalled: it never gave a beat": (process(ago=90), None, EMPTY, None, V.STALLED,
         r" 90 s after its start \(startup timeout 90 s\); there never was a heartbeat", False),
-    "stalled: only its predecessor's beat": (process(ago=100), heartbeat(103), NO_FACTS, None, V.STALLED,
+    "stalled: only its predecessor's beat": (process(ago=100), heartbeat(103), EMPTY, None, V.STALLED,
         r"last heartbeat by process 7, 103 s ago: streaming", False),
-    "stalled: another one beats in its place": (process(ago=100), heartbeat(1, pid=9), NO_FACTS, None,
+    "stalled: another one beats in its place": (process(ago=100), heartbeat(1, pid=9), EMPTY, None,
         V.STALLED,
         "process 9, 1 s ago", False),
-    "stalled: no beat for long": (process(), SLOW, NO_FACTS, None, V.STALLED,
+    "stalled: no beat for long": (process(), SLOW, EMPTY, None, V.STALLED,
         r", last heartbeat 61 s ago \(stall timeout 60 s\): streaming for 500 s", False),
-    "stalled: cut off, and hanging": (process(), heartbeat(61, State.CONNECTING), NO_FACTS, None, V.STALLED,
+    "stalled: cut off, and hanging": (process(), heartbeat(61, State.CONNECTING), EMPTY, None, V.STALLED,
         "61 s ago", False),
-    "down: it ended": (DOWN, heartbeat(), NO_FACTS, None, V.DOWN,
+    "down: it ended": (DOWN, heartbeat(), EMPTY, None, V.DOWN,
         r"is EXITED, exit status 1; last heartbeat by process 7, 3 s ago: streaming for 500 s", False),
-    "down: it was never started": (ProcessStatus("p", S.STOPPED), None, NO_FACTS, None, V.DOWN,
+    "down: it was never started": (ProcessStatus("p", S.STOPPED), None, EMPTY, None, V.DOWN,
         "p is STOPPED, exit status None; there never was a heartbeat", False),
-    "down: nothing came since an earlier sample": (DOWN, heartbeat(20), NO_FACTS, GONE, V.DOWN, "", True),
-    "down: a moment ago too": (DOWN, heartbeat(20), NO_FACTS, earlier(DOWN, heartbeat(20), 3), V.DOWN,
+    "down: nothing came since an earlier sample": (DOWN, heartbeat(20), EMPTY, GONE, V.DOWN, "", True),
+    "down: a moment ago too": (DOWN, heartbeat(20), EMPTY, earlier(DOWN, heartbeat(20), 3), V.DOWN,
         "", False),
-    "stalled: no heartbeat since an earlier sample": (process(), SLOW, NO_FACTS, earlier(process(), SLOW),
+    "stalled: no heartbeat since an earlier sample": (process(), SLOW, EMPTY, earlier(process(), SLOW),
         V.STALLED, "61 s ago", True),
-    "stalled: the heartbeats come again": (process(), SLOW, NO_FACTS, earlier(process(), heartbeat(90)),
+    "stalled: the heartbeats come again": (process(), SLOW, EMPTY, earlier(process(), heartbeat(90)),
         V.STALLED, "61 s ago", False),
-    "starting: the runtime restarts it": (replace(LOOPING, restarts=()), None, NO_FACTS, None, V.STARTING,
+    "starting: the runtime restarts it": (replace(LOOPING, restarts=()), None, EMPTY, None, V.STARTING,
         r"is BACKOFF, exit code 1 after 2 s; the runtime restarts it in 20 s", False),
-    "flapping: the runtime keeps restarting it": (LOOPING, None, NO_FACTS, None, V.FLAPPING,
+    "flapping: the runtime keeps restarting it": (LOOPING, None, EMPTY, None, V.FLAPPING,
         r"^down: .* restarts it in 20 s; restarted 3 times within 1800 s", False),
     "flapping: it has just been restarted, and beats": (
-        replace(LOOPING, state=S.RUNNING, pid=7, since=NOW - 9), heartbeat(1), NO_FACTS, None, V.FLAPPING,
+        replace(LOOPING, state=S.RUNNING, pid=7, since=NOW - 9), heartbeat(1), EMPTY, None, V.FLAPPING,
         "is RUNNING for 9 s; before that it ended with exit code 1 after 2 s", False),
     "flapping: restarts by both": (replace(LOOPING, restarts=(NOW - 40,)), None, times(2), None, V.FLAPPING,
         "restarted 3 times", False),
     "healthy: it has lived for long since": (replace(LOOPING, state=S.RUNNING, pid=7, since=NOW - 91),
-        heartbeat(1), NO_FACTS, None, V.HEALTHY, "streaming", True),
+        heartbeat(1), EMPTY, None, V.HEALTHY, "streaming", True),
     "starting: a request counts the restarts from there": (LOOPING, None,
         RestartHistory(counted_from=NOW - 35), None, V.STARTING, "restarts it in 20 s", False),
     "starting: what the history knows counts once": (replace(LOOPING, restarts=(NOW - 60, NOW - 50)), None,
         RestartHistory(restarts=[NOW - 60, NOW - 50], runtime_restart_at=NOW - 50), None, V.STARTING, "",
         False),
-    "down: the beat since was its own": (DOWN, heartbeat(3), NO_FACTS, earlier(process(),
+    "down: the beat since was its own": (DOWN, heartbeat(3), EMPTY, earlier(process(),
         heartbeat(20)), V.DOWN, "",
         False),
-    "down: another start's beat": (process(S.EXITED, ago=9), heartbeat(3), NO_FACTS, GONE, V.DOWN, "", False),
+    "down: another start's beat": (process(S.EXITED, ago=9), heartbeat(3), EMPTY, GONE, V.DOWN, "", False),
     "down: restarts of long ago do not count": (DOWN, None, times(3, 1801), None, V.DOWN, "", False),
-    "fenced: another one beats": (DOWN, heartbeat(2, pid=9, detail="a load"), NO_FACTS, GONE, V.FENCED,
+    "fenced: another one beats": (DOWN, heartbeat(2, pid=9, detail="a load"), EMPTY, GONE, V.FENCED,
         r"status 1; another instance, process 9, is active: streaming for 500 s \(a load\)", True),
-    "fenced: another one's first beat": (DOWN, heartbeat(2, pid=9), NO_FACTS, earlier(DOWN, None),
+    "fenced: another one's first beat": (DOWN, heartbeat(2, pid=9), EMPTY, earlier(DOWN, None),
         V.FENCED, "process 9", True),
     "flapping: dead too often": (DOWN, None, times(3), None, V.FLAPPING,
         r"^down: .*; restarted 3 times within 1800 s without recovery$", False),
@@ -150,12 +150,12 @@ CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, boo
         "^suspended by ada since noon: new feed; stream-x-producer is STOPPED$", True),
     "suspended: and running": (process(), None, RestartHistory(suspended="by ada"), None, V.SUSPENDED,
         "is RUNNING", True),
-    "unknown: its runtime is at a loss": (process(S.UNKNOWN), heartbeat(), NO_FACTS, None, V.UNKNOWN,
+    "unknown: its runtime is at a loss": (process(S.UNKNOWN), heartbeat(), EMPTY, None, V.UNKNOWN,
         "does not know its state", False),
-    "unknown: since when is unknown": (replace(process(), since=None), heartbeat(), NO_FACTS, None,
+    "unknown: since when is unknown": (replace(process(), since=None), heartbeat(), EMPTY, None,
         V.UNKNOWN, "does not know its start time", False),
-    "unknown: nobody looked": (None, heartbeat(), NO_FACTS, None, V.UNKNOWN, "not observed", False),
-    "unknown: a beat from the future": (process(), heartbeat(-6), NO_FACTS, None, V.UNKNOWN,
+    "unknown: nobody looked": (None, heartbeat(), EMPTY, None, V.UNKNOWN, "not observed", False),
+    "unknown: a beat from the future": (process(), heartbeat(-6), EMPTY, None, V.UNKNOWN,
         "its heartbeat is 6 s ahead of this clock: set the clocks", False),
 }  # fmt: skip
 
@@ -163,19 +163,19 @@ CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, boo
 def assess(
     seen: ProcessStatus | None,
     heard: Heartbeat | None,
-    facts: RestartHistory,
+    history: RestartHistory,
     before: Sample | None = None,
     errors: dict[str, str] | None = None,
 ) -> HealthReport:
     now = Sample(NOW, seen, heartbeat=heard, errors=errors or {})
     assert Sample.from_json(json.loads(json.dumps(now.to_json()))) == now
-    return assess_component([before, now] if before else [now], POLICY, facts)
+    return assess_component([before, now] if before else [now], POLICY, history)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_verdicts(case: str) -> None:
-    seen, heard, facts, before, health, words, is_final = CASES[case]
-    found = assess(seen, heard, facts, before)
+    seen, heard, history, before, health, words, is_final = CASES[case]
+    found = assess(seen, heard, history, before)
     assert found.health is health, found.message
     assert case.startswith(f"{health.value}: ")
     assert re.search(words, found.message), found.message
@@ -191,7 +191,7 @@ def test_what_did_not_answer_is_said_and_nothing_else() -> None:
         assert found.message.startswith("history: S3 is away; kafka: away")
         assert found.details["errors"] == errors
         assert not found.is_final
-    assert assess(DOWN, None, NO_FACTS, errors=errors).identity == DOWN.identity
+    assert assess(DOWN, None, EMPTY, errors=errors).identity == DOWN.identity
 
 
 heartbeats = st.none() | st.builds(
@@ -217,11 +217,11 @@ befores = st.none() | st.builds(earlier, processes.filter(bool), heartbeats, st.
 def test_anything_gives_a_verdict_and_only_a_fresh_beat_a_good_one(
     seen: ProcessStatus | None,
     heard: Heartbeat | None,
-    facts: RestartHistory,
+    history: RestartHistory,
     before: Sample | None,
     errors: dict[str, str],
 ) -> None:
-    found = assess(seen, heard, facts, before, errors)
+    found = assess(seen, heard, history, before, errors)
     assert "\n" not in found.message
     if errors or seen is None:
         assert found.health is V.UNKNOWN

@@ -31,7 +31,7 @@ SINCE = NOW - 5_000
 # The declared defaults, so that the moments below can be read: look every 120 s (a gap is more than 180 s),
 # stalled after 60 s, started after 90 s, behind over 300 s, at risk within 6 h, 3 restarts in 1800 s.
 POLICY = Supervision()
-NO_FACTS = RestartHistory()
+EMPTY = RestartHistory()
 R, X = ProcessState.RUNNING, ProcessState.EXITED
 
 
@@ -83,55 +83,55 @@ def times(count: int, ago: float = 100) -> RestartHistory:
 
 
 V = Health
-# reason -> samples, facts, verdict, words of the sentence, conclusive
+# reason -> samples, history, verdict, words of the sentence, conclusive
 CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # What could not be observed.
-    "unknown: no look at all": ([], NO_FACTS, V.UNKNOWN, "nothing was observed", False),
+    "unknown: no look at all": ([], EMPTY, V.UNKNOWN, "nothing was observed", False),
     "unknown: Kafka does not answer": (
         [look(0, {}, main(), ends=None, begins=None, errors={"kafka": "no answer from k in 15 s"})],
-        NO_FACTS,
+        EMPTY,
         V.UNKNOWN,
         "kafka: no answer from k in 15 s; stream-x is RUNNING",
         False,
     ),
     "unknown: the catalog does not answer, though nobody waits": (
         [look(0, 100, None, errors={"lake": "down"})],
-        NO_FACTS,
+        EMPTY,
         V.UNKNOWN,
         "lake: down",
         False,
     ),
     "unknown: the runtime does not answer": (
         [look(0, 100, main(), process=None, errors={"process": "refused"})],
-        NO_FACTS,
+        EMPTY,
         V.UNKNOWN,
         "process: refused",
         False,
     ),
     "unknown: the process was not looked at, and nothing says why": (
         [look(0, 100, main(), process=None)],
-        NO_FACTS,
+        EMPTY,
         V.UNKNOWN,
         "the process was not observed",
         False,
     ),
     "unknown: the topic was not looked at, and nothing says why": (
         [look(0, 100, main(), begins=None)],
-        NO_FACTS,
+        EMPTY,
         V.UNKNOWN,
         "the topic was not observed",
         False,
     ),
     "unknown: the runtime does not know the state": (
         [look(0, 100, main(), process=process(ProcessState.UNKNOWN))],
-        NO_FACTS,
+        EMPTY,
         V.UNKNOWN,
         "stream-x is UNKNOWN: its runtime does not know its state",
         False,
     ),
     "unknown: dead, but nobody can say what waits, so no restart": (
         [look(0, {}, None, process=process(X), ends=None, errors={"kafka": "away", "lake": "away"})],
-        NO_FACTS,
+        EMPTY,
         V.UNKNOWN,
         "kafka: away; lake: away; stream-x is EXITED",
         False,
@@ -145,35 +145,35 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "unknown: the first look finds a backlog and no movement": (
         [look(0, 900, old())],
-        NO_FACTS,
+        EMPTY,
         V.UNKNOWN,
         r"800 records wait, and nothing was published in 0 s .*too short",
         False,
     ),
     "unknown: 50 s of looking are not 60": (
         [look(50, 900, old()), look(0, 950, old())],
-        NO_FACTS,
+        EMPTY,
         V.UNKNOWN,
         r"in 50 s .*stall timeout 60 s",
         False,
     ),
     "unknown: it moved before a gap of an hour, which says nothing of now": (
         [look(3700, 500, main(50, at=NOW - 3701)), look(0, 900, old())],
-        NO_FACTS,
+        EMPTY,
         V.UNKNOWN,
         "too short",
         False,
     ),
     "unknown: the last publication is in the future, so the driver's clock says nothing": (
         [look(0, 900, main(at=NOW + 500))],
-        NO_FACTS,
+        EMPTY,
         V.UNKNOWN,
         "too short",
         False,
     ),
     "unknown: it published 61 s ago, which is more than its patience": (
         [look(0, 900, main(at=NOW - 61))],
-        NO_FACTS,
+        EMPTY,
         V.UNKNOWN,
         "too short",
         False,
@@ -181,43 +181,43 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # Nothing to do.
     "idle: nothing waits, nothing moved": (
         [look(60, 100, old()), look(0, 100, old())],
-        NO_FACTS,
+        EMPTY,
         V.IDLE,
         "nothing arrives; stream-x is RUNNING",
         True,
     ),
-    "idle: one look is enough": ([look(0, 100, old())], NO_FACTS, V.IDLE, "nothing arrives", True),
+    "idle: one look is enough": ([look(0, 100, old())], EMPTY, V.IDLE, "nothing arrives", True),
     "idle: an empty topic of a stream that has taken over": (
         [look(0, 0, old(0))],
-        NO_FACTS,
+        EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
     "idle: what was published before a gap is not now": (
         [look(3700, 90, main(90)), look(0, 100, old())],
-        NO_FACTS,
+        EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
     "idle: a compacted head moves no begin and no end": (
         [look(60, 100, old(), begins={0: 40}), look(0, 100, old(), begins={0: 40})],
-        NO_FACTS,
+        EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
     "idle: a trimmed head, up to what is published": (
         [look(60, 100, old(), begins={0: 0}), look(0, 100, old(), begins={0: 100})],
-        NO_FACTS,
+        EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
     "healthy: nothing waits because all was published": (
         growing([(60, 100, 40), (0, 100, 100)]),
-        NO_FACTS,
+        EMPTY,
         V.HEALTHY,
         r"everything is published; 0 records/s arrive, 1 records/s are published by writer epoch 7",
         True,
@@ -225,35 +225,35 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # Moving.
     "healthy: a few records wait, as ever": (
         growing([(20, 1000, 990), (10, 2000, 1990), (0, 3000, 2990)]),
-        NO_FACTS,
+        EMPTY,
         V.HEALTHY,
         "10 records wait; 100 records/s arrive, 100 records/s are published",
         True,
     ),
     "healthy: one look, and it published 5 s ago": (
         [look(0, 900, main())],
-        NO_FACTS,
+        EMPTY,
         V.HEALTHY,
         "800 records wait; writer epoch 7; stream-x is RUNNING",
         True,
     ),
     "healthy: it published while it was looked at": (
         [look(0, 900, main(at=NOW + 20))],
-        NO_FACTS,
+        EMPTY,
         V.HEALTHY,
         "800 records wait",
         True,
     ),
     "healthy: it published 40 s ago, which looking on could refute": (
         [look(0, 900, main(at=NOW - 40))],
-        NO_FACTS,
+        EMPTY,
         V.HEALTHY,
         "800 records wait",
         False,
     ),
     "catching up: the backlog came since the last look, so it may be working on it": (
         [look(120, 100, old()), look(0, 900, old())],
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "800 records wait",
         False,
@@ -264,7 +264,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(10, 900, old(acquired_at=NOW - 9)),
             look(0, 900, old(acquired_at=NOW - 9)),
         ],
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "800 records wait",
         False,
@@ -275,56 +275,56 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(20, 900, main(80, at=NOW + 3595)),
             look(0, 900, main(899, at=NOW + 3599)),
         ],
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "1 records wait",
         True,
     ),
     "healthy: a new partition's records are read from its begin on": (
         [look(10, 100, main()), look(0, {0: 100, 1: 20}, main({0: 100, 1: 19}))],
-        NO_FACTS,
+        EMPTY,
         V.HEALTHY,
         "1 records wait",
         True,
     ),
     "healthy: the owner has not seen the new partition yet": (
         [look(20, 100, main()), look(0, {0: 120, 1: 520}, main(120), begins={0: 0, 1: 500})],
-        NO_FACTS,
+        EMPTY,
         V.HEALTHY,
         "20 records wait; 2 records/s arrive, 1 records/s",
         True,
     ),
     "catching up: the time to go follows from both rates": (
         growing([(20, 90_000, 10_000), (10, 90_100, 30_000), (0, 90_200, 50_000)]),
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "40200 records wait, about 20 s to go; 10 records/s arrive, 2000 records/s",
         True,
     ),
     "stalled: a load came at once, and its first batch takes longer than any before": (
         [look(120, 100, old()), look(100, 90_000, old()), look(50, 90_000, old()), look(0, 90_000, old())],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         "without progress for 100 s",
         True,
     ),
     "catching up: the backlog grows, but not for 300 s yet": (
         growing([(290, 90_000, 0), (140, 95_000, 10), (0, 99_999, 20)]),
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "99979 records wait, no estimate; 34 records/s arrive, 0 records/s are published",
         True,
     ),
     "catching up: it grew in the first half and shrank since": (
         growing([(320, 1000, 1000), (200, 400_000, 50_000), (100, 400_100, 150_000), (0, 400_200, 250_000)]),
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "150200 records wait",
         True,
     ),
     "healthy: the driver's clock is ahead, and the looks show no movement": (
         [look(20, 100, main(at=NOW + 500)), look(0, 900, main(at=NOW + 500))],
-        NO_FACTS,
+        EMPTY,
         V.HEALTHY,
         "800 records wait",
         False,
@@ -335,21 +335,21 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(50, 900, main(at=NOW + 500)),
             look(0, 900, main(at=NOW + 500)),
         ],
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "800 records wait, about 1600 s to go",
         False,
     ),
     "catching up: it grew in the second half, and is less than it was": (
         growing([(320, 300_000, 100_000), (160, 300_100, 200_000), (0, 400_200, 220_000)]),
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "180200 records wait",
         True,
     ),
     "catching up: another table, which holds less": (
         [look(20, 90_000, main(80_000)), look(0, 90_000, main(30))],
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "0 records/s arrive, 0 records/s are published",
         True,
@@ -357,28 +357,28 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # Falling behind.
     "lagging: it grew for 320 s, in both halves": (
         growing([(320, 1000, 900), (160, 100_000, 10_000), (0, 200_000, 20_000)]),
-        NO_FACTS,
+        EMPTY,
         V.LAGGING,
         r"180000 records wait, 179900 more than 320 s ago: it never catches up .*622 records/s arrive, 60 r",
         True,
     ),
     "healthy: it grew, but what waits is less than what arrives in the patience": (
         growing([(320, 1000, 900), (160, 100_000, 99_000), (0, 200_000, 198_000)]),
-        NO_FACTS,
+        EMPTY,
         V.HEALTHY,
         "2000 records wait",
         True,
     ),
     "catching up: two looks are no trend": (
         growing([(170, 1000, 900), (0, 200_000, 20_000)]),
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "no estimate",
         True,
     ),
     "catching up: gaps between the looks are no 300 s": (
         growing([(3000, 1000, 900), (110, 100_000, 10_000), (0, 200_000, 20_000)]),
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "no estimate",
         True,
@@ -386,21 +386,21 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # Standing still.
     "stalled: 60 s of a backlog and no movement": (
         [look(60, 900, old()), look(30, 950, old()), look(0, 1000, old())],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         r"RUNNING, stream without progress for 60 s .*from partition 0: 100 on; 900 records wait",
         True,
     ),
     "stalled: the earlier look was the last run's": (
         [look(120, 900, old()), look(0, 900, old())],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         "without progress for 120 s",
         True,
     ),
     "stalled: of an hour in which nobody looked 180 s count": (
         [look(3600, 900, old()), look(0, 900, old())],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         "without progress for 180 s",
         True,
@@ -411,7 +411,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(40, {}, None, process=None, ends=None, errors={"kafka": "away"}),
             look(0, 900, old()),
         ],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         "without progress for 70 s",
         True,
@@ -424,14 +424,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(10, 900, old(), begins=None),
             look(0, 900, old()),
         ],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         "without progress for 70 s",
         True,
     ),
     "stalled: the clock was put forward two hours while it stood still for 10 s only": (
         [look(7210, 900, main(at=NOW - 7220)), look(0, 900, main(at=NOW - 7220))],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         "without progress for 180 s",
         True,
@@ -442,14 +442,14 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(30, {0: 900, 1: 500}, main({0: 200, 1: 10})),
             look(0, {0: 900, 1: 500}, main({0: 300, 1: 10})),
         ],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         r"1 partitions without progress for 70 s .*from partition 1: 10 on; 1090 records wait",
         True,
     ),
     "stalled: suspended while records are about to be deleted, since a restart saves them": (
         [look(70, 900, old()), look(0, 900, old(), expiring={0: 150}, expires_in=600.0)],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         "800 records wait; retention deletes 50 unread records, the first of them within 10 min",
         True,
@@ -459,21 +459,21 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(90, {0: 100, 1: 5}, old(100)),
             look(0, {0: 100, 1: 9}, old(100)),
         ],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         "from partition 1: 0 on; 9 records wait",
         True,
     ),
     "catching up: batches of 50 s are given 150 s": (
         [look(120, 900, old(longest_batch=50.0)), look(0, 900, main(at=NOW - 140, longest_batch=50.0))],
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "800 records wait",
         False,
     ),
     "stalled: after three of its longest batches": (
         [look(150, 900, old(longest_batch=50.0)), look(0, 900, old(longest_batch=50.0))],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         "without progress for 150 s .stall timeout 150 s",
         True,
@@ -508,7 +508,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(100, 900, old(acquired_at=NOW)),
             look(0, 900, old(acquired_at=NOW), process=process(since=NOW - 4000)),
         ],
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "800 records wait",
         False,
@@ -523,49 +523,49 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # Starting.
     "starting: it has 90 s": (
         [look(0, 900, old(), process=process(since=NOW - 89))],
-        NO_FACTS,
+        EMPTY,
         V.STARTING,
         "no active writer 89 s after its start; 800 records wait",
         False,
     ),
     "starting: the first start, before there is a table": (
         [look(0, 0, None, process=process(ProcessState.STARTING, since=NOW - 3))],
-        NO_FACTS,
+        EMPTY,
         V.STARTING,
         "stream-x is STARTING: no active writer 3 s",
         False,
     ),
     "starting: the clock was put back behind the start": (
         [look(0, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600))],
-        NO_FACTS,
+        EMPTY,
         V.STARTING,
         "no active writer 0 s after",
         False,
     ),
     "starting: no take-over is kept, and the process is young": (
         [look(0, 900, old(acquired_at=None), process=process(since=NOW - 10))],
-        NO_FACTS,
+        EMPTY,
         V.STARTING,
         "no active writer 10 s",
         False,
     ),
     "idle: no take-over is kept, and the process is old": (
         [look(0, 100, old(acquired_at=None))],
-        NO_FACTS,
+        EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
     "idle: the runtime tells no start, and there is an owner": (
         [look(0, 100, old(), process=process(since=None))],
-        NO_FACTS,
+        EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
     "idle: the two clocks differ by 2 s": (
         [look(0, 100, old(acquired_at=NOW - 52), process=process(since=NOW - 50))],
-        NO_FACTS,
+        EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
@@ -575,7 +575,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(2, 900, old(), process=process(since=NOW - 90)),
             look(0, 900, old(), process=process(since=NOW - 90)),
         ],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         r"no active writer 90 s after its start \(startup timeout 90 s\)",
         False,
@@ -585,7 +585,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(4, 100, old(), process=process(since=NOW - 95)),
             look(0, 100, old(), process=process(since=NOW - 95)),
         ],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         "no active writer 95 s",
         True,
@@ -595,7 +595,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(95, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600)),
             look(0, 900, old(acquired_at=NOW - 50), process=process(since=NOW + 3600)),
         ],
-        NO_FACTS,
+        EMPTY,
         V.STALLED,
         "no active writer 95 s",
         True,
@@ -613,21 +613,21 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # Not alive.
     "down: one look, to be looked at again": (
         [dead(0, old())],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "stream-x is EXITED, exit status 1; 800 records wait",
         False,
     ),
     "down: seen twice, 4 s apart": (
         [dead(4, old()), dead(0, old())],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "exit status 1",
         True,
     ),
     "down: seen twice, 3 s apart": (
         [dead(3, old()), dead(0, old())],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "exit status 1",
         False,
@@ -637,42 +637,42 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(9, {}, None, process=process(X), ends=None, begins=None, errors={"kafka": "away"}),
             dead(0, old()),
         ],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "exit status 1",
         True,
     ),
     "starting: the runtime restarts it": (
         [dead(100, old()), look(0, 900, old(), process=process(ProcessState.BACKOFF, exit_status=1))],
-        NO_FACTS,
+        EMPTY,
         V.STARTING,
         "exit status 1",
         False,
     ),
     "down: status 76 before there is a table": (
         [look(0, 900, None, process=process(X, exit_status=76))],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "exit status 76; 900 records wait",
         False,
     ),
     "down: the earlier look saw another start of it die": (
         [dead(100, old(), since=SINCE - 500), dead(0, old())],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "exit status 1",
         False,
     ),
     "down: it lived at the earlier look": (
         [look(60, 900, old()), dead(0, old())],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "EXITED",
         False,
     ),
     "down: stopped, though nothing waits": (
         [look(0, 100, old(), process=process(ProcessState.STOPPED))],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "stream-x is STOPPED, exit status 0; no record waits",
         False,
@@ -682,21 +682,21 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(9, 5, None, process=process(ProcessState.STOPPED, None)),
             look(0, 5, None, process=process(ProcessState.STOPPED, None)),
         ],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "stream-x is STOPPED, exit status 0; 5 records wait",
         True,
     ),
     "down: given up by its runtime": (
         [look(0, 900, old(), process=process(ProcessState.FATAL))],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "stream-x is FATAL",
         False,
     ),
     "down: a restart is under way": (
         [look(0, 900, old(), process=process(ProcessState.STOPPING))],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "stream-x is STOPPING",
         False,
@@ -724,7 +724,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     ),
     "down: while records are about to be deleted": (
         [dead(5, old()), look(0, 900, old(), process=process(X), expiring={0: 5000}, expires_in=60.0)],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "retention deletes 800 unread records, the first of them within 60 s",
         True,
@@ -739,35 +739,35 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # Fenced.
     "fenced: status 76, and nothing waits": (
         [dead(0, old(epoch=8), topic=100, status=76)],
-        NO_FACTS,
+        EMPTY,
         V.FENCED,
         "exit status 76: writer epoch 8 is active; no record waits",
         True,
     ),
     "fenced: status 76, and its successor publishes": (
         [dead(0, main(epoch=8, at=NOW - 50), status=76)],
-        NO_FACTS,
+        EMPTY,
         V.FENCED,
         "writer epoch 8 is active; 800 records wait",
         True,
     ),
     "down: status 76, and its successor publishes nothing of what waits": (
         [dead(0, main(epoch=8, at=NOW - 70), status=76)],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "exit status 76; 800 records wait",
         False,
     ),
     "down: another status is no successor": (
         [dead(0, old(), topic=100, status=75)],
-        NO_FACTS,
+        EMPTY,
         V.DOWN,
         "exit status 75; no record waits",
         False,
     ),
     "idle: an earlier start's status says nothing of a living process": (
         [look(0, 100, old(), process=process(exit_status=76))],
-        NO_FACTS,
+        EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
@@ -804,63 +804,63 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # Another topic.
     "topic recreated: the id is not the table's": (
         [look(0, 900, main(), topic_id="U")],
-        NO_FACTS,
+        EMPTY,
         V.TOPIC_RECREATED,
         "its id is U and was T: give the stream a new table, or restore the topic",
         True,
     ),
     "topic recreated: the table knows no id, and an earlier look another": (
         [look(60, 900, main(topic_id=None)), look(0, 900, main(topic_id=None), topic_id="U")],
-        NO_FACTS,
+        EMPTY,
         V.TOPIC_RECREATED,
         "its id is U and was T",
         True,
     ),
     "healthy: the table is of the new topic, the earlier look of the old one": (
         [look(60, 900, main(topic_id="S"), topic_id="S"), look(0, 900, main())],
-        NO_FACTS,
+        EMPTY,
         V.HEALTHY,
         "800 records wait; writer epoch 7",
         True,
     ),
     "starting: the topic was made anew before anything was read": (
         [look(60, 900, None), look(0, 5, None, topic_id="U", process=process(since=NOW - 5))],
-        NO_FACTS,
+        EMPTY,
         V.STARTING,
         "5 records wait",
         False,
     ),
     "idle: a broker without ids": (
         [look(9, 100, old(), topic_id=None), look(0, 100, old(), topic_id=None)],
-        NO_FACTS,
+        EMPTY,
         V.IDLE,
         "nothing arrives",
         True,
     ),
     "topic recreated: the topic ends before the table, to be looked at again": (
         [look(0, 99, main())],
-        NO_FACTS,
+        EMPTY,
         V.TOPIC_RECREATED,
         "partition 0 ends at 99, and the table has offsets up to 100",
         False,
     ),
     "topic recreated: the topic ends before the table, seen twice": (
         [look(9, 99, main()), look(0, 99, main())],
-        NO_FACTS,
+        EMPTY,
         V.TOPIC_RECREATED,
         "partition 0 ends at 99",
         True,
     ),
     "topic recreated: partitions are gone": (
         [look(0, {0: 100}, main({0: 100, 1: 50}))],
-        NO_FACTS,
+        EMPTY,
         V.TOPIC_RECREATED,
         "it has 1 partitions, and the table has partition 1",
         False,
     ),
     "topic recreated: before dead, since a restart could not go on": (
         [dead(0, old(), topic=9)],
-        NO_FACTS,
+        EMPTY,
         V.TOPIC_RECREATED,
         "ends at 9",
         False,
@@ -868,35 +868,35 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
     # Deleted, or about to be.
     "data lost: the topic begins behind what is published": (
         [look(0, 900, main(), begins={0: 500})],
-        NO_FACTS,
+        EMPTY,
         V.DATA_LOST,
         r"400 offsets were deleted before they were read: partition 0: \[100, 500\): give the stream",
         True,
     ),
     "data lost: before dead, since a restart refuses to start over a hole": (
         [look(0, 900, old(), begins={0: 101}, process=process(X))],
-        NO_FACTS,
+        EMPTY,
         V.DATA_LOST,
         r"1 offsets were deleted .*\[100, 101\)",
         True,
     ),
     "data at risk: unread records are older than retention allows": (
         [look(0, {0: 900, 1: 50}, main({0: 100, 1: 50}), expiring={0: 300, 1: 50}, expires_in=5400.0)],
-        NO_FACTS,
+        EMPTY,
         V.DATA_AT_RISK,
         "retention deletes 200 unread records, the first of them within 90 min; writer epoch 7",
         True,
     ),
     "data at risk: it is not known yet whether it moves": (
         [look(0, 900, old(), expiring={0: 101}, expires_in=9000.0)],
-        NO_FACTS,
+        EMPTY,
         V.DATA_AT_RISK,
         "deletes 1 unread records, the first of them within 2.5 h",
         False,
     ),
     "healthy: what is due is published": (
         [look(0, 900, main(), expiring={0: 100})],
-        NO_FACTS,
+        EMPTY,
         V.HEALTHY,
         "800 records wait",
         True,
@@ -908,7 +908,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(300, 92_000, main(52_000), begins={0: 16_000}),
             look(0, 93_000, main(54_000), begins={0: 22_000}),
         ],
-        NO_FACTS,
+        EMPTY,
         V.DATA_AT_RISK,
         "at its pace unread records of partition 0 are deleted within 27 min",
         True,
@@ -918,7 +918,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(90, 90_000, main(50_000), begins={0: 0}),
             look(0, 90_010, main(54_000), begins={0: 50_000}),
         ],
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "36010 records wait",
         True,
@@ -929,7 +929,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(10, 90_000, main(50_000), begins={0: 10_000}),
             look(0, 90_010, main(54_000), begins={0: 50_000}),
         ],
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "36010 records wait",
         True,
@@ -940,7 +940,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
             look(100, 90_000, main(50_000), begins={0: 10}),
             look(0, 90_000, main(54_000), begins={0: 110}),
         ],
-        NO_FACTS,
+        EMPTY,
         V.CATCHING_UP,
         "36000 records wait",
         True,
@@ -950,8 +950,8 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_verdicts(case: str) -> None:
-    samples, facts, health, words, is_final = CASES[case]
-    found = assess_consumer(samples, POLICY, facts)
+    samples, history, health, words, is_final = CASES[case]
+    found = assess_consumer(samples, POLICY, history)
     assert found.health is health, found.message
     assert case.startswith(f"{health.value}: ")
     assert re.search(words, found.message), found.message
@@ -998,33 +998,33 @@ def test_a_diagnosis_says_how_much_how_fast_and_what_it_rests_on() -> None:
 
 def test_a_look_that_is_given_twice_counts_once() -> None:
     once = look(0, 100, old())
-    assert assess_consumer([once, once], POLICY, NO_FACTS) == assess_consumer([once], POLICY, NO_FACTS)
+    assert assess_consumer([once, once], POLICY, EMPTY) == assess_consumer([once], POLICY, EMPTY)
 
 
 def test_only_the_pace_of_the_last_300_s_counts() -> None:
     lags = [(400, 0, 0), (310, 900_000, 90_000), (150, 900_160, 90_160), (0, 900_310, 90_310)]
-    found = assess_consumer(growing(lags), POLICY, NO_FACTS)
+    found = assess_consumer(growing(lags), POLICY, EMPTY)
     assert (found.rate, found.arrivals) == (1.0, 1.0)
 
 
 def test_what_is_published_counts_from_where_the_stream_began() -> None:
-    found = assess_consumer([look(0, 100, main(starts={0: 40}))], POLICY, NO_FACTS)
+    found = assess_consumer([look(0, 100, main(starts={0: 40}))], POLICY, EMPTY)
     assert found.details["published_records"] == 60
 
 
 def test_two_looks_are_no_trend_however_short_the_policy() -> None:
     policy = replace(POLICY, lag_window_seconds=10)
     lags = [(100, 1000, 900), (0, 200_000, 20_000)]
-    assert assess_consumer(growing(lags), policy, NO_FACTS).health is Health.CATCHING_UP
+    assert assess_consumer(growing(lags), policy, EMPTY).health is Health.CATCHING_UP
 
 
 def test_what_is_not_known_is_none() -> None:
-    found = assess_consumer([look(0, 100, None, process=process(X))], POLICY, NO_FACTS)
+    found = assess_consumer([look(0, 100, None, process=process(X))], POLICY, EMPTY)
     assert (found.lag, found.rate, found.arrivals, found.epoch) == (100, None, None, None)
-    found = assess_consumer([look(0, {}, main(), ends=None, errors={"kafka": "away"})], POLICY, NO_FACTS)
+    found = assess_consumer([look(0, {}, main(), ends=None, errors={"kafka": "away"})], POLICY, EMPTY)
     assert (found.lag, found.epoch, found.identity) == (None, 7, str(int(SINCE)))
     assert found.details == {"at": NOW, "errors": {"kafka": "away"}, "samples": 1}
-    assert assess_consumer([], POLICY, NO_FACTS).identity is None
+    assert assess_consumer([], POLICY, EMPTY).identity is None
 
 
 def test_patience_doubles_eightfold_at_most() -> None:
@@ -1036,17 +1036,17 @@ def test_patience_doubles_eightfold_at_most() -> None:
 def test_a_policy_of_its_own_is_followed() -> None:
     policy = replace(POLICY, interval_seconds=10, stall_timeout_seconds=12, max_restarts=1)
     samples = [look(50, 900, old()), look(0, 900, old())]
-    assert assess_consumer(samples, policy, NO_FACTS).details["still_seconds"] == 15
-    assert assess_consumer(samples, policy, NO_FACTS).health is Health.STALLED
+    assert assess_consumer(samples, policy, EMPTY).details["still_seconds"] == 15
+    assert assess_consumer(samples, policy, EMPTY).health is Health.STALLED
     assert assess_consumer(samples, policy, RestartHistory([NOW - 3700])).health is Health.STALLED
     assert assess_consumer([dead(0, old())], policy, times(1)).health is Health.FLAPPING
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_samples_and_diagnoses_survive_json(case: str) -> None:
-    samples, facts, *_ = CASES[case]
+    samples, history, *_ = CASES[case]
     assert [Sample.from_json(json.loads(json.dumps(s.to_json()))) for s in samples] == samples
-    found = assess_consumer(samples, POLICY, facts)
+    found = assess_consumer(samples, POLICY, history)
     assert HealthReport.from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
@@ -1104,9 +1104,9 @@ facts_of_any_kind = st.builds(RestartHistory, st.lists(moments, max_size=5), st.
 
 @given(st.lists(looks, max_size=8), facts_of_any_kind)
 def test_any_samples_are_judged_and_trouble_is_never_well(
-    samples: list[Sample], facts: RestartHistory
+    samples: list[Sample], history: RestartHistory
 ) -> None:
-    found = assess_consumer(samples, POLICY, facts)
+    found = assess_consumer(samples, POLICY, history)
     json.dumps(found.to_json())
     assert found.lag is None or found.lag >= 0
     last = samples[-1] if samples else None
@@ -1117,27 +1117,27 @@ def test_any_samples_are_judged_and_trouble_is_never_well(
         assert last.process is not None
         # One that the runtime restarts in a moment is starting.
         assert last.process.is_alive or last.process.state is ProcessState.BACKOFF
-        assert facts.suspended is None
+        assert history.suspended is None
         assert found.lag == sum(last.unread().values())
 
 
 @given(st.lists(looks, max_size=8), looks, facts_of_any_kind, st.data())
 def test_other_earlier_looks_never_make_a_dead_process_well(
-    earlier: list[Sample], last: Sample, facts: RestartHistory, data: st.DataObject
+    earlier: list[Sample], last: Sample, history: RestartHistory, data: st.DataObject
 ) -> None:
     dead_now = replace(last, process=process(X))
     shuffled = data.draw(st.permutations(earlier))
     kept = shuffled[: data.draw(st.integers(0, len(shuffled)))]
     for before in (earlier, shuffled, kept, []):
-        assert assess_consumer([*before, dead_now], POLICY, facts).health not in WELL
+        assert assess_consumer([*before, dead_now], POLICY, history).health not in WELL
 
 
 @given(st.lists(looks, max_size=8), looks, facts_of_any_kind)
 def test_what_clocks_say_of_the_future_changes_nothing(
-    earlier: list[Sample], last: Sample, facts: RestartHistory
+    earlier: list[Sample], last: Sample, history: RestartHistory
 ) -> None:
     future = [replace(sample, at=last.at + 1 + index) for index, sample in enumerate(earlier)]
     assert (
-        assess_consumer([*future, last], POLICY, facts).health
-        is assess_consumer([last], POLICY, facts).health
+        assess_consumer([*future, last], POLICY, history).health
+        is assess_consumer([last], POLICY, history).health
     )

@@ -31,7 +31,7 @@ def test_another_is_refused(kind: str) -> None:
         ddl_iceberg_type(kind)
 
 
-def test_the_declared_columns_and_the_coordinates_are_wanted() -> None:
+def test_the_declared_columns_and_the_record_offsets_are_wanted() -> None:
     columns = schema.parse_ddl(SPEC.schema_file.read_text())
     declared = {name: ddl_iceberg_type(kind) for name, kind in columns.items()}
     present = {**declared, **OFFSET_COLUMNS, "older": "string"}

@@ -14,10 +14,10 @@ GOOD: dict[str, Any] = {"total": 10, "published": 8, "quarantined": 2, "missing_
 
 
 def test_exact() -> None:
-    proof = reconcile_events(10, 8, 2, 0, {})
-    assert proof.is_ok
-    assert proof.message() == "passed: 10 events = 8 published + 2 quarantined"
-    assert (proof.missing, proof.duplicated) == (0, 0)
+    reconciliation = reconcile_events(10, 8, 2, 0, {})
+    assert reconciliation.is_ok
+    assert reconciliation.message() == "passed: 10 events = 8 published + 2 quarantined"
+    assert (reconciliation.missing, reconciliation.duplicated) == (0, 0)
     assert reconcile_events(0, 0, 0, 0, {}).is_ok
 
 
@@ -32,15 +32,15 @@ def test_exact() -> None:
     ],
 )
 def test_what_is_not(more: dict[str, Any], words: str) -> None:
-    proof = reconcile_events(**(GOOD | more))
-    assert not proof.is_ok
-    assert f"failed: {words}" in proof.message()
+    reconciliation = reconcile_events(**(GOOD | more))
+    assert not reconciliation.is_ok
+    assert f"failed: {words}" in reconciliation.message()
 
 
 def test_of_many_ids_a_few_are_named() -> None:
-    proof = reconcile_events(99, 99, 0, 0, {f"id{n:02}": 2 for n in range(50)})
-    assert proof.duplicated == 50
-    assert proof.message().count("times") == MAX_NAMED_IDS
+    reconciliation = reconcile_events(99, 99, 0, 0, {f"id{n:02}": 2 for n in range(50)})
+    assert reconciliation.duplicated == 50
+    assert reconciliation.message().count("times") == MAX_NAMED_IDS
 
 
 @pytest.mark.parametrize(

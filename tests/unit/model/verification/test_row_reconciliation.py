@@ -12,7 +12,7 @@ CASES = {
     "one nowhere": (4, [0, 1, 3], [], False, "1 missing (rows [2, 3))"),
     "one twice": (3, [0, 1, 1, 2], [], False, "1 more than once (rows [1, 2))"),
     "one in both": (3, [0, 1, 2], [1], False, "1 more than once"),
-    "one too many": (3, [0, 1, 2, 3], [], False, "1 not in the source object (rows [3, 4))"),
+    "one too many": (3, [0, 1, 2, 3], [], False, "1 not in the source (rows [3, 4))"),
     "count right, rows wrong": (3, [0, 1, 1], [], False, "1 missing"),
 }
 
@@ -20,6 +20,6 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_rows_against_the_source(case: str) -> None:
     rows, published, quarantined, exact, words = CASES[case]
-    proof = reconcile_rows(rows, published, quarantined)
-    assert proof.is_ok is exact
-    assert words in proof.message()
+    reconciliation = reconcile_rows(rows, published, quarantined)
+    assert reconciliation.is_ok is exact
+    assert words in reconciliation.message()

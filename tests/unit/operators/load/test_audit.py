@@ -16,7 +16,7 @@ from sluice.clients.objects import Entry
 from sluice.model.spec.ledger import run_key
 from sluice.model.verification.storage import PrefixUsage
 from sluice.operators.load import audit
-from sluice.operators.load.audit import AuditOperator, metadata_files, unknown
+from sluice.operators.load.audit import AuditOperator, find_unreferenced, metadata_files
 from sluice.operators.load.inventory import Inventory, folder, overwritten
 from tests.support import lake as lakes
 from tests.support.raising import raising
@@ -25,15 +25,15 @@ from tests.support.steps import ledger
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_an_unknown_file_older_than_the_newest_commit_is_an_orphan() -> None:
+def test_an_unreferenced_file_older_than_the_newest_commit_is_an_orphan() -> None:
     data = {
         "old": NOW - timedelta(minutes=1),
         "new": NOW + timedelta(seconds=1),
         "known": NOW - timedelta(days=1),
     }
-    found = unknown(data, {"known"}, NOW)
-    assert (found.orphans, found.young) == (["old"], ["new"])
-    assert unknown(data, {"known"}, None).orphans == []
+    found = find_unreferenced(data, {"known"}, NOW)
+    assert (found.orphans, found.too_recent) == (["old"], ["new"])
+    assert find_unreferenced(data, {"known"}, None).orphans == []
 
 
 def test_metadata_files_belong_to_the_commit_before_them() -> None:
@@ -112,5 +112,5 @@ def test_without_before_there_is_nothing_to_compare(tmp_path: Path) -> None:
 
 
 def test_the_report_says_when_there_is_no_measure() -> None:
-    text = audit.report({}, {}, [], 0, audit.Unknown([], []))
+    text = audit.report({}, {}, [], 0, audit.UnreferencedObjects([], []))
     assert "no batch, so no versions per batch" in text

@@ -38,7 +38,7 @@ class World:
         assert topic == "wiki-changes"
         return self.offsets
 
-    def identify(self, topic: str) -> TopicId:
+    def topic_id(self, topic: str) -> TopicId:
         return TopicId("t1", len(self.offsets))
 
     def status(self, program: str) -> ProcessStatus:

@@ -97,7 +97,7 @@ def test_holes_that_the_quarantine_explains_even_beyond_the_load(load: Load) -> 
 
 
 def test_such_a_file_is_settled_without_reading_it(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(files, "coordinates")
+    monkeypatch.delattr(files, "read_offsets")
     lakes.append(load.lake, [*span(0, 3), *span(4, 12), *span(13, 15)])
     load.rows = 15
     load.quarantine([3, 12])
@@ -157,7 +157,7 @@ RED: dict[str, tuple[list[list[tuple[int, int]]], list[int], int, tuple[str, ...
     "an offset twice": ([span(0, 10), span(7, 8)], [], 10, ("1 duplicates (partition 0: [7, 8))",)),
     "published and in quarantine": ([span(0, 10)], [7], 10, ("1 duplicates", "1 more than once")),
     "a row too few in the lake": ([span(0, 10)], [], 11, ("1 missing (rows [10, 11))",)),
-    "a row that the object lacks": ([span(0, 10)], [], 9, ("k.csv", "1 not in the source object")),
+    "a row that the object lacks": ([span(0, 10)], [], 9, ("k.csv", "1 not in the source")),
     "too much in quarantine": ([span(0, 4)], [*range(4, 10)], 10, ("6 of 10 rows", "60.00 %", "50")),
 }
 

@@ -22,7 +22,7 @@ Reading = Callable[..., OffsetReader]
 def file_of(offsets: list[int], partition: int = 1) -> bytes:
     body = io.BytesIO()
     columns = {
-        # Large, and before the coordinates, as the columns of a stream are.
+        # Large, and before the record offsets, as the columns of a stream are.
         "text": [str(number) * 9 for number in range(len(offsets))],
         "_kafka_partition": pyarrow.array([partition] * len(offsets), pyarrow.int32()),
         "_kafka_offset": pyarrow.array(offsets, pyarrow.int64()),
