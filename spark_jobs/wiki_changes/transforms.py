@@ -92,7 +92,8 @@ _OPTIONS = {
 }
 # A text that from_json may have made of a number, boolean, object or array.
 _OTHER_JSON = r'^(-?[0-9][0-9.eE+-]*$|true$|false$|\{["}]|\[+(["{\]0-9-]|true|false|null))'
-_DATE_TIME = r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$"
+# \z, because $ also matches before a final line break.
+_DATE_TIME = r"\A\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\z"
 
 
 def changes(rows: DataFrame, schema: StructType) -> DataFrame:

@@ -33,6 +33,7 @@ class Ledger:
 
     def __init__(self, client: S3Client, uri: str, stream: str) -> None:
         self.client = client
+        self.stream = stream
         self.bucket, prefix = split(uri)
         self.prefix = f"{prefix}/{stream}" if prefix else stream
 
@@ -99,21 +100,13 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class History:
-    """A stream's events, one document each; times are aware. Raises Refused and Unreachable as the ledger.
+class History(Ledger):
+    """A stream's events, one document each; times are aware. ``stream`` is a name of
+    :func:`sluice.model.spec.ledger.history_name`.
 
     Kinds: ``health``, ``restart``, ``start``, ``stop``, ``suspend``, ``resume``, ``decision_requested``,
     ``decision``, ``recovered``, ``deadline_missed``. Keys hold the time, so a search needs no GET but one.
     """
-
-    def __init__(self, client: S3Client, ledger_uri: str, stream: str) -> None:
-        self.ledger = Ledger(client, ledger_uri, stream)
-        self.stream = stream
-
-    @classmethod
-    def open(cls, platform: Platform, name: str) -> Self:
-        """``name``: of :func:`sluice.model.spec.ledger.history_name`."""
-        return cls(connect(platform.s3), platform.lake.ledger, name)
 
     def record(self, kind: str, document: Document, at: datetime) -> Document:
         """Write the event with ``kind``, ``at`` (ISO 8601, UTC) and ``stream`` added, and return it.
@@ -123,18 +116,18 @@ class History:
         event = {**document, "kind": kind, "at": at.astimezone(UTC).isoformat(), "stream": self.stream}
         text = json.dumps(event, sort_keys=True)
         suffix = hashlib.sha256(text.encode()).hexdigest()[:12]
-        return self.ledger.put(history_key(kind, at, suffix), event)
+        return self.put(history_key(kind, at, suffix), event)
 
     def since(self, kind: str, at: datetime) -> list[Document]:
         """The events of a kind from ``at`` on, oldest first. A GET each: for windows with few of them."""
-        events = (self.ledger.get(key) for key in self._keys(kind, at))
+        events = (self.get(key) for key in self._keys(kind, at))
         return [event for event in events if event is not None]
 
     def latest(self, kind: str) -> Document | None:
         for back in RECENT:
             newest = _newest(self._keys(kind, _now() - back if back else None))
             if newest:
-                return self.ledger.get(newest[0])
+                return self.get(newest[0])
         return None
 
     def suspended(self) -> Document | None:
@@ -144,7 +137,7 @@ class History:
         # At the same time the suspension wins: not restarting is safer.
         if suspend is None or (resume is not None and resume[1] > suspend[1]):
             return None
-        return self.ledger.get(suspend[0])
+        return self.get(suspend[0])
 
     def restart_history(self, now: datetime, policy: Supervision) -> RestartHistory:
         """The restarts within the policy's window, and the suspension.
@@ -191,15 +184,15 @@ class History:
         return f"{kind} at {when.isoformat(timespec='seconds')}" if kind else None
 
     def _keys(self, kind: str, since: datetime | None) -> dict[str, datetime]:
-        root = f"{self.ledger.prefix}/"
+        root = f"{self.prefix}/"
         prefix = f"{root}{history_prefix(kind)}"
-        pages = self.ledger.client.get_paginator("list_objects_v2").paginate(
-            Bucket=self.ledger.bucket,
+        pages = self.client.get_paginator("list_objects_v2").paginate(
+            Bucket=self.bucket,
             Prefix=prefix,
             # S3 lists the keys after it; an event's key begins with it.
             StartAfter=f"{prefix}{moment(since)}" if since else prefix,
         )
-        with asking(f"history {self.ledger.uri(history_prefix(kind))}"):
+        with asking(f"history {self.uri(history_prefix(kind))}"):
             keys = [found["Key"].removeprefix(root) for page in pages for found in page.get("Contents", [])]
         moments = {key: moment_of(key) for key in keys}
         return {key: at for key, at in moments.items() if at is not None}

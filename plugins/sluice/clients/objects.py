@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -13,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.s3 import asking
+from sluice.io.s3 import GZIP_ERRORS, unpacked
 from sluice.model.error_codes import ErrorCode
 from sluice.model.verification.sources import source_id
 from sluice.model.verification.storage import PrefixUsage
@@ -20,7 +18,6 @@ from sluice.model.verification.storage import PrefixUsage
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-GZIP_MAGIC = b"\x1f\x8b"
 MAX_LINE_BYTES = 64 * 1024 * 1024
 SUFFIXES = (".csv", ".csv.gz")
 # Small, because gzip may make a thousand times as much of it.
@@ -48,19 +45,14 @@ def has_header(body: Any, name: str) -> bool:
 
 
 def _lines(body: Any, name: str) -> Iterator[bytes]:
-    reader = io.BufferedReader(body, CHUNK_BYTES)
-    head = reader.peek(2)[:2]
-    # One byte only if the object, or the first read of it, has no more.
-    if head and GZIP_MAGIC.startswith(head):
-        unpacked: Any = gzip.GzipFile(fileobj=reader)
-        reader = io.BufferedReader(unpacked, CHUNK_BYTES)
+    reader = unpacked(body, CHUNK_BYTES)
     try:
         while line := reader.readline(MAX_LINE_BYTES + 1):
             if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
                 message = f"{name}: a line is longer than {MAX_LINE_BYTES} bytes. Fix: upload a CSV"
                 raise Refused(message, ErrorCode.CORRUPT_OBJECT)
             yield line
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except GZIP_ERRORS as error:
         kind = "truncated" if isinstance(error, EOFError) else "corrupt"
         message = f"{name}: {kind} gzip data ({error}). Fix: upload the file again"
         raise Refused(message, ErrorCode.CORRUPT_OBJECT) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Window
@@ -40,17 +41,7 @@ def flag_duplicates(rows: DataFrame, loaded: LoadedRows, sources: set[str]) -> D
     candidates = rows.where(F.col("_source_id").isin(sorted(sources)) & F.col("reason").isNull()).select(
         "_kafka_partition", "_kafka_offset", "_source_id", _sequence()
     )
-    published = reduce(
-        Column.__or__,
-        (
-            (F.col("_source_id") == source)
-            & (F.col("_kafka_partition") == partition)
-            & in_ranges(F.col("sequence"), ranges)
-            for source in sorted(sources)
-            for partition, ranges in loaded[source].partitions.items()
-        ),
-        F.lit(False),
-    )
+    published = is_loaded(loaded, sources, "_source_id", "_kafka_partition")
     earlier = F.lag("_kafka_offset").over(identity)
     duplicate = F.when(published, F.lit("duplicate: this row of its source is in the table already")).when(
         earlier.isNotNull(), F.concat(F.lit("duplicate: this row is also at offset "), earlier.cast("string"))
@@ -62,6 +53,19 @@ def flag_duplicates(rows: DataFrame, loaded: LoadedRows, sources: set[str]) -> D
     )
     joined = rows.join(F.broadcast(duplicates), ["_kafka_partition", "_kafka_offset"], "left")
     return joined.withColumn("reason", F.coalesce("reason", "duplicate")).drop("duplicate")
+
+
+def is_loaded(loaded: LoadedRows, sources: Iterable[str], source: str, partition: str) -> Column:
+    """Whether the row with this ``sequence`` and these columns is one of ``sources`` in ``loaded``."""
+    return reduce(
+        Column.__or__,
+        (
+            (F.col(source) == source_id) & (F.col(partition) == number) & in_ranges(F.col("sequence"), ranges)
+            for source_id in sorted(sources)
+            for number, ranges in loaded[source_id].partitions.items()
+        ),
+        F.lit(False),
+    )
 
 
 def in_ranges(column: Column, ranges: IntervalSet) -> Column:

@@ -6,11 +6,8 @@ object could change between an attempt and its retry.
 
 from __future__ import annotations
 
-import gzip
-import io
 import json
 import logging
-import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, fields
 from functools import reduce
@@ -20,7 +17,7 @@ import pyarrow
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.io.s3 import connect
+from sluice.io.s3 import GZIP_ERRORS, connect, unpacked
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec import platform as platforms
 from spark_jobs.common.kafka import keys
@@ -34,8 +31,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
-GZIP_MAGIC = b"\x1f\x8b"
 HEAD_BYTES = 64 * 1024
 LINES_PER_BATCH = 20_000
 LINE_SCHEMA = (
@@ -75,8 +70,8 @@ def header_line(platform: platforms.Platform, source: SourceObject) -> str:
     # As a context, it is urllib3's response, which is closed at its end.
     with body:
         try:
-            line = _reader(body, HEAD_BYTES).readline(HEAD_BYTES)
-        except _GZIP_ERRORS as error:
+            line = unpacked(body, HEAD_BYTES).readline(HEAD_BYTES)
+        except GZIP_ERRORS as error:
             raise CorruptObject(
                 f"{source.uri}: not a readable gzip ({error}). Fix: put the object again"
             ) from error
@@ -86,16 +81,6 @@ def header_line(platform: platforms.Platform, source: SourceObject) -> str:
             f"{source.uri}: no header line. Fix: put an object whose first line names the columns"
         )
     return text
-
-
-def _reader(body: Any, buffer_size: int) -> io.BufferedReader:
-    reader = io.BufferedReader(body, buffer_size)
-    head = reader.peek(2)[:2]
-    # One byte only if the object, or the first read of it, has no more.
-    if not head or not GZIP_MAGIC.startswith(head):
-        return reader
-    unpacked: Any = gzip.GzipFile(fileobj=reader)
-    return io.BufferedReader(unpacked, buffer_size)
 
 
 def read_lines(spark: SparkSession, sources: Iterable[SourceObject]) -> DataFrame:
@@ -123,7 +108,7 @@ def _lines_of(client: Any, source: SourceObject) -> Iterator[pyarrow.RecordBatch
     row = 0
     try:
         body = client.get_object(**source.request())["Body"]
-        for number, raw in enumerate(_reader(body, 1 << 20), start=1):
+        for number, raw in enumerate(unpacked(body, 1 << 20), start=1):
             line = raw.rstrip(b"\r\n")
             if number == 1 or not line.strip():
                 continue
@@ -135,7 +120,7 @@ def _lines_of(client: Any, source: SourceObject) -> Iterator[pyarrow.RecordBatch
                 yield _batch(source, row, rows)
                 row += len(rows)
                 rows = []
-    except _GZIP_ERRORS as error:
+    except GZIP_ERRORS as error:
         raise CorruptObject(
             f"{source.uri}: broke off after {row + len(rows)} rows ({error}). Fix: put the whole object again"
         ) from error

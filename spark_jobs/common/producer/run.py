@@ -11,10 +11,9 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.io.kafka import topic_offsets
@@ -111,25 +110,11 @@ def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Pla
     options = _kafka(platform, spec) | SINK
     for frame in rows(Job(spark, spec, platform, plan, sent)):
         # A join would change the rows' order, and no file's bounds would be conclusive.
-        rest = frame.where(~_is_sent(sent))
+        rest = frame.where(~deduplicate.is_loaded(sent, sent.sources, "source_id", "target_partition"))
         headers = [F.col("headers")] if "headers" in frame.columns else []
         rest.select(
             keys.key().alias("key"), F.col("value"), F.col("target_partition").alias("partition"), *headers
         ).write.format("kafka").options(**options).mode("append").save()
-
-
-def _is_sent(sent: LoadedRows) -> Column:
-    return reduce(
-        Column.__or__,
-        (
-            (F.col("source_id") == source)
-            & (F.col("target_partition") == target_partition)
-            & deduplicate.in_ranges(F.col("sequence"), sent[source][target_partition])
-            for source in sorted(sent.sources)
-            for target_partition in sent[source].partitions
-        ),
-        F.lit(False),
-    )
 
 
 def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Plan) -> LoadedRows:

@@ -114,7 +114,7 @@ def test_the_platforms_own_are_opened_with_the_role_airflow(
     file.chmod(0o600)
     made.open_progress()
     history = cast("Any", made.open_history(f"{STREAM}.queries")).__self__
-    assert history.ledger.uri("x") == f"s3://ledger/all/{STREAM}.queries/x"
+    assert history.uri("x") == f"s3://ledger/all/{STREAM}.queries/x"
 
 
 PLATFORM = """
