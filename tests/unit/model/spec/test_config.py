@@ -196,7 +196,6 @@ name = "rides"
 partitions = 1
 [consumer]
 [budget]
-s3_calls_per_batch = 1
 versions_per_batch = 1
 """
 

@@ -81,7 +81,7 @@ def test_every_parameter_makes_another_source() -> None:
         ({"users": True}, "p: users is True: "),
         ({"late_percent": math.nan}, "p: late_percent is nan: "),
         ({"rows_per_second": -1}, "p: rows_per_second is -1: "),
-        ({"start_time": None}, "p: begin None is no time"),
+        ({"start_time": None}, "p: start_time None is no time"),
         ({"start_time": "today"}, "p: start_time 'today' is no time. Fix: write 2026-11-21T10:00:00Z"),
         (
             {"start_time": "2026-11-21T10:00:00"},
