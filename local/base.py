@@ -92,6 +92,7 @@ COMMANDS = {
     "demo": "the taxi load end to end, with the proof; or STREAM=wiki_changes, STREAM=isp_hits",
     "drill": "inject 12 faults into a stack of its own and verify the data: build/drills.json",
     "sql": 'query the lake: make sql Q="select count(*) from nyc_taxi"',
+    "put": "upload a file to the source bucket: make put FILE=rides.csv KEY=rides/rides.csv",
     "check": 'lint, types, import contract, unit and DAG tests; ARGS="-k word" goes to pytest',
     "test": "`make check`, then the tests on real services; ARGS as above",
     "test-all": "`make test` with every drill and the exhaustive tests",

@@ -66,6 +66,10 @@ def _main(arguments: list[str]) -> int:
         if options.in_place is not None:
             return drills.main(options.in_place, trigger_immediately, stack)
         return drills.main(os.environ.get("DRILL", ""), trigger_immediately)
+    if options.command == "put":
+        from local import put
+
+        return put.main(stack, os.environ.get("FILE", ""), os.environ.get("KEY", ""))
     from local import sql
 
     return sql.main(stack, options.query)

@@ -77,7 +77,7 @@ def bucket(objects: int, versions: int, delete_markers: int, s3_calls: int | Non
             Figure("objects", objects, prefix),
             Figure("versions", versions, prefix),
             Figure("delete markers", delete_markers, prefix),
-            Figure("S3 calls", s3_calls, "MinIO's own metrics: of this load, by all"),
+            Figure("S3 calls", s3_calls, "MinIO's metrics: all clients, during this load"),
         ],
         [
             Check(

@@ -48,7 +48,7 @@ def put_sample(stack: Stack) -> None:
     """Store the sample unless its content is there. Raises UsageError if the bucket refuses it."""
     content = SAMPLE.read_bytes()
     bucket = stack.platform("airflow").source.bucket
-    client = stack.s3("airflow") if stack.context.external is not None else stack.admin_s3()
+    client = stack.source_s3()
     try:
         if client.get_object(Bucket=bucket, Key=KEY)["Body"].read() == content:
             return

@@ -61,7 +61,7 @@ def probe(context: Context) -> str:
 
 
 def admin_s3(context: Context) -> S3Client:
-    """boto3's client as the root user; for set-up, the demo's own object and tests only."""
+    """boto3's client as the root user; for set-up, uploads to the source bucket and tests only."""
     return connect(S3(ROOT_USER, context.secrets["minio_root"], url(context), path_style=True))
 
 

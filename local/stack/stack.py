@@ -296,6 +296,10 @@ class Stack:
         """boto3's client with all rights (embedded MinIO only)."""
         return minio.admin_s3(self.context)
 
+    def source_s3(self) -> S3Client:
+        """boto3's client that may write the source bucket; with SLUICE_EXTERNAL only if role airflow may."""
+        return self.s3("airflow") if self.context.external is not None else self.admin_s3()
+
     def kafka(self, role: str) -> dict[str, str]:
         """librdkafka's configuration with a role's rights; `admin` is the superuser (embedded Kafka only)."""
         return kafka.admin_config(self.context) if role == "admin" else self.platform(role).kafka.librdkafka()

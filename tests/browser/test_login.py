@@ -94,7 +94,7 @@ def test_fastapis_own_pages_are_not_there(viewer: httpx.Client) -> None:
 
 
 def test_prometheus_is_let_in_by_its_token(viewer: httpx.Client) -> None:
-    """As docs/operating.md tells it: `Authorization: Bearer <token>`, the token by POST /auth/token."""
+    """As docs/reference.md tells it: `Authorization: Bearer <token>`, the token by POST /auth/token."""
     answer = viewer.get("/sluice/metrics", headers={"Accept": "text/plain;version=0.0.4"})
     assert answer.headers["Content-Type"].startswith("text/plain")
     names = {family.name for family in text_string_to_metric_families(answer.text)}

@@ -19,7 +19,6 @@ name = "rides"
 partitions = 2
 
 [budget]
-s3_calls_per_batch = 25
 versions_per_batch = 20
 """
 SCHEMA = {

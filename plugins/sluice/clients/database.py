@@ -191,8 +191,8 @@ def _expected_families(table: str, query: Query, types: Mapping[str, str]) -> di
     for name in query.keys:
         if types[name] not in _FAMILIES:
             raise Refused(
-                f"table {table}: column {name} of type {types[name]} cannot be a key; group by a column of "
-                f"type {', '.join(_FAMILIES)}",
+                f"table {table}: column {name} of type {types[name]} cannot be a key. Fix: group by a column "
+                f"of type {', '.join(_FAMILIES)}",
                 ErrorCode.INVALID_CONFIGURATION,
             )
         expected[name] = _FAMILIES[types[name]]

@@ -80,7 +80,7 @@ def read(kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SE
         ends = admin.ends(topic)
     except Missing as error:
         raise Missing(
-            f"topic {topic!r} does not exist on {kafka.bootstrap_servers}; run the load's "
+            f"topic {topic!r} does not exist on {kafka.bootstrap_servers}. Fix: run the load's "
             "provision_sinks step",
             ErrorCode.TOPIC_NOT_FOUND,
         ) from error

@@ -45,5 +45,5 @@ def split(uri: str) -> tuple[str, str]:
     """``s3://bucket/a/b`` (or ``s3a://``) -> ``("bucket", "a/b")``. Raises ValueError for another scheme."""
     parts = urlsplit(uri)
     if parts.scheme not in ("s3", "s3a") or not parts.netloc:
-        raise ValueError(f"{uri!r} is no S3 address; write s3://bucket/prefix")
+        raise ValueError(f"{uri!r} is no S3 address. Fix: write s3://bucket/prefix")
     return parts.netloc, parts.path.strip("/")

@@ -48,7 +48,7 @@ def begin_and_end_offsets(
     if found.error is not None or not found.partitions:
         raise coded(
             ErrorCode.TOPIC_NOT_FOUND,
-            LookupError(f"topic {topic!r}: {found.error}; run the load's provision_topic step first"),
+            LookupError(f"topic {topic!r}: {found.error}. Fix: run the load's provision_topic step first"),
         )
     retrying = Retrying(
         retry=retry_if_exception(_is_moving),

@@ -66,7 +66,7 @@ def closed_before(given: str | None, at: datetime) -> date:
         before = date.fromisoformat(given)
     except ValueError as error:
         raise Refused(
-            f"compact_before = {given!r} is no date; write it as 2026-11-20", ErrorCode.INVALID_PARAMETER
+            f"compact_before = {given!r} is no date. Fix: write it as 2026-11-20", ErrorCode.INVALID_PARAMETER
         ) from error
     if before > today:
         raise Refused(

@@ -145,15 +145,15 @@ class SupervisorRuntime(Runtime):
         except Fault as fault:
             if fault.faultCode == Faults.BAD_NAME:
                 raise Missing(
-                    f"program {program!r} is unknown to supervisord at {self.url}; "
-                    "its configuration needs one program per stream (make up writes it)"
+                    f"program {program!r} is unknown to supervisord at {self.url}. "
+                    "Fix: make up, which adds the program of each component"
                 ) from fault
             raise _Answered(program, fault) from fault
         except ProtocolError as error:
             if error.errcode in (401, 403):
                 raise Refused(
-                    f"supervisord at {self.url} does not take this login ({error.errcode}); "
-                    "correct [supervisor] in the platform file"
+                    f"supervisord at {self.url} rejects this login ({error.errcode}). "
+                    "Fix: correct [supervisor] in the platform file"
                 ) from error
             raise Unreachable(f"supervisord at {self.url} answered {error.errcode} {error.errmsg}") from error
         except (OSError, HTTPException, ExpatError, ResponseError) as error:

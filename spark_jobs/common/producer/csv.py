@@ -144,4 +144,4 @@ def _typed(text: Column, kind: DataType, time_formats: list[str]) -> Column:
     if isinstance(kind, TimestampNTZType):
         times = [F.try_to_timestamp(text, F.lit(pattern)) for pattern in time_formats]
         return reduce(lambda a, b: F.coalesce(a, b), times).cast("timestamp_ntz")
-    raise TypeError(f"no way from CSV text to {kind.simpleString()}; add it to {__name__}")
+    raise TypeError(f"no way from CSV text to {kind.simpleString()}. Fix: add it to {__name__}")

@@ -73,7 +73,7 @@ def header_line(platform: platforms.Platform, source: SourceObject) -> str:
             line = unpacked(body, HEAD_BYTES).readline(HEAD_BYTES)
         except GZIP_ERRORS as error:
             raise CorruptObject(
-                f"{source.uri}: not a readable gzip ({error}). Fix: put the object again"
+                f"{source.uri}: not a readable gzip ({error}). Fix: upload the object again"
             ) from error
     text = line.decode("utf-8-sig", "replace").rstrip("\r\n")
     if not text.strip() or (not line.endswith(b"\n") and len(line) >= HEAD_BYTES):
@@ -122,7 +122,8 @@ def _lines_of(client: Any, source: SourceObject) -> Iterator[pyarrow.RecordBatch
                 rows = []
     except GZIP_ERRORS as error:
         raise CorruptObject(
-            f"{source.uri}: broke off after {row + len(rows)} rows ({error}). Fix: put the whole object again"
+            f"{source.uri}: broke off after {row + len(rows)} rows ({error}). "
+            "Fix: upload the whole object again"
         ) from error
     if rows:
         yield _batch(source, row, rows)

@@ -76,8 +76,8 @@ def check_no_debug_sinks(spec: StreamSpec) -> None:
             if sink.kind in DEBUG_SINKS:
                 raise ConfigError(
                     f"stream {spec.name}: query {name} has a sink of kind {sink.kind}, which "
-                    "keeps nothing after the process; remove it from stream.toml, and preview the query with "
-                    f"python -m spark_jobs queries {spec.name} --preview {name}"
+                    "keeps nothing after the process. Fix: remove it from stream.toml, and preview the query "
+                    f"with python -m spark_jobs queries {spec.name} --preview {name}"
                 )
 
 

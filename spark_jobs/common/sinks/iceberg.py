@@ -77,7 +77,7 @@ class IcebergSink(WriterLease):
         query = (found.get("sluice.stream"), found.get("sluice.query"))
         if found and query != (self._stream, self._query_name):
             raise SinkWriteFailed(
-                f"{self.name}: holds results of query {query[1]} of {query[0]}; give query "
+                f"{self.name}: holds results of query {query[1]} of {query[0]}. Fix: give query "
                 f"{self._query_name} of {self._stream} a table of its own"
             )
         self._batch = int(found["sluice.batch-id"]) if found.get("sluice.batch-id") else None
@@ -110,5 +110,5 @@ def _ensure(spark: SparkSession, sink: queries.Sink, types: Mapping[str, str]) -
     existing = {field.name: field.dataType.simpleString() for field in spark.table(table).schema}
     if existing != dict(types):
         raise SinkWriteFailed(
-            f"{sink.name}: has columns {existing}, expected {dict(types)}; name a new table"
+            f"{sink.name}: has columns {existing}, expected {dict(types)}. Fix: name a new table"
         )

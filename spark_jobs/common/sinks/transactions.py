@@ -291,7 +291,7 @@ class Transactions:
             raise coded(
                 ErrorCode.SINK_WRITE_FAILED,
                 LookupError(
-                    f"{self.name}: topic {self.topic!r} {problem}, on {self._servers}; run the load's "
+                    f"{self.name}: topic {self.topic!r} {problem}, on {self._servers}. Fix: run the load's "
                     "provision_sinks step"
                 ),
             )

@@ -38,11 +38,12 @@ from spark_jobs.common.feed import event, sender
 
 REPO = Path(__file__).resolve().parents[3]
 README = REPO / "README.md"
-ARCHITECTURE, OPERATING, ERRORS, ADDING, OWN_SYSTEMS, TESTING, DAGS, STORED, DEVELOPING = (
+ARCHITECTURE, OPERATING, REFERENCE, ERRORS, ADDING, OWN_SYSTEMS, TESTING, DAGS, STORED, DEVELOPING = (
     REPO / "docs" / f"{name}.md"
     for name in (
         "architecture",
         "operating",
+        "reference",
         "errors",
         "adding-a-stream",
         "your-own-systems",
@@ -57,6 +58,7 @@ PAGES = [
     README,
     ARCHITECTURE,
     OPERATING,
+    REFERENCE,
     ERRORS,
     ADDING,
     OWN_SYSTEMS,
@@ -158,7 +160,12 @@ def test_the_readme_shows_a_failed_verification_as_validate_writes_it() -> None:
 
 def test_every_option_of_a_verb_is_said() -> None:
     (exported,) = re.findall(r"^export (.+)$", (REPO / "Makefile").read_text(), re.M)
-    said = set(re.findall(r"\b([A-Z_]+)=", " ".join(spans(README.read_text() + OPERATING.read_text()))))
+    said = set(
+        re.findall(
+            r"\b([A-Z_]+)=",
+            " ".join(spans(README.read_text() + OPERATING.read_text() + REFERENCE.read_text())),
+        )
+    )
     assert set(exported.split()) <= said
 
 
@@ -172,7 +179,7 @@ def test_the_demo_of_every_stream() -> None:
 
 
 def test_how_to_choose_the_feed() -> None:
-    row = next(row for row in table(OPERATING.read_text(), "variable") if replay.VARIABLE in row[0])
+    row = next(row for row in table(REFERENCE.read_text(), "variable") if replay.VARIABLE in row[0])
     assert names(row[1])[:2] == [replay.PUBLIC, replay.REPLAY]
     assert "`public` (default)" in row[1]
     assert replay.chosen(None, None) == replay.PUBLIC
@@ -199,8 +206,8 @@ def test_every_variable_of_the_code_is_documented() -> None:
     assert code_variables() <= said, f"nowhere documented: {sorted(code_variables() - said)}"
 
 
-def test_the_readme_says_the_default_ports() -> None:
-    said = dict(re.findall(r"`(SLUICE_\w+_PORT)`\s\((\d+)\)", README.read_text()))
+def test_the_default_ports() -> None:
+    said = dict(re.findall(r"`(SLUICE_\w+_PORT)`\s\((\d+)\)", REFERENCE.read_text()))
     assert said == {ports.variable(service): str(port) for service, port in ports.DEFAULTS.items()}
 
 

@@ -1,4 +1,4 @@
-"""The drawings of rooms in docs/developing.md show the imports that the code has, and only downwards."""
+"""The diagrams of packages in docs/developing.md show the imports that the code has, and only downwards."""
 
 from __future__ import annotations
 

@@ -75,7 +75,8 @@ class _Component(Rules):
         if ahead <= max(CLOCK_SLACK_SECONDS, HEARTBEAT_INTERVAL):
             return None
         message = (
-            f"{self.process.message()}; its heartbeat is {ahead:.0f} s ahead of this clock: set the clocks"
+            f"{self.process.message()}; its heartbeat is {ahead:.0f} s ahead of this clock. "
+            "Fix: set the clocks"
         )
         return self.say(Health.UNKNOWN, message, False)
 

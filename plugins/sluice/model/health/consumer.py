@@ -74,15 +74,15 @@ class _Consumer(Rules):
         is_final = bool(topic_id_changed(self.timeline.all)) or self.timeline.confirmed(
             lambda earlier: bool(topic_truncated(earlier))
         )
-        message = f"{recreation}: give the stream a new table, or restore the topic"
+        message = f"{recreation}. Fix: give the stream a new table, or restore the topic"
         return self.say(Health.TOPIC_RECREATED, message, is_final)
 
     def _lost(self) -> HealthReport | None:
         loss = already_deleted(self.now)
         if loss is None:
             return None
-        fix = "give the stream a new table, put the files again, and raise the topic's retention.ms"
-        return self.say(Health.DATA_LOST, f"{loss}: {fix}", True)
+        fix = "give the stream a new table, upload the files again, and raise the topic's retention.ms"
+        return self.say(Health.DATA_LOST, f"{loss}. Fix: {fix}", True)
 
     def _ended(self) -> HealthReport | None:
         timeline = self.timeline

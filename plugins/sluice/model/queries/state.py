@@ -81,7 +81,7 @@ def read(
         if state.definition != definition(query):
             raise ConfigError(
                 f"{where}: query {name} was {state.definition} and is {definition(query)} now: its "
-                "definition changed; give the query a new name, and its sinks new tables and topics"
+                "definition changed. Fix: give the query a new name, and its sinks new tables and topics"
             )
         states[name] = state
     return states
@@ -167,5 +167,5 @@ def fence_key(stream: str, query: str) -> str:
     """Raises ValueError if it is longer than the column."""
     key = f"{stream}/{query}"
     if len(key) > 255:
-        raise ValueError(f"{key}: longer than 255 characters; give stream or query a shorter name")
+        raise ValueError(f"{key}: longer than 255 characters. Fix: give stream or query a shorter name")
     return key

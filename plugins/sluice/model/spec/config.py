@@ -42,7 +42,9 @@ def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
         if name in data:
             values[name] = _value(hints[name], data[name], f"{where} {name}")
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise ConfigError(f"{where}: key {name!r} is missing; add {name} = … ({_type_name(hints[name])})")
+            raise ConfigError(
+                f"{where}: key {name!r} is missing. Fix: add {name} = … ({_type_name(hints[name])})"
+            )
     return cls(**values)
 
 
@@ -53,7 +55,7 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         (hint,) = (component for component in typing.get_args(hint) if component is not type(None))
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{where}: {value!r} is not a table; write [{where.rsplit(' ', 1)[-1]}]")
+            raise ConfigError(f"{where}: {value!r} is not a table. Fix: write [{where.rsplit(' ', 1)[-1]}]")
         return build(typing.cast("type[Any]", hint), value, where)
     if typing.get_origin(hint) is dict:
         if not isinstance(value, Mapping):
@@ -64,11 +66,11 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return {str(key): _value(item, element, f"{where} {key}") for key, element in value.items()}
     if typing.get_origin(hint) is list:
         if not isinstance(value, list):
-            raise ConfigError(f"{where}: {value!r} is not a list; write […]")
+            raise ConfigError(f"{where}: {value!r} is not a list. Fix: write […]")
         (item,) = typing.get_args(hint)
         return [_value(item, element, where) for element in value]
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
-        raise ConfigError(f"{where}: {value!r} is a {type(value).__name__}; give a {_type_name(hint)}")
+        raise ConfigError(f"{where}: {value!r} is a {type(value).__name__}. Fix: give a {_type_name(hint)}")
     return value
 
 
@@ -108,11 +110,13 @@ def read(variable: str, name: str, needed: str, environ: Mapping[str, str] | Non
     """
     folder = (os.environ if environ is None else environ).get(variable)
     if not folder:
-        raise ConfigError(f"{variable} is not set; set it to the folder that holds {name}.toml")
+        raise ConfigError(f"{variable} is not set. Fix: set it to the folder that holds {name}.toml")
     path = Path(folder) / f"{name}.toml"
     try:
         if path.stat().st_mode & 0o077:
-            raise ConfigError(f"{path}: other users may read it and it holds passwords; chmod 600 {path}")
+            raise ConfigError(
+                f"{path}: other users may read it and it holds passwords. Fix: chmod 600 {path}"
+            )
         return str(path), path.read_text()
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}; {needed}") from error

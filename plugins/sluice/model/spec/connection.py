@@ -105,7 +105,7 @@ def parse(text: str, where: str) -> Database:
     data = config.toml(text, where)
     if not isinstance(data.get("password", ""), str):
         # The general message would show the value.
-        raise ConfigError(f"{where}: password is not a text; put it into quotes")
+        raise ConfigError(f"{where}: password is not a text. Fix: put it into quotes")
     return _checked(build(Database, data, where), where)
 
 
@@ -122,7 +122,7 @@ def from_connection(connection: Any, name: str) -> Database:
     kind = KINDS.get(connection.conn_type or "")
     if kind is None:
         raise ConfigError(
-            f"{where}: type {connection.conn_type!r} cannot take a query's results; make it one of "
+            f"{where}: type {connection.conn_type!r} cannot take a query's results. Fix: make it one of "
             f"{', '.join(KINDS)}"
         )
     host, schema = connection.host or "", connection.schema or ""
@@ -130,7 +130,7 @@ def from_connection(connection: Any, name: str) -> Database:
     fields = {"host": host, "schema (the database's name)": schema, "login": login, "password": password}
     for key, value in fields.items():
         if not value:
-            raise ConfigError(f"{where}: {key} is empty; fill it in")
+            raise ConfigError(f"{where}: {key} is empty. Fix: fill it in")
     port = PORTS[kind] if connection.port is None else connection.port
     database = Database(kind, host, port, schema, login, password, dict(connection.extra_dejson))
     return _checked(database, where)
@@ -141,7 +141,7 @@ def _checked(database: Database, where: str) -> Database:
         raise ConfigError(f"{where}: kind {database.kind!r} is unknown; kinds are {', '.join(PORTS)}")
     for key in ("host", "database", "username"):
         if not getattr(database, key):
-            raise ConfigError(f"{where}: {key} is empty; fill it in")
+            raise ConfigError(f"{where}: {key} is empty. Fix: fill it in")
     if not 0 < database.port < 65536:
         raise ConfigError(f"{where}: port is {database.port}; it must be 1 to 65535")
     known = OPTIONS[database.kind]

@@ -161,14 +161,14 @@ def parse(generator: Generator, document: Mapping[str, Any], where: str) -> Gene
         values[name] = value
     found = Generated(values, generator.version)
     if values["seed"] is None:
-        raise ConfigError(f"{where}: seed is None: give a number")
+        raise ConfigError(f"{where}: seed is None. Fix: give a number")
     _check_begin(values["start_time"], where)
     rate = values["rows_per_second"]
     sending = timedelta(seconds=found.rows / rate) if rate else timedelta()
     if sending > MAX_SENDING:
         raise ConfigError(
             f"{where}: {found.rows} rows at {rate} per second take {sending}; they must not take longer than "
-            f"{MAX_SENDING}: ask for fewer rows, or more per second"
+            f"{MAX_SENDING}. Fix: ask for fewer rows, or more per second"
         )
     return found
 
@@ -177,9 +177,13 @@ def _check_begin(begin: str | None, where: str) -> None:
     try:
         zone = datetime.fromisoformat(begin or "").tzinfo
     except ValueError as error:
-        raise ConfigError(f"{where}: begin {begin!r} is no time; write 2026-11-21T10:00:00Z") from error
+        raise ConfigError(
+            f"{where}: start_time {begin!r} is no time. Fix: write 2026-11-21T10:00:00Z"
+        ) from error
     if zone is None:
-        raise ConfigError(f"{where}: begin {begin!r} names no time zone; write 2026-11-21T10:00:00Z")
+        raise ConfigError(
+            f"{where}: start_time {begin!r} names no time zone. Fix: write 2026-11-21T10:00:00Z"
+        )
 
 
 def check_not_in_future(found: Generated, now: datetime, where: str) -> None:
@@ -188,7 +192,7 @@ def check_not_in_future(found: Generated, now: datetime, where: str) -> None:
         raise ConfigError(
             f"{where}: {found['duration_hours']} hours from {found['start_time']} end more than a day "
             "after now, and such "
-            "events are quarantined; begin earlier, or take fewer hours"
+            "events are quarantined. Fix: begin earlier, or take fewer hours"
         )
 
 

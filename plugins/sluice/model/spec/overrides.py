@@ -33,7 +33,9 @@ def read(file: str, streams: Collection[str]) -> dict[str, dict[str, Any]]:
         found = toml(Path(file).expanduser().read_text(encoding="utf-8"), file)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
-        raise ConfigError(f"{VARIABLE}={file}: {reason}; fix the path, or set the variable empty") from error
+        raise ConfigError(
+            f"{VARIABLE}={file}: {reason}. Fix: correct the path, or set the variable empty"
+        ) from error
     for stream, tables in found.items():
         if stream not in streams or not isinstance(tables, dict):
             raise ConfigError(f"{file}: {stream!r} is no table of a stream; streams are {', '.join(streams)}")

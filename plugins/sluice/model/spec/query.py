@@ -149,7 +149,7 @@ def check(name: str, query: Query, where: str) -> None:
     taken = [*query.group_by, WINDOW, VERSION]
     for measure, how in query.aggregates.items():
         if measure in taken:
-            raise refuse(f"measure {measure!r} is a column of the result already; give it another name")
+            raise refuse(f"measure {measure!r} is a column of the result already. Fix: give it another name")
         if how != "count" and not _DISTINCT.fullmatch(how):
             raise refuse(f"measure {measure} = {how!r}: write count, or distinct and a column")
     if query.mode not in list(Mode):
@@ -191,7 +191,7 @@ def result_types(name: str, query: Query, columns: Mapping[str, str], where: str
         if columns[column] not in KEY_TYPES:
             raise ConfigError(
                 f"{where}: query {name}: by {column!r} is a {columns[column]}, whose text form is not "
-                f"unique; group by {', '.join(KEY_TYPES)}"
+                f"unique. Fix: group by {', '.join(KEY_TYPES)}"
             )
     return {
         **{column: columns[column] for column in query.group_by},
@@ -204,12 +204,14 @@ def _check_window(query: Query, refuse: _Refuse) -> None:
     window = query.window
     if window is None:
         if query.watermark_minutes:
-            raise refuse("watermark_minutes without a window: nothing would ever be final; add a window")
+            raise refuse("watermark_minutes without a window: nothing would ever be final. Fix: add a window")
         return
     if not query.event_time:
         raise refuse('window without event_time: name its column, as in event_time = "hittime"')
     if query.mode != Mode.UPDATE:
-        raise refuse(f'mode {query.mode!r} with a window: its state would never end; write mode = "update"')
+        raise refuse(
+            f'mode {query.mode!r} with a window: its state would never end. Fix: write mode = "update"'
+        )
     if query.watermark_minutes < 1:
         raise refuse(f"watermark_minutes is {query.watermark_minutes}; with a window it must be at least 1")
     if not 1 <= window.slide_minutes <= window.size_minutes:
@@ -255,8 +257,8 @@ def _check_sinks(query: Query, refuse: _Refuse) -> None:
     bases = [sink.connection for sink in query.sinks if sink.connection]
     if len(set(bases)) != len(bases):
         raise refuse(
-            f"two sinks in one database ({', '.join(bases)}): its fence knows one batch of a query; use a "
-            "view of the first table, or another query"
+            f"two sinks in one database ({', '.join(bases)}): its fence knows one batch of a query. Fix: use "
+            "a view of the first table, or another query"
         )
     names = [sink.name for sink in query.sinks]
     if len(set(names)) != len(names):

@@ -54,7 +54,7 @@ def parse_ddl(text: str, where: str = "schema.ddl") -> dict[str, str]:
             raise ConfigError(f"{place}: column {name!r} is there twice")
         found[name] = _type(kind.strip().lower(), f"{place}: column {name!r}")
     if not found:
-        raise ConfigError(f"{where}: no column; write one per line, as name TYPE")
+        raise ConfigError(f"{where}: no column. Fix: write one per line, as name TYPE")
     return found
 
 
@@ -107,7 +107,7 @@ def parse_all(texts: Iterable[str], where: str) -> list[Partition]:
     columns = [partition.column for partition in found]
     for column in columns:
         if columns.count(column) > 1:
-            raise ConfigError(f"{where}: partition_by names column {column!r} twice; name it once")
+            raise ConfigError(f"{where}: partition_by names column {column!r} twice. Fix: name it once")
     return found
 
 
@@ -156,7 +156,7 @@ def avro_iceberg_type(avro: Any) -> str:
     elif avro in _TYPES:
         return _TYPES[avro]
     raise ValueError(
-        f"Avro type {avro!r} has no Iceberg type here; use a primitive, a map, an array or a record"
+        f"Avro type {avro!r} has no Iceberg type here. Fix: use a primitive, a map, an array or a record"
     )
 
 
@@ -167,7 +167,7 @@ def ddl_iceberg_type(spark: str) -> str:
         return f"decimal({decimal[1]}, {decimal[2]})"
     if spark not in _SPARK_TO_ICEBERG:
         raise ValueError(
-            f"Spark type {spark!r} has no Iceberg type here; use one of {', '.join(_SPARK_TO_ICEBERG)}"
+            f"Spark type {spark!r} has no Iceberg type here. Fix: use one of {', '.join(_SPARK_TO_ICEBERG)}"
         )
     return _SPARK_TO_ICEBERG[spark]
 
@@ -212,7 +212,10 @@ def date_column(partitions: Sequence[Partition], types: Mapping[str, str], where
     Raises ConfigError for a table that is not partitioned by a DATE first.
     """
     if not partitions:
-        raise ConfigError(f"{where}: no partition_by, so there are no closed dates to compact")
+        raise ConfigError(
+            f"{where}: no partition_by, so there are no closed dates to compact. "
+            "Fix: partition by a DATE first"
+        )
     first = partitions[0]
     kind = types.get(first.column)
     if first.width or kind != "date":

@@ -71,11 +71,11 @@ class Consumer:
 
 @dataclass(frozen=True)
 class Budget:
-    """Cost of one micro-batch in the bucket. A load's audit enforces versions and delete markers; a test
-    over MinIO's metrics enforces S3 calls."""
+    """Cost of one micro-batch in the bucket. A load's audit enforces versions and delete markers. S3 calls
+    (0: not declared) are documentation, which only tests over MinIO's metrics enforce."""
 
-    s3_calls_per_batch: int
     versions_per_batch: int
+    s3_calls_per_batch: int = 0
     delete_markers: int = 0
 
 
@@ -185,13 +185,13 @@ class StreamSpec:
         contact address, which they may block.
         """
         if self.feed is None:
-            raise ConfigError(f"stream {self.name!r} has no feed; add [feed] to its stream.toml")
+            raise ConfigError(f"stream {self.name!r} has no feed. Fix: add [feed] to its stream.toml")
         if self.name in feeds:
             return feeds[self.name]
         if PLACEHOLDER_CONTACT in self.feed.user_agent:
             raise ConfigError(
-                f"feed user_agent {self.feed.user_agent!r} has no contact address for {self.feed.url}: put "
-                f"your own into it, in the stream.toml of {self.name}"
+                f"feed user_agent {self.feed.user_agent!r} has no contact address for {self.feed.url}. "
+                f"Fix: put your own into it, in the stream.toml of {self.name}"
             )
         return self.feed.url
 
@@ -280,21 +280,25 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
         query_spec.check(name, query, where)
     sinks = [sink for query in spec.queries.values() for sink in query.sinks]
     if PROGRESS_TOPIC.name in (spec.topic.name, *(sink.topic for sink in sinks)):
-        raise ConfigError(f"{where}: topic {PROGRESS_TOPIC.name!r} is reserved for progress; use another")
+        raise ConfigError(
+            f"{where}: topic {PROGRESS_TOPIC.name!r} is reserved for progress. Fix: use another"
+        )
     return spec
 
 
 def _check_source(spec: StreamSpec, declared: Mapping[str, Any], where: str) -> None:
     sources = [source for source in SourceType if source in declared]
     if len(sources) > 1:
-        raise ConfigError(f"{where}: [{sources[0]}] and [{sources[1]}]: a stream has one source; keep one")
+        raise ConfigError(
+            f"{where}: [{sources[0]}] and [{sources[1]}]: a stream has one source. Fix: keep one"
+        )
     if spec.is_avro == bool(spec.decode):
         fix = "leave decode out" if spec.is_avro else 'add decode = "transforms:<function>"'
-        raise ConfigError(f"{where}: decode {spec.decode!r} with schema {spec.schema!r}; {fix}")
+        raise ConfigError(f"{where}: decode {spec.decode!r} with schema {spec.schema!r}. Fix: {fix}")
     if spec.source is SourceType.CSV and not spec.is_avro:
         raise ConfigError(
-            f"{where}: schema {spec.schema!r}: rows of CSV objects are sent as Avro; name an .avsc file, "
-            "or add [feed] or [generator]"
+            f"{where}: schema {spec.schema!r}: rows of CSV objects are sent as Avro. Fix: name an .avsc "
+            "file, or add [feed] or [generator]"
         )
     references = {"decode": spec.decode}
     if spec.feed:
@@ -305,7 +309,7 @@ def _check_source(spec: StreamSpec, declared: Mapping[str, Any], where: str) -> 
             missing = {"type", "default", "title", "description"} - set(schema)
             if missing:
                 raise ConfigError(
-                    f"{where}: generator params {name}: key {min(missing)!r} is missing; add it"
+                    f"{where}: generator params {name}: key {min(missing)!r} is missing. Fix: add it"
                 )
     for key, value in references.items():
         if value and not re.fullmatch(FUNCTION, value):
@@ -320,14 +324,18 @@ def folders(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for root in (STREAMS, *map(Path, filter(None, environ.get(VARIABLE, "").split(os.pathsep)))):
         if not root.is_dir():
-            raise ConfigError(f"{VARIABLE}: {root} is no folder; fix the path, or set the variable empty")
+            raise ConfigError(
+                f"{VARIABLE}: {root} is no folder. Fix: correct the path, or set the variable empty"
+            )
         for path in (file.parent for file in root.glob("*/stream.toml")):
             if not IDENTIFIER.fullmatch(path.name):
                 # A copy ("rides (2)") or an editor's own folder: no stream can have such a name.
                 log.warning("%s is no stream: its folder's name must match %s", path, IDENTIFIER.pattern)
                 continue
             if path.name in found:
-                raise ConfigError(f"stream {path.name!r} is in {found[path.name]} and in {path}; rename one")
+                raise ConfigError(
+                    f"stream {path.name!r} is in {found[path.name]} and in {path}. Fix: rename one"
+                )
             found[path.name] = path
     return found
 
@@ -350,5 +358,7 @@ def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     spec = parse(text, str(path.relative_to(known[name].parents[1])), overriding, file)
     if spec.name != name:
-        raise ConfigError(f"{path}: name is {spec.name!r}; it must be the folder's, {name!r}")
+        raise ConfigError(
+            f"{path}: name is {spec.name!r}; the folder's is {name!r}. Fix: give both the same name"
+        )
     return spec

@@ -156,7 +156,7 @@ CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, boo
         V.UNKNOWN, "does not know its start time", False),
     "unknown: nobody looked": (None, heartbeat(), EMPTY, None, V.UNKNOWN, "not observed", False),
     "unknown: a beat from the future": (process(), heartbeat(-6), EMPTY, None, V.UNKNOWN,
-        "its heartbeat is 6 s ahead of this clock: set the clocks", False),
+        "its heartbeat is 6 s ahead of this clock. Fix: set the clocks", False),
 }  # fmt: skip
 
 

@@ -806,7 +806,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(0, 900, main(), topic_id="U")],
         EMPTY,
         V.TOPIC_RECREATED,
-        "its id is U and was T: give the stream a new table, or restore the topic",
+        "its id is U and was T. Fix: give the stream a new table, or restore the topic",
         True,
     ),
     "topic recreated: the table knows no id, and an earlier look another": (
@@ -870,7 +870,7 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         [look(0, 900, main(), begins={0: 500})],
         EMPTY,
         V.DATA_LOST,
-        r"400 offsets were deleted before they were read: partition 0: \[100, 500\): give the stream",
+        r"400 offsets were deleted before they were read: partition 0: \[100, 500\)\. Fix: give the stream",
         True,
     ),
     "data lost: before dead, since a restart refuses to start over a hole": (

@@ -331,8 +331,8 @@ def test_a_hostile_name_is_one_label() -> None:
     assert ("sluice_query_up", "x") not in found
 
 
-def test_the_metrics_that_operating_explains() -> None:
-    page = (Path(__file__).resolve().parents[4] / "docs" / "operating.md").read_text()
+def test_the_metrics_that_the_reference_explains() -> None:
+    page = (Path(__file__).resolve().parents[4] / "docs" / "reference.md").read_text()
     table = page.partition("| metric `sluice_query_…` | meaning |")[2].partition("\n\n")[0]
     said = {
         f"sluice_query_{name}"

@@ -28,7 +28,7 @@ def test_every_type_is_known_in_any_case(kind: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "schema.ddl: no column; write one per line"),
+        ("", "schema.ddl: no column. Fix: write one per line"),
         ("-- a INT", "no column"),
         ("a INT\nb", "schema.ddl line 2: column 'b': type missing: use one of boolean"),
         ("a SMALLINT", "line 1: column 'a': type SMALLINT: use one of"),

@@ -50,8 +50,8 @@ def test_a_platform_file_is_read_and_hides_its_secrets() -> None:
     ("change", "words"),
     [
         (("[source]", "[sauce]"), "unknown key 'sauce'; known keys are"),
-        (("catalog_port = 5432", 'catalog_port = "5432"'), "catalog_port: '5432' is a str; give a int"),
-        (("catalog_port = 5432", "catalog_port = true"), "catalog_port: True is a bool; give a int"),
+        (("catalog_port = 5432", 'catalog_port = "5432"'), "catalog_port: '5432' is a str. Fix: give a int"),
+        (("catalog_port = 5432", "catalog_port = true"), "catalog_port: True is a bool. Fix: give a int"),
         (('bucket = "source"', ""), "[source]"),
         (('role = "consumer"', 'role = "boss"'), "role 'boss' is unknown; roles are airflow"),
         (('role = "consumer"', "role = consumer"), "not valid TOML"),
@@ -196,7 +196,6 @@ name = "rides"
 partitions = 1
 [consumer]
 [budget]
-s3_calls_per_batch = 1
 versions_per_batch = 1
 """
 
@@ -278,7 +277,7 @@ def test_a_feed_and_queries_are_parts_with_defaults() -> None:
         (('event_id = "event_id"', ""), "key 'event_id' is missing"),
         (("[topic]", 'partition_by = ["Day"]\n[topic]'), "column 'Day': use lower-case letters"),
         (("[topic]", 'partition_by = "day"\n[topic]'), "partition_by: 'day' is not a list"),
-        (("[topic]", "partition_by = [1]\n[topic]"), "partition_by: 1 is a int; give a str"),
+        (("[topic]", "partition_by = [1]\n[topic]"), "partition_by: 1 is a int. Fix: give a str"),
         (
             ('[topic]\nname = "rides"', '[topic]\nname = "sluice-progress"'),
             "topic 'sluice-progress' is reserved",
