@@ -26,6 +26,7 @@ from local.drills.stream import StreamUnderTest
 from local.runtime.processes import stack_processes
 from local.stack import lake
 from sluice.model import exits
+from sluice.model.writers import epoch_of
 
 # Append and publish are some tenths of a second apart, so the moment may be missed.
 TRIES = 12
@@ -224,7 +225,8 @@ def resume_the_second_consumer(context: DrillContext) -> None:
 def corrupt_the_checkpoint(context: DrillContext) -> None:
     """First garbage in every file, then no folder."""
     root = Path(context.stream.stack.platform("consumer").checkpoints.root) / context.stream.spec.name
-    folder = root / f"w{context.stream.epoch()}"
+    epoch = context.stream.epoch()
+    folder = next((path for path in root.iterdir() if epoch_of(path.name) == epoch), root / "none")
     paths = [path for path in folder.rglob("*") if path.is_file()]
     if not paths:
         raise Failed(f"{folder} holds no file to corrupt")

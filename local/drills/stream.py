@@ -19,6 +19,7 @@ from sluice.clients.ledger import History
 from sluice.io.kafka import topic_offsets
 from sluice.model.health.sample import ProcessStatus
 from sluice.model.spec.stream import StreamSpec
+from sluice.model.writers import epoch_of
 from sluice.runtime.supervisord import SupervisorRuntime
 
 PUBLISH_SECONDS = 180.0
@@ -81,7 +82,7 @@ class StreamUnderTest:
 
     def has_unpublished_batch(self) -> bool:
         """Whether the active writer has appended a batch that it has not published."""
-        return f"w{self.epoch()}" in self.unpublished()
+        return self.epoch() in map(epoch_of, self.unpublished())
 
     def metadata_location(self) -> str | None:
         """From the catalog, without an S3 call."""

@@ -133,7 +133,7 @@ def test_closed_dates_get_one_file_a_partition_with_the_same_rows(
     }  # fmt: skip
     assert there[FIRST, "c"] == alone
     snapshot = newest(changes)
-    assert snapshot.operation == "replace"
+    assert snapshot.summary["operation"] == "replace"
     assert snapshot.summary["maintenance"] == "compaction of the dates before 2026-03-02"
     (rewrite,) = compaction.since(Lake.open(changes.platform).table(changes.spec.table), base)
     assert (rewrite.problems(), rewrite.removed.files, rewrite.added.files) == ([], 6, 2)

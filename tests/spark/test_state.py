@@ -79,7 +79,7 @@ def test_a_copy_that_was_not_finished_is_not_taken_for_one(
     third = owners(epoch=3)
     third.run(1)
     assert (third.ran, published(services.postgres())) == ([2], exact(3))
-    assert json.loads((folder / "w3" / "sluice-copy.json").read_text())["from"] == 1
+    assert json.loads((folder / "w3" / "sluice-copy.json").read_text())["from"] == "w1"
     left = sorted(path.name for path in folder.iterdir())
     assert left == ["w1", "w3", "w9"], "kept: what was copied, and what is a later owner's"
 
@@ -89,7 +89,7 @@ def test_the_plan_of_a_batch_that_one_of_several_sinks_has_comes_along(
 ) -> None:
     owners().run(2)
     first = tmp_path / "counting" / "w1"
-    restored = Checkpoints(spark, str(tmp_path), "counting").restore(2, [1], 1, started=2)
+    restored = Checkpoints(spark, str(tmp_path), "counting").restore("w2", ["w1"], 1, started=2)
     assert restored.plan(2) == (first / "offsets" / "2").read_text().splitlines()
     commits = {path.name for path in (tmp_path / "counting" / "w2" / "commits").glob("[0-9]*")}
     assert commits == {"0", "1"}

@@ -45,9 +45,9 @@ class Counting:
         published = self.fence.open(epoch)
         folders = Checkpoints(spark, root, "counting")
         self.checkpoint: Checkpoint = (
-            folders.create(epoch)
+            folders.create(f"w{epoch}")
             if published is None
-            else folders.restore(epoch, list(range(epoch - 1, 0, -1)), published)
+            else folders.restore(f"w{epoch}", [f"w{n}" for n in range(epoch - 1, 0, -1)], published)
         )
         self.ran: list[int] = []
         self.refused: list[int] = []

@@ -10,10 +10,14 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
+from pyiceberg.catalog.sql import IcebergTables
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
+from sqlalchemy import update
+from sqlalchemy.orm import Session
 
+from sluice.clients.lake.catalog import Lake
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import CATALOG, Checkpoints, Platform
 from spark_jobs.common.consumer.run import ConsumerRun
@@ -50,6 +54,8 @@ class Stream:
             spark.conf.set(key, value)
         tables.ensure(spark, self.spec, StructType([StructField("text", StringType())]))
         self.started: list[ConsumerRun] = []
+        self.stopping = threading.Event()
+        self.lake = Lake.open(consumer)
         # Kept: one that nobody holds is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
@@ -83,7 +89,29 @@ class Stream:
         finally:
             patience.cancel()
 
+    def work(self, owner: StreamWriter) -> Callable[[dict[int, int]], None]:
+        """What ``run_with_lease`` does with an owner: consume until :attr:`stopping`."""
+        return lambda positions: self.consume(owner, positions).until(self.stopping)
+
+    def metadata_location(self) -> str:
+        location = self.lake.location(self.spec.table)
+        assert location is not None
+        return location
+
+    def restore_catalog(self, location: str) -> None:
+        """The table's row of the catalog as in a restored backup of its database."""
+        namespace, table = self.spec.table.split(".")
+        with Session(self.lake.catalog.engine) as session, session.begin():
+            changed = session.scalars(
+                update(IcebergTables)
+                .where(IcebergTables.table_namespace == namespace, IcebergTables.table_name == table)
+                .values(metadata_location=location)
+                .returning(IcebergTables.table_name)
+            ).all()
+        assert changed == [table]
+
     def stop(self) -> None:
+        self.stopping.set()
         for consumption in self.started:
             consumption.query.stop()
 

@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from functools import partial
+from time import monotonic
 
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -17,12 +18,15 @@ from spark_jobs.common.consumer.writer import Decode, StreamWriter
 from spark_jobs.common.kafka.avro import Schemas, decoded
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
-from spark_jobs.common.lake.writer_lease import run_with_lease
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.guarded_query import GuardedQuery
 from spark_jobs.common.spark.process import function, run_process
 
 log = logging.getLogger(__name__)
+
+# Of an idle consumer's checks of its lease: one row of the catalog's database each.
+CHECK_SECONDS = 10.0
 
 
 def run(name: str) -> int:
@@ -66,6 +70,7 @@ class ConsumerRun(GuardedQuery):
     ) -> None:
         super().__init__(writer.batch)
         self._writer = writer
+        self._next_check = monotonic() + CHECK_SECONDS
         options = {f"kafka.{key}": value for key, value in platform.kafka.java().items()} | {
             "subscribe": spec.topic.name,
             "startingOffsets": json.dumps({spec.topic.name: {str(p): o for p, o in positions.items()}}),
@@ -84,19 +89,27 @@ class ConsumerRun(GuardedQuery):
         )
 
     def until(self, stop: threading.Event) -> None:
-        """Wait for ``stop`` or the end of the query. Raises the error that ended the query."""
-        while self.is_active and not stop.wait(0.5):
-            self._renew_group()
+        """Wait for ``stop`` or the end of the query.
+
+        Raises the error that ended the query; Fenced and ConcurrentCommit also while it is idle.
+        """
+        try:
+            while self.is_active and not stop.wait(0.5):
+                self._check_while_idle()
+        except ConcurrentCommit:
+            self.stop()
+            raise
         if self.failure is None and self.is_active:
             log.info("stop requested; finishing the batch in flight")
             self.stop()
         error = self.error()
         self._writer.raise_failure([error] if error else [], stopping=stop.is_set())
 
-    def _renew_group(self) -> None:
-        # Offsets expire without commits.
-        if self._writer.group.is_due and self._batch_in_flight.acquire(blocking=False):
+    def _check_while_idle(self) -> None:
+        # A catalog that was restored, or a group whose offsets expired, would wait for the next records.
+        if monotonic() >= self._next_check and self._batch_in_flight.acquire(blocking=False):
+            self._next_check = monotonic() + CHECK_SECONDS
             try:
-                self._writer.renew_group()
+                self._writer.check_while_idle()
             finally:
                 self._batch_in_flight.release()

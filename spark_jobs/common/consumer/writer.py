@@ -76,7 +76,7 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         self.group = Group(platform.kafka, spec.name, spec.topic.name)
         self.offset_reader = OffsetReader(platform.s3)
         self.state = StreamState()
-        self.checkpoint = self.checkpoints.of_epoch(0)
+        self.checkpoint = self.checkpoints.of_writer(self.branch)
 
     def acquire(self) -> dict[int, int]:
         """Acquire the lease; return partition -> the next offset to read.
@@ -96,7 +96,7 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
 
         self._acquire(read, lambda kind: self._summary(kind, OffsetRanges(), ends))
         self.state.ends = ends
-        self.checkpoint = self.checkpoints.create(self.epoch)
+        self.checkpoint = self.checkpoints.create(self.branch)
         self.group.commit(ends)
         return ends
 
@@ -110,14 +110,16 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
 
     def _resume_from(self, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
         ends = dict(self.state.ends)
+        is_new = not self.state.epoch
         for partition, (first, after) in bounds.items():
-            end = ends.setdefault(partition, first)
-            self.state.starts.setdefault(partition, first)
+            # A new stream begins with what the topic keeps; a partition that was added to it, at 0.
+            start = self.state.starts.setdefault(partition, first if is_new else 0)
+            end = ends.setdefault(partition, start)
             topic = f"{self.spec.topic.name} partition {partition}"
             if end < first:
                 raise Unrecoverable(
                     f"{topic}: offsets [{end}, {first}) were deleted before they were read. Fix: give the "
-                    f"stream a new table, put the files again, and raise the topic's retention.ms"
+                    f"stream a new table, upload the files again, and raise the topic's retention.ms"
                 )
             if end > after:
                 raise coded(
@@ -209,17 +211,20 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         )
         self.group.commit(ends)
 
-    def renew_group(self) -> None:
-        """Commit the group's offsets again while the stream is idle; later if the table cannot be read.
+    def check_while_idle(self) -> None:
+        """Check the lease, and commit the group's offsets again if that is due; later if the table cannot be
+        read.
 
-        Raises Fenced: a zombie would move the group back.
+        Raises Fenced (a zombie would move the group back), and ConcurrentCommit.
         """
         try:
-            self.raise_if_fenced()
+            self.check_lease()
         except (Py4JJavaError, PySparkException) as error:
-            self.group.postpone(f"the table cannot be read: {str(error).splitlines()[0]}")
+            if self.group.is_due:
+                self.group.postpone(f"the table cannot be read: {str(error).splitlines()[0]}")
             return
-        self.group.renew()
+        if self.group.is_due:
+            self.group.renew()
 
     def _decoded(self, records: DataFrame) -> DataFrame:
         identified = with_identity(
@@ -239,7 +244,6 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
     def _append_and_verify(
         self, rows: DataFrame, ranges: OffsetRanges, summary: Mapping[str, str]
     ) -> tuple[list[AddedFile], OffsetVerification]:
-        base = self.head
         good = F.col("reason").isNull()
         files = self._append(rows.where(good), summary)
         # Of all rows: without the malformed ones, each would be a gap, and loaded rows would grow by it.
@@ -248,7 +252,6 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         if sources:
             log.warning("possible duplicates sources=%s; comparing rows", ",".join(sorted(sources)))
             rows = deduplicate.flag_duplicates(rows, self.state.loaded_rows, sources)
-            self.table.reset_branch(self.branch, base)
             files = self._append(rows.where(good), summary)
             runs = self._runs(files, lambda: rows)
         quarantined = OffsetRanges()

@@ -5,13 +5,13 @@ See Iceberg's ``Table``, ``ManageSnapshots`` and ``AppendFiles``.
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sluice.model.error_codes import ErrorCode
@@ -27,7 +27,7 @@ MAIN = "main"
 
 
 class Refused(RuntimeError):
-    """The catalog refused a commit: another came first, or the branch does not descend from its target."""
+    """The catalog refused a commit: another came first, or a ref is not where it was expected."""
 
     code = ErrorCode.CONCURRENT_COMMIT
 
@@ -68,11 +68,10 @@ class AddedFile:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """``at_ms``: since 1970. ``operation``: append, replace, overwrite or delete."""
+    """``at_ms``: since 1970. ``summary``: with Iceberg's ``operation``."""
 
     id: int
     at_ms: int
-    operation: str
     summary: Mapping[str, str]
 
 
@@ -83,6 +82,7 @@ class IcebergTable:
         self.name = name
         self._jvm = cast("Any", spark._jvm)
         # Stored, since Py4J searches every jar for every part of a class's name.
+        self._text_of = self._jvm.org.apache.iceberg.SnapshotParser.toJson
         self._value_of = self._jvm.org.apache.iceberg.types.Conversions.fromByteBuffer
         self._table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
             spark._jsparkSession, f"{CATALOG}.{name}"
@@ -118,31 +118,34 @@ class IcebergTable:
             snapshot = self._table.snapshot(snapshot_id)
             if snapshot is None:
                 return
-            yield Snapshot(
-                snapshot_id,
-                int(snapshot.timestampMillis()),
-                str(snapshot.operation()),
-                dict(snapshot.summary()),
-            )
-            parent = snapshot.parentId()
-            snapshot_id = None if parent is None else int(parent)
+            # As one text: Py4J takes several calls for each property of each snapshot.
+            found = json.loads(self._text_of(snapshot))
+            yield Snapshot(snapshot_id, found["timestamp-ms"], found["summary"])
+            snapshot_id = found.get("parent-snapshot-id")
 
-    def create_branch(self, name: str, snapshot_id: int) -> None:
-        """Raises Refused if the branch exists: another writer created it first."""
-        _commit(lambda: self._table.manageSnapshots().createBranch(name, snapshot_id).commit())
+    def change_refs(self, expected: Mapping[str, int | None], changed: Mapping[str, int | None]) -> None:
+        """Set refs to snapshots, or remove them (None), all in one commit that is made only if the refs of
+        ``expected`` are there (None: missing).
 
-    def reset_branch(self, name: str, snapshot_id: int) -> None:
-        """Move a branch back; the snapshots that it leaves stay in the table until they expire."""
-        _commit(lambda: self._table.manageSnapshots().replaceBranch(name, snapshot_id).commit())
-
-    def remove_branches(self, names: Iterable[str]) -> None:
-        """Remove branches in one commit, so that their snapshots may expire."""
-        removed = list(names)
-        if removed:
-            manage = self._table.manageSnapshots()
-            for name in removed:
-                manage = manage.removeBranch(name)
-            _commit(manage.commit)
+        Raises Refused if one is not, if a snapshot of ``changed`` has expired, or if another commit came
+        first: the catalog compares the metadata file that was checked with its own.
+        """
+        operations = self._table.operations()
+        base = operations.refresh()
+        found = {name: base.ref(name) for name in expected}
+        heads = {name: None if ref is None else int(ref.snapshotId()) for name, ref in found.items()}
+        if heads != dict(expected):
+            raise Refused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
+        builder = self._jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+        for name, snapshot_id in changed.items():
+            if snapshot_id is None:
+                builder.removeRef(name)
+            elif base.snapshot(snapshot_id) is None:
+                raise Refused(f"{self.name}: snapshot {snapshot_id} for {name} has expired")
+            else:
+                builder.setBranchSnapshot(snapshot_id, name)
+        _commit(lambda: operations.commit(base, builder.build()))
+        self.refresh()
 
     def expire(self, keep: int) -> None:
         """Expire all but the newest ``keep`` snapshots of every branch; no file is deleted."""
@@ -150,16 +153,21 @@ class IcebergTable:
         expiry = self._table.expireSnapshots().retainLast(keep).expireOlderThan(now)
         _commit(expiry.cleanExpiredFiles(False).commit)
 
+    def stage_empty(self, properties: Mapping[str, str]) -> int:
+        """Commit a snapshot with ``properties`` and no files, whose parent is the head of ``main``. No ref
+        points at it. Returns its id."""
+        append = _with(self._table.newFastAppend().stageOnly(), properties)
+        _commit(append.commit)
+        return int(append.updateEvent().snapshotId())
+
     def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
         """Commit a snapshot with ``properties`` and no files to ``branch``."""
-        append = self._table.newFastAppend().toBranch(branch)
-        for key, value in properties.items():
-            append = append.set(key, value)
-        _commit(append.commit)
+        _commit(_with(self._table.newFastAppend().toBranch(branch), properties).commit)
 
-    def fast_forward(self, branch: str, to: str) -> None:
-        """Move ``branch`` to the head of ``to``. Raises Refused if ``to`` does not descend from it."""
-        _commit(lambda: self._table.manageSnapshots().fastForwardBranch(branch, to).commit())
+    def parent(self, snapshot_id: int) -> int | None:
+        """The id of a snapshot's parent, None for the first. No I/O."""
+        parent = self._table.snapshot(snapshot_id).parentId()
+        return None if parent is None else int(parent)
 
     def added_files(self, snapshot_id: int) -> list[AddedFile]:
         """The data files that this snapshot added; reads its manifest list and manifest only."""
@@ -201,16 +209,19 @@ class IcebergTable:
 _BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
 
 
-# Messages of UpdateSnapshotReferencesOperation, and the exception of a lost race.
-_REFUSALS = ("Cannot fast-forward", "already exists", "CommitFailedException")
+def _with(append: Any, properties: Mapping[str, str]) -> Any:
+    for key, value in properties.items():
+        append = append.set(key, value)
+    return append
+
+
+_RACE = "org.apache.iceberg.exceptions.CommitFailedException"
 
 
 def _commit(commit: Callable[[], Any]) -> None:
-    # PySpark turns some Java exceptions into its own (IllegalArgumentException); the rest is Py4J's.
     try:
         commit()
-    except (Py4JJavaError, PySparkException) as error:
-        for line in str(error).splitlines():
-            if any(message in line for message in _REFUSALS):
-                raise Refused(line.strip()) from error
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() == _RACE:
+            raise Refused(str(error.java_exception.getMessage())) from error
         raise

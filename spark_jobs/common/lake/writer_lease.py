@@ -1,16 +1,18 @@
 """The writer lease of a table: one writer at a time can publish.
 
-The writer writes to its branch ``w<epoch>`` and publishes by moving ``main`` forward. Acquiring the lease
-puts a snapshot with a higher epoch on ``main``: no earlier branch descends from it, so none can be published.
+The writer commits to its branch ``w<epoch>_<random>``, and publishes by moving ``main`` from the snapshot
+that it published last to the one on top of it, in one atomic step. If either is not where the writer left
+it, nothing is published: a later writer has the lease, maintenance moved ``main``, or the catalog was
+restored.
+Acquiring the lease moves ``main`` to a snapshot with a higher epoch in the same way.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -18,22 +20,26 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
+from sluice.model.writers import next_epoch, writer_name
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
 from spark_jobs.common.spark.process import Fenced, first_line
 
 log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 5
-# Publishes per cleanup, which takes two commits.
-CLEANUP_INTERVAL = 50
+# Publishes per expiry, which is a commit of its own.
+EXPIRY_INTERVAL = 50
 # Failovers in a row without a publish, because maintenance moved main before it.
 MAX_MOVES = 5
+
+# Iceberg's ids are positive.
+NO_SNAPSHOT = -1
 
 Position = TypeVar("Position")
 
 
 class ConcurrentCommit(RuntimeError):
-    """Maintenance moved ``main``; the writer acquires the lease again and continues from there."""
+    """``main`` was moved by no writer; this one acquires the lease again and continues from there."""
 
     code = ErrorCode.CONCURRENT_COMMIT
 
@@ -45,12 +51,17 @@ class WriterLease:
         self.name = name
         self.table = IcebergTable(spark, table)
         self.epoch = 0
+        # The next epoch is not below it.
+        self.at_least = 1
+        # Also the writer's name in its snapshots: a catalog that was restored may issue an epoch again.
         self.branch = ""
         # Since the lease was acquired.
         self.has_published = False
-        # The branch's head. No other writer moves it, so it is not read again with every commit.
-        self.head = 0
-        self._until_cleanup = CLEANUP_INTERVAL
+        # The snapshot that this writer published last, which is the head of ``main``.
+        self.published = NO_SNAPSHOT
+        # The newest one on the branch: ``published``, or on top of it and not yet verified.
+        self.head = NO_SNAPSHOT
+        self._until_expiry = EXPIRY_INTERVAL
 
     def _acquire(
         self,
@@ -58,10 +69,10 @@ class WriterLease:
         summary: Callable[[str], Mapping[str, str]],
         epoch: int | None = None,
     ) -> None:
-        """Acquire the lease with the next epoch, on a branch that begins at ``main``.
+        """Acquire the lease with the next epoch, on a branch that begins at ``main``; remove all others.
 
         ``read`` reads the state on ``main``, in every attempt; ``summary`` returns the properties of a
-        snapshot of a kind (init, epoch-start). Of two concurrent writers the catalog refuses one, which tries
+        snapshot of a kind (epoch-start). Of two concurrent writers the catalog refuses one, which tries
         again with a higher epoch. ``epoch``: from another table, instead of the next one. Raises Fenced after
         MAX_ATTEMPTS refusals, and if ``main`` has a higher epoch.
         """
@@ -69,85 +80,137 @@ class WriterLease:
         for _ in range(MAX_ATTEMPTS):
             self.table.refresh()
             read()
-            branches = self.table.branches()
-            self.epoch = epoch or 1 + max([self.published_epoch(), *map(_epoch, branches)])
-            self._check_epoch()
-            self.branch = f"w{self.epoch}"
+            main, branches = self.table.head(MAIN), [name for name in self.table.branches() if name != MAIN]
+            published, _writer = self.published_by()
+            self.epoch = epoch or next_epoch(published, branches, self.at_least)
+            self.branch = writer_name(self.epoch)
+            if published > self.epoch:
+                raise self._fenced(published)
             try:
-                if self.table.head(MAIN) is None:
-                    self.table.commit_empty(MAIN, summary("init"))
-                head = self.table.head(MAIN)
-                assert head is not None
-                if epoch is not None and self.branch in branches:
-                    self.table.reset_branch(self.branch, head)
-                else:
-                    self.table.create_branch(self.branch, head)
-                self.table.commit_empty(self.branch, summary("epoch-start"))
-                self.table.fast_forward(MAIN, self.branch)
-                self.head = self._branch_head()
+                start = self.table.stage_empty(self._signed(summary("epoch-start")))
+                if self.table.parent(start) != main:
+                    raise Refused(f"{self.table.name}: main moved from {main}")
+                refs = dict.fromkeys(branches) | {MAIN: start, self.branch: start}
+                self.table.change_refs({MAIN: main}, refs)
             except Refused as refusal:
                 log.info("lease refused writer=%s epoch=%d: %s", self.name, self.epoch, refusal)
                 continue
+            self.published = self.head = start
             log.info("lease acquired writer=%s epoch=%d branch=%s", self.name, self.epoch, self.branch)
             return
         raise Fenced(f"{self.name}: lease refused {MAX_ATTEMPTS} times; another writer is starting")
 
     def write_branch(self, frame: DataFrame, summary: Mapping[str, str], *, overwrite: bool = False) -> None:
-        """Commit rows to the branch; ``overwrite`` replaces the partitions that they are in."""
+        """Commit rows to the branch; ``overwrite`` replaces the partitions that they are in.
+
+        Rows that are there and not published are dropped. Raises Fenced or ConcurrentCommit if the branch is
+        not where this writer left it.
+        """
+        self._drop_unpublished()
         writer = frame.writeTo(f"{CATALOG}.{self.table.name}.branch_{self.branch}")
-        for key, value in summary.items():
+        for key, value in self._signed(summary).items():
             writer = writer.option(f"snapshot-property.{key}", value)
-        if overwrite:
-            writer.overwritePartitions()
-        else:
-            writer.append()
+        try:
+            if overwrite:
+                writer.overwritePartitions()
+            else:
+                writer.append()
+        except (Py4JJavaError, PySparkException) as error:
+            self.table.refresh()
+            if self.table.head(self.branch) != self.head:
+                self._raise_moved(error)
+            raise
+        self._follow_branch()
+
+    def commit_to_branch(self, summary: Mapping[str, str]) -> None:
+        """Commit a summary without rows to the branch. As :meth:`write_branch`."""
+        self._drop_unpublished()
+        try:
+            self.table.commit_empty(self.branch, self._signed(summary))
+        except Refused as refusal:
+            self._raise_moved(refusal)
+        self._follow_branch()
+
+    def _drop_unpublished(self) -> None:
+        if self.head == self.published:
+            return
+        try:
+            self.table.change_refs({self.branch: self.head}, {self.branch: self.published})
+        except Refused as refusal:
+            self._raise_moved(refusal)
+        self.head = self.published
+
+    def _follow_branch(self) -> None:
+        # Iceberg makes a branch that is missing, from main as it is by now.
         self.table.refresh()
-        self.head = self._branch_head()
+        head = self.table.head(self.branch)
+        if head is None or self.table.parent(head) != self.published:
+            self._raise_moved(None)
+        assert head is not None
+        self.head = head
 
     def _publish(self) -> None:
-        """Move ``main`` to the branch. Raises Fenced, or ConcurrentCommit if maintenance moved ``main``.
+        """Move ``main`` to the head of the branch.
 
-        The catalog also refuses if another writer has just created its branch; this is tried again.
+        Raises Fenced if another writer has the lease, ConcurrentCommit if maintenance moved ``main``, or the
+        catalog was restored; then ``main`` is unchanged.
         """
-        base = self.table.head(MAIN)
+        expected = {MAIN: self.published, self.branch: self.head}
         for attempt in range(MAX_ATTEMPTS):
             try:
-                self.table.fast_forward(MAIN, self.branch)
+                self.table.change_refs(expected, {MAIN: self.head})
                 break
             except Refused as refusal:
-                try:
-                    self.raise_if_fenced()
-                except Fenced as fenced:
-                    raise fenced from refusal
-                if self.table.head(MAIN) != base or attempt == MAX_ATTEMPTS - 1:
-                    raise ConcurrentCommit(
-                        f"{self.table.name}: main was moved by a commit of no writer ({refusal})"
-                    ) from refusal
+                # Another writer's attempt to acquire the lease is a commit too, and moves neither.
+                self.table.refresh()
+                found = {name: self.table.head(name) for name in expected}
+                if found != expected or attempt == MAX_ATTEMPTS - 1:
+                    self._raise_moved(refusal)
+        self.published = self.head
         self.has_published = True
 
-    def raise_if_fenced(self) -> None:
-        """Raise Fenced if a later writer holds the lease, Java's error if the table cannot be read."""
+    def check_lease(self) -> None:
+        """Raise Fenced if another writer has the lease, ConcurrentCommit if ``main`` was moved otherwise,
+        Java's error if the table cannot be read."""
         self.table.refresh()
-        self._check_epoch()
+        if self.table.head(MAIN) != self.published:
+            self._raise_moved(None)
 
-    def _check_epoch(self) -> None:
-        published = self.published_epoch()
-        if published > self.epoch:
-            raise Fenced(f"{self.name}: fenced: writer epoch {self.epoch}, newer epoch {published}")
+    def raise_if_fenced(self) -> None:
+        """Raise Fenced if another writer has the lease, Java's error if the table cannot be read."""
+        self.table.refresh()
+        epoch, writer = self.published_by()
+        if writer != self.branch and epoch >= self.epoch:
+            raise self._fenced(epoch)
 
-    def _cleanup(self, keep: int) -> None:
-        """Remove earlier writers' branches, which keep snapshots, and expire all but the newest ``keep``
-        snapshots; once in CLEANUP_INTERVAL calls."""
-        self._until_cleanup -= 1
-        if self._until_cleanup > 0:
-            return
-        self._until_cleanup = CLEANUP_INTERVAL
+    def _raise_moved(self, cause: Exception | None) -> NoReturn:
         try:
-            self.table.remove_branches([n for n in self.table.branches() if n not in (MAIN, self.branch)])
+            self.raise_if_fenced()
+        except Fenced as fenced:
+            raise fenced from cause
+        raise ConcurrentCommit(
+            f"{self.table.name}: main is {self.table.head(MAIN)} and {self.branch} is "
+            f"{self.table.head(self.branch)}; this writer left them at {self.published} and {self.head}: "
+            "maintenance moved main, or the catalog was restored"
+        ) from cause
+
+    def _fenced(self, published: int) -> Fenced:
+        return Fenced(f"{self.name}: fenced: writer epoch {self.epoch}, newer epoch {published}", published)
+
+    def _expire(self, keep: int) -> None:
+        """Expire all but the newest ``keep`` snapshots; once in EXPIRY_INTERVAL calls."""
+        self._until_expiry -= 1
+        if self._until_expiry > 0:
+            return
+        self._until_expiry = EXPIRY_INTERVAL
+        try:
             self.table.expire(keep)
         except Refused as refusal:
             # Another writer may be acquiring the lease; then the next commit raises Fenced.
-            log.info("cleanup refused table=%s: %s", self.table.name, refusal)
+            log.info("expiry refused table=%s: %s", self.table.name, refusal)
+
+    def _signed(self, summary: Mapping[str, str]) -> dict[str, str]:
+        return {**summary, "sluice.writer": self.branch}
 
     def raise_failure(self, errors: Sequence[Exception], *, stopping: bool) -> None:
         """Raise the error that ended the queries: Fenced first, then ConcurrentCommit (none if ``stopping``),
@@ -171,15 +234,11 @@ class WriterLease:
         except Fenced as fenced:
             raise fenced from failure
 
-    def published_epoch(self) -> int:
-        """The newest epoch on ``main``, 0 without one."""
+    def published_by(self) -> tuple[int, str]:
+        """The newest epoch on ``main`` and its writer's branch; 0 and "" without one."""
         summaries = (summary for _, summary in self.table.ancestors(MAIN))
-        return next((int(s["sluice.epoch"]) for s in summaries if "sluice.epoch" in s), 0)
-
-    def _branch_head(self) -> int:
-        head = self.table.head(self.branch)
-        assert head is not None, f"branch {self.branch} of {self.table.name} is missing"
-        return head
+        newest = next((s for s in summaries if "sluice.epoch" in s), {})
+        return int(newest.get("sluice.epoch", 0)), newest.get("sluice.writer", "")
 
 
 class LeasedWriter(WriterLease, ABC, Generic[Position]):
@@ -206,8 +265,3 @@ def run_with_lease(writer: LeasedWriter[Position], work: Callable[[Position], An
             if moves > MAX_MOVES:
                 raise
             log.warning("acquiring the lease again: %s", error)
-
-
-def _epoch(branch: str) -> int:
-    match = re.fullmatch(r"w(\d+)", branch)
-    return int(match[1]) if match else 0

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from sluice.model.queries.state import QueryState
 from sluice.model.spec.query import Mode, Query
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.spark import offset_log as plans
@@ -31,13 +32,22 @@ def checkpoint(
     sink_batches = {sink.name: sink.open(writer.epoch) for sink in sinks}
     checkpoints = Checkpoints(spark, root, f"{writer.spec.name}-{name}")
     newest = last_started_batch(name, state, sink_batches, query)
+    if not _has_source(spark, writer.spec.table, state):
+        # Iceberg's source could not continue, and the rows after an earlier snapshot are read again.
+        if query.mode == Mode.APPEND:
+            raise LookupError(
+                f"query {name} has read {writer.spec.table} up to snapshot {state.source_snapshot_id}, which "
+                "is not on main: the catalog was restored, so rows would be duplicated. Fix: give the query "
+                "a new name and its sink a new prefix"
+            )
+        newest = None
     if newest is not None:
         if newest < 0:
-            return checkpoints.create(writer.epoch)
+            return checkpoints.create(writer.branch)
         try:
             resumed = state.batch if newest == state.batch else newest - 1
             restored = checkpoints.restore(
-                writer.epoch, state.checkpoint_epochs, resumed, newest, stateful=bool(query.aggregates)
+                writer.branch, state.checkpoints, resumed, newest, stateful=bool(query.aggregates)
             )
             _check_no_gap(restored, state, resumed)
             return restored
@@ -48,7 +58,14 @@ def checkpoint(
     log.warning("query rebuilt query=%s table=%s sinks=%s", name, writer.spec.table, sink_batches)
     numbers = [number for number in sink_batches.values() if number is not None]
     writer.rebuild(name, max([state.number, *numbers]))
-    return checkpoints.create(writer.epoch)
+    return checkpoints.create(writer.branch)
+
+
+def _has_source(spark: SparkSession, table: str, state: QueryState) -> bool:
+    """Whether the stream's ``main`` descends from the snapshot that the query has read: not after its catalog
+    was restored."""
+    source = state.source_snapshot_id
+    return source is None or any(found == source for found, _ in IcebergTable(spark, table).ancestors(MAIN))
 
 
 def _check_no_gap(restored: Checkpoint, state: QueryState, batch: int) -> None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Sequence
 from functools import partial
 from itertools import chain
+from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
@@ -20,7 +21,7 @@ from sluice.model.spec.query import DEBUG_SINKS
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
 from spark_jobs.common.lake.tables import wait_for_table
-from spark_jobs.common.lake.writer_lease import run_with_lease
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.queries import recovery
 from spark_jobs.common.queries.preview import preview
 from spark_jobs.common.queries.state_table import QueryStateWriter
@@ -28,7 +29,7 @@ from spark_jobs.common.queries.streaming_query import StreamingQueryRun
 from spark_jobs.common.sinks import factory
 from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.spark import progress_listener, session
-from spark_jobs.common.spark.process import run_process
+from spark_jobs.common.spark.process import Fenced, run_process
 from spark_jobs.common.spark.session import PARTITIONS, SETTINGS
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,10 @@ class QueriesRun:
                 self._heartbeat.activity = partial(_activity, self._spark, sink_stop)
                 sinks[name] = factory.create_sinks(self._spark, self._spec, name, self._platform, sink_stop)
                 root = self._platform.checkpoints.root
-                checkpoint = recovery.checkpoint(self._spark, root, writer, name, sinks[name])
+                try:
+                    checkpoint = recovery.checkpoint(self._spark, root, writer, name, sinks[name])
+                except Fenced as fenced:
+                    raise_above(writer, fenced)
                 running.append(
                     StreamingQueryRun(
                         self._spark, self._spec, name, writer, checkpoint, sinks[name], sink_stop
@@ -143,6 +147,15 @@ class QueriesRun:
                 self._heartbeat.report(state, detail, common_end_offsets(writer.states.values()))
             if stop.wait(CHECK_SECONDS):
                 return
+
+
+def raise_above(writer: QueryStateWriter, fenced: Fenced) -> NoReturn:
+    """Raise what a sink's refusal of the writer's epoch means: Fenced if a later writer has the lease, else
+    ConcurrentCommit. Then the queries' table is older than the sink, as after a restored catalog, and the
+    next epoch is above the sink's."""
+    writer.raise_if_fenced()
+    writer.at_least = fenced.epoch + 1
+    raise ConcurrentCommit(f"{writer.table.name} is older than a sink: {fenced}") from fenced
 
 
 def _activity(spark: SparkSession, sink_stop: CountingEvent) -> object:

@@ -39,7 +39,7 @@ class QueryStateWriter(LeasedWriter[Mapping[str, QueryState]]):
         super().__init__(spark, spec.queries_table, f"the queries of {spec.name}")
         self.spark, self.spec = spark, spec
         self.states: dict[str, QueryState] = {}
-        # Before this writer: with the epochs whose checkpoints may hold the newest batch.
+        # Before this writer: with the writers whose checkpoints may hold the newest batch.
         self.before: Mapping[str, QueryState] = {}
         self._lock = threading.Lock()
 
@@ -54,7 +54,7 @@ class QueryStateWriter(LeasedWriter[Mapping[str, QueryState]]):
             self.before = states.read(summaries, self.spec.queries, self.table.name)
 
         def summary(kind: str) -> dict[str, str]:
-            self.states = {name: state.acquired(self.epoch) for name, state in self.before.items()}
+            self.states = {name: state.acquired(self.branch) for name, state in self.before.items()}
             return states.summary(kind, self.spec.name, self.epoch, self.states)
 
         self._acquire(read, summary)
@@ -62,7 +62,7 @@ class QueryStateWriter(LeasedWriter[Mapping[str, QueryState]]):
 
     def rebuild(self, query: str, number: int) -> None:
         """Start ``query`` from the beginning, with batch numbers above ``number``."""
-        self.states[query] = self.states[query].rebuild(self.epoch, number)
+        self.states[query] = self.states[query].rebuild(self.branch, number)
 
     def publish(self, query: str, state: QueryState, late: DataFrame | None) -> None:
         """Commit that all sinks of ``query`` are at ``state``, and the ``late`` rows of its newest batch.
@@ -70,13 +70,13 @@ class QueryStateWriter(LeasedWriter[Mapping[str, QueryState]]):
         Raises Fenced, or ConcurrentCommit if maintenance moved ``main``; then nothing is committed.
         """
         with self._lock:
-            after = {**self.states, query: replace(state, checkpoint_epochs=[self.epoch])}
+            after = {**self.states, query: replace(state, checkpoints=[self.branch])}
             summary = states.summary("batch", self.spec.name, self.epoch, after)
             if late is None:
-                self.table.commit_empty(self.branch, summary)
+                self.commit_to_branch(summary)
             else:
                 rows = late.select(F.lit(query).alias("query"), F.lit(state.number).alias("batch"), "*")
                 self.write_branch(rows, summary)
             self._publish()
             self.states = after
-            self._cleanup(KEEP_SNAPSHOTS)
+            self._expire(KEEP_SNAPSHOTS)

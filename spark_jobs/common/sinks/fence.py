@@ -145,7 +145,9 @@ class Fence:
 
     def _check_epoch(self, existing: int, epoch: int) -> None:
         if existing > epoch:
-            raise Fenced(f"{self.key}: fenced: writer epoch {epoch}, newer epoch {existing} ({FENCE_TABLE})")
+            raise Fenced(
+                f"{self.key}: fenced: writer epoch {epoch}, newer epoch {existing} ({FENCE_TABLE})", existing
+            )
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:

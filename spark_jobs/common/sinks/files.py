@@ -116,7 +116,8 @@ class FilesSink:
         if newest is not None and newest > epoch:
             raise Fenced(
                 f"{self._label}: fenced: writer epoch {epoch}, newer epoch {newest} "
-                f"(s3://{self._bucket}/{self._prefix}{_MARKERS}{_WRITERS}/)"
+                f"(s3://{self._bucket}/{self._prefix}{_MARKERS}{_WRITERS}/)",
+                newest,
             )
 
     def _failed(self, error: Exception) -> SinkWriteFailed:

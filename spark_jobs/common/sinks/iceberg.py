@@ -1,8 +1,7 @@
 """A query's results in an Iceberg table of the lake, exactly once: one partition and file per window.
 
 A batch rewrites the windows that it changed on the writer's branch; one commit carries the rows and the
-batch's number, and ``main`` moves over whole batches only. The epoch is that of the stream's queries. Once a
-writer with a higher epoch is on ``main``, no earlier writer's branch descends from it, so it cannot publish.
+batch's number, and ``main`` moves over whole batches only. The epoch is that of the stream's queries.
 """
 
 from __future__ import annotations
@@ -55,18 +54,18 @@ class IcebergSink(WriterLease):
 
         Raises Fenced if a later writer opened the table, ConcurrentCommit if maintenance moved ``main``.
         """
+        self.check_lease()
         if self._batch is not None and batch <= self._batch:
-            self.raise_if_fenced()
             return False
         windows = [row[0] for row in rows.select(F.unix_millis(WINDOW)).distinct().collect()]
         summary = self._summary("batch", batch)
         if windows:
             self._merge(rows, batch, windows, summary)
         else:
-            self.table.commit_empty(self.branch, summary)
+            self.commit_to_branch(summary)
         self._publish()
         self._batch = batch
-        self._cleanup(KEEP_SNAPSHOTS)
+        self._expire(KEEP_SNAPSHOTS)
         return True
 
     def close(self) -> None:

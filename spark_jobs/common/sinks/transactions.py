@@ -300,7 +300,8 @@ class Transactions:
         if committed is not None and committed.epoch > self.epoch:
             raise Fenced(
                 f"{self.name}: fenced: writer epoch {self.epoch}, newer epoch {committed.epoch} "
-                f"(group {self._group})"
+                f"(group {self._group})",
+                committed.epoch,
             )
 
     def _committed_batch(self, isolation: str) -> CommittedBatch | None:

@@ -1,4 +1,4 @@
-"""Checkpoint folders, one per writer epoch (``<root>/<stream>/w<epoch>``): read back, verify, copy.
+"""Checkpoint folders, one per writer (``<root>/<stream>/w<epoch>_<random>``): read back, verify, copy.
 
 A checkpoint has the plan of a batch in ``offsets/<batch>``, its completion in ``commits/<batch>``, and its
 state as version ``batch + 1`` of every store. Both kinds of store of Spark name their files alike: a base
@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from pyspark.sql import SparkSession
 
 from sluice.model.error_codes import ErrorCode, coded
+from sluice.model.writers import epoch_of
 from spark_jobs.common.spark.filesystem import Files
 
 log = logging.getLogger(__name__)
@@ -136,7 +137,7 @@ def may_vanish(name: str) -> bool:
 
 
 class Checkpoint:
-    """The folder of one writer epoch; ``uri`` is its ``checkpointLocation``."""
+    """The folder of one writer; ``uri`` is its ``checkpointLocation``."""
 
     def __init__(self, files: Files, uri: str) -> None:
         self.uri = uri
@@ -193,61 +194,63 @@ class Checkpoint:
 
 
 class Checkpoints:
-    """The folders of all writer epochs of one stream. ``root``: a folder, or an ``s3a://`` address."""
+    """The folders of all writers of one stream. ``root``: a folder, or an ``s3a://`` address."""
 
     def __init__(self, spark: SparkSession, root: str, stream: str) -> None:
         self.stream = stream
         self._files = Files(spark)
         self._base = f"{root.rstrip('/') if '://' in root else Path(root).as_uri()}/{stream}"
 
-    def of_epoch(self, epoch: int) -> Checkpoint:
-        return Checkpoint(self._files, f"{self._base}/w{epoch}")
+    def of_writer(self, writer: str) -> Checkpoint:
+        return Checkpoint(self._files, f"{self._base}/{writer}")
 
-    def create(self, epoch: int) -> Checkpoint:
+    def create(self, writer: str) -> Checkpoint:
         """Create an empty checkpoint and remove those of earlier epochs."""
-        self._remove_existing(epoch)
-        self._cleanup(epoch)
-        return self.of_epoch(epoch)
+        self._remove_existing(writer)
+        self._cleanup(writer)
+        return self.of_writer(writer)
 
     def restore(
         self,
-        epoch: int,
-        epochs: Sequence[int],
+        writer: str,
+        writers: Sequence[str],
         batch: int,
         started: int | None = None,
         *,
         stateful: bool = True,
     ) -> Checkpoint:
-        """Copy the state published with ``batch`` into the folder of ``epoch``.
+        """Copy the state published with ``batch`` into the folder of ``writer``.
 
-        ``epochs``: whose folders may hold it, the latest first, down to the one that published it.
+        ``writers``: whose folders may hold it, the latest first, down to the one that published it.
         ``started``: the next batch, if one of several sinks has it already; its plan is copied too. Keeps the
         folder that was copied until the next time and removes those of other earlier epochs. Raises
         LookupError if no folder holds all files.
         """
-        self._remove_existing(epoch)
+        self._remove_existing(writer)
         reasons = []
-        for earlier in epochs:
+        for earlier in writers:
             try:
                 last = batch if started is None else started
-                self._copy(earlier, epoch, batch, last, earlier == epochs[-1], stateful)
+                self._copy(earlier, writer, batch, last, earlier == writers[-1], stateful)
             except CheckpointCorrupted as error:
-                log.warning("checkpoint not usable stream=%s epoch=%d: %s", self.stream, earlier, error)
-                reasons.append(f"w{earlier}: {error}")
+                log.warning("checkpoint not usable stream=%s writer=%s: %s", self.stream, earlier, error)
+                reasons.append(f"{earlier}: {error}")
                 continue
-            self._cleanup(epoch, keep=earlier)
-            log.info("checkpoint copied stream=%s epoch=%d batch=%d", self.stream, earlier, batch)
-            return self.of_epoch(epoch)
+            self._cleanup(writer, keep=earlier)
+            log.info("checkpoint copied stream=%s writer=%s batch=%d", self.stream, earlier, batch)
+            return self.of_writer(writer)
         raise coded(
             ErrorCode.CHECKPOINT_CORRUPTED,
             LookupError(
                 f"{self.stream}: no checkpoint below {self._base} holds the published batch {batch} "
-                f"({'; '.join(reasons) or 'no epoch has one'}). Fix: restore it, or use a new name and table"
+                f"({'; '.join(reasons) or 'no writer has one'}). Fix: restore it, or use a new name and table"
             ),
         )
 
-    def _copy(self, earlier: int, epoch: int, batch: int, last: int, published: bool, stateful: bool) -> None:
-        source, target = self.of_epoch(earlier), self.of_epoch(epoch)
+    def _copy(
+        self, earlier: str, writer: str, batch: int, last: int, published: bool, stateful: bool
+    ) -> None:
+        source, target = self.of_writer(earlier), self.of_writer(writer)
         names = self._files.walk(source.uri)
         if not published and SUCCESS_MARKER not in names:
             raise CheckpointCorrupted("the copy is incomplete: its writer ended before")
@@ -260,17 +263,16 @@ class Checkpoints:
         origin = {"from": earlier, "batch": batch, "started": last}
         self._files.write(f"{target.uri}/{SUCCESS_MARKER}", json.dumps(origin))
 
-    def _remove_existing(self, epoch: int) -> None:
-        """Remove the folder of a deleted lake with the same epoch: Spark would continue from it."""
-        if self._files.exists(self.of_epoch(epoch).uri):
-            self._files.remove(self.of_epoch(epoch).uri)
+    def _remove_existing(self, writer: str) -> None:
+        """Remove a folder of the same name: Spark would continue from it."""
+        if self._files.exists(self.of_writer(writer).uri):
+            self._files.remove(self.of_writer(writer).uri)
 
-    def _cleanup(self, epoch: int, keep: int | None = None) -> None:
+    def _cleanup(self, writer: str, keep: str | None = None) -> None:
         """Remove the folders of earlier epochs as far as possible: a zombie may still write into its own, and
         the right to delete may be missing. Later epochs may exist if this process was suspended."""
         for name in self._files.names(self._base):
-            match = re.fullmatch(r"w(\d+)", name)
-            if match and int(match[1]) < epoch and int(match[1]) != keep:
+            if 0 < epoch_of(name) < epoch_of(writer) and name != keep:
                 try:
                     self._files.remove(f"{self._base}/{name}")
                 except OSError as error:

@@ -28,9 +28,14 @@ PARENT_PID = "SLUICE_PARENT_PID"
 
 
 class Fenced(RuntimeError):
-    """A later writer has acquired the lease; this process must end and not be restarted."""
+    """A later writer, of ``epoch`` if that is known, has the lease; this process must end and not be
+    restarted."""
 
     code = ErrorCode.FENCED
+
+    def __init__(self, message: str, epoch: int = 0) -> None:
+        super().__init__(message)
+        self.epoch = epoch
 
 
 class Unrecoverable(LookupError):

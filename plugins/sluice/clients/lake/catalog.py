@@ -36,7 +36,7 @@ REQUEST_SECONDS = 60
 
 @dataclass(frozen=True)
 class Commit:
-    """One snapshot of ``main``. ``kind``: init, epoch-start, batch, or "" for maintenance, which has no more.
+    """One snapshot of ``main``. ``kind``: epoch-start, batch, or "" for maintenance, which has no more.
 
     Times in seconds since 1970; ``began`` is None unless a batch recorded it. ``records``: of the batch,
     quarantined ones included; ``ends``: partition -> the offset up to which everything is published.

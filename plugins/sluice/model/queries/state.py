@@ -10,7 +10,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.query import Query
 
 # A crash per batch adds one; the publisher, the last, is always kept.
-MAX_CHECKPOINT_EPOCHS = 8
+MAX_CHECKPOINTS = 8
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class QueryState:
     """All sinks of the query have the stream's table up to the snapshot ``source_snapshot_id``.
 
     ``batch``: newest batch of the streaming query (-1: none); ``batch_offset`` is added to it for the sinks,
-    whose batch numbers never fall, also after a rebuild, which counts late rows again. ``checkpoint_epochs``:
+    whose batch numbers never fall, also after a rebuild, which counts late rows again. ``checkpoints``:
     writers whose checkpoints may hold the batch, the latest first, the publisher last. ``ends``: end offsets
     of ``source_snapshot_id``. ``definition``: of :func:`definition`.
     """
@@ -30,7 +30,7 @@ class QueryState:
     source_snapshot_at: int = 0
     watermark: int = 0
     late_rows: int = 0
-    checkpoint_epochs: list[int] = field(default_factory=list)
+    checkpoints: list[str] = field(default_factory=list)
     ends: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -38,13 +38,13 @@ class QueryState:
         """The newest batch by the sinks' numbers."""
         return self.batch_offset + self.batch
 
-    def acquired(self, epoch: int) -> QueryState:
-        latest, publisher = [epoch, *self.checkpoint_epochs[:-1]], self.checkpoint_epochs[-1:]
-        return replace(self, checkpoint_epochs=[*latest[:MAX_CHECKPOINT_EPOCHS], *publisher])
+    def acquired(self, writer: str) -> QueryState:
+        latest, publisher = [writer, *self.checkpoints[:-1]], self.checkpoints[-1:]
+        return replace(self, checkpoints=[*latest[:MAX_CHECKPOINTS], *publisher])
 
-    def rebuild(self, epoch: int, number: int) -> QueryState:
+    def rebuild(self, writer: str, number: int) -> QueryState:
         """Count everything again, in batches above ``number``."""
-        return QueryState(definition=self.definition, batch_offset=number + 1, checkpoint_epochs=[epoch])
+        return QueryState(definition=self.definition, batch_offset=number + 1, checkpoints=[writer])
 
 
 def definition(query: Query) -> str:
@@ -88,7 +88,7 @@ def read(
 
 
 def summary(kind: str, stream: str, epoch: int, states: Mapping[str, QueryState]) -> dict[str, str]:
-    """Summary of a snapshot of the queries' table; ``kind``: init, epoch-start or batch."""
+    """Summary of a snapshot of the queries' table; ``kind``: epoch-start or batch."""
     return {
         "sluice.kind": kind,
         "sluice.stream": stream,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sluice.model.queries import state as query_state
-from sluice.model.queries.state import MAX_CHECKPOINT_EPOCHS, QueryState, definition
+from sluice.model.queries.state import MAX_CHECKPOINTS, QueryState, definition
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.query import Query, Sink, TimeWindow
 from tests.support.raising import raising
@@ -22,7 +22,7 @@ STATE = QueryState(
     source_snapshot_at=5,
     watermark=6,
     late_rows=7,
-    checkpoint_epochs=[2],
+    checkpoints=["w2_a"],
     ends={"0": 8},
 )
 
@@ -70,25 +70,25 @@ def test_the_order_of_wheres_values_is_no_other_query() -> None:
 def test_holders_are_the_latest_owners_and_the_publisher() -> None:
     state = STATE
     for epoch in range(3, 40):
-        state = state.acquired(epoch)
-    assert state.checkpoint_epochs[:3] == [39, 38, 37]
-    assert state.checkpoint_epochs[-1] == 2
-    assert len(state.checkpoint_epochs) == MAX_CHECKPOINT_EPOCHS + 1
-    assert QueryState(definition(QUERY)).acquired(1).checkpoint_epochs == [1]
+        state = state.acquired(f"w{epoch}_a")
+    assert state.checkpoints[:3] == ["w39_a", "w38_a", "w37_a"]
+    assert state.checkpoints[-1] == "w2_a"
+    assert len(state.checkpoints) == MAX_CHECKPOINTS + 1
+    assert QueryState(definition(QUERY)).acquired("w1_a").checkpoints == ["w1_a"]
 
 
 def test_counting_anew_begins_above_every_number() -> None:
-    rebuild = STATE.rebuild(5, 11)
+    rebuild = STATE.rebuild("w5_a", 11)
     assert (
         rebuild.batch_offset,
         rebuild.batch,
         rebuild.number,
-        rebuild.checkpoint_epochs,
+        rebuild.checkpoints,
         rebuild.source_snapshot_id,
     ) == (
         12,
         -1,
         11,
-        [5],
+        ["w5_a"],
         None,
     )

@@ -1,0 +1,136 @@
+"""A catalog put back to an earlier state under its writers: nothing is lost, doubled or published over."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from local.stack.stack import wait_until
+from spark_jobs.common.consumer import run
+from spark_jobs.common.consumer.writer import StreamWriter
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
+from spark_jobs.common.spark.process import Fenced
+from tests.support.lakehouse import Stream
+from tests.support.raising import raising
+from tests.support.services import Services
+
+_numbers = count()
+
+
+@pytest.fixture
+def stream(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Stream]:
+    services.minio, services.postgres  # noqa: B018
+    made = Stream(spark, services, f"restored_{next(_numbers)}", str(tmp_path))
+    yield made
+    made.stop()
+
+
+@contextmanager
+def running(stream: Stream, owner: StreamWriter) -> Iterator[None]:
+    """The consumer's loop, which acquires the lease again if it has to."""
+    with ThreadPoolExecutor(1) as pool:
+        loop = pool.submit(run_with_lease, owner, stream.work(owner))
+        try:
+            yield
+        finally:
+            stream.stopping.set()
+        loop.result(60)
+
+
+def published(stream: Stream, each: int) -> Callable[[], bool]:
+    return lambda: stream.summaries()[0].get("end-offsets") == f'{{"0": {each}, "1": {each}}}'
+
+
+def test_a_running_writer_publishes_again_what_a_restored_catalog_lost(stream: Stream) -> None:
+    with running(stream, stream.owner()):
+        wait_until("the lease", lambda: bool(stream.summaries()), 60, 0.1)
+        before = stream.metadata_location()
+        stream.send(3)
+        wait_until("the first load", published(stream, 3), 60, 0.1)
+        stream.restore_catalog(before)
+        stream.send(2)
+        wait_until("both loads", published(stream, 5), 60, 0.1)
+    stream.assert_exact(5)
+
+
+def test_an_idle_writer_notices_that_the_catalog_was_restored(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "CHECK_SECONDS", 0.1)
+    with running(stream, stream.owner()):
+        wait_until("the lease", lambda: bool(stream.summaries()), 60, 0.1)
+        before = stream.metadata_location()
+        stream.send(3)
+        wait_until("the load", published(stream, 3), 60, 0.1)
+        stream.restore_catalog(before)
+        wait_until("the load again", published(stream, 3), 60, 0.1)
+    stream.assert_exact(3)
+
+
+def test_an_epoch_that_is_issued_again_is_another_writers(stream: Stream) -> None:
+    """The catalog is restored to before writer 1; another one gets its epoch, while it is suspended."""
+    empty = stream.metadata_location()
+    suspended = stream.owner()
+    positions = suspended.acquire()
+    stream.send(3)
+    stream.restore_catalog(empty)
+    successor = stream.owner()
+    stream.run(successor).query.stop()
+    assert (suspended.epoch, successor.epoch) == (1, 1)
+    with raising(Fenced):
+        stream.await_end(stream.consume(suspended, positions))
+    stream.assert_exact(3)
+    assert suspended.checkpoint.uri != successor.checkpoint.uri
+
+
+def test_of_two_first_writers_of_a_table_the_slower_one_does_not_publish_again(stream: Stream) -> None:
+    stream.send(3)
+    faster, slower = stream.owner(), stream.owner()
+    done: list[int] = []
+
+    class Suspended(IcebergTable):
+        def stage_empty(self, properties: Mapping[str, str]) -> int:
+            if not done:
+                done.append(1)
+                stream.run(faster).query.stop()
+            return super().stage_empty(properties)
+
+    slower.table = Suspended(stream.spark, stream.spec.table)
+    stream.run(slower).query.processAllAvailable()
+    stream.assert_exact(3)
+    assert (faster.epoch, slower.epoch) == (1, 2)
+
+
+def test_what_a_zombie_writes_to_its_removed_branch_is_not_published(stream: Stream) -> None:
+    """Iceberg makes the branch again, from ``main``: a fast-forward would be accepted."""
+    zombie = stream.owner()
+    zombie.acquire()
+    stream.send(3)
+    stream.run(stream.owner()).query.stop()
+    zombie.table.refresh()
+    assert zombie.branch not in zombie.table.branches()
+    rows = stream.spark.table(f"lake.{stream.spec.table}")
+    with raising(Fenced):
+        zombie.write_branch(rows, {"sluice.kind": "batch"})
+    with raising(Fenced):
+        zombie.commit_to_branch({"sluice.kind": "batch"})
+    stream.assert_exact(3)
+
+
+def test_maintenance_that_moved_main_is_no_later_writer(stream: Stream) -> None:
+    owner = stream.owner()
+    owner.acquire()
+    owner.table.commit_empty(MAIN, {"maintenance": "a test"})
+    with raising(ConcurrentCommit):
+        owner.check_lease()
+    stop = threading.Event()
+    stop.set()
+    stream.consume(owner, owner.acquire()).until(stop)
