@@ -71,7 +71,6 @@ def check_counts(course: Course, run: str) -> None:
         assert set(sinks) == {sink.name for sink in query.sinks}
         for sink in sinks.values():
             assert sink["lake"] == sink["sink"] > 0
-    assert checked["windows"]["late"] > 0, "no hit was too late"
 
 
 def check_files(course: Course) -> None:
@@ -118,8 +117,9 @@ def change_a_count(course: Course, by: int) -> str:
     )
     with closing(connection), connection, connection.cursor() as cursor:
         cursor.execute(
-            "update isp_hits_audience set hits = hits + %s where zipcode = "
-            "(select min(zipcode) from isp_hits_audience) returning zipcode",
+            # Around midnight a zipcode has rows of two days.
+            "update isp_hits_audience set hits = hits + %s where (zipcode, window_start) = (select zipcode, "
+            "window_start from isp_hits_audience order by zipcode, window_start limit 1) returning zipcode",
             (by,),
         )
         ((zipcode,),) = cursor.fetchall()

@@ -144,8 +144,8 @@ class IcebergTable:
                 raise Refused(f"{self.name}: snapshot {snapshot_id} for {name} has expired")
             else:
                 builder.setBranchSnapshot(snapshot_id, name)
+        # Not read back: the next look at the table does.
         _commit(lambda: operations.commit(base, builder.build()))
-        self.refresh()
 
     def expire(self, keep: int) -> None:
         """Expire all but the newest ``keep`` snapshots of every branch; no file is deleted."""
