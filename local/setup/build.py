@@ -22,6 +22,7 @@ from local.setup.cache import (
     environment,
     jars,
     pinned_jars,
+    pyspark,
     sha256,
     spark_class_path,
 )
@@ -117,9 +118,8 @@ def make_class_archive(java_home: Path, folder: Path, work: Path, step: Step) ->
         *(word for key, value in settings.items() for word in ("--conf", f"{key}={value}")),
         *(SPARK_CLASSES, scratch),
     ]
-    (pyspark,) = environment().path.glob("lib/python3.*/site-packages/pyspark")
     env = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYTHON"))}
-    env |= {"SPARK_HOME": str(pyspark), "SPARK_LOCAL_IP": "127.0.0.1"}
+    env |= {"SPARK_HOME": str(pyspark(environment().path)), "SPARK_LOCAL_IP": "127.0.0.1"}
     env |= {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
     shell.run(command, step, work / "spark-classes.log", env, cwd=scratch)
 

@@ -187,8 +187,13 @@ def spark_classes(java_home: Path) -> Artifact:
 
 def spark_class_path(python_env: Path, spark_jars: Path) -> str:
     """Jars only, and all of them: a JVM takes an archive if its class path begins with the archive's."""
-    (pyspark,) = python_env.glob("lib/python3.*/site-packages/pyspark/jars")
-    return f"{spark_jars}/*:{pyspark}/*"
+    return f"{spark_jars}/*:{pyspark(python_env)}/jars/*"
+
+
+def pyspark(python_env: Path) -> Path:
+    """PySpark's folder in a Python environment."""
+    (found,) = python_env.glob("lib/python3.*/site-packages/pyspark")
+    return found
 
 
 def minio() -> Artifact:

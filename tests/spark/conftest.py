@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -14,12 +15,15 @@ from pyspark.sql import SparkSession
 from local.services.streams import archive_options
 from local.setup import cache
 from local.setup.bootstrap import java_home
-from sluice.model.spec import stream
+from sluice.model.spec import stream as streams
 from spark_jobs.common.kafka.avro import Schemas
 from tests.support.counting import Counting
 from tests.support.databases import Maria, Postgres, Server, empty
 from tests.support.jvm import QUICK
+from tests.support.lakehouse import Stream
 from tests.support.services import Services
+
+_numbers = count()
 
 
 @pytest.fixture(scope="session")
@@ -56,6 +60,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     made = Services(tmp_path_factory.mktemp("services"))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def stream(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Stream]:
+    services.minio, services.postgres  # noqa: B018
+    made = Stream(spark, services, f"stream_{next(_numbers)}", str(tmp_path))
     yield made
     made.stop()
 
@@ -140,7 +152,7 @@ def owners(
 
 @pytest.fixture(scope="session")
 def schemas() -> Schemas:
-    return Schemas.load(stream.load("nyc_taxi").schema_file)
+    return Schemas.load(streams.load("nyc_taxi").schema_file)
 
 
 @pytest.fixture(scope="session")

@@ -6,56 +6,43 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import count
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from local.stack.stack import wait_until
 from spark_jobs.common.consumer import run
-from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark.process import Fenced
 from tests.support.lakehouse import Stream
 from tests.support.raising import raising
-from tests.support.services import Services
-
-_numbers = count()
-
-
-@pytest.fixture
-def stream(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Stream]:
-    services.minio, services.postgres  # noqa: B018
-    made = Stream(spark, services, f"restored_{next(_numbers)}", str(tmp_path))
-    yield made
-    made.stop()
-
-
-@contextmanager
-def running(stream: Stream, owner: StreamWriter) -> Iterator[None]:
-    """The consumer's loop, which acquires the lease again if it has to."""
-    with ThreadPoolExecutor(1) as pool:
-        loop = pool.submit(run_with_lease, owner, stream.work(owner))
-        try:
-            yield
-        finally:
-            stream.stopping.set()
-        loop.result(60)
 
 
 def published(stream: Stream, each: int) -> Callable[[], bool]:
     return lambda: stream.summaries()[0].get("end-offsets") == f'{{"0": {each}, "1": {each}}}'
 
 
+@contextmanager
+def restored_under_a_writer(stream: Stream) -> Iterator[None]:
+    """Three records of each partition are published, and the catalog is put back to before them, under the
+    consumer's loop, which acquires the lease again if it has to."""
+    owner, stop = stream.owner(), threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        loop = pool.submit(run_with_lease, owner, lambda at: stream.consume(owner, at).until(stop))
+        try:
+            wait_until("the lease", lambda: bool(stream.summaries()), 60, 0.1)
+            before = stream.metadata_location()
+            stream.send(3)
+            wait_until("the first load", published(stream, 3), 60, 0.1)
+            stream.restore_catalog(before)
+            yield
+        finally:
+            stop.set()
+        loop.result(60)
+
+
 def test_a_running_writer_publishes_again_what_a_restored_catalog_lost(stream: Stream) -> None:
-    with running(stream, stream.owner()):
-        wait_until("the lease", lambda: bool(stream.summaries()), 60, 0.1)
-        before = stream.metadata_location()
-        stream.send(3)
-        wait_until("the first load", published(stream, 3), 60, 0.1)
-        stream.restore_catalog(before)
+    with restored_under_a_writer(stream):
         stream.send(2)
         wait_until("both loads", published(stream, 5), 60, 0.1)
     stream.assert_exact(5)
@@ -65,12 +52,7 @@ def test_an_idle_writer_notices_that_the_catalog_was_restored(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "CHECK_SECONDS", 0.1)
-    with running(stream, stream.owner()):
-        wait_until("the lease", lambda: bool(stream.summaries()), 60, 0.1)
-        before = stream.metadata_location()
-        stream.send(3)
-        wait_until("the load", published(stream, 3), 60, 0.1)
-        stream.restore_catalog(before)
+    with restored_under_a_writer(stream):
         wait_until("the load again", published(stream, 3), 60, 0.1)
     stream.assert_exact(3)
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from itertools import count
-from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from local.stack.stack import wait_until
 from sluice.model.spec.platform import Kafka
@@ -23,16 +20,6 @@ from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
 from spark_jobs.common.spark.process import Fenced
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
-
-_numbers = count()
-
-
-@pytest.fixture
-def stream(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Stream]:
-    services.minio, services.postgres  # noqa: B018
-    made = Stream(spark, services, f"stream_{next(_numbers)}", str(tmp_path))
-    yield made
-    made.stop()
 
 
 class Asked(offsets.Topic):

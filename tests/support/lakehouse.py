@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -54,8 +55,6 @@ class Stream:
             spark.conf.set(key, value)
         tables.ensure(spark, self.spec, StructType([StructField("text", StringType())]))
         self.started: list[ConsumerRun] = []
-        self.stopping = threading.Event()
-        self.lake = Lake.open(consumer)
         # Kept: one that nobody holds is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
@@ -89,19 +88,20 @@ class Stream:
         finally:
             patience.cancel()
 
-    def work(self, owner: StreamWriter) -> Callable[[dict[int, int]], None]:
-        """What ``run_with_lease`` does with an owner: consume until :attr:`stopping`."""
-        return lambda positions: self.consume(owner, positions).until(self.stopping)
-
     def metadata_location(self) -> str:
-        location = self.lake.location(self.spec.table)
+        with closing(Lake.open(self.platform)) as lake:
+            location = lake.location(self.spec.table)
         assert location is not None
         return location
 
     def restore_catalog(self, location: str) -> None:
         """The table's row of the catalog as in a restored backup of its database."""
         namespace, table = self.spec.table.split(".")
-        with Session(self.lake.catalog.engine) as session, session.begin():
+        with (
+            closing(Lake.open(self.platform)) as lake,
+            Session(lake.catalog.engine) as session,
+            session.begin(),
+        ):
             changed = session.scalars(
                 update(IcebergTables)
                 .where(IcebergTables.table_namespace == namespace, IcebergTables.table_name == table)
@@ -111,7 +111,6 @@ class Stream:
         assert changed == [table]
 
     def stop(self) -> None:
-        self.stopping.set()
         for consumption in self.started:
             consumption.query.stop()
 

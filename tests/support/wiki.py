@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 import uuid
 from collections import Counter
@@ -16,7 +15,6 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
-from sluice.clients.lake.catalog import Lake
 from sluice.io.kafka import topic_offsets
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import CATALOG, Checkpoints
@@ -54,8 +52,6 @@ class Wiki(Stream):
             spark.conf.set(key, value)
         tables.ensure(spark, self.spec, self.struct)
         self.started: list[ConsumerRun] = []
-        self.stopping = threading.Event()
-        self.lake = Lake.open(consumer)
         self._admin = AdminClient({**services.kafka, "log_level": 0})
 
     def owner(

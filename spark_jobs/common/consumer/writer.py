@@ -94,7 +94,7 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
             ends.clear()
             ends.update(self._resume_from(bounds))
 
-        self._acquire(read, lambda kind: self._summary(kind, OffsetRanges(), ends))
+        self._acquire(read, lambda: self._summary("epoch-start", OffsetRanges(), ends))
         self.state.ends = ends
         self.checkpoint = self.checkpoints.create(self.branch)
         self.group.commit(ends)

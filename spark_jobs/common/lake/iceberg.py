@@ -82,11 +82,11 @@ class IcebergTable:
         self.name = name
         self._jvm = cast("Any", spark._jvm)
         # Stored, since Py4J searches every jar for every part of a class's name.
-        self._text_of = self._jvm.org.apache.iceberg.SnapshotParser.toJson
-        self._value_of = self._jvm.org.apache.iceberg.types.Conversions.fromByteBuffer
-        self._table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-            spark._jsparkSession, f"{CATALOG}.{name}"
-        )
+        iceberg = self._jvm.org.apache.iceberg
+        self._text_of = iceberg.SnapshotParser.toJson
+        self._value_of = iceberg.types.Conversions.fromByteBuffer
+        self._metadata_from = iceberg.TableMetadata.buildFrom
+        self._table = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{name}")
 
     def refresh(self) -> None:
         self._table.refresh()
@@ -136,7 +136,7 @@ class IcebergTable:
         heads = {name: None if ref is None else int(ref.snapshotId()) for name, ref in found.items()}
         if heads != dict(expected):
             raise Refused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
-        builder = self._jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+        builder = self._metadata_from(base)
         for name, snapshot_id in changed.items():
             if snapshot_id is None:
                 builder.removeRef(name)

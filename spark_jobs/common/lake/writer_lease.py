@@ -66,13 +66,13 @@ class WriterLease:
     def _acquire(
         self,
         read: Callable[[], None],
-        summary: Callable[[str], Mapping[str, str]],
+        summary: Callable[[], Mapping[str, str]],
         epoch: int | None = None,
     ) -> None:
         """Acquire the lease with the next epoch, on a branch that begins at ``main``; remove all others.
 
-        ``read`` reads the state on ``main``, in every attempt; ``summary`` returns the properties of a
-        snapshot of a kind (epoch-start). Of two concurrent writers the catalog refuses one, which tries
+        ``read`` reads the state on ``main``, in every attempt; ``summary`` returns the properties of the
+        epoch-start snapshot. Of two concurrent writers the catalog refuses one, which tries
         again with a higher epoch. ``epoch``: from another table, instead of the next one. Raises Fenced after
         MAX_ATTEMPTS refusals, and if ``main`` has a higher epoch.
         """
@@ -87,7 +87,7 @@ class WriterLease:
             if published > self.epoch:
                 raise self._fenced(published)
             try:
-                start = self.table.stage_empty(self._signed(summary("epoch-start")))
+                start = self.table.stage_empty(self._signed(summary()))
                 if self.table.parent(start) != main:
                     raise Refused(f"{self.table.name}: main moved from {main}")
                 refs = dict.fromkeys(branches) | {MAIN: start, self.branch: start}

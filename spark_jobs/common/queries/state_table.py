@@ -53,9 +53,9 @@ class QueryStateWriter(LeasedWriter[Mapping[str, QueryState]]):
             summaries = (summary for _, summary in self.table.ancestors(MAIN))
             self.before = states.read(summaries, self.spec.queries, self.table.name)
 
-        def summary(kind: str) -> dict[str, str]:
+        def summary() -> dict[str, str]:
             self.states = {name: state.acquired(self.branch) for name, state in self.before.items()}
-            return states.summary(kind, self.spec.name, self.epoch, self.states)
+            return states.summary("epoch-start", self.spec.name, self.epoch, self.states)
 
         self._acquire(read, summary)
         return self.before

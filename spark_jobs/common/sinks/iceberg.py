@@ -46,7 +46,7 @@ class IcebergSink(WriterLease):
 
         Raises Fenced if a higher epoch is there, SinkWriteFailed if the table holds another query's results.
         """
-        self._acquire(self._read, lambda kind: self._summary(kind, self._batch), epoch)
+        self._acquire(self._read, lambda: self._summary("epoch-start", self._batch), epoch)
         return self._batch
 
     def write(self, batch: int, rows: DataFrame) -> bool:

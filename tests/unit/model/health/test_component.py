@@ -154,7 +154,7 @@ CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, boo
         "does not know its state", False),
     "unknown: since when is unknown": (replace(process(), since=None), heartbeat(), EMPTY, None,
         V.UNKNOWN, "does not know its start time", False),
-    "unknown: nobody looked": (None, heartbeat(), EMPTY, None, V.UNKNOWN, "not observed", False),
+    "unknown: no sample of the process": (None, heartbeat(), EMPTY, None, V.UNKNOWN, "not observed", False),
     "unknown: a beat from the future": (process(), heartbeat(-6), EMPTY, None, V.UNKNOWN,
         "its heartbeat is 6 s ahead of this clock. Fix: set the clocks", False),
 }  # fmt: skip
