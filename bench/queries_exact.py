@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.supervision import cpu_seconds, cpu_seconds_since
-from local.drills.consumer_faults import process_tree, service_processes, signal_all
+from local.drills.consumer_faults import component_processes, process_tree, signal_all
 from local.drills.stream import StreamUnderTest
 from local.setup.bootstrap import java_home
 from local.stack.stack import Stack, wait_until
@@ -143,7 +143,7 @@ class Heap:
 
     def _sample(self) -> None:
         while not self._stop.wait(5):
-            for process in service_processes(self._course, self._course.program(self._component)):
+            for process in component_processes(self._course, self._course.program(self._component)):
                 if process.is_running() and process.name() == "java":
                     self.max = max(self.max, _heap_megabytes(process.pid))
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from local.drills.consumer_faults import service_processes, signal_all
+from local.drills.consumer_faults import component_processes, signal_all
 from local.drills.stream import StreamUnderTest
 from local.drills.traffic import PER_SECOND, TrafficGenerator
 from local.stack.stack import Stack, wait_until
@@ -44,14 +44,14 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 def cpu_seconds(stream: StreamUnderTest) -> float:
     """Processor time of the component since its start: what a start costs does not depend on other load."""
-    times = [process.cpu_times() for process in service_processes(stream, stream.spec.program)]
+    times = [process.cpu_times() for process in component_processes(stream, stream.spec.program)]
     return round(sum(spent.user + spent.system for spent in times), 1)
 
 
 def memory_megabytes(stream: StreamUnderTest) -> dict[str, float]:
     """Resident memory of the parent process, and of the component below it."""
     parent = psutil.Process(int(stream.process()["pid"]))
-    component = service_processes(stream, stream.spec.program)
+    component = component_processes(stream, stream.spec.program)
     return {
         "parent": round(parent.memory_info().rss / 2**20, 1),
         "component": round(sum(process.memory_info().rss for process in component) / 2**20, 1),
@@ -70,7 +70,7 @@ class Recovery:
         KafkaAdmin(self.stream.stack.platform("airflow").kafka).provision(self.stream.spec.topic)
         self.load.start()
         started = time.time()
-        self.stream.stack.supervisor().startProcess(self.stream.spec.program)
+        self.stream.stack.daemon.proxy().startProcess(self.stream.spec.program)
         wait_until("the first writer", lambda: self.stream.epoch() > 0, LIMIT_SECONDS)
         wait_until("the first rows", lambda: self._rows_of(1) is not None, LIMIT_SECONDS)
         return time.time() - started
@@ -79,7 +79,7 @@ class Recovery:
         """Seconds from the kill until a later writer's rows are on main."""
         self._wait_until_it_worked()
         epoch = self.stream.epoch()
-        processes = service_processes(self.stream, self.stream.spec.program)
+        processes = component_processes(self.stream, self.stream.spec.program)
         killed = time.time()
         signal_all(processes, signal.SIGKILL)
         location: str | None = ""

@@ -97,7 +97,7 @@ def measure(names: list[str], intervals: int) -> dict[str, Any]:
         stack.up()
         _provision(stack, names)
         for name in names:
-            stack.supervisor().startProcess(f"stream-{name}", False)
+            stack.daemon.proxy().startProcess(f"stream-{name}", False)
         api = stack.airflow()
         for name in names:
             api.wait_for_dag(f"{name}_stream", 240)
@@ -141,7 +141,7 @@ def cpu_seconds(stack: Any) -> dict[str, float]:
     import psutil
 
     found: dict[str, float] = defaultdict(float)
-    for info in stack.supervisor().getAllProcessInfo():
+    for info in stack.daemon.proxy().getAllProcessInfo():
         if not info["pid"]:
             continue
         parent = psutil.Process(info["pid"])

@@ -11,7 +11,8 @@ offset of the topic, and every record that it sent, is in the lake exactly once,
 fails, with the reason in one line, unless all of this holds. It repairs the fault, also if it fails or the
 task is stopped. Its metrics are the task's return value, and in `build/drills.json`.
 
-A drill unpauses the stream's `…_load` and `…_stream`. One drill runs at a time. `disk_full` needs a disk of
+A drill unpauses the stream's `…_load` and `…_stream`; `record_dated_ahead` also those of
+`isp_hits`, until its end. One drill runs at a time. `disk_full` needs a disk of
 its own, which only `make drill` prepares. Never run a drill on a stack that is in use.
 """
 
@@ -31,6 +32,7 @@ DRILLS = {
     "consumer_hung": "SIGSTOP of the consumer: it is alive, but makes no progress",
     "consumer_zombie": "A writer is paused during publish, and continues when it is fenced",
     "checkpoint_damaged": "A corrupt checkpoint of the running writer, then no checkpoint",
+    "record_dated_ahead": "A hit of the ISP stream dated 20 hours ahead, then hits of now: none is late",
     "catalog_killed": "kill -9 of PostgreSQL during a publish",
     "broker_killed": "kill -9 of Kafka's broker",
     "broker_away": "Kafka's broker is unreachable for three minutes",

@@ -19,7 +19,7 @@ from local.base import REPO, UsageError, cache
 REPORTS = REPO / "build" / "tests"
 # pytest's exit code if it selected no test.
 NO_TEST = 5
-UNIT = ("tests/unit", "tests/dags")
+UNIT = ("tests/unit", "tests/protocol", "tests/dags")
 # Longest first: groups start in the order of the folders and files.
 SLOW = ("tests/integration", "tests/drills", "tests/spark", "tests/browser", "tests/services")
 COMMANDS = ("lint", "check", "test", "test-all")

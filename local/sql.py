@@ -8,14 +8,13 @@ import sys
 from collections.abc import Iterable, Iterator
 
 import duckdb
-from pyiceberg.exceptions import NoSuchTableError
 from rich.console import Console
 from rich.table import Table
-from sqlalchemy.exc import ProgrammingError
 
 from local.base import UsageError
 from local.progress import new_console
 from local.stack.stack import Stack
+from sluice.clients.errors import Missing
 from sluice.model.spec import stream
 
 ROW_LIMIT = 100
@@ -77,8 +76,7 @@ def _rendered(columns: list[str], rows: list[tuple[object, ...]], console: Conso
 def tables() -> dict[str, str]:
     """Name in the query → table in the catalog, for every stream."""
     found: list[str] = []
-    for name in stream.names():
-        spec = stream.load(name)
+    for spec in stream.load_all():
         results = (query.results_table for query in spec.queries.values() if query.results_table)
         found += [spec.table, spec.quarantine_table, *results]
     return {table.rpartition(".")[2]: table for table in found}
@@ -100,8 +98,8 @@ def _mentions(query: str, word: str) -> int:
 
 def _reader(stack: Stack, table: str) -> object:
     try:
-        return stack.catalog("reader").load_table(table).scan().to_arrow_batch_reader()
-    except (NoSuchTableError, ProgrammingError) as error:
+        return stack.lake("reader").table(table).scan().to_arrow_batch_reader()
+    except Missing as error:
         raise UsageError(
             f"table {table} does not exist yet. Fix: start the stream, which creates it (make demo)"
         ) from error

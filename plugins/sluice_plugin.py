@@ -7,16 +7,17 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from sluice.model.spec.stream import load_all
 from sluice.ui import navigation
 
 
 class SluicePlugin(AirflowPlugin):
     name = "sluice"
-    external_views = navigation.external_views(navigation.every())
+    external_views = navigation.external_views(load_all())
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:
         """Made when the API server asks for it: tasks and the scheduler never do, and need no FastAPI."""
         from sluice.ui.app import create
 
-        return [{"app": create(navigation.every()), "url_prefix": navigation.PREFIX, "name": "sluice"}]
+        return [{"app": create(load_all()), "url_prefix": navigation.PREFIX, "name": "sluice"}]

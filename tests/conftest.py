@@ -1,4 +1,8 @@
-"""What all tests share: which of them run in one process, and where each process looks for free ports."""
+"""What all tests share: which of them run in one process, and where each process looks for free ports.
+
+Generated examples are few, the same in every run, and may take their time on a busy machine; the profiles
+``thorough`` and ``search`` (``--hypothesis-profile``) try many and very many, others each time.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import os
 from pathlib import PurePath
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -40,7 +45,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
     return GroupScheduling(config, log) if config.getvalue("dist") == "loadgroup" else None
 
 
+settings.register_profile("quick", deadline=None, max_examples=25, derandomize=True)
+settings.register_profile("thorough", deadline=None, max_examples=500)
+settings.register_profile("search", deadline=None, max_examples=5_000)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--hypothesis-profile", None):
+        settings.load_profile("quick")
     # A person's own values are not what tests are about.
     os.environ.pop(overrides.VARIABLE, None)
     """Each worker of pytest-xdist gets a part of the free ports for itself."""

@@ -14,6 +14,7 @@ from local.base import REPO
 from local.demo import checks
 from local.demo.checks import DemoResult
 from local.progress import ProgressDisplay
+from local.services import minio
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack
 from sluice.clients.objects import Bucket, count
@@ -61,7 +62,7 @@ class Demo(ABC):
 
 def s3_calls(stack: Stack) -> int | None:
     """All S3 calls since MinIO's start; None with an external S3."""
-    return None if stack.context.external is not None else sum(stack.minio_requests().values())
+    return None if stack.context.external is not None else sum(minio.requests(stack.context).values())
 
 
 def bucket(stack: Stack, calls: int | None) -> DemoResult:

@@ -117,7 +117,7 @@ class FeedDemo(Demo):
         took["in the lake"] = time.monotonic() - began
         began = time.monotonic()
         console.print(f"waiting until the queries count all {table_rows:,} rows …", highlight=False)
-        reader = Lake.open(stack.platform("reader"))
+        reader = stack.lake("reader")
         count = partial(uncounted_records, reader, self.spec)
         uncounted = wait_for(count, COUNTED_SECONDS, POLL_SECONDS, lambda n: n == 0)
         took["all counted"] = time.monotonic() - began

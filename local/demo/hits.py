@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import pyarrow.compute as pc
 from rich.console import Console
 from rich.table import Table
 
@@ -27,9 +26,7 @@ from local.stack import lake as details
 from local.stack.stack import Stack
 from sluice.clients import database as databases
 from sluice.clients import kafka_reader
-from sluice.clients.errors import Missing
 from sluice.clients.lake import query_results
-from sluice.clients.lake.catalog import Lake
 from sluice.io.kafka import topic_offsets
 from sluice.model.spec import connection as connections
 from sluice.model.spec.query import Query, Sink, SinkKind
@@ -42,19 +39,16 @@ HOURS = 1
 ZIPCODES = 300
 
 
-def _lake(stack: Stack) -> Lake:
-    return Lake.open(stack.platform("reader"))
-
-
 @dataclass(frozen=True)
 class Counts:
-    """One query: its results, and the sums of its hits in the lake and in each sink. `late`: hits in none of
-    them; `different`: results that differ between a sink and the lake."""
+    """One query: its results, and the sums of its hits in the lake and in each sink. `late`, `early`: hits in
+    none of them; `different`: results that differ between a sink and the lake."""
 
     query: str
     results: int
     lake: int
     late: int
+    early: int
     sinks: dict[str, int]
     different: int
 
@@ -62,34 +56,18 @@ class Counts:
 class HitsDemo(Demo):
     """HITS hits of a fixed seed, counted in the lake, the database and the topics."""
 
-    def __init__(self, lake: Callable[[Stack], Lake] = _lake) -> None:
+    def __init__(self) -> None:
         super().__init__(STREAM)
-        self._lake = lake
-        self._begin = datetime.now(UTC)
+        self._end = datetime.now(UTC)
         self._results: list[Counts] = []
 
     def prepare(self, stack: Stack, board: ProgressDisplay) -> None:
-        # Hits of an earlier time would all be late.
-        self._begin = max(datetime.now(UTC), self._newest(stack)).replace(microsecond=0)
+        # Hits of a later time would be early. In a second demo within HOURS most are late.
+        self._end = datetime.now(UTC).replace(microsecond=0)
 
     def params(self) -> dict[str, Any]:
-        begin = f"{self._begin:%Y-%m-%dT%H:%M:%SZ}"
+        begin = f"{self._end - timedelta(hours=HOURS):%Y-%m-%dT%H:%M:%SZ}"
         return {"rows": HITS, "start_time": begin, "duration_hours": HOURS, "zipcodes": ZIPCODES}
-
-    def _newest(self, stack: Stack) -> datetime:
-        # 1970 without a hit in the lake.
-        newest = datetime.fromtimestamp(0, UTC)
-        reader = self._lake(stack)
-        try:
-            lake = reader.table(self.spec.table)
-        except Missing:
-            # Before the first load not even the catalog has its tables.
-            return newest
-        finally:
-            reader.close()
-        for batch in details.read(lake, ("hittime",)):
-            newest = max(newest, pc.max(batch.column("hittime")).as_py() or newest)
-        return newest
 
     def collect(self, stack: Stack, console: Console, took: dict[str, float]) -> DemoResult:
         lake, quarantine = details.tables(stack, self.spec)
@@ -106,7 +84,7 @@ class HitsDemo(Demo):
         return f"{service.url(stack.context)}{PREFIX}/queries/{STREAM}"
 
     def _counts(self, stack: Stack) -> list[Counts]:
-        reader = self._lake(stack)
+        reader = stack.lake("reader")
         try:
             table = reader.table(self.spec.queries_table)
             positions = query_results.read_positions(table, self.spec.queries)
@@ -114,7 +92,8 @@ class HitsDemo(Demo):
                 raise UsageError(f"the queries of {STREAM} have counted nothing yet")
             found = []
             for name, query in self.spec.queries.items():
-                source = positions.states[name].source_snapshot_id
+                state = positions.states[name]
+                source = state.source_snapshot_id
                 if not query.aggregates:
                     continue
                 if source is None:
@@ -124,7 +103,8 @@ class HitsDemo(Demo):
                 sinks = {sink.name: self._results_of(stack, query, sink) for sink in query.sinks}
                 different = sum(len(set(lake.items()) ^ set(results.items())) for results in sinks.values())
                 sums = {sink: _sum(results) for sink, results in sinks.items()}
-                found.append(Counts(name, len(lake), _sum(lake), late.num_rows, sums, different))
+                left_out = (late.num_rows, state.early_rows)
+                found.append(Counts(name, len(lake), _sum(lake), *left_out, sums, different))
             return found
         finally:
             reader.close()
@@ -139,7 +119,7 @@ class HitsDemo(Demo):
 
     def show(self, stack: Stack, console: Console) -> None:
         console.print("Counted, side by side:", highlight=False)
-        table = Table("query", "results", "in the lake", "in the database", "on the topic", "late")
+        table = Table("query", "results", "in the lake", "in the database", "on the topic", "late", "early")
         for counts in self._results:
             by_kind = {sink.split()[0]: value for sink, value in counts.sinks.items()}
             table.add_row(
@@ -151,6 +131,7 @@ class HitsDemo(Demo):
                     for kind in (SinkKind.JDBC, SinkKind.KAFKA)
                 ),
                 f"{counts.late:,}",
+                f"{counts.early:,}",
             )
         console.print(table)
         print_line(console, f"The queries, refreshed every 10 seconds: {self._page(stack)}")

@@ -51,8 +51,8 @@ def signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> N
                 continue  # it ended with its parent
 
 
-def service_processes(stream: StreamUnderTest, program: str) -> list[psutil.Process]:
-    """The processes of a supervisord program; of a component without the parent process."""
+def component_processes(stream: StreamUnderTest, program: str) -> list[psutil.Process]:
+    """The processes of a component, without its parent process."""
     pid = stream.status(program).pid
     return process_tree(pid) if pid is not None else []
 
@@ -154,7 +154,7 @@ def suspend_in_a_batch(context: DrillContext) -> list[psutil.Process]:
     """The consumer's processes, suspended between append and publish."""
     stream = context.stream
     return suspend_between_append_and_publish(
-        stream, lambda: service_processes(stream, stream.spec.program), context.send_batch
+        stream, lambda: component_processes(stream, stream.spec.program), context.send_batch
     )
 
 
@@ -166,7 +166,7 @@ def kill_in_a_batch(context: DrillContext) -> None:
 
 def suspend(context: DrillContext) -> None:
     context.record_injection()
-    signal_all(service_processes(context.stream, context.stream.spec.program), signal.SIGSTOP)
+    signal_all(component_processes(context.stream, context.stream.spec.program), signal.SIGSTOP)
 
 
 def suspend_a_second_consumer_with_the_lease(context: DrillContext) -> None:
@@ -177,7 +177,7 @@ def suspend_a_second_consumer_with_the_lease(context: DrillContext) -> None:
     with log.open("ab") as out:
         second = subprocess.Popen(
             [stream.stack.context.python, *stream.spec.component("consumer").arguments],
-            env=stream.stack.environment(),
+            env=stream.stack.context.job_environment(),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
@@ -224,7 +224,10 @@ def resume_the_second_consumer(context: DrillContext) -> None:
 
 def corrupt_the_checkpoint(context: DrillContext) -> None:
     """First garbage in every file, then no folder."""
-    root = Path(context.stream.stack.platform("consumer").checkpoints.root) / context.stream.spec.name
+    checkpoints = context.stream.stack.platform("consumer").checkpoints
+    if checkpoints.in_bucket:
+        raise Failed(f"checkpoints are in {checkpoints.root}; this drill corrupts those in a folder")
+    root = Path(checkpoints.root) / context.stream.spec.name
     epoch = context.stream.epoch()
     folder = next((path for path in root.iterdir() if epoch_of(path.name) == epoch), root / "none")
     paths = [path for path in folder.rglob("*") if path.is_file()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
@@ -28,7 +29,8 @@ class DrillContext:
     """A drill in progress.
 
     `injected_at`: seconds since 1970, 0 before. `total`: the published end offsets of all partitions together
-    at that time. `state`: from the injection, for the repair and the end.
+    at that time. `state`: from the injection, for the repair and the end. `cleanup`: closed at the end, after
+    the stack was restored.
     """
 
     stream: StreamUnderTest
@@ -39,6 +41,7 @@ class DrillContext:
     total: int = 0
     state: dict[str, Any] = field(default_factory=dict)
     sleep: Callable[[float], None] = time.sleep
+    cleanup: ExitStack = field(default_factory=ExitStack)
 
     def record_injection(self) -> None:
         """Called right before the fault, since Kafka or the lake may be its target."""

@@ -61,6 +61,7 @@ class DrillRun:
         self.drill, self.stream, self.board, self.load = drill, stream, board, load
         self.interval = stream.spec.supervision.interval_seconds
         self.line: Callable[[str], None] = lambda text: None
+        self.runtime_restarts: list[float] = []
         self.context = DrillContext(stream, TrafficGenerator(stream), self._say, trigger_immediately)
         now = datetime.now(UTC).isoformat(timespec="seconds")
         self.record = DrillRecord(
@@ -96,6 +97,8 @@ class DrillRun:
         self.record.injected_at = self.context.injected_at
         self._detect_and_repair()
         self._recover()
+        # A start on request begins the runtime's count again.
+        self._note_runtime_restarts()
         self.drill.afterwards(self.context)
         self._wait_for_healthy_status()
         self._verify()
@@ -222,6 +225,10 @@ class DrillRun:
             self.line("a load of a small object")
             record.load = self._load()
 
+    def _note_runtime_restarts(self) -> None:
+        found = self.stream.status().restarts_since(self.context.injected_at)
+        self.runtime_restarts = sorted({*self.runtime_restarts, *found})
+
     def _load(self) -> str:
         header, *rows = gzip.decompress(SAMPLE.read_bytes()).decode().splitlines()[: ROWS + 1]
         key = f"drills/{self.drill.name}-{time.time_ns()}.csv"
@@ -239,7 +246,8 @@ class DrillRun:
         self.context.traffic.stop(seconds=1.0)
         proxy = self.context.state.pop("proxy", None)
         try:
-            restore(self.stream, self._say)
+            with self.context.cleanup:
+                restore(self.stream, self._say)
         finally:
             if proxy is not None:
                 proxy.__exit__()
@@ -248,7 +256,8 @@ class DrillRun:
             moment(event["at"]) for event in events(self.context, "restart") if event.get("who") != RUNTIME
         ]
         if self.context.injected_at:
-            restarts += self.stream.status().restarts_since(self.context.injected_at)
+            self._note_runtime_restarts()
+        restarts += self.runtime_restarts
         self.record.decided_at = min(restarts, default=None)
         self.record.restarts = len(restarts)
         self.record.health_statuses = [str(event["health"]) for event in events(self.context, "health")]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from local.drills.consumer_faults import service_processes, signal_all, suspend_in_a_batch
+from local.drills.consumer_faults import process_tree, signal_all, suspend_in_a_batch
 from local.drills.drill import (
     Drill,
     DrillContext,
@@ -29,7 +29,7 @@ AIRFLOW_KILLED = ("airflow-scheduler", "airflow-triggerer")
 
 
 def _target(context: DrillContext, program: str) -> list[psutil.Process]:
-    found = service_processes(context.stream, program)
+    found = process_tree(int(context.stream.process(program)["pid"]))
     # The id distinguishes the restarted process.
     context.state.setdefault("pids", {})[program] = found[0].pid
     return found
@@ -52,11 +52,11 @@ def kill_the_catalog_in_a_publish(context: DrillContext) -> None:
 
 def stop_the_broker(context: DrillContext) -> None:
     context.record_injection()
-    context.stream.stack.supervisor().stopProcess("kafka")
+    context.stream.stack.daemon.proxy().stopProcess("kafka")
 
 
 def start_the_broker(context: DrillContext) -> None:
-    context.stream.stack.supervisor().startProcess("kafka")
+    context.stream.stack.daemon.proxy().startProcess("kafka")
 
 
 def kill_airflow_and_the_consumer(context: DrillContext) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from confluent_kafka import Producer
 from pyiceberg.table import Table
 
-from local.base import UsageError
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack, wait_until
 from sluice.clients.errors import Missing
@@ -48,7 +47,7 @@ class StreamUnderTest:
 
     @cached_property
     def lake(self) -> Lake:
-        return Lake.open(self.stack.platform("airflow"))
+        return self.stack.lake("airflow")
 
     def table(self) -> Table:
         """Raises clients.errors.Missing before the stream's first start."""
@@ -94,7 +93,7 @@ class StreamUnderTest:
 
     def process(self, program: str | None = None) -> dict[str, Any]:
         """supervisord's view of a program, by default of the consumer's."""
-        return dict(self.stack.supervisor().getProcessInfo(program or self.spec.program))
+        return dict(self.stack.daemon.proxy().getProcessInfo(program or self.spec.program))
 
     def status(self, program: str | None = None) -> ProcessStatus:
         """Supervision's view of a program: a component's own process, not its parent process."""
@@ -102,10 +101,7 @@ class StreamUnderTest:
 
     @cached_property
     def _runtime(self) -> SupervisorRuntime:
-        config = self.stack.platform("airflow").supervisor
-        if config is None:
-            raise UsageError("the platform file of role 'airflow' has no [supervisor]. Fix: make up")
-        return SupervisorRuntime(config)
+        return SupervisorRuntime.open(self.stack.platform("airflow"))
 
     def stop_stream(self) -> None:
         """Through supervisord, without Airflow."""

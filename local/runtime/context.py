@@ -25,9 +25,10 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Context:
     """One stack: its directory, ports, secrets and artifacts.
 
-    `feed`: the feeds that its producers read (local.services.replay). `overrides`: a file with other values
-    for the streams. `streams`: additional folders with streams. `java_options`: for every JVM of the stack.
-    `airflow_settings`: additional ones, as `SECTION__KEY`.
+    `external`: folder with the platform files of an external Kafka and S3. `feed`: the feeds that its
+    producers read (local.services.replay). `overrides`: a file with other values for the streams. `streams`:
+    additional folders with streams. `java_options`: for every JVM of the stack. `airflow_settings`:
+    additional ones, as `SECTION__KEY`.
     """
 
     home: StackDir
@@ -39,10 +40,10 @@ class Context:
     kafka_jars: Path
     minio: Path
     java_home: Path
-    external: Path | None
-    dags: Path = REPO / "dags"
+    external: str | None = None
+    dags: str = str(REPO / "dags")
     feed: str = "public"
-    overrides: Path | None = None
+    overrides: str | None = None
     streams: str = ""
     java_options: str = ""
     airflow_settings: Mapping[str, str] = field(default_factory=dict)
@@ -73,7 +74,7 @@ class Context:
         connections."""
         return {
             **self.environment(),
-            **({overrides.VARIABLE: str(self.overrides)} if self.overrides else {}),
+            **({overrides.VARIABLE: self.overrides} if self.overrides else {}),
             **({stream.VARIABLE: self.streams} if self.streams else {}),
             "SLUICE_PLATFORM_DIR": str(self.home.platform),
             "SLUICE_CONNECTIONS_DIR": str(self.home.connections),

@@ -58,7 +58,7 @@ def environment(context: Context) -> dict[str, str]:
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": "4",
         "CORE__LOAD_EXAMPLES": "False",
-        "CORE__DAGS_FOLDER": str(context.dags),
+        "CORE__DAGS_FOLDER": context.dags,
         "CORE__PLUGINS_FOLDER": str(REPO / "plugins"),
         "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(context.home.airflow / "passwords.json"),

@@ -30,14 +30,9 @@ logger.native.level = error
 """
 
 
-def specs() -> list[stream.StreamSpec]:
-    """Every declared stream."""
-    return [stream.load(name) for name in stream.names()]
-
-
 def result_topics() -> list[str]:
     """The topics to which queries of declared streams send their results."""
-    sinks = (sink for spec in specs() for query in spec.queries.values() for sink in query.sinks)
+    sinks = (sink for spec in stream.load_all() for query in spec.queries.values() for sink in query.sinks)
     return [sink.topic for sink in sinks if sink.topic]
 
 
@@ -92,6 +87,6 @@ def programs(context: Context) -> list[Program]:
             directory=REPO,
             options=STREAM_OPTIONS,
         )
-        for spec in specs()
+        for spec in stream.load_all()
         for component in spec.components.values()
     ]

@@ -68,6 +68,12 @@ class Airflow:
     def unpause(self, dag: str) -> None:
         self.request("PATCH", f"/dags/{dag}", json={"is_paused": False})
 
+    def pause(self, dag: str) -> None:
+        self.request("PATCH", f"/dags/{dag}", json={"is_paused": True})
+
+    def is_paused(self, dag: str) -> bool:
+        return bool(self.request("GET", f"/dags/{dag}")["is_paused"])
+
     def trigger(self, dag: str, conf: dict[str, Any] | None = None, run_id: str | None = None) -> str:
         """Start a run; give its id. AirflowError with status 400 for invalid params."""
         body: dict[str, Any] = {"logical_date": datetime.now(UTC).isoformat(), "conf": conf or {}}

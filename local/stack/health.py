@@ -127,5 +127,5 @@ def rows(
         found.append(ServiceRow(name, state, address(name, context), health, is_ok))
     if context.external is not None:
         for name in ("kafka", "minio"):
-            found.append(ServiceRow(name, "external", str(context.external), "not monitored here", None))
+            found.append(ServiceRow(name, "external", context.external, "not monitored here", None))
     return found

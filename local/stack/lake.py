@@ -46,8 +46,8 @@ _COMPARED = """
 
 def tables(stack: Stack, spec: StreamSpec) -> tuple[Table, Table]:
     """The stream's table and its quarantine, with the reader's rights."""
-    catalog = stack.catalog("reader")
-    return catalog.load_table(spec.table), catalog.load_table(spec.quarantine_table)
+    lake = stack.lake("reader")
+    return lake.table(spec.table), lake.table(spec.quarantine_table)
 
 
 def stream_starts(table: Table) -> dict[int, int]:

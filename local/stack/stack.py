@@ -11,8 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyiceberg.catalog import Catalog, load_catalog
-
 from local.base import REPO, UsageError, default_stack_dir
 from local.progress import ProgressDisplay, Step
 from local.runtime import ports, processes, roles
@@ -24,6 +22,7 @@ from local.setup import cache
 from local.setup.bootstrap import java_home
 from local.stack import health
 from local.stack.airflow_api import Airflow
+from sluice.clients.lake.catalog import Lake
 from sluice.io.retry import wait_for
 from sluice.io.s3 import connect
 from sluice.model.spec import overrides, platform, stream
@@ -106,35 +105,18 @@ class Stack:
     def context(self) -> Context:
         """Raises UsageError if an artifact is missing, or for an invalid setting."""
         java = java_home()
-        artifacts = (
-            *(cache.environment(), cache.jars("spark"), cache.spark_classes(java)),
-            *(cache.jars("kafka"), cache.minio()),
-        )
-        for artifact in artifacts:
+        artifacts = {
+            "python_env": cache.environment(),
+            "spark_jars": cache.jars("spark"),
+            "spark_classes": cache.spark_classes(java),
+            "kafka_jars": cache.jars("kafka"),
+            "minio": cache.minio(),
+        }
+        for artifact in artifacts.values():
             if not artifact.exists():
                 raise UsageError(f"{artifact.path} is missing. Fix: run make setup")
-        python_env, spark_jars, spark_classes, kafka_jars, minio_server = (
-            artifact.path for artifact in artifacts
-        )
-        settings = self.settings
-        return Context(
-            home=self.home,
-            ports=self.ports,
-            secrets=self.secrets,
-            python_env=python_env,
-            spark_jars=spark_jars,
-            spark_classes=spark_classes,
-            kafka_jars=kafka_jars,
-            minio=minio_server,
-            java_home=java,
-            external=Path(settings["external"]) if settings["external"] else None,
-            dags=Path(settings["dags"]),
-            feed=settings["feed"],
-            overrides=Path(settings["overrides"]) if settings["overrides"] else None,
-            streams=settings["streams"],
-            java_options=settings["java_options"],
-            airflow_settings=settings["airflow_settings"],
-        )
+        paths: dict[str, Any] = {name: artifact.path for name, artifact in artifacts.items()}
+        return Context(self.home, self.ports, self.secrets, java_home=java, **paths, **self.settings)
 
     @cached_property
     def daemon(self) -> Supervisor:
@@ -201,7 +183,7 @@ class Stack:
 
     def restart_producers(self, board: ProgressDisplay) -> None:
         """Restart running producers: they read their platform file only at the start."""
-        for component in (spec.components.get("producer") for spec in streams.specs()):
+        for component in (spec.components.get("producer") for spec in stream.load_all()):
             if component is not None and self._runs(component.program):
                 self.daemon.restart(component.program)
                 board.say(f"{component.program} was restarted: its platform file changed")
@@ -227,7 +209,7 @@ class Stack:
 
         jobs: list[Callable[[], None]] = [database_and_airflow]
         if self.context.external is None:
-            topics = [spec.topic.name for spec in streams.specs()]
+            topics = [spec.topic.name for spec in stream.load_all()]
             results = streams.result_topics()
             users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
             jobs += [
@@ -304,35 +286,22 @@ class Stack:
         """librdkafka's configuration with a role's rights; `admin` is the superuser (embedded Kafka only)."""
         return kafka.admin_config(self.context) if role == "admin" else self.platform(role).kafka.librdkafka()
 
-    def catalog(self, role: str) -> Catalog:
-        """PyIceberg's catalog with a role's rights."""
-        found = self.platform(role)
-        return load_catalog(platform.CATALOG, **found.lake.pyiceberg(found.s3))
-
-    def supervisor(self) -> Any:
-        """supervisord's XML-RPC proxy (its `supervisor` namespace)."""
-        return self.daemon.proxy()
-
-    def minio_requests(self) -> dict[str, int]:
-        """See minio.requests."""
-        return minio.requests(self.context)
+    def lake(self, role: str) -> Lake:
+        """The lake's tables with a role's rights."""
+        return Lake.open(self.platform(role))
 
     def platform_documents(self) -> dict[str, roles.Document]:
         """The platform file of each role, as plain data. Raises UsageError for an invalid external one."""
         replayed = self.context.feed == replay.REPLAY
-        feeds = replay.feeds(streams.specs(), self.ports[replay.NAME]) if replayed else {}
+        feeds = replay.feeds(stream.load_all(), self.ports[replay.NAME]) if replayed else {}
         documents = roles.documents(self.home, self.ports, self.secrets, feeds)
         if self.context.external is not None:
-            documents = roles.external(documents, self.context.external)
+            documents = roles.external(documents, Path(self.context.external))
         return documents
 
     def write_platform_files(self) -> bool:
         """Write them; whether one changed."""
         return roles.write(self.home.platform, self.platform_documents())
-
-    def environment(self) -> dict[str, str]:
-        """The environment of the stack's jobs, to run one manually."""
-        return self.context.job_environment()
 
 
 def _absolute(path: str | Path | None) -> str | None:

@@ -15,7 +15,7 @@ from local.stack.airflow_api import AirflowError
 from local.stack.health import UNREACHABLE_ERRORS
 from local.stack.stack import Stack
 from sluice.clients.kafka_admin import KafkaAdmin
-from sluice.clients.lake.catalog import Commit, Lake, recent_batches
+from sluice.clients.lake.catalog import Commit, recent_batches
 from sluice.clients.ledger import History
 from sluice.model.health.sample import Sample
 from sluice.model.spec.config import ConfigError
@@ -105,12 +105,10 @@ class Observation:
 
 def _sample(stack: Stack, spec: StreamSpec, component: Component) -> Sample:
     platform = stack.platform("airflow")
-    if platform.supervisor is None:
-        raise UsageError("the platform file of role 'airflow' has no [supervisor]. Fix: make up")
     return Observer(
         KafkaAdmin(platform.kafka, timeout=REQUEST_SECONDS),
-        lambda: Lake.open(platform),
-        SupervisorRuntime(platform.supervisor, timeout=REQUEST_SECONDS),
+        lambda: stack.lake("airflow"),
+        SupervisorRuntime.open(platform, REQUEST_SECONDS),
         spec,
         component.name,
     ).observe(time.time())
@@ -131,7 +129,7 @@ def _component_history(stack: Stack, spec: StreamSpec, component: Component) -> 
 def _batches(stack: Stack, spec: StreamSpec, component: Component) -> list[Commit]:
     if component.name != CONSUMER:
         return []
-    lake = Lake.open(stack.platform("airflow"))
+    lake = stack.lake("airflow")
     if lake.location(spec.table) is None:
         return []
     return recent_batches(lake.table(spec.table), BATCHES)

@@ -12,11 +12,11 @@ from rich.table import Table
 from rich.text import Text
 
 from local.progress import new_console
-from local.services import streams
 from local.stack import health
 from local.stack.stack import Stack
 from local.status.observe import observe
 from local.status.rows import HEADERS, StreamRow, component_row
+from sluice.model.spec import stream as streams
 
 
 def main(stack: Stack, services_only: bool = False) -> int:
@@ -36,7 +36,7 @@ def main(stack: Stack, services_only: bool = False) -> int:
         return 1
     states = stack.daemon.states()
     services = health.rows(stack.context, states)
-    specs = streams.specs()
+    specs = streams.load_all()
     observations = observe(stack, specs)
     now = time.time()
     rows = [

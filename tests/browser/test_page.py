@@ -85,6 +85,7 @@ def test_figures_table_and_chart(page: Page) -> None:
     expect(page.locator("#source")).to_have_text(AGE)
     expect(page.locator("#written")).to_have_text(AGE)
     expect(page.locator("#late")).to_have_text("1,437")
+    expect(page.locator("#early")).to_have_text("12")
     expect(page.locator("#watermark")).to_have_text(re.compile(r"\d\d:\d\d:\d\d$"))
     expect(page.locator("#window-title")).to_have_text(TITLE)
     expect(page.locator("#window-sums")).to_have_text("6,116 edits by 500 users · still counting")

@@ -82,6 +82,7 @@ def test_every_query_with_its_pictures_figures_and_words(page: Page) -> None:
     assert told["State, rows"] == ["72,340", "72,340"]
     assert told["State, memory"] == ["19.8 MB", "19.8 MB"]
     assert told["Late rows dropped"] == ["4", "1,080 in total"]
+    assert told["Early rows left out"] == ["2", "540 in total"]
     assert re.fullmatch(r"\d+ min \d+ s|1\d min", told["lag"][0])
     assert re.fullmatch(r"\d+\.\d s", told["Duration"][0])
     assert told["Batch"][0] == "539"

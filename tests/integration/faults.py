@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from local.drills.consumer_faults import service_processes, suspend_between_append_and_publish
+from local.drills.consumer_faults import component_processes, suspend_between_append_and_publish
 from local.runtime.processes import stack_processes
 from local.stack.stack import wait_until
 from sluice.model.spec.ledger import run_key
@@ -27,7 +27,7 @@ def catch_between_append_and_publish(rig: Rig) -> list[psutil.Process]:
     rig.wait_for_everything()
     return suspend_between_append_and_publish(
         rig,
-        lambda: service_processes(rig, SPEC.program),
+        lambda: component_processes(rig, SPEC.program),
         lambda: rig.send({partition: rig.trips(20) for partition in range(SPEC.topic.partitions)}),
     )
 
@@ -36,7 +36,7 @@ def catch_between_append_and_publish(rig: Rig) -> list[psutil.Process]:
 def second_consumer(rig: Rig) -> Iterator[subprocess.Popen[bytes]]:
     """A consumer of the stream that supervisord does not know; ends well when it is told to."""
     process = subprocess.Popen(
-        [sys.executable, *SPEC.component("consumer").arguments], env=rig.stack.environment()
+        [sys.executable, *SPEC.component("consumer").arguments], env=rig.stack.context.job_environment()
     )
     try:
         yield process
@@ -92,7 +92,7 @@ class Producers:
             *("--master", "local[2]", str(ENTRY_POINT), "producer", SPEC.name),
             *("--plan", words[words.index("--plan") + 1]),
         ]
-        process = subprocess.Popen(command, env=self.rig.stack.environment())
+        process = subprocess.Popen(command, env=self.rig.stack.context.job_environment())
         try:
             yield process
         finally:

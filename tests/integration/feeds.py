@@ -24,7 +24,7 @@ def running(stream: StreamUnderTest, dags: Sequence[str]) -> Iterator[None]:
             if log.exists():
                 print(f"{component.name}:\n{log.read_text(errors='replace')[-3000:]}")
             if stream.process(component.program)["statename"] in streams.GOING:
-                stream.stack.supervisor().stopProcess(component.program)
+                stream.stack.daemon.proxy().stopProcess(component.program)
         for dag in dags:
             airflow_calls.pause(stream.airflow, dag)
 

@@ -126,7 +126,7 @@ class Rig(StreamUnderTest):
         return log.read_text(errors="replace") if log.exists() else ""
 
     def named(self, name: str = SPEC.table) -> Any:
-        return self.stack.catalog("reader").load_table(name)
+        return self.stack.lake("reader").table(name)
 
     def published_ends(self) -> dict[int, int]:
         """Partition -> how far the table and the quarantine reach together, from their rows."""
@@ -195,7 +195,7 @@ class Rig(StreamUnderTest):
         self.stop_stream()
         if self.has_topic():
             self.delete_topic()
-        catalog, s3 = self.stack.catalog("consumer"), self.stack.admin_s3()
+        catalog, s3 = self.stack.lake("consumer").catalog, self.stack.admin_s3()
         for name in (SPEC.table, SPEC.quarantine_table):
             try:
                 location = self.lake.table(name).location()

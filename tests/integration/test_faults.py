@@ -93,7 +93,7 @@ def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: 
 def test_maintenance_that_moves_main_makes_the_owner_begin_anew_from_there(rig: Rig) -> None:
     rig.wait_for_everything()
     epoch, pid = rig.epoch(), rig.status().pid
-    table = rig.stack.catalog("consumer").load_table(SPEC.table)
+    table = rig.stack.lake("consumer").table(SPEC.table)
     table.append(table.schema().as_arrow().empty_table())
     rig.send({partition: rig.trips(10) for partition in range(SPEC.topic.partitions)})
     rig.wait_for_everything()
@@ -131,7 +131,7 @@ def test_a_topic_made_anew_is_noticed_though_it_has_grown_past_the_table(rig: Ri
     assert run.health == "topic recreated"
     assert "its id is" in run.log()
     assert (rig.process()["statename"], rig.epoch()) == ("EXITED", epoch), "it was restarted"
-    rig.stack.supervisor().startProcess(SPEC.program)
+    rig.stack.daemon.proxy().startProcess(SPEC.program)
     wait_until("its second end", lambda: rig.process()["statename"] == "EXITED", PUBLISH_SECONDS)
     assert "was recreated" in rig.stream_log()
     assert (sorted(rig.record_offsets()), rig.epoch()) == (before, epoch)

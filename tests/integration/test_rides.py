@@ -15,7 +15,7 @@ SECONDS = 300
 
 
 def programs(stack: Stack) -> set[str]:
-    return {str(info["name"]) for info in stack.supervisor().getAllProcessInfo()}
+    return {str(info["name"]) for info in stack.daemon.proxy().getAllProcessInfo()}
 
 
 def test_a_folder_with_two_files_is_a_stream(stack: Stack, stream_folder: Path) -> None:
@@ -33,13 +33,13 @@ def test_a_folder_with_two_files_is_a_stream(stack: Stack, stream_folder: Path) 
         proof = airflow_calls.xcom(airflow, LOAD, run, "validate")
         assert proof["status"] == "passed"
         assert (proof["source_rows"], proof["published"]) == (ROWS, ROWS - MALFORMED)
-        rows = stack.catalog("reader").load_table(spec.table).scan().to_arrow().to_pylist()
+        rows = stack.lake("reader").table(spec.table).scan().to_arrow().to_pylist()
         assert {row["ride_id"] for row in rows} == {f"r{number}" for number in range(ROWS - MALFORMED)}
         (first,) = [row for row in rows if row["ride_id"] == "r0"]
         assert (f"{first['started']:%Y-%m-%d %H:%M}", first["distance_km"]) == ("2026-02-01 08:30", 0.5)
         assert spec.program in programs(stack)
     finally:
-        stack.supervisor().stopProcess(spec.program)
+        stack.daemon.proxy().stopProcess(spec.program)
         shutil.rmtree(spec.folder)
         stack.up()
     assert spec.program not in programs(stack)

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from supervisor.xmlrpc import Faults
 
-from local.drills.consumer_faults import process_tree, service_processes, signal_all
+from local.drills.consumer_faults import component_processes, process_tree, signal_all
 from local.stack.stack import wait_until
 from tests.integration.rig import SPEC, Rig
 from tests.integration.supervision import (
@@ -63,7 +63,7 @@ def test_a_stream_that_is_well_is_left_alone_and_its_lag_is_kafkas_to_show(rig: 
 def test_a_hung_stream_is_noticed_though_the_triggerer_is_killed_meanwhile(rig: Rig) -> None:
     rig.wait_for_everything()
     epoch = rig.epoch()
-    hung = service_processes(rig, SPEC.program)
+    hung = component_processes(rig, SPEC.program)
     signal_all(hung, signal.SIGSTOP)
     rig.send({partition: rig.trips(5) for partition in range(SPEC.topic.partitions)})
     # A run that looks for long is wanted.

@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import expect
 from pyiceberg.table import DataScan
 
-from local.drills.consumer_faults import service_processes, signal_all
+from local.drills.consumer_faults import component_processes, signal_all
 from local.drills.stream import PUBLISH_SECONDS, StreamUnderTest
 from local.replay.events import Feed
 from local.services import airflow as service
@@ -70,12 +70,12 @@ class Wiki(StreamUnderTest):
         """A component, and what it started; returns when the runtime has restarted it."""
         program = SPEC.component(name).program
         pid = self.status(program).pid
-        signal_all(service_processes(self, program), signal.SIGKILL)
+        signal_all(component_processes(self, program), signal.SIGKILL)
         wait_until(f"the restart of the {name}", lambda: self.status(program).pid not in (None, pid), 30, 0.1)
 
     def stop(self, name: str) -> None:
         """Returns when it has ended."""
-        self.stack.supervisor().stopProcess(SPEC.component(name).program)
+        self.stack.daemon.proxy().stopProcess(SPEC.component(name).program)
 
     @property
     def replayed(self) -> dict[str, Any]:

@@ -16,11 +16,14 @@ from local.services.streams import archive_options
 from local.setup import cache
 from local.setup.bootstrap import java_home
 from sluice.model.spec import stream as streams
+from sluice.model.spec.query import Query
 from spark_jobs.common.kafka.avro import Schemas
+from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.counting import Counting
 from tests.support.databases import Maria, Postgres, Server, empty
 from tests.support.jvm import QUICK
 from tests.support.lakehouse import Stream
+from tests.support.queried import Make, Queried
 from tests.support.services import Services
 
 _numbers = count()
@@ -118,6 +121,26 @@ def configure(spark: SparkSession) -> Iterator[Callable[[dict[str, str]], None]]
             spark.conf.unset(key)
         else:
             spark.conf.set(key, before)
+
+
+@pytest.fixture
+def make(
+    spark: SparkSession, services: Services, tmp_path: Path, configure: Callable[[dict[str, str]], None]
+) -> Iterator[Make]:
+    """Makes streams with queries, over a session configured as a process of queries is."""
+    services.minio, services.postgres  # noqa: B018
+    # The master is the session's own.
+    settings = {key: value for key, value in SETTINGS.items() if key.startswith("spark.sql.")}
+    configure(catalog_options(services.stack.platform("consumer")) | settings)
+    made: list[Queried] = []
+
+    def making(**queries: Query) -> Queried:
+        made.append(Queried(spark, services, f"queried_{next(_numbers)}", queries, tmp_path))
+        return made[-1]
+
+    yield making
+    for queried in made:
+        queried.stop()
 
 
 @pytest.fixture

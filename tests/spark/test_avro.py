@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import fastavro
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import to_avro
 
-from spark_jobs.common.kafka.avro import AvroSchema, Schemas, decode, encode
+from local.services import streams as stream_programs
+from spark_jobs.common.kafka.avro import AvroSchema, Schemas, decoded
+from tests.support.services import Services
 
 TRIP = {
     "VendorID": 1,
@@ -49,8 +54,7 @@ def read(
     headers = [("avro-schema", header.encode())] if header else None
     rows = [(number, value, headers) for number, value in enumerate(values)]
     frame = spark.createDataFrame(rows, "n int, value binary, headers array<struct<key:string,value:binary>>")
-    record, reason = decode(F.col("value"), F.col("headers"), schemas)
-    return frame.select("n", record.alias("record"), reason.alias("reason")).orderBy("n").collect()
+    return decoded(frame, schemas).select("n", "record", "reason").orderBy("n").collect()
 
 
 def test_another_librarys_body_is_read_and_spark_writes_the_same_bytes(
@@ -61,7 +65,7 @@ def test_another_librarys_body_is_read_and_spark_writes_the_same_bytes(
     assert row.reason is None
     assert (row.record.VendorID, row.record.trip_distance, row.record.passenger_count) == (1, 1.5, None)
     frame = spark.createDataFrame([row.record], schemas.current.struct(spark))
-    (encoded,) = frame.select(encode(F.struct("*"), schemas.current)).collect()
+    (encoded,) = frame.select(to_avro(F.struct("*"), schemas.current.text)).collect()
     assert bytes(encoded[0]) == written
 
 
@@ -72,6 +76,48 @@ def test_what_is_no_record_is_named(spark: SparkSession, schemas: Schemas) -> No
     assert reasons[0] is None
     assert reasons[3] == "the record has no value (a tombstone)"
     assert all(reason == "not an Avro body of Trip" for n, reason in enumerate(reasons) if n not in (0, 3))
+
+
+# Nulls and zeros up to store_and_fwd_flag, a string of 2,147,483,639 bytes that are not there.
+TOO_LONG = bytes(4) + bytes(8) + b"\x00" + b"\x02" + b"\xee\xff\xff\xff\x0f"
+# In other_columns: a map of as many entries.
+TOO_MANY = bytes(4) + bytes(8) + bytes(5) + bytes(8 * 7) + bytes(2) + b"\x02" + b"\xee\xff\xff\xff\x0f"
+# As each job does. Without the limits the JVM ends, which no test of the shared session should risk.
+JOB = """
+import sys
+from sluice.model.spec import platform, stream
+from spark_jobs.common.kafka.avro import Schemas, decoded
+from spark_jobs.common.spark import session
+
+spark = session.start("avro", platform.load("consumer"), 1)
+schemas = Schemas.load(stream.load("nyc_taxi").schema_file)
+rows = [(n, bytes.fromhex(value), None) for n, value in enumerate(sys.argv[1:])]
+frame = spark.createDataFrame(rows, "n int, value binary, headers array<struct<key:string,value:binary>>")
+for row in decoded(frame, schemas).select("n", "reason").orderBy("n").collect():
+    print("reason", row.reason)
+print(spark.conf.get("spark.executor.defaultJavaOptions"))
+"""
+
+
+def test_a_record_that_names_a_length_beyond_memory_is_malformed_like_any_other(
+    services: Services, schemas: Schemas, tmp_path: Path
+) -> None:
+    context, good = services.stack.context, body(schemas.current, TRIP)
+    stream_programs.prepare(context)
+    assert len(TOO_LONG) == 19
+    done = subprocess.run(
+        [context.python, "-c", JOB, *(value.hex() for value in (good, TOO_LONG, TOO_MANY, good))],
+        env=context.job_environment(),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    *reasons, executors = done.stdout.splitlines() or [""]
+    assert done.returncode == 0, done.stderr[-3000:]
+    malformed = "reason not an Avro body of Trip"
+    assert reasons == ["reason None", malformed, malformed, "reason None"]
+    assert "-Dorg.apache.avro.limits.string.maxLength=16777216" in executors
 
 
 def test_an_earlier_schemas_records_are_read_with_it(spark: SparkSession, schemas: Schemas) -> None:

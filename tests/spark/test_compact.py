@@ -14,6 +14,7 @@ from dataclasses import replace
 from datetime import date
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -22,11 +23,13 @@ from pyspark.sql.types import DateType, StringType, StructField, StructType
 
 from local.services import postgres
 from local.services import streams as stream_programs
+from local.services.minio import ROOT_USER
 from local.stack.stack import wait_until
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Lake
-from sluice.hooks.failures import failure_reason, is_permanent
+from sluice.hooks.failures import failure_reason
 from sluice.model import exits
+from sluice.model.error_codes import PERMANENT, code_in
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import ENTRY_POINT
@@ -37,6 +40,7 @@ from spark_jobs.common.lake.writer_lease import run_with_lease
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_rewrite import CommitConflict, RewriteResult, StagedRewrite
+from spark_jobs.common.spark.session import catalog_options
 from tests.support.changes import Change, Changes
 from tests.support.lakehouse import Stream
 from tests.support.raising import raising
@@ -103,6 +107,44 @@ def meanwhile(do: Callable[[], None]) -> type[StagedRewrite]:
             super().publish(properties)
 
     return Meanwhile
+
+
+class Repeating:
+    """A table of Java whose rewrite is committed, and repeated as if it had not been."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self._calls: list[tuple[str, tuple[Any, ...]]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return getattr(self._table, name)
+
+    def newRewrite(self) -> Any:  # noqa: N802
+        outer = self
+
+        class Rewrite:
+            def __getattr__(self, name: str) -> Callable[..., Any]:
+                def call(*arguments: Any) -> Any:
+                    outer._calls.append((name, arguments))
+                    if name == "commit":
+                        outer._replay()
+                        outer._replay()
+                    return self
+
+                return call
+
+        return Rewrite()
+
+    def _replay(self) -> None:
+        rewrite = self._table.newRewrite()
+        for name, arguments in self._calls:
+            rewrite = getattr(rewrite, name)(*arguments) or rewrite
+
+
+class AnswerLost(StagedRewrite):
+    def publish(self, properties: Mapping[str, str]) -> None:
+        self._table = Repeating(self._table)
+        super().publish(properties)
 
 
 class Losing(StagedRewrite):
@@ -196,6 +238,34 @@ def test_of_two_at_once_one_is_refused(changes: Changes) -> None:
     assert not compact(changes.spark, changes.spec, SECOND)
 
 
+def test_a_commit_whose_answer_is_lost_is_published_and_its_files_stay(
+    changes: Changes, services: Services
+) -> None:
+    """Iceberg repeats it, finds the old files gone, says that it failed, and would delete what it wrote."""
+    publish_three(changes)
+    before, base = rows(changes), newest(changes).id
+    root = {".s3.access-key-id": ROOT_USER, ".s3.secret-access-key": services.stack.secrets["minio_root"]}
+    mine = catalog_options(changes.platform)
+    manager = changes.spark._jsparkSession.sessionState().catalogManager()
+    try:
+        for key, value in root.items():
+            changes.spark.conf.set(f"spark.sql.catalog.{CATALOG}{key}", value)
+        manager.reset()
+        assert compact(changes.spark, changes.spec, SECOND, AnswerLost)
+        assert rows(changes) == before
+        assert newest(changes).id != base
+        table = changes.source()._table
+        table.io().deleteFile(table.currentSnapshot().manifestListLocation())
+        assert bucket(services)[1] == 0, "though these users may delete"
+        assert rows(changes) == before
+        assert not compact(changes.spark, changes.spec, SECOND)
+    finally:
+        for key in root:
+            name = f"spark.sql.catalog.{CATALOG}{key}"
+            changes.spark.conf.set(name, mine[name])
+        manager.reset()
+
+
 class Days(Stream):
     """A stream whose records are a day and a server, and whose table is partitioned by them."""
 
@@ -246,9 +316,9 @@ def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(days: 
     before: Counter[Partition] = Counter()
     after: Counter[Partition] = Counter()
 
-    def consume(positions: dict[int, int]) -> None:
-        epoch_starts.append(positions)
-        days.consume(owner, positions).until(stop)
+    def consume() -> None:
+        epoch_starts.append(owner.acquire())
+        days.consume(owner, epoch_starts[-1]).until(stop)
 
     def late() -> None:
         before.update(counts(days.spark, days.table))
@@ -388,7 +458,7 @@ def test_a_job_that_has_nothing_to_compact_ends_with_a_reason_that_no_retry_mend
     services.minio, services.postgres  # noqa: B018
     assert submit("nyc_taxi", "--before", "2026-03-02").wait(SECONDS) == exits.CONFIGURATION
     reason = failure_reason((tmp_path / "log").read_text().splitlines())
-    assert is_permanent(reason)
+    assert code_in(reason) in PERMANENT
     assert "'nyc_taxi'" in reason
 
 

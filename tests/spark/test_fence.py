@@ -73,7 +73,7 @@ def test_a_replayed_batch_changes_nothing(connect: Connect) -> None:
     fence = Fence(connect(), STREAM)
     fence.open(1)
     assert [write(fence, "a", 0) for _ in range(3)] == [True, False, False]
-    assert Fence(connect(), STREAM).open(1) == 0, "the same owner, once more"
+    assert Fence(connect(), STREAM).open(2) == 0, "its successor"
     assert written(connect) == [("a", 0)]
 
 
@@ -104,6 +104,22 @@ def test_an_earlier_owner_writes_nothing_and_does_not_come_back(connect: Connect
     with pytest.raises(Fenced):
         zombie.open(1)
     assert written(connect) == []
+
+
+def test_an_epoch_that_is_issued_again_is_another_writers(connect: Connect) -> None:
+    """As by a restored catalog, while its first writer is suspended in the lost timeline."""
+    suspended = Fence(connect(), STREAM)
+    suspended.open(5)
+    assert write(suspended, "lost", 10)
+    again = Fence(connect(), STREAM)
+    with raising(Fenced, STREAM, "writer epoch 5") as caught:
+        again.open(5)
+    assert caught.value.epoch == 5
+    assert again.open(6) == 10
+    with raising(Fenced, "writer epoch 5, newer epoch 6"):
+        write(suspended, "lost", 11)
+    assert write(again, "again", 11)
+    assert written(connect) == [("lost", 10), ("again", 11)]
 
 
 def test_two_owners_race_and_none_writes_after_its_successor(server: Server, connect: Connect) -> None:
@@ -254,7 +270,7 @@ def test_a_database_that_was_put_back_is_not_written_into_as_if_nothing_were_los
     run(server, "update sluice_fence set batch = 1")
     with raising(LookupError, "batch 1 of writer 1", "batch 2 of writer 1"):
         write(fence, "a", 3)
-    assert fence.open(1) == 1
+    assert fence.open(2) == 1
     assert write(fence, "a", 2)
 
 

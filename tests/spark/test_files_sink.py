@@ -163,7 +163,7 @@ def test_a_batch_that_is_there_is_not_written_again(place: StreamPosition) -> No
     before = place.objects()
     assert not first.write(11, batches[11])
     second = place.sink()
-    assert (second.open(2), second.open(2)) == (11, 11)
+    assert (second.open(2), second.open(3)) == (11, 11)
     assert not second.write(11, batches[11])
     assert second.write(12, place.hits(batch=12)), "a batch without rows is a batch"
     assert place.objects() == before
@@ -208,7 +208,9 @@ def test_other_rows_under_the_same_number_are_noticed(place: StreamPosition) -> 
 
 
 def test_a_batch_that_somebody_completed_with_fewer_folders_is_noticed(place: StreamPosition) -> None:
-    one, other = place.sink(1), place.sink(1)
+    one, other = place.sink(1), place.sink()
+    # After the first one's last look at the epochs.
+    one.then["committed"] = lambda: other.open(2)
     assert one.write(0, place.hits("10115"))
     with raising(SinkWriteFailed, "writer 1", "batch 0", "'files': 1, 'rows': 3", "'files': 2, 'rows': 6"):
         other.write(0, place.hits("10115", "20095"))

@@ -39,7 +39,7 @@ from sluice.model.spec.query import Query, TimeWindow, key_text
 from sluice.model.spec.stream import Topic
 from spark_jobs.common.sinks import transactions
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
-from spark_jobs.common.sinks.kafka import KafkaSink, version_of
+from spark_jobs.common.sinks.kafka import KafkaSink
 from spark_jobs.common.sinks.transactions import Record, Transactions
 from spark_jobs.common.spark.process import Fenced
 from tests.support.raising import raising
@@ -101,7 +101,7 @@ class StreamPosition:
         """Open if it has an ``epoch``."""
         sink = query.Sink("kafka", topic=self.topic, partitions=PARTITIONS)
         declared = Query([sink], ["zipcode"], {"hits": "count"})
-        made = Hooked(self.target(QUERY, declared, stall_timeout_seconds), self.writes, version_of)
+        made = Hooked(self.target(QUERY, declared, stall_timeout_seconds), self.writes)
         self._opened.append(made)
         if epoch:
             made.open(epoch)
@@ -185,12 +185,15 @@ def many(number: int, size: int = 5000) -> dict[str, int]:
 def test_a_batch_that_is_there_is_not_written_again(place: StreamPosition) -> None:
     first = place.writer(3)
     assert (place.last(), place.counts()) == (None, {})
-    assert [first.write(0, batch(0, {"a": 1, "bb": 2})), first.write(1, batch(1, {"a": 5}))] == [True, True]
-    assert not first.write(1, batch(1, {"a": 999}))
+    assert [
+        first.write_records(0, batch(0, {"a": 1, "bb": 2})),
+        first.write_records(1, batch(1, {"a": 5})),
+    ] == [True, True]
+    assert not first.write_records(1, batch(1, {"a": 999}))
     second = place.writer()
-    assert (second.open(7), second.open(7)) == (1, 1)
-    assert not second.write(1, batch(1, {"a": 999}))
-    assert second.write(2, batch(2, {})), "a batch without rows is a batch"
+    assert (second.open(7), second.open(8)) == (1, 1)
+    assert not second.write_records(1, batch(1, {"a": 999}))
+    assert second.write_records(2, batch(2, {})), "a batch without rows is a batch"
     assert place.counts() == {"a": 5, "bb": 2}
     assert place.results()["a"] == Result({"hits": 5}, 1)
     assert (place.last(), len(place.records())) == (2, 3)
@@ -199,11 +202,11 @@ def test_a_batch_that_is_there_is_not_written_again(place: StreamPosition) -> No
 def test_an_earlier_owner_writes_nothing_and_does_not_come_back(place: StreamPosition) -> None:
     zombie, successor = place.writer(1), place.writer(2)
     with raising(Fenced, place.topic, "writer epoch 1, newer epoch 2"):
-        zombie.write(0, batch(0, {"a": 666}))
+        zombie.write_records(0, batch(0, {"a": 666}))
     with pytest.raises(Fenced):
         zombie.open(1)
     # Kafka was not asked for the id by the zombie's second coming: its successor is not even disturbed.
-    assert successor.write(0, batch(0, {"a": 1}))
+    assert successor.write_records(0, batch(0, {"a": 1}))
     assert successor.asked.count("init_transactions") == 1
     assert place.counts() == {"a": 1}
 
@@ -213,7 +216,7 @@ def test_who_saw_no_later_owner_and_asked_for_the_id_behind_one_gives_up(place: 
     zombie.after["committed_batch"] = lambda: successor.open(2)
     with raising(Fenced, "writer epoch 1, newer epoch 2"):
         zombie.open(1)
-    assert successor.write(0, batch(0, {"a": 1})), "though the zombie put it out"
+    assert successor.write_records(0, batch(0, {"a": 1})), "though the zombie put it out"
     assert place.counts() == {"a": 1}
 
 
@@ -228,13 +231,13 @@ def test_an_owner_whom_an_earlier_one_put_out_comes_back(place: StreamPosition) 
         }
     )
     late.init_transactions(10)
-    assert owner.write(0, batch(0, {"a": 1}))
+    assert owner.write_records(0, batch(0, {"a": 1}))
     assert (place.counts(), place.last()) == ({"a": 1}, 0)
 
 
 def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: StreamPosition) -> None:
     zombie = place.writer(1)
-    zombie.write(0, batch(0, many(0)))
+    zombie.write_records(0, batch(0, many(0)))
     seen: list[Any] = []
 
     def half() -> Iterator[Record]:
@@ -243,11 +246,11 @@ def test_a_zombie_that_stands_still_in_its_transaction_is_ended(place: StreamPos
         # It sleeps here, and somebody takes over.
         successor = place.writer()
         seen.append(successor.open(2))
-        seen.append(successor.write(1, batch(1, many(2))))
+        seen.append(successor.write_records(1, batch(1, many(2))))
         yield from batch(1, {"bb": 666})()
 
     with raising(Fenced, "newer epoch 2"):
-        zombie.write(1, half)
+        zombie.write_records(1, half)
     assert seen == [0, True]
     assert (place.counts(), place.last()) == (many(2), 1)
 
@@ -257,7 +260,6 @@ import sys, threading, time
 from sluice.model.spec import platform
 from sluice.model.spec.query import Query, Sink
 from spark_jobs.common.sinks.base import Target
-from spark_jobs.common.sinks.kafka import version_of
 from spark_jobs.common.sinks.transactions import Transactions
 topic, when = sys.argv[1:]
 
@@ -274,7 +276,7 @@ entered = []
 sink = Sink("kafka", topic=topic, partitions=2)
 query = Query([sink], ["zipcode"], {"hits": "count"})
 target = Target("hits", "zipcodes", query, sink, threading.Event())
-writer = Dying(target, platform.load("consumer").kafka, version_of)
+writer = Dying(target, platform.load("consumer").kafka)
 writer.open(1)
 entered.append(True)
 
@@ -286,7 +288,7 @@ def records():
         print("there", flush=True)
         time.sleep(60)
 
-writer.write(0, records)
+writer.write_records(0, records)
 """
 
 
@@ -314,13 +316,13 @@ def test_a_process_is_killed_within_a_transaction(place: StreamPosition, when: s
     successor = place.writer()
     assert successor.open(2) is None
     assert place.counts() == {}
-    successor.write(0, batch(0, many(0)))
+    successor.write_records(0, batch(0, many(0)))
     assert (place.counts(), place.last()) == (many(0), 0)
 
 
 def test_the_broker_dies_in_a_batch_and_comes_back(place: StreamPosition) -> None:
     writer = place.writer(1, stall_timeout_seconds=60)
-    writer.write(0, batch(0, many(0)))
+    writer.write_records(0, batch(0, many(0)))
     crashes = [0.0]
 
     def records() -> Iterator[Record]:
@@ -329,7 +331,7 @@ def test_the_broker_dies_in_a_batch_and_comes_back(place: StreamPosition) -> Non
             if number == 2500 and crashes:
                 place.services.crash("kafka", crashes.pop())
 
-    assert writer.write(1, records)
+    assert writer.write_records(1, records)
     assert (place.counts(), place.last()) == (many(1), 1)
 
 
@@ -340,7 +342,7 @@ def test_a_commit_whose_answer_is_lost_is_found_to_be_there(place: StreamPositio
         raise KafkaException(KafkaError(KafkaError._FATAL, "data lost"))
 
     writer.after["commit_transaction"] = lose
-    assert writer.write(0, batch(0, {"a": 1}))
+    assert writer.write_records(0, batch(0, {"a": 1}))
     assert not writer.after, "it was lost"
     assert [key for _, key, _ in place.records()] == ["a"], "once"
 
@@ -379,24 +381,24 @@ def test_what_the_role_may_not_write_is_refused_at_once(place: StreamPosition) -
 
 def test_a_missing_topic_names_the_step_that_makes_it_and_is_not_made(granted: Services) -> None:
     nowhere = StreamPosition(granted)
-    with raising(LookupError, nowhere.topic, "not exist", "provision_sinks"):
+    with raising(SinkWriteFailed, nowhere.topic, "not exist", "provision_sinks"):
         nowhere.writer().open(1)
     with raising(Missing, nowhere.topic, "provision_sinks"):
         nowhere.results()
     admin = AdminClient({**granted.kafka, "log_level": 0})
     assert nowhere.topic not in admin.list_topics(timeout=10).topics
     KafkaAdmin(nowhere.reads).provision(Topic(nowhere.topic, PARTITIONS - 1, 1, COMPACTED))
-    with raising(LookupError, nowhere.topic, "1 partitions", "2 are declared", "provision_sinks"):
+    with raising(SinkWriteFailed, nowhere.topic, "1 partitions", "2 are declared", "provision_sinks"):
         nowhere.writer().open(1)
 
 
 def test_an_offset_that_expired_is_read_from_the_records(place: StreamPosition) -> None:
     writer = place.writer(1)
     for number in range(3):
-        writer.write(number, batch(number, {"a": number, "bb": number}))
+        writer.write_records(number, batch(number, {"a": number, "bb": number}))
     # Behind the last record: a transaction that was aborted, longer than what is looked at first.
     with pytest.raises(ZeroDivisionError):
-        writer.write(3, failing(3))
+        writer.write_records(3, failing(3))
     writer.close()
     group = state.group(STREAM, QUERY)
     admin = AdminClient({**place.services.kafka, "log_level": 0})
@@ -414,12 +416,27 @@ def failing(number: int) -> Callable[[], Iterator[Record]]:
     return records
 
 
+def test_a_topic_that_is_recreated_under_its_writer_takes_no_later_batch(place: StreamPosition) -> None:
+    """It would have the next batch alone, and the marker of all before."""
+    writer = place.writer(1)
+    for number in range(2):
+        writer.write_records(number, batch(number, {"a": number, "bb": number}))
+    admin = AdminClient({**place.services.kafka, "log_level": 0})
+    admin.delete_topics([place.topic])[place.topic].result(20)
+    wait_until("the deletion", lambda: place.topic not in admin.list_topics(timeout=10).topics, 20, 0.1)
+    place.provision()
+    with raising(SinkWriteFailed, place.topic, "last batch is -1", "batch 1"):
+        writer.write_records(2, batch(2, {"a": 2}))
+    assert place.counts() == {}
+    assert place.writer().open(2) is None, "so the query is rebuilt"
+
+
 def test_rows_that_fail_half_way_leave_nothing(place: StreamPosition) -> None:
     writer = place.writer(1)
     with pytest.raises(ZeroDivisionError):
-        writer.write(0, failing(0))
+        writer.write_records(0, failing(0))
     assert (place.counts(), place.last()) == ({}, None)
-    assert writer.write(0, batch(0, {"a": 1}))
+    assert writer.write_records(0, batch(0, {"a": 1}))
     assert place.counts() == {"a": 1}
 
 
@@ -433,7 +450,7 @@ def test_duplicates_disorder_and_compaction_change_no_count(granted: Services) -
         future.result(20)
     writer = place.writer(1)
     for number in range(6):
-        writer.write(number, batch(number, many(number, 200)))
+        writer.write_records(number, batch(number, many(number, 200)))
         time.sleep(0.15)
     # Sent by hand, as by somebody who repairs: an old version once more, behind the newest, and elsewhere.
     producer = Producer({**granted.kafka, "log_level": 0})

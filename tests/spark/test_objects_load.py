@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import subprocess
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import Producer
@@ -17,6 +18,7 @@ from sluice.hooks import load_plan as plans
 from sluice.model.spec import stream as streams
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.platform import CATALOG
+from sluice.operators import forms
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.services import Services
 
@@ -37,15 +39,14 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
         Bucket=platform.source.bucket, Key="objects_load/a.csv", Body="\n".join([header, *lines]).encode()
     )
     ledger = Ledger(services.minio, platform.lake.ledger, "nyc_taxi")
-    params = {"source_prefix": "objects_load/"}
     plan = plans.pin(
         ledger,
         KafkaAdmin(platform.kafka),
-        lambda: plans.object_sources(Bucket(services.minio, platform.source.bucket), params),
+        partial(plans.object_sources, Bucket(services.minio, platform.source.bucket)),
         run_id="objects",
-        stream="nyc_taxi",
         topic=TAXI.topic.name,
-        params=params,
+        params={"source_prefix": "objects_load/"},
+        defaults=forms.defaults(TAXI),
     )
     source = plan["sources"][0]["source_id"]
     # As an earlier attempt left it: of lane 3 all three rows, of lane 5 the first, and of no other.

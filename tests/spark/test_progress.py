@@ -53,9 +53,9 @@ def topic(services: Services) -> str:
     admin = AdminClient({**services.kafka, "log_level": 0})
     kafka.provision(services.stack.context, [])
     airflow = KafkaAdmin(services.stack.platform("airflow").kafka)
-    if airflow.shape(TOPIC):
+    if airflow.find(TOPIC):
         admin.delete_topics([TOPIC])[TOPIC].result(20)
-        wait_until("the topic's end", lambda: airflow.shape(TOPIC) is None, 20, 0.05)
+        wait_until("the topic's end", lambda: airflow.find(TOPIC) is None, 20, 0.05)
     airflow.provision(PROGRESS_TOPIC)
     return TOPIC
 
@@ -333,7 +333,7 @@ def test_a_topic_that_is_missing_or_made_anew(
     admin = AdminClient({**services.kafka, "log_level": 0})
     admin.delete_topics([TOPIC])[TOPIC].result(20)
     airflow = KafkaAdmin(services.stack.platform("airflow").kafka)
-    wait_until("its end", lambda: airflow.shape(TOPIC) is None, 20, 0.05)
+    wait_until("its end", lambda: airflow.find(TOPIC) is None, 20, 0.05)
     with raising(Missing, TOPIC, "provision_topic"):
         reader.read(now - HOUR, now)
     for key, milliseconds in {"topic.metadata.propagation.max.ms": 100, "linger.ms": 0}.items():

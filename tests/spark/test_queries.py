@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from sluice.model.queries.progress import Totals, parse
 from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, TimeWindow
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries.preview import MemorySink, start
 from spark_jobs.common.queries.run import check_no_debug_sinks
+from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
 from spark_jobs.common.spark.process import Fenced
-from spark_jobs.common.spark.session import SETTINGS, catalog_options
-from tests.support.queried import Hit, Queried, wait
+from tests.support.queried import Hit, Make, wait
 from tests.support.raising import raising
-from tests.support.services import Services
 
-_numbers = count()
+HOUR = 3600
 SINKS = [Sink("console"), Sink("memory")]
 WINDOWS = Query(SINKS, ["zipcode"], {"hits": "count"}, "hittime", TimeWindow(10, 5, 2), 10, trigger_seconds=0)
 AUDIENCE = Query(
@@ -39,27 +40,6 @@ AUDIENCE = Query(
 ZIPCODES = Query(SINKS, ["zipcode"], {"hits": "count"}, mode="complete", trigger_seconds=0)
 ROWS = Query([Sink("console")], ["zipcode"], mode="append", trigger_seconds=0)
 ALL = {"windows": WINDOWS, "audience": AUDIENCE, "zipcodes": ZIPCODES}
-
-Make = Callable[..., Queried]
-
-
-@pytest.fixture
-def make(
-    spark: SparkSession, services: Services, tmp_path: Path, configure: Callable[[dict[str, str]], None]
-) -> Iterator[Make]:
-    services.minio, services.postgres  # noqa: B018
-    # The master is the session's own.
-    settings = {key: value for key, value in SETTINGS.items() if key.startswith("spark.sql.")}
-    configure(catalog_options(services.stack.platform("consumer")) | settings)
-    made: list[Queried] = []
-
-    def making(**queries: Query) -> Queried:
-        made.append(Queried(spark, services, f"queried_{next(_numbers)}", queries, tmp_path))
-        return made[-1]
-
-    yield making
-    for queried in made:
-        queried.stop()
 
 
 def hits(chance: random.Random, number: int, at: int) -> list[Hit]:
@@ -136,6 +116,50 @@ def test_a_hit_that_is_late_by_exactly_the_watermark_is_kept_apart(make: Make) -
     assert queried.sinks["windows"][0].results == queried.counted("windows")
 
 
+def test_a_hit_dated_20_hours_ahead_makes_no_other_late(make: Make) -> None:
+    """In the first batch, which reads the table up to a snapshot, and in one that reads what was added."""
+    queried = make(windows=WINDOWS, zipcodes=ZIPCODES)
+    now = 1_700_000_000
+    running = queried.own()
+    for ahead in (20 * HOUR, 601):
+        queried.put([("00001", now + ahead, "a", "x")], arrived=now)
+        queried.catch_up(running)
+        for _ in range(2):
+            now += 60
+            queried.put([("00002", now, "a", "x")])
+            queried.catch_up(running)
+    # By exactly the watermark's delay, it is in time.
+    queried.put([("00003", now + 600, "a", "x")], arrived=now)
+    queried.catch_up(running)
+    state = queried.states()["windows"]
+    assert (state.early_rows, state.late_rows, queried.late("windows")) == (2, 0, {})
+    assert state.watermark <= now * 1000
+    counted = queried.sinks["windows"][0].results
+    assert counted == queried.counted("windows") == queried.recounted("windows")
+    assert sum(number for (number,) in counted.values()) == 5 * 2, "each in two windows"
+    assert queried.sinks["zipcodes"][0].results == {"00001": [2], "00002": [4], "00003": [1]}
+    assert queried.states()["zipcodes"].early_rows == 0
+    windows = next(run for run in running if run.name == "windows").streaming
+    assert windows is not None
+    reports = [parse(json.loads(report.json), "windows", Totals(0.0)) for report in windows.recentProgress]
+    assert sum(report.early for report in reports) == 2, "as Spark's progress says"
+
+
+def test_early_rows_are_counted_again_with_all_others(make: Make) -> None:
+    queried = make(windows=WINDOWS)
+    running = queried.own()
+    queried.put([("00001", 200_000, "a", "x"), ("00001", 100_000, "a", "x")], arrived=100_000)
+    queried.catch_up(running)
+    queried.stop()
+    for folder in queried.checkpoints.iterdir():
+        shutil.rmtree(folder)
+    running = queried.own()
+    queried.catch_up(running)
+    assert queried.states()["windows"].batch_offset > 0
+    assert queried.states()["windows"].early_rows == 1
+    assert queried.sinks["windows"][0].results == queried.counted("windows")
+
+
 def failing(moment: str) -> Callable[[str, int], None]:
     def fail(now: str, batch: int) -> None:
         if now == moment:
@@ -185,6 +209,27 @@ def test_a_sink_that_lost_what_it_had_is_filled_again(make: Make) -> None:
     )
 
 
+def test_a_sink_one_batch_ahead_of_a_restored_catalog_is_filled_again(make: Make) -> None:
+    """Its batch is planned up to a snapshot that is lost: Spark would repeat it, and fail, for ever."""
+    queried = make(windows=WINDOWS)
+    (sink, other) = queried.sinks["windows"]
+    queried.put([("00001", 100_000, "a", "x")])
+    queried.catch_up(queried.own())
+    before = IcebergTable(queried.spark, queried.spec.table).head(MAIN)
+    other.fail = failing("after")
+    queried.put([("00001", 100_300, "a", "x"), ("00001", 100_300, "b", "x")])
+    assert isinstance(wait(queried.running), Broken)
+    other.fail = lambda now, batch: None
+    queried.stop()
+    queried.spark.sql(
+        f"CALL {CATALOG}.system.rollback_to_snapshot('{queried.spec.table}', {before})"
+    ).collect()
+    queried.put([("00001", 100_300, "c", "x")])
+    queried.catch_up(queried.own())
+    base = queried.states()["windows"].batch_offset
+    assert sink.results == other.results == queried.counted("windows", base)
+
+
 def test_rows_go_on_behind_an_owners_end_each_once(make: Make) -> None:
     queried = make(rows=ROWS)
     (sink,) = queried.sinks["rows"]
@@ -194,7 +239,8 @@ def test_rows_go_on_behind_an_owners_end_each_once(make: Make) -> None:
         queried.catch_up(running)
         queried.stop()
     assert queried.states()["rows"].batch_offset == 0
-    assert len(sink.results) == len(set(sink.batches)) == 3
+    assert len(sink.results) == 3
+    assert len(sink.batches) == len(set(sink.batches))
 
 
 def test_rows_that_a_sink_lost_are_not_sent_twice_but_told(make: Make) -> None:
@@ -249,6 +295,17 @@ def test_a_supervised_stream_refuses_what_nobody_would_see() -> None:
     with raising(ConfigError, "query windows", "console", "--preview windows"):
         check_no_debug_sinks(spec)
     check_no_debug_sinks(stream.load("isp_hits"))
+
+
+def test_a_batch_whose_number_is_taken_is_not_skipped(make: Make) -> None:
+    """Skipped, its rows would be in no sink."""
+    queried = make(zipcodes=ZIPCODES)
+    running = queried.own()
+    writer = queried.owners[-1]
+    writer.states = {"zipcodes": replace(writer.states["zipcodes"], batch=57, source_snapshot_id=1)}
+    queried.put([("00001", 100_000, "a", "x")])
+    error = wait(running)
+    assert isinstance(error, CheckpointCorrupted), error
 
 
 def test_a_query_that_is_declared_otherwise_is_refused(make: Make) -> None:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.model.spec.query import Query, Sink, TimeWindow
-from spark_jobs.common.queries.aggregate import late, results
+from spark_jobs.common.queries.aggregate import early, late, results
 
 SINKS = [Sink("console")]
 WINDOWS = Query(SINKS, ["zipcode"], {"hits": "count"}, "hittime", TimeWindow(10, 5, 2), 10)
@@ -29,14 +29,16 @@ def seconds(text: str) -> int:
     return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
-def hits(spark: SparkSession, *rows: tuple[str, str, str, str]) -> DataFrame:
-    """zipcode, moment (UTC), user and ISP of each."""
+def hits(spark: SparkSession, *rows: tuple[str, str, str, str], arrived: str = "") -> DataFrame:
+    """zipcode, moment (UTC), user and ISP of each, which came to Kafka at its own time or at ``arrived``."""
     made = [(z, seconds(at), user, isp, 0, n) for n, (z, at, user, isp) in enumerate(rows)]
     columns = (
         "zipcode STRING, at BIGINT, user_id STRING, isp STRING, _kafka_partition INT, _kafka_offset BIGINT"
     )
     frame = spark.createDataFrame(made, columns)
-    return frame.withColumn("hittime", F.timestamp_seconds("at")).drop("at")
+    came = F.lit(seconds(arrived)) if arrived else F.col("at")
+    timed = frame.withColumn("hittime", F.timestamp_seconds("at"))
+    return timed.withColumn("_kafka_timestamp", F.timestamp_seconds(came)).drop("at")
 
 
 EDGES = [
@@ -99,3 +101,30 @@ def test_a_window_that_ends_at_the_watermark_is_final(spark: SparkSession) -> No
     ]
     earlier = late(given, WINDOWS, watermark - 1).select("_kafka_offset").collect()
     assert sorted(row[0] for row in earlier) == [2, 2]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_what_is_dated_ahead_by_more_than_the_watermark_is_in_no_window(
+    spark: SparkSession, configure: Callable[[dict[str, str]], None], zone: str
+) -> None:
+    """Also over the hour that a clock is put forward: minutes are minutes."""
+    configure({"spark.sql.session.timeZone": zone})
+    given = hits(
+        spark,
+        ("in time", "2026-03-08T07:05:00", "u", "i"),
+        ("a second more", "2026-03-08T07:05:01", "u", "i"),
+        ("a day", "2026-03-09T06:55:00", "u", "i"),
+        arrived="2026-03-08T06:55:00",
+    )
+    unknown = given.withColumn("_kafka_timestamp", F.lit(None).cast("timestamp")).where("zipcode = 'in time'")
+    timeless = given.withColumn("hittime", F.lit(None).cast("timestamp")).where("zipcode = 'in time'")
+    renamed = unknown.withColumns({"zipcode": F.lit("unknown"), "_kafka_offset": F.lit(9).cast("long")})
+    everything = given.union(renamed).union(timeless)
+    found = results(everything, WINDOWS).select("zipcode", "hits").distinct().collect()
+    assert [tuple(row) for row in found] == [("in time", 1)]
+    assert sorted(row[0] for row in early(everything, WINDOWS).select("zipcode").collect()) == [
+        "a day", "a second more", "unknown",
+    ]  # fmt: skip
+    watermark = seconds("2026-03-10T00:00:00") * 1000
+    both = late(everything, WINDOWS, watermark).select("_kafka_offset").distinct().collect()
+    assert [row[0] for row in both] == [0], "only the one in time; an early row is not late as well"

@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
 from local.stack.stack import wait_until
+from sluice.clients.lake.catalog import Lake
 from spark_jobs.common.consumer import run
+from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.lake.tables import TableLost
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark.process import Fenced
 from tests.support.lakehouse import Stream
@@ -28,7 +32,7 @@ def restored_under_a_writer(stream: Stream) -> Iterator[None]:
     consumer's loop, which acquires the lease again if it has to."""
     owner, stop = stream.owner(), threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        loop = pool.submit(run_with_lease, owner, lambda at: stream.consume(owner, at).until(stop))
+        loop = pool.submit(run_with_lease, owner, lambda: stream.consume(owner, owner.acquire()).until(stop))
         try:
             wait_until("the lease", lambda: bool(stream.summaries()), 60, 0.1)
             before = stream.metadata_location()
@@ -79,11 +83,11 @@ def test_of_two_first_writers_of_a_table_the_slower_one_does_not_publish_again(s
     done: list[int] = []
 
     class Suspended(IcebergTable):
-        def stage_empty(self, properties: Mapping[str, str]) -> int:
+        def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> int:
             if not done:
                 done.append(1)
                 stream.run(faster).query.stop()
-            return super().stage_empty(properties)
+            return super().stage(properties, files_of)
 
     slower.table = Suspended(stream.spark, stream.spec.table)
     stream.run(slower).query.processAllAvailable()
@@ -116,3 +120,39 @@ def test_maintenance_that_moved_main_is_no_later_writer(stream: Stream) -> None:
     stop = threading.Event()
     stop.set()
     stream.consume(owner, owner.acquire()).until(stop)
+
+
+def forget(stream: Stream, table: str) -> None:
+    """As a catalog that was lost, or restored to before the table; its files stay."""
+    with closing(Lake.open(stream.platform)) as lake:
+        lake.catalog.drop_table(table)
+
+
+def test_a_table_that_the_catalog_lost_is_not_made_again_and_can_be_registered(stream: Stream) -> None:
+    record = StructType([StructField("text", StringType())])
+    stream.send(3)
+    stream.run(stream.owner()).query.stop()
+    newest = stream.metadata_location()
+    forget(stream, stream.spec.table)
+    with raising(TableLost, stream.spec.table, newest, "register"):
+        tables.ensure(stream.spark, stream.spec, record)
+    with closing(Lake.open(stream.platform)) as lake:
+        assert lake.location(stream.spec.table) is None
+        # As in docs/operating.md.
+        lake.catalog.register_table(stream.spec.table, newest)
+    tables.ensure(stream.spark, stream.spec, record)
+    stream.send(2)
+    stream.run(stream.owner()).query.stop()
+    stream.assert_exact(5)
+
+
+def test_a_creation_that_was_killed_before_its_commit_can_be_made_again(stream: Stream) -> None:
+    table = f"{stream.spec.table}_other"
+    tables.create(stream.spark, table, ["text STRING"])
+    forget(stream, table)
+    tables.create(stream.spark, table, ["text STRING"])
+    stream.spark.sql(f"INSERT INTO lake.{table} VALUES ('a')")
+    tables.create(stream.spark, table, ["text STRING"])
+    forget(stream, table)
+    with raising(TableLost, table):
+        tables.create(stream.spark, table, ["text STRING"])

@@ -89,7 +89,7 @@ def test_the_plan_of_a_batch_that_one_of_several_sinks_has_comes_along(
 ) -> None:
     owners().run(2)
     first = tmp_path / "counting" / "w1"
-    restored = Checkpoints(spark, str(tmp_path), "counting").restore("w2", ["w1"], 1, started=2)
+    restored = Checkpoints(spark, str(tmp_path), "counting").restore("w2", ["w1"], 1, 2, stateful=True)
     assert restored.plan(2) == (first / "offsets" / "2").read_text().splitlines()
     commits = {path.name for path in (tmp_path / "counting" / "w2" / "commits").glob("[0-9]*")}
     assert commits == {"0", "1"}

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from local.services import minio
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG, S3
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
@@ -69,10 +71,10 @@ class Noting(OffsetReader):
         super().__init__(s3)
         self.asked: list[str] = []
 
-    def read(self, uris: Iterable[str]) -> dict[int, list[int]]:
+    def tables(self, uris: Iterable[str], columns: Sequence[str]) -> list[pyarrow.Table]:
         uris = list(uris)
         self.asked.extend(uris)
-        return super().read(uris)
+        return super().tables(uris, columns)
 
 
 class Counted(StreamWriter):
@@ -105,7 +107,7 @@ def test_a_batch_over_many_servers_is_a_file_for_each_and_within_its_budget(
     def look() -> None:
         pages = services.minio.get_paginator("list_object_versions")
         found = list(pages.paginate(Bucket="warehouse", Prefix="lake/"))
-        calls = services.stack.minio_requests().items()
+        calls = minio.requests(services.stack.context).items()
         look = Counter({api: n for api, n in calls if not api.startswith("ListObject")})
         look.update({kind: sum(len(page.get(kind, [])) for page in found) for kind in KINDS})
         looks.append(look)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from confluent_kafka import KafkaError, Producer
 
 from local.stack.stack import wait_until
+from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.model.spec.platform import Kafka
+from sluice.operators.load.provision import with_timestamp_bounds
 from spark_jobs.common.consumer import run
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka import offsets
@@ -127,11 +130,16 @@ def test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again(str
     races = list[str]()
 
     class Racing(IcebergTable):
-        def change_refs(self, expected: Mapping[str, int | None], changed: Mapping[str, int | None]) -> None:
+        def change_refs(
+            self,
+            expected: Mapping[str, int | None],
+            changed: Mapping[str, int | None],
+            expired: Sequence[int] = (),
+        ) -> None:
             if not races:
                 races.append(*changed)
                 raise Refused("Table metadata refresh is required")
-            super().change_refs(expected, changed)
+            super().change_refs(expected, changed, expired)
 
     positions = owner.acquire()
     owner.table = Racing(stream.spark, stream.spec.table)
@@ -202,3 +210,25 @@ def test_offsets_that_expired_come_back_while_the_stream_is_idle(
         finally:
             stop.set()
         waiting.result(30)
+
+
+def test_a_record_dated_so_that_spark_could_not_read_it_is_refused_by_the_broker(stream: Stream) -> None:
+    """It would stop the stream for good; a record of 1970 is read."""
+    admin = KafkaAdmin(stream.services.stack.platform("airflow").kafka)
+    topic = with_timestamp_bounds(stream.spec.topic)
+    assert set(admin.provision(topic).config) >= {"message.timestamp.before.max.ms"}
+    assert admin.provision(topic).is_empty
+    producer, answers = Producer({**stream.services.kafka, "log_level": 0}), list[KafkaError | None]()
+    overflow = 2**63 // 1000 + 1
+    for partition, at_ms in ((0, 1), (1, 1), (0, -overflow), (0, overflow), (0, time.time_ns())):
+        producer.produce(
+            topic.name,
+            b"text",
+            partition=partition,
+            timestamp=at_ms,
+            on_delivery=lambda e, _: answers.append(e),
+        )
+        assert producer.flush(30) == 0
+    assert [error and error.code() for error in answers] == [None] * 2 + [KafkaError.INVALID_TIMESTAMP] * 3
+    stream.run(stream.owner())
+    stream.assert_exact(1)

@@ -47,7 +47,9 @@ class Counting:
         self.checkpoint: Checkpoint = (
             folders.create(f"w{epoch}")
             if published is None
-            else folders.restore(f"w{epoch}", [f"w{n}" for n in range(epoch - 1, 0, -1)], published)
+            else folders.restore(
+                f"w{epoch}", [f"w{n}" for n in range(epoch - 1, 0, -1)], published, published, stateful=True
+            )
         )
         self.ran: list[int] = []
         self.refused: list[int] = []

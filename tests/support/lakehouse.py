@@ -88,15 +88,17 @@ class Stream:
         finally:
             patience.cancel()
 
-    def metadata_location(self) -> str:
+    def metadata_location(self, name: str = "") -> str:
+        """Of the stream's table, or of the one with this name."""
         with closing(Lake.open(self.platform)) as lake:
-            location = lake.location(self.spec.table)
+            location = lake.location(name or self.spec.table)
         assert location is not None
         return location
 
-    def restore_catalog(self, location: str) -> None:
-        """The table's row of the catalog as in a restored backup of its database."""
-        namespace, table = self.spec.table.split(".")
+    def restore_catalog(self, location: str, name: str = "") -> None:
+        """The row of the stream's table in the catalog (or of the one with this name) as in a restored backup
+        of its database."""
+        namespace, table = (name or self.spec.table).split(".")
         with (
             closing(Lake.open(self.platform)) as lake,
             Session(lake.catalog.engine) as session,
@@ -132,15 +134,15 @@ class Stream:
 
     def summaries(self) -> list[dict[str, str]]:
         """What the snapshots of ``main`` say of the stream, the newest first, without the prefix."""
-        ancestors = IcebergTable(self.spark, self.spec.table).ancestors(MAIN)
+        snapshots = IcebergTable(self.spark, self.spec.table).snapshots(MAIN)
         return [
             {
                 key.removeprefix("sluice."): value
-                for key, value in summary.items()
+                for key, value in snapshot.summary.items()
                 if key.startswith("sluice.")
             }
-            for _, summary in ancestors
-            if "sluice.kind" in summary
+            for snapshot in snapshots
+            if "sluice.kind" in snapshot.summary
         ]
 
     def group(self) -> dict[int, int]:

@@ -1,9 +1,16 @@
-"""An S3 client in memory: conditional puts, gets and lists, answering errors as botocore does."""
+"""An S3 client in memory: conditional puts, gets and lists, answering errors as botocore does.
+
+Each object has one version, made of its content; ``markers`` and ``earlier`` are what a listing of versions
+has besides.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
+from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
@@ -12,18 +19,25 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 
+WHEN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
 class MemoryS3:
     """``refuse_puts``, ``refuse_gets`` and ``refuse_lists``: errors of the next requests; ``got`` and
-    ``listed``: what was asked. A list's answer holds ``page`` keys at most.
+    ``listed``: what was asked; ``requests``: number of each kind, a page of a list each. A list's answer
+    holds ``page`` keys at most.
     """
 
     def __init__(self, page: int = 1000) -> None:
         self.objects: dict[tuple[str, str], bytes] = {}
+        self.earlier: dict[tuple[str, str], list[bytes]] = {}
+        self.markers: list[tuple[str, str]] = []
         self.refuse_puts: list[str] = []
         self.refuse_gets: list[str] = []
         self.refuse_lists: list[ClientError] = []
         self.got: list[str] = []
         self.listed: list[dict[str, str]] = []
+        self.requests: Counter[str] = Counter()
         self.page = page
 
     def as_client(self) -> S3Client:
@@ -32,6 +46,7 @@ class MemoryS3:
 
     def put_object(self, **given: Any) -> None:
         assert given["IfNoneMatch"] == "*"
+        self.requests["PUT"] += 1
         place = given["Bucket"], given["Key"]
         if self.refuse_puts:
             raise error(self.refuse_puts.pop(), "PutObject")
@@ -40,6 +55,7 @@ class MemoryS3:
         self.objects[place] = given["Body"]
 
     def get_object(self, **given: Any) -> dict[str, Any]:
+        self.requests["GET"] += 1
         place = given["Bucket"], given["Key"]
         self.got.append(given["Key"])
         if self.refuse_gets:
@@ -48,24 +64,66 @@ class MemoryS3:
             raise error("NoSuchKey", "GetObject")
         return {"Body": io.BytesIO(self.objects[place])}
 
-    def get_paginator(self, operation: str) -> MemoryS3:
-        assert operation == "list_objects_v2"
-        return self
+    def head_object(self, **given: Any) -> dict[str, Any]:
+        self.requests["HEAD"] += 1
+        place = given["Bucket"], given["Key"]
+        if place not in self.objects:
+            raise error("404", "HeadObject")
+        version = _version(given["Key"], self.objects[place])
+        return {**version, "ContentLength": version["Size"]}
 
-    def paginate(self, **given: str) -> Iterator[dict[str, Any]]:
+    def list_objects_v2(self, **given: Any) -> dict[str, Any]:
+        """The first page, of ``MaxKeys`` at most."""
+        return next(self._pages(**given))
+
+    def get_paginator(self, operation: str) -> _Paginator:
+        return _Paginator(self._pages if operation == "list_objects_v2" else self._version_pages)
+
+    def _pages(self, **given: Any) -> Iterator[dict[str, Any]]:
         """Keys behind StartAfter in the order of their bytes; an empty answer has no Contents."""
         self.listed.append(given)
+        page = min(self.page, given.get("MaxKeys", self.page))
+        keys = [key for key in self._keys(**given) if key > given.get("StartAfter", "")]
+        for start in range(0, len(keys), page) or [0]:
+            self.requests["LIST"] += 1
+            found = keys[start : start + page]
+            yield {"Contents": [{"Key": key} for key in found]} if found else {}
+
+    def _version_pages(self, **given: Any) -> Iterator[dict[str, Any]]:
+        keys = self._keys(**given)
+        for start in range(0, len(keys), self.page) or [0]:
+            self.requests["LIST"] += 1
+            places = [(given["Bucket"], key) for key in keys[start : start + self.page]]
+            yield {
+                "Versions": [
+                    _version(key, body) | {"IsLatest": number == 0 and (bucket, key) not in self.markers}
+                    for bucket, key in places
+                    for number, body in enumerate(
+                        [self.objects[bucket, key], *self.earlier.get((bucket, key), [])]
+                    )
+                ],
+                "DeleteMarkers": [
+                    {"Key": key, "IsLatest": True, "LastModified": WHEN}
+                    for bucket, key in places
+                    if (bucket, key) in self.markers
+                ],
+            }
+
+    def _keys(self, **given: Any) -> list[str]:
         if self.refuse_lists:
             raise self.refuse_lists.pop(0)
-        after = given.get("StartAfter", "")
-        keys = sorted(
-            key
-            for bucket, key in self.objects
-            if bucket == given["Bucket"] and key.startswith(given["Prefix"]) and key > after
-        )
-        for start in range(0, len(keys), self.page) or [0]:
-            found = keys[start : start + self.page]
-            yield {"Contents": [{"Key": key} for key in found]} if found else {}
+        bucket, prefix = given["Bucket"], given["Prefix"]
+        return sorted(key for where, key in self.objects if where == bucket and key.startswith(prefix))
+
+
+class _Paginator:
+    def __init__(self, pages: Any) -> None:
+        self.paginate = pages
+
+
+def _version(key: str, body: bytes) -> dict[str, Any]:
+    digest = hashlib.sha256(body).hexdigest()[:32]
+    return {"Key": key, "VersionId": digest, "ETag": f'"{digest}"', "Size": len(body), "LastModified": WHEN}
 
 
 def error(code: str, operation: str) -> ClientError:

@@ -43,7 +43,7 @@ name = "wiki_changes"
 schema = "schema.ddl"
 decode = "transforms:changes"
 table = "raw.wiki_changes"
-topic = {name = "wiki-changes", partitions = 6}
+topic = {name = "wiki-changes", partitions = 6, config = {"message.timestamp.type" = "LogAppendTime"}}
 consumer = {}
 budget = {s3_calls_per_batch = 1, versions_per_batch = 1}
 feed = {url = "http://127.0.0.1:1/", user_agent = "a test", event_id = "event_id", event = "events:read"}
@@ -103,6 +103,7 @@ def make_results(
         source_at=now - 6,
         watermark=now - 9 - 600,
         late=1_437,
+        early=12,
         windows=tuple(made),
     )
 
@@ -155,7 +156,8 @@ def make_batches(
         at = now - (number - n) * every
         rows = 4000 + int(3000 * math.sin(n / 40)) + n % 7 * 90
         seconds = 1.2 + rows / 4000 + (3 if n % 60 == 0 else 0)
-        totals = Totals(totals.since, totals.batches + 1, totals.rows + rows, totals.late + n % 5)
+        late, early = totals.late + n % 5, totals.early + n % 3
+        totals = Totals(totals.since, totals.batches + 1, totals.rows + rows, late, early)
         made.append(
             Progress(
                 query=query,
@@ -195,6 +197,7 @@ def make_past(now: float) -> ProgressSnapshot:
         state=lambda n, at: StateMetrics(40_000 + 60 * n, 900, n % 9, 9_000_000 + 20_000 * n),
         watermark=lambda n, at: at - 640 - n % 30,
         late=lambda n, at: n % 5,
+        early=lambda n, at: n % 3,
     )
     rests = make_batches("rests", now - 3000, hours=1)
     dead = make_batches("down", now - 1500, hours=1)

@@ -32,10 +32,11 @@ from tests.support.services import Services
 
 COLUMNS = (
     "zipcode STRING, hittime TIMESTAMP, user_id STRING, isp STRING, day DATE, "
-    "_kafka_partition INT, _kafka_offset BIGINT"
+    "_kafka_partition INT, _kafka_offset BIGINT, _kafka_timestamp TIMESTAMP"
 )
 # zipcode, hittime (seconds since 1970), user_id, isp
 Hit = tuple[str, int, str, str]
+Make = Callable[..., "Queried"]
 
 
 class KeptSink:
@@ -49,8 +50,8 @@ class KeptSink:
 
     def open(self, epoch: int) -> int | None:
         kept = self._kept()
-        if kept["epoch"] > epoch:
-            raise Fenced(f"{self.name}: owner {epoch} may not write: owner {kept['epoch']} has taken over")
+        if kept["epoch"] >= epoch:
+            raise Fenced(f"{self.name}: epoch {epoch} is not above {kept['epoch']}", kept["epoch"])
         self._epoch = epoch
         self._put(kept | {"epoch": epoch})
         return kept["batch"]
@@ -115,6 +116,8 @@ class Queried:
         self.table = f"{CATALOG}.raw.{name}"
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.raw")
         spark.sql(f"CREATE TABLE {self.table} ({COLUMNS}) USING iceberg")
+        # As a consumer does that acquires the lease.
+        IcebergTable(spark, self.spec.table).commit_empty(MAIN, {"sluice.kind": "epoch-start"})
         self.sinks = {
             n: [
                 KeptSink(folder / f"{n}-{s.kind}.json", query, f"{n} {s.kind}")
@@ -135,20 +138,30 @@ class Queried:
     def states(self) -> dict[str, QueryState]:
         """What the queries' table says."""
         table = IcebergTable(self.spark, self.spec.queries_table)
-        summaries = (summary for _, summary in table.ancestors(MAIN))
+        summaries = (snapshot.summary for snapshot in table.snapshots(MAIN))
         return read(summaries, self.spec.queries, self.spec.queries_table)
 
-    def put(self, hits: Iterable[Hit]) -> None:
-        """Into the table, as one snapshot."""
-        rows = [(*hit, 0, self._offset + number) for number, hit in enumerate(hits)]
+    def put(self, hits: Iterable[Hit], arrived: int | None = None) -> None:
+        """Into the table, as one snapshot. ``arrived``: on the topic, in seconds since 1970; by default each
+        at its own time."""
+        rows = [
+            (*hit, 0, self._offset + number, hit[1] if arrived is None else arrived)
+            for number, hit in enumerate(hits)
+        ]
         self._offset += len(rows)
         frame = self.spark.createDataFrame(
             rows,
             "zipcode STRING, at BIGINT, user_id STRING, isp STRING, "
-            "_kafka_partition INT, _kafka_offset BIGINT",
+            "_kafka_partition INT, _kafka_offset BIGINT, arrived BIGINT",
         )
         timed = frame.withColumn("hittime", F.timestamp_seconds("at")).withColumn("day", F.to_date("hittime"))
-        timed.drop("at").writeTo(self.table).append()
+        arrival = timed.withColumn("_kafka_timestamp", F.timestamp_seconds("arrived"))
+        arrival.drop("at", "arrived").writeTo(self.table).append()
+
+    def expire(self, keep: int = 1) -> None:
+        """All snapshots of the stream's table but the newest ``keep``."""
+        table = IcebergTable(self.spark, self.spec.table)
+        table.change_refs({}, {}, table.expirable(keep, 2**62))
 
     def own(self) -> list[StreamingQueryRun]:
         """A new owner's queries, started."""
@@ -195,10 +208,14 @@ class Queried:
         return Counter((row[0], row[1]) for row in rows)
 
     def counted(self, name: str, base: int = 0) -> dict[str, list[int]]:
-        """What the sinks of a query must hold: the table's rows but those that came too late, in Python."""
+        """What the sinks of a query must hold, in Python: the table's rows but those that came too late, and
+        in windows but those dated ahead."""
         query, late = self.spec.queries[name], self.late(name, base)
         groups: dict[tuple[Any, ...], list[Any]] = {}
-        for row in self.spark.table(self.table).withColumn("at", F.unix_seconds("hittime")).collect():
+        rows = self.spark.table(self.table).withColumn("at", F.unix_seconds("hittime"))
+        for row in rows.withColumn("arrived", F.unix_seconds("_kafka_timestamp")).collect():
+            if query.window and row["at"] > row["arrived"] + 60 * query.watermark_minutes:
+                continue
             starts = query.window.starts(row["at"]) if query.window else [None]
             for start in starts:
                 if start is not None and late[row["_kafka_offset"], start]:

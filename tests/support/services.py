@@ -146,8 +146,12 @@ class Services:
                 return
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to a service that runs."""
-        self._running[name][0].send_signal(number)
+        """Send a signal to a service that runs; after SIGSTOP it answers nothing any more."""
+        process = self._running[name][0]
+        process.send_signal(number)
+        if number is signal.SIGSTOP:
+            # Its threads stop when they are scheduled next; until then one may answer.
+            wait_until(f"{name} to be stopped", lambda: _states(process.pid) == {"T"}, 30, 0.01)
 
     def crash(self, name: str, seconds: float) -> None:
         """Kill a service that runs; after so many seconds it is back, with its data."""
@@ -168,3 +172,10 @@ class Services:
                 process.kill()
                 process.wait()
         postgres.remove(self.stack.home)
+
+
+def _states(pid: int) -> set[str]:
+    """The states of a process's threads, as ``man 5 proc_pid_stat`` names them."""
+    stats = [task.read_text() for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+    # After the name, which may hold anything but ends with the last parenthesis.
+    return {stat.rpartition(")")[2].split()[0] for stat in stats}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from sluice.clients.ledger import Ledger
+from sluice.model.spec.ledger import run_key
 from sluice.operators.load.validate import ValidateOperator
 from tests.support.memory_s3 import MemoryS3
 
@@ -28,3 +29,11 @@ class ValidateRows(ValidateOperator):
 def ledger(stream: str, memory: MemoryS3 | None = None) -> Ledger:
     """A stream's ledger in memory."""
     return Ledger((memory or MemoryS3()).as_client(), "s3://w/ledger", stream)
+
+
+def sent(ledger: Ledger, source: dict[str, Any], ranges: dict[str, list[int]], run: str = "r") -> None:
+    """A run whose only source was sent to these offsets, as task produce leaves it."""
+    ledger.put(run_key(run, "plan"), {"sources": [source]})
+    of_source = {source["source_id"]: {"ranges": ranges, "run_id": run}}
+    ends = {partition: until for partition, (_, until) in ranges.items()}
+    ledger.put(run_key(run, "produced"), {"sources": of_source, "end_offsets": ends})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.database_errors import TRANSIENT, DatabaseError, diagnose, server_message
 from sluice.model.queries.state import FENCE_TABLE, fence_ddl, fence_key
 from sluice.model.spec.connection import Database
-from sluice.model.spec.query import VERSION, Query
+from sluice.model.spec.query import VERSION, WINDOW, Query
 
 READ_ROWS = 10_000
 # Of a key column: MySQL allows three of these in one key.
@@ -52,7 +53,8 @@ def provision(
     """Create the missing ones of a query's results table and the fence table.
 
     ``types``: result column -> Spark's DDL type. ``key``: the writer's, as ``fence_key`` gives it; if the
-    results table is created, the fence deletes that writer's batch, so that it writes all results again.
+    results table is missing, the fence first deletes that writer's batch, so that it writes all results
+    again.
 
     Idempotent, also for two callers at once. Raises Refused, and changes nothing, for a table with other
     columns, another key, or keys that two results could share.
@@ -65,13 +67,14 @@ def provision(
             made.append(FENCE_TABLE)
         if table not in before:
             declared = _declared(engine, table, query, types)
-            _create(engine, sa.schema.CreateTable(declared, if_not_exists=True))
-            made.append(table)
             if key is not None:
                 with engine.begin() as connection:
-                    # A running writer finds no row, and cannot write until it calls open() again.
+                    # Before the table exists: a step that is killed in between is repeated from here. A
+                    # running writer finds no row, and cannot write until it calls open() again.
                     forget = sa.text(f"delete from {FENCE_TABLE} where stream = :key")
                     connection.execute(forget, {"key": key})
+            _create(engine, sa.schema.CreateTable(declared, if_not_exists=True))
+            made.append(table)
         differences = _differences(engine, table, query, types)
     if differences:
         raise Refused(
@@ -82,10 +85,13 @@ def provision(
     return ProvisionResult(database.where, tuple(made))
 
 
-def counts(database: Database, table: str, query: Query) -> Iterator[tuple[Any, ...]]:
+def counts(
+    database: Database, table: str, query: Query, windows: tuple[int, int] | None = None
+) -> Iterator[tuple[Any, ...]]:
     """Yield the results: keys, aggregates and version, in any order; times without a zone are in UTC.
 
-    One statement reads them, so they are of one moment. Raises Missing without the table.
+    ``windows``: first and last start (seconds since 1970) of the windows to read; all by default. One
+    statement reads them, so they are of one moment. Raises Missing without the table.
     """
     names = [*query.keys, *query.aggregates, VERSION]
     with _asking(database) as engine, engine.connect() as connection:
@@ -101,8 +107,15 @@ def counts(database: Database, table: str, query: Query) -> Iterator[tuple[Any, 
         # Typed if a driver returns something else: MySQL's booleans are numbers.
         columns = [sa.column(name, sa.Boolean() if families[name] == "boolean" else None) for name in names]
         statement: Any = sa.select(*columns).select_from(sa.table(table))
+        if windows:
+            statement = statement.where(within(*windows))
         for row in connection.execution_options(yield_per=READ_ROWS).execute(statement):
             yield tuple(row)
+
+
+def within(first: int, last: int) -> sa.ColumnElement[bool]:
+    """Whether a result's window starts from ``first`` to ``last``, in seconds since 1970."""
+    return sa.column(WINDOW).between(datetime.fromtimestamp(first, UTC), datetime.fromtimestamp(last, UTC))
 
 
 def last_batch(database: Database, stream: str, query_name: str) -> int | None:

@@ -31,6 +31,7 @@ from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN, TIMEOUT_SECONDS, commi
 from sluice.io.retry import wait_for
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.heartbeat import Heartbeat, parse_heartbeat
+from sluice.model.json_record import JsonRecord
 from sluice.model.spec.platform import Kafka
 from sluice.model.spec.stream import BROKER_DEFAULT, Topic
 
@@ -43,7 +44,7 @@ _WRONG = frozenset(
 
 
 @dataclass(frozen=True)
-class TopicDiff:
+class TopicDiff(JsonRecord):
     """Changes of one provisioning. ``partitions`` and each of ``config`` are (before, after)."""
 
     topic: str
@@ -64,29 +65,15 @@ class TopicDiff:
         parts += [f"{key} {old} -> {new}" for key, (old, new) in sorted(self.config.items())]
         return f"topic {self.topic!r}: {', '.join(parts)}"
 
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "topic": self.topic,
-            "created": self.created,
-            "partitions": list(self.partitions) if self.partitions else None,
-            "config": {key: list(pair) for key, pair in sorted(self.config.items())},
-        }
-
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """``replication_factor``: the fewest replicas of any partition."""
-
-    partitions: int
-    replication_factor: int
-
-
-@dataclass(frozen=True)
-class TopicId:
-    """A topic's id, which changes when the topic is recreated under its name, and its partition count."""
+    """``id`` changes when the topic is recreated under its name; ``partitions``: their number;
+    ``replication_factor``: the fewest replicas of any partition."""
 
     id: str
     partitions: int
+    replication_factor: int = 1
 
 
 class KafkaAdmin:
@@ -116,7 +103,7 @@ class KafkaAdmin:
         Only declared configs are compared. Raises Refused, and changes nothing, if partitions would have to
         be removed or replicas moved.
         """
-        before = self.shape(topic.name)
+        before = self.find(topic.name)
         created = before is None and self._create(topic)
         has = before or self._await(topic.name, 1)
         check_not_shrinking(topic, has)
@@ -131,33 +118,30 @@ class KafkaAdmin:
             config=self._configure(topic),
         )
 
-    def shape(self, topic: str) -> TopicDescription | None:
+    def find(self, topic: str) -> TopicDescription | None:
         """The topic's description; None if it does not exist."""
-        # All topics: a request for one by name may create it (auto.create.topics.enable).
-        found = self._ask(f"topics of {self.servers}", lambda: self.admin.list_topics(timeout=self.timeout))
-        metadata = found.topics.get(topic)
-        if metadata is None or (metadata.error and metadata.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART):
-            return None
-        if metadata.error:
-            raise translated(f"topic {topic!r}", KafkaException(metadata.error))
-        if not metadata.partitions:
-            return None
-        return TopicDescription(
-            len(metadata.partitions),
-            min(len(partition.replicas) for partition in metadata.partitions.values()),
-        )
-
-    def topic_id(self, topic: str) -> TopicId:
-        """The topic's id and partition count, in one request. Raises Missing."""
+        # Not list_topics() with a name: that may create it (auto.create.topics.enable).
         request = TopicCollection([topic])
         found = self._results(
             f"topic {topic!r}",
             lambda: self.admin.describe_topics(request, request_timeout=self.timeout),
             unless=KafkaError.UNKNOWN_TOPIC_OR_PART,
         )
-        if not found:
-            raise self._missing(topic)
-        return TopicId(str(found[topic].topic_id), len(found[topic].partitions))
+        if not found or not found[topic].partitions:
+            return None
+        partitions = found[topic].partitions
+        replicas = min(len(partition.replicas) for partition in partitions)
+        return TopicDescription(str(found[topic].topic_id), len(partitions), replicas)
+
+    def describe(self, topic: str) -> TopicDescription:
+        """As :meth:`find`. Raises Missing."""
+        found = self.find(topic)
+        if found is None:
+            raise Missing(
+                f"topic {topic!r} does not exist on {self.servers}. Fix: run the load's provision_topic step",
+                ErrorCode.TOPIC_NOT_FOUND,
+            )
+        return found
 
     def begins(self, topic: str, partitions: int | None = None) -> dict[int, int]:
         """Partition -> the first offset that the topic still keeps.
@@ -191,11 +175,8 @@ class KafkaAdmin:
         """
         group = f"sluice-{stream}-{component}"
         what = f"heartbeat of group {group!r}"
-        shape = self.shape(topic)
-        if shape is None:
-            raise self._missing(topic)
         # By name: from a listing of the group the broker silently omits what the role may not see.
-        wanted = [TopicPartition(topic, partition) for partition in range(shape.partitions)]
+        wanted = [TopicPartition(topic, partition) for partition in range(self.describe(topic).partitions)]
         found = self._ask(what, lambda: self._committed(group, wanted))
         kept = sorted((place for place in found if place.offset >= 0), key=lambda place: place.partition)
         if not kept:
@@ -218,10 +199,7 @@ class KafkaAdmin:
 
     def _offsets(self, topic: str, which: OffsetSpec, partitions: int | None) -> dict[int, int]:
         if partitions is None:
-            shape = self.shape(topic)
-            if shape is None:
-                raise self._missing(topic)
-            partitions = shape.partitions
+            partitions = self.describe(topic).partitions
         return self._list(topic, dict.fromkeys(range(partitions), which))
 
     def _list(self, topic: str, which: Mapping[int, OffsetSpec]) -> dict[int, int]:
@@ -231,12 +209,6 @@ class KafkaAdmin:
             lambda: self.admin.list_offsets(request, request_timeout=self.timeout),
         )
         return {place.partition: result.offset for place, result in found.items()}
-
-    def _missing(self, topic: str) -> Missing:
-        return Missing(
-            f"topic {topic!r} does not exist on {self.servers}. Fix: run the load's provision_topic step",
-            ErrorCode.TOPIC_NOT_FOUND,
-        )
 
     def _create(self, topic: Topic) -> bool:
         new = NewTopic(topic.name, topic.partitions, topic.replication_factor, config=topic.config)
@@ -280,18 +252,18 @@ class KafkaAdmin:
 
     def _await(self, topic: str, partitions: int) -> TopicDescription:
         """Wait until brokers report at least ``partitions``: metadata propagates after the answer."""
-        shape = wait_for(
-            lambda: self.shape(topic),
+        found = wait_for(
+            lambda: self.find(topic),
             self.timeout,
-            is_done=lambda shape: shape is not None and shape.partitions >= partitions,
+            is_done=lambda found: found is not None and found.partitions >= partitions,
         )
-        if shape is None or shape.partitions < partitions:
+        if found is None or found.partitions < partitions:
             raise Unreachable(
-                f"topic {topic!r} has {shape.partitions if shape else 0} partitions {self.timeout:g} s after "
+                f"topic {topic!r} has {found.partitions if found else 0} partitions {self.timeout:g} s after "
                 f"{partitions} were requested",
                 ErrorCode.KAFKA_UNREACHABLE,
             )
-        return shape
+        return found
 
     def _results(
         self, what: str, request: Callable[[], Mapping[Any, Future[Any]]], unless: int | None = None

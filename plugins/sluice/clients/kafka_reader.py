@@ -65,10 +65,13 @@ class Result:
     version: int
 
 
-def read(kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SECONDS) -> dict[str, Result]:
+def read(
+    kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SECONDS, since: float | None = None
+) -> dict[str, Result]:
     """Key text (``query.key_text``) -> the committed result with the highest version.
 
     ``keys``: the columns of ``Query.keys``; other fields of a record, except its version, are aggregates.
+    ``since``: only records behind the first of this time or later (seconds since 1970); all by default.
     Waits for a transaction that is open at the call: it may be committed, and not visible yet.
 
     Raises Missing without the topic, Refused for a record that is no result or if the role may not read, and
@@ -84,7 +87,8 @@ def read(kafka: Kafka, topic: str, keys: Sequence[str], seconds: float = READ_SE
             "provision_sinks step",
             ErrorCode.TOPIC_NOT_FOUND,
         ) from error
-    return newest(topic, keys, read_range(kafka, topic, dict.fromkeys(ends, 0), ends, seconds))
+    starts = dict.fromkeys(ends, 0) if since is None else admin.first_after(topic, int(since * 1000), ends)
+    return newest(topic, keys, read_range(kafka, topic, starts, ends, seconds))
 
 
 def last_batch(kafka: Kafka, stream: str, query: str, topic: str) -> int | None:

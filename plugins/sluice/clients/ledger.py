@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Self
 
@@ -16,7 +16,14 @@ from sluice.clients.s3 import asking, error_code, split
 from sluice.io.s3 import connect
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.status import RestartHistory
-from sluice.model.spec.ledger import RUNTIME, Document, history_key, history_prefix, moment, moment_of
+from sluice.model.spec.ledger import (
+    RUNTIME,
+    Document,
+    history_key,
+    history_prefix,
+    is_ascending,
+    moment_of,
+)
 from sluice.model.spec.platform import Platform
 from sluice.model.spec.stream import Supervision
 
@@ -60,12 +67,26 @@ class Ledger:
             raise Missing(f"ledger document {self.uri(key)} does not exist. Fix: clear the {task} task")
         return document
 
+    def keys(self, prefix: str, limit: int | None = None) -> Iterator[str]:
+        """The keys that begin with ``prefix``, sorted, page by page; with ``limit``, in one request."""
+        bucket, where = self.bucket, f"{self.prefix}/{prefix}"
+        with asking(f"ledger {self.uri(prefix)}"):
+            pages = (
+                [self.client.list_objects_v2(Bucket=bucket, Prefix=where, MaxKeys=limit)]
+                if limit
+                else self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=where)
+            )
+            for page in pages:
+                for found in page.get("Contents", []):
+                    yield found["Key"].removeprefix(f"{self.prefix}/")
+
     def pin(self, key: str, create: Callable[[], Document]) -> Document:
         """The document, written now if there is none."""
         return self.get(key) or self.put(key, create())
 
     def put(self, key: str, document: Document) -> Document:
-        """Write the document if there is none. Of concurrent writers the first wins; returns its document."""
+        """Write the document if there is none. Of concurrent writers the first wins; returns its document,
+        which is ``document`` itself if it was written now."""
         body = json.dumps(document, indent=1, sort_keys=True).encode()
         what = f"ledger document {self.uri(key)}"
         for attempt in range(ATTEMPTS):
@@ -92,20 +113,13 @@ class Ledger:
         raise Unreachable(message, ErrorCode.S3_UNREACHABLE)
 
 
-# The newest event is searched step by step: the usual case costs one LIST of few keys.
-RECENT = (timedelta(hours=1), timedelta(days=1), timedelta(days=30), None)
-
-
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 class History(Ledger):
     """A stream's events, one document each; times are aware. ``stream`` is a name of
     :func:`sluice.model.spec.ledger.history_name`.
 
     Kinds: ``health``, ``restart``, ``start``, ``stop``, ``suspend``, ``resume``, ``decision_requested``,
-    ``decision``, ``recovered``, ``deadline_missed``. Keys hold the time, so a search needs no GET but one.
+    ``decision``, ``recovered``, ``deadline_missed``. Keys hold the time and the newest
+    sorts first, so the newest event needs one LIST and one GET, whatever came before.
     """
 
     def record(self, kind: str, document: Document, at: datetime) -> Document:
@@ -120,20 +134,17 @@ class History(Ledger):
 
     def since(self, kind: str, at: datetime) -> list[Document]:
         """The events of a kind from ``at`` on, oldest first. A GET each: for windows with few of them."""
-        events = (self.get(key) for key in self._keys(kind, at))
+        events = (self.get(key) for key in self._since(kind, at))
         return [event for event in events if event is not None]
 
     def latest(self, kind: str) -> Document | None:
-        for back in RECENT:
-            newest = _newest(self._keys(kind, _now() - back if back else None))
-            if newest:
-                return self.get(newest[0])
-        return None
+        newest = self._newest(kind)
+        return self.get(newest[0]) if newest else None
 
     def suspended(self) -> Document | None:
         """The newest ``suspend`` event, unless a ``resume`` came later."""
-        # All of them, in one LIST: a stream has few.
-        suspend, resume = _newest(self._keys("suspend", None)), _newest(self._keys("resume", None))
+        suspend = self._newest("suspend")
+        resume = self._newest("resume") if suspend else None
         # At the same time the suspension wins: not restarting is safer.
         if suspend is None or (resume is not None and resume[1] > suspend[1]):
             return None
@@ -152,7 +163,7 @@ class History(Ledger):
             [
                 begin,
                 *(at for at, event in events if event.get("requested")),
-                *self._keys("resume", begin).values(),
+                *self._since("resume", begin).values(),
             ]
         )
         return RestartHistory(
@@ -173,7 +184,7 @@ class History(Ledger):
     def requested_since(self, at: datetime) -> str | None:
         """Kind and time of the newest action on request after ``at``; None if there was none."""
         actions = [
-            (when, kind) for kind in ("suspend", "resume", "start") for when in self._keys(kind, at).values()
+            (when, kind) for kind in ("suspend", "resume", "start") for when in self._since(kind, at).values()
         ]
         actions += [
             (datetime.fromisoformat(event["at"]), "restart")
@@ -183,26 +194,33 @@ class History(Ledger):
         when, kind = max(actions, default=(at, ""))
         return f"{kind} at {when.isoformat(timespec='seconds')}" if kind else None
 
-    def _keys(self, kind: str, since: datetime | None) -> dict[str, datetime]:
-        root = f"{self.prefix}/"
-        prefix = f"{root}{history_prefix(kind)}"
-        pages = self.client.get_paginator("list_objects_v2").paginate(
-            Bucket=self.bucket,
-            Prefix=prefix,
-            # S3 lists the keys after it; an event's key begins with it.
-            StartAfter=f"{prefix}{moment(since)}" if since else prefix,
-        )
-        with asking(f"history {self.uri(history_prefix(kind))}"):
-            keys = [found["Key"].removeprefix(root) for page in pages for found in page.get("Contents", [])]
-        moments = {key: moment_of(key) for key in keys}
-        return {key: at for key, at in moments.items() if at is not None}
+    def _newest(self, kind: str) -> tuple[str, datetime] | None:
+        """Key and time of the newest event: one request."""
+        for key in self.keys(history_prefix(kind), limit=1):
+            at = moment_of(key)
+            if at is not None and not is_ascending(key):
+                return key, at
+        # No event, or only some of an earlier version.
+        return max(self._events(kind), default=None, key=lambda event: event[1])
+
+    def _since(self, kind: str, since: datetime) -> dict[str, datetime]:
+        """Key -> time of the events from ``since`` on, oldest first; lists no older ones but a page."""
+        found = []
+        for key, at in self._events(kind):
+            if at >= since:
+                found.append((key, at))
+            elif not is_ascending(key):
+                break
+        return dict(sorted(found, key=lambda event: event[1]))
+
+    def _events(self, kind: str) -> Iterator[tuple[str, datetime]]:
+        for key in self.keys(history_prefix(kind)):
+            at = moment_of(key)
+            if at is not None:
+                yield key, at
 
 
 def suspend_message(suspend: Document) -> str:
     """``by <who> since <at>: <reason>``."""
     reason = suspend.get("reason") or "no reason given"
     return f"by {suspend.get('who', 'an unknown user')} since {suspend['at']}: {reason}"
-
-
-def _newest(keys: dict[str, datetime]) -> tuple[str, datetime] | None:
-    return max(keys.items(), default=None)

@@ -109,21 +109,22 @@ class Bucket:
                     "'objects'",
                     ErrorCode.INVALID_PARAMETER,
                 )
-        chosen = sorted(set(keys)) if keys else sorted(self._keys(prefix))
-        if not chosen:
+        if keys:
+            return [self.head(key) for key in sorted(set(keys))]
+        found = sorted(self._current(prefix), key=lambda version: version.key)
+        if not found:
             raise Missing(
                 f"s3://{self.name}/{prefix}: no object ends in {' or '.join(SUFFIXES)}. Fix: upload one, or "
                 "correct 'source_prefix'",
                 ErrorCode.OBJECT_NOT_FOUND,
             )
-        return [self.head(key) for key in chosen]
+        return found
 
-    def _keys(self, prefix: str) -> Iterator[str]:
-        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
-        with asking(f"bucket {self.name!r}"):
-            for page in pages:
-                keys = (item["Key"] for item in page.get("Contents", []))
-                yield from (key for key in keys if key.endswith(SUFFIXES))
+    def _current(self, prefix: str) -> Iterator[ObjectVersion]:
+        # A listing of versions tells what a HEAD of each object would.
+        for item in self._versions(prefix, "Versions"):
+            if item["IsLatest"] and item["Key"].endswith(SUFFIXES):
+                yield self._version(item["Key"], item.get("VersionId"), item["ETag"], item["Size"])
 
     def head(self, key: str) -> ObjectVersion:
         """The current version of ``key``. Raises Missing."""
@@ -134,15 +135,12 @@ class Bucket:
             raise Missing(
                 f"{error}. Fix: upload it, or correct 'objects'", ErrorCode.OBJECT_NOT_FOUND
             ) from error
+        return self._version(key, found.get("VersionId"), found["ETag"], found["ContentLength"])
+
+    def _version(self, key: str, version_id: str | None, etag: str, size: int) -> ObjectVersion:
         # "null" is a version from before the bucket was versioned: it can be overwritten, so it pins nothing.
-        present = found.get("VersionId")
-        return ObjectVersion(
-            bucket=self.name,
-            key=key,
-            version_id=None if present in (None, "null") else present,
-            etag=found["ETag"].strip('"'),
-            size=found["ContentLength"],
-        )
+        pinned = None if version_id in (None, "null") else version_id
+        return ObjectVersion(self.name, key, pinned, etag.strip('"'), size)
 
     def data_rows(self, source: ObjectVersion) -> int:
         """As :func:`data_rows`, of the pinned version."""
@@ -164,14 +162,18 @@ class Bucket:
 
     def entries(self, prefix: str) -> Iterator[Entry]:
         """Every version and delete marker under ``prefix``, page by page."""
+        for item in self._versions(prefix, "Versions", "DeleteMarkers"):
+            etag, is_marker = item.get("ETag", "").strip('"'), "ETag" not in item
+            yield Entry(
+                item["Key"], item["IsLatest"], is_marker, etag, item.get("Size", 0), item["LastModified"]
+            )
+
+    def _versions(self, prefix: str, *kinds: str) -> Iterator[Any]:
         pages = self.client.get_paginator("list_object_versions").paginate(Bucket=self.name, Prefix=prefix)
         with asking(f"s3://{self.name}/{prefix}"):
             for page in pages:
-                for item in page.get("Versions", []):
-                    etag, size = item["ETag"].strip('"'), item["Size"]
-                    yield Entry(item["Key"], item["IsLatest"], False, etag, size, item["LastModified"])
-                for marker in page.get("DeleteMarkers", []):
-                    yield Entry(marker["Key"], marker["IsLatest"], True, "", 0, marker["LastModified"])
+                for kind in kinds:
+                    yield from page.get(kind, [])  # type: ignore[misc]
 
 
 def count(entries: Iterable[Entry]) -> PrefixUsage:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from sluice.clients.errors import Unreachable
-from sluice.clients.kafka_admin import KafkaAdmin, TopicId
+from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.kafka_reader import read_range
 from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.progress import (
@@ -44,7 +44,7 @@ class ProgressReader:
     def __init__(self, kafka: Kafka) -> None:
         self._kafka = kafka
         self._admin = KafkaAdmin(kafka, REQUEST_SECONDS)
-        self._topic: TopicId | None = None
+        self._topic: tuple[str, int] | None = None
         # Partition -> the offsets between which everything was read.
         self._low: dict[int, int] = {}
         self._high: dict[int, int] = {}
@@ -79,9 +79,10 @@ class ProgressReader:
         )
 
     def _update(self, since: float) -> dict[int, int]:
-        topic = self._admin.topic_id(TOPIC)
-        begins = self._admin.begins(TOPIC, topic.partitions)
-        ends = self._admin.ends(TOPIC, topic.partitions)
+        found = self._admin.describe(TOPIC)
+        begins = self._admin.begins(TOPIC, found.partitions)
+        ends = self._admin.ends(TOPIC, found.partitions)
+        topic = found.id, found.partitions
         if topic != self._topic:
             self._topic = topic
             self._entries.clear()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
-from sluice.model.error_codes import CODE, PERMANENT, ErrorCode, code_in, with_code
+from sluice.model.error_codes import CODE, ErrorCode, with_code
 from sluice.model.spec.config import ConfigError
 
 if TYPE_CHECKING:
@@ -41,11 +41,6 @@ def failed(code: ErrorCode, message: object) -> AirflowFailException:
 def failed_attempt(code: ErrorCode, message: object) -> AirflowException:
     """A task's failure that is retried."""
     return AirflowException(with_code(code, message))
-
-
-def is_permanent(reason: str) -> bool:
-    """Whether the next attempt would fail with this :func:`failure_reason` again."""
-    return code_in(reason) in PERMANENT
 
 
 def failure_reason(output: Sequence[str]) -> str:

@@ -7,21 +7,28 @@ offsets. A source is an object version, a generator's parameters, or what a feed
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Missing, Refused
+from sluice.hooks.verified import NewSources, VerifiedSources, without_verified
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec import generator as generated
+from sluice.model.spec import load_params
 from sluice.model.spec.generator import Generator
 from sluice.model.spec.ledger import Document, planned_key, produced_key, run_key
 from sluice.model.verification.ranges import OffsetRanges
 
 if TYPE_CHECKING:
     from sluice.clients.kafka_admin import KafkaAdmin
+    from sluice.clients.lake.catalog import Head
     from sluice.clients.ledger import Ledger
     from sluice.clients.objects import Bucket
+
+    # The newest snapshots of table and quarantine, by table.
+    Heads = Callable[[], Mapping[str, Head]]
 
 # A source's kind; an object version has none.
 FEED, GENERATED = "feed", "generated"
@@ -30,49 +37,86 @@ FEED, GENERATED = "feed", "generated"
 def pin(
     ledger: Ledger,
     kafka: KafkaAdmin,
-    sources: Callable[[], list[Document]],
+    sources: Callable[[Document], list[Document]],
     *,
     run_id: str,
-    stream: str,
     topic: str,
     params: Mapping[str, Any],
+    defaults: Mapping[str, Any],
+    heads: Heads = dict,
 ) -> Document:
-    """The run's plan in the ledger, or a new one of ``sources()``. Errors are theirs."""
+    """The run's plan in the ledger, or a new one of ``sources(params in their normal form)``.
+
+    ``sources`` leaves out verified ones (:func:`sluice.hooks.verified.without_verified`); the plan names
+    their number. ``defaults``: of the params that choose the records. Raises Refused if the plan was made for
+    others: the run id belonged to a run that was deleted, and its plan would pass without loading what is
+    requested now. Errors of ``sources`` are passed on.
+    """
+    requested = load_params.normalise(params, defaults)
 
     def create() -> Document:
-        found = sources()
-        # Read once and before anything is sent: every row of these sources gets an offset at or after these.
+        found = sources(requested)
+        # Read once and before anything is sent: every row of these sources gets an offset at or after the
+        # ends, and is in a file that is committed after the heads.
+        main = {name: asdict(head) for name, head in heads().items()}
         ends = kafka.ends(topic)
-        planned = [_plan_source(ledger, source, topic=topic, ends=ends, run_id=run_id) for source in found]
-        done = [ledger.get(produced_key(source["source_id"])) is not None for source in planned]
-        listed = [{**source, "produced": produced} for source, produced in zip(planned, done, strict=True)]
-        plan = {"run_id": run_id, "stream": stream, "topic": topic, "params": dict(params)}
-        return {**plan, "sources": listed, "at": now()}
+        planned = [
+            _plan_source(ledger, {**source, "main": main}, topic=topic, ends=ends, run_id=run_id)
+            for source in found
+        ]
+        plan = {"run_id": run_id, "stream": ledger.stream, "topic": topic, "params": requested}
+        verified = found.verified if isinstance(found, NewSources) else {"count": 0}
+        return {**plan, "sources": planned, "verified_before": verified, "at": now()}
 
-    return ledger.pin(run_key(run_id, "plan"), create)
+    plan = ledger.pin(run_key(run_id, "plan"), create)
+    # Also a concurrent first attempt's.
+    _check_params(ledger, plan, requested, defaults, run_id)
+    return plan
 
 
-def object_sources(bucket: Bucket, params: Mapping[str, Any]) -> list[Document]:
-    """The object versions that ``params`` (source_prefix, objects) select.
+def _check_params(
+    ledger: Ledger, plan: Document, requested: Document, defaults: Mapping[str, Any], run_id: str
+) -> None:
+    # Every version recorded params, earlier ones the form as it was. Without them it is unknown what the
+    # plan is for; a refusal loses nothing, as another run sends only what is missing.
+    if "params" in plan:
+        recorded = load_params.normalise(plan["params"], defaults)
+        different = load_params.differences(recorded, requested)
+    else:
+        different = ["the plan has no params"]
+    if different:
+        raise Refused(
+            f"run id {run_id!r} has a plan for other params: {'; '.join(different)} "
+            f"({ledger.uri(run_key(run_id, 'plan'))}, of {plan.get('at')}). A run id keeps its plan, also "
+            "when its run is deleted; nothing was sent. Fix: trigger a run with another run id",
+            ErrorCode.RUN_ID_REUSED,
+        )
+
+
+def object_sources(
+    bucket: Bucket, params: Mapping[str, Any], verified: VerifiedSources | None = None
+) -> NewSources:
+    """The object versions that ``params`` (source_prefix, objects) select, without verified ones.
 
     Raises Missing if an object does not exist, Refused if one has no header line.
     """
     objects = bucket.resolve(params.get("source_prefix") or "", params.get("objects") or ())
-    for source in objects:
+    by_id = {source.source_id: source for source in objects}
+    new = without_verified([{"source_id": name, **asdict(o)} for name, o in by_id.items()], verified)
+    for source in (by_id[document["source_id"]] for document in new):
         if not bucket.has_header(source):
             raise Refused(
                 f"{source.uri}: no header line. Fix: upload the file with one, or leave it out",
                 ErrorCode.INVALID_HEADER,
             )
-    names = ("source_id", "bucket", "key", "version_id", "etag", "size")
-    return [{name: getattr(source, name) for name in names} for source in objects]
+    return new
 
 
 def generated_source(
     generator: Generator, run_id: str, params: Mapping[str, Any], moment: datetime
 ) -> list[Document]:
-    """The generator's parameters in ``params``. By default ``start_time`` is the hour of ``moment`` (aware),
-    and ``seed`` the run's own.
+    """The generator's parameters in ``params``. By default the events end with the last full hour before
+    ``moment`` (aware), since queries leave out events that are dated ahead, and ``seed`` is the run's own.
 
     Raises ConfigError for a value out of bounds, and for hits so far in the future that they would be
     quarantined.
@@ -86,6 +130,9 @@ def generated_source(
         "seed": int(hashlib.sha256(run_id.encode()).hexdigest()[:8], 16),
     }
     parameters = generated.parse(generator, {**usual, **given}, where)
+    if "start_time" not in given:
+        start = generated.truncate_to_hour(moment - (parameters.ends - parameters.begins))
+        parameters = replace(parameters, values={**parameters.values, "start_time": start})
     generated.check_not_in_future(parameters, datetime.now(UTC), where)
     source = {"source_id": parameters.source_id, "kind": GENERATED, "parameters": dict(parameters.values)}
     return [source]
@@ -94,30 +141,56 @@ def generated_source(
 def feed_source(kafka: KafkaAdmin, run_id: str, topic: str, feed: str) -> list[Document]:
     """What ``feed`` (address) gives from now on. Each run is a source of its own: a feed has no versions."""
     source_id = f"feed-{hashlib.sha256(run_id.encode()).hexdigest()[:16]}"
-    return [{"source_id": source_id, "kind": FEED, "feed": feed, "topic_id": kafka.topic_id(topic).id}]
+    return [{"source_id": source_id, "kind": FEED, "feed": feed, "topic_id": kafka.describe(topic).id}]
 
 
 def _plan_source(
     ledger: Ledger, source: Document, *, topic: str, ends: Mapping[int, int], run_id: str
 ) -> Document:
-    planned = ledger.put(
-        planned_key(source["source_id"]),
-        {
-            **source,
-            "topic": topic,
-            "partition_count": len(ends),
-            "start_offsets": {str(partition): offset for partition, offset in sorted(ends.items())},
-            "run_id": run_id,
-            "at": now(),
-        },
-    )
+    document = {
+        **source,
+        "topic": topic,
+        "partition_count": len(ends),
+        "start_offsets": {str(partition): offset for partition, offset in sorted(ends.items())},
+        "run_id": run_id,
+        "at": now(),
+    }
+    planned = ledger.put(planned_key(source["source_id"]), document)
     if planned["topic"] != topic:
         raise Refused(
             f"{name_of(source)} was planned for topic {planned['topic']!r}, not {topic!r}. "
             f"Fix: {_again(source)}",
             ErrorCode.SOURCE_TOPIC_CHANGED,
         )
-    return planned
+    # What was planned just now was never sent.
+    is_new = planned is document
+    return {**planned, "produced": not is_new and _produced(ledger, planned) is not None}
+
+
+def _produced(ledger: Ledger, source: Document) -> Document | None:
+    return ledger.get(produced_key(source["source_id"]))
+
+
+def start_offsets(sources: Sequence[Document]) -> dict[int, int]:
+    """Partition -> the first offset that a row of one of the sources may have; 0 for other partitions."""
+    starts = [_by_partition(source.get("start_offsets", {})) for source in sources]
+    return {
+        partition: min(offsets.get(partition, 0) for offsets in starts)
+        for partition in {partition for offsets in starts for partition in offsets}
+    }
+
+
+def _by_partition(offsets: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in offsets.items()}
+
+
+def head_of(document: Document, table: str) -> Head | None:
+    """The newest snapshot of the table when a source was planned, or in a baseline; None if it had none, or
+    an earlier version wrote the document."""
+    from sluice.clients.lake.catalog import Head
+
+    found = document.get("main", {}).get(table)
+    return Head(**found) if found else None
 
 
 def complete_source(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
@@ -181,7 +254,31 @@ def _again(source: Document) -> str:
 
 def pending(ledger: Ledger, plan: Document) -> list[Document]:
     """The plan's sources that are not completely sent yet."""
-    return [source for source in plan["sources"] if ledger.get(produced_key(source["source_id"])) is None]
+    return [s for s in plan["sources"] if not s.get("produced") and _produced(ledger, s) is None]
+
+
+def complete(ledger: Ledger, run_id: str, ends: Mapping[int, int]) -> Document:
+    """Record the offset ranges of the run's sources in one document, once all of them are sent.
+
+    ``ends``: the topic's, read after that. Raises Missing if a source is not sent.
+    """
+
+    def create() -> Document:
+        ranges = {}
+        for source in plan_of(ledger, run_id)["sources"]:
+            document = _produced(ledger, source)
+            if document is None:
+                raise _not_produced(name_of(source))
+            names = ("ranges", "run_id")
+            ranges[source["source_id"]] = {name: document[name] for name in names}
+        end_offsets = {str(partition): end for partition, end in sorted(ends.items())}
+        return {"run_id": run_id, "sources": ranges, "end_offsets": end_offsets, "at": now()}
+
+    return ledger.pin(run_key(run_id, "produced"), create)
+
+
+def _not_produced(name: str) -> Missing:
+    return Missing(f"{name} is not produced yet. Fix: clear task produce")
 
 
 def plan_of(ledger: Ledger, run_id: str) -> Document:
@@ -189,34 +286,34 @@ def plan_of(ledger: Ledger, run_id: str) -> Document:
     return ledger.require(run_key(run_id, "plan"), "produce")
 
 
-def produced(ledger: Ledger, run_id: str) -> tuple[Document, list[Document]]:
-    """The plan, and the produced document of each source. Raises Missing before task produce succeeded."""
-    plan = plan_of(ledger, run_id)
-    documents = []
-    for source in plan["sources"]:
-        document = ledger.get(produced_key(source["source_id"]))
-        if document is None:
-            raise Missing(f"{name_of(source)} is not produced yet. Fix: clear task produce")
-        documents.append(document)
-    return plan, documents
+def produced(ledger: Ledger, run_id: str) -> Document:
+    """What :func:`complete` recorded. Raises Missing before task produce succeeded."""
+    return ledger.require(run_key(run_id, "produced"), "produce")
 
 
 def offsets_of(document: Document) -> OffsetRanges:
     return OffsetRanges.of({int(partition): [pair] for partition, pair in document["ranges"].items()})
 
 
-def offsets_of_all(documents: list[Document]) -> OffsetRanges:
-    """The load's offset ranges, over all sources."""
-    total = OffsetRanges()
-    for document in documents:
-        total = total.union(offsets_of(document))
-    return total
+def offsets_of_all(document: Document) -> OffsetRanges:
+    """The load's offset ranges, over all sources of its produced document."""
+    pairs: dict[int, list[list[int]]] = {}
+    for source in document["sources"].values():
+        for partition, pair in source["ranges"].items():
+            pairs.setdefault(int(partition), []).append(pair)
+    return OffsetRanges.of(pairs)
 
 
-def summary(ledger: Ledger, run_id: str) -> dict[str, Any]:
-    """What was produced, as a return value."""
-    plan, documents = produced(ledger, run_id)
-    total = offsets_of_all(documents)
+def end_offsets(document: Document) -> dict[int, int]:
+    """The topic's end offsets after the load's sources had been sent, from its produced document."""
+    return _by_partition(document["end_offsets"])
+
+
+def summary(ledger: Ledger, run_id: str, ends: Mapping[int, int]) -> dict[str, Any]:
+    """Complete the run's produced document; return what was produced, as a return value."""
+    plan, document = plan_of(ledger, run_id), complete(ledger, run_id, ends)
+    total = offsets_of_all(document)
+    sent = document["sources"]
     return {
         "topic": plan["topic"],
         "records": total.count,
@@ -225,11 +322,12 @@ def summary(ledger: Ledger, run_id: str) -> dict[str, Any]:
             {
                 **identity_of(source),
                 "source_id": source["source_id"],
-                "offsets": offsets_of(document).count,
-                "sent_by": document["run_id"],
+                "offsets": offsets_of(sent[source["source_id"]]).count,
+                "sent_by": sent[source["source_id"]]["run_id"],
             }
-            for source, document in zip(plan["sources"], documents, strict=True)
+            for source in plan["sources"]
         ],
+        "verified_before": plan.get("verified_before", {}).get("count", 0),
     }
 
 

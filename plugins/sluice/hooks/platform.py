@@ -1,4 +1,4 @@
-"""Clients of role ``airflow``, and the mixin of tasks over a stream."""
+"""Clients of role ``airflow``, and the mixin of tasks and triggers over a stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from airflow.sdk import BaseHook
 
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
-from sluice.model.spec.config import ConfigError
+from sluice.model.spec.ledger import history_name
 
 if TYPE_CHECKING:
     from sluice.clients.kafka_admin import KafkaAdmin
@@ -79,21 +79,18 @@ class PlatformHook(BaseHook):
         """The machine's supervisord."""
         from sluice.runtime.supervisord import SupervisorRuntime
 
-        if self.platform.supervisor is None:
-            raise ConfigError(
-                f"the platform file of role {ROLE!r} has no [supervisor], so no stream can be observed or "
-                "started. Fix: add url, username and password"
-            )
-        return SupervisorRuntime(self.platform.supervisor)
+        return SupervisorRuntime.open(self.platform)
 
 
 class StreamMixin:
-    """A task over ``stream`` (a folder of spark_jobs/), whose declaration is read when the task runs."""
+    """A task or trigger over ``stream`` (a folder of spark_jobs/), whose declaration is read when it runs."""
 
     stream: str
+    component: str
 
     @cached_property
     def spec(self) -> StreamSpec:
+        """Raises ConfigError."""
         return streams.load(self.stream)
 
     @cached_property
@@ -103,3 +100,8 @@ class StreamMixin:
     @cached_property
     def ledger(self) -> Ledger:
         return self.platform_hook.ledger(self.stream)
+
+    @cached_property
+    def history(self) -> History:
+        """Of ``component``. Raises ConfigError if the stream has no such component."""
+        return self.platform_hook.history(history_name(self.stream, self.spec.component(self.component).name))

@@ -36,6 +36,7 @@ class ErrorCode(StrEnum):
     OBJECT_NOT_FOUND = "SLU-213", "Object not found"
     CATALOG_UNREACHABLE = "SLU-221", "Catalog unreachable"
     TABLE_NOT_FOUND = "SLU-222", "Table not found in the lake"
+    TABLE_LOST = "SLU-223", "Table lost by the catalog"
     DATABASE_UNREACHABLE = "SLU-231", "Database of a sink unreachable"
     DATABASE_REFUSED = "SLU-232", "Database of a sink refused the request"
     DATABASE_TABLE = "SLU-233", "Table of a sink missing or different"
@@ -45,6 +46,7 @@ class ErrorCode(StrEnum):
     INVALID_HEADER = "SLU-303", "Invalid header line"
     SOURCE_TOPIC_CHANGED = "SLU-304", "Topic changed since the load was planned"
     NO_EVENTS = "SLU-305", "No events in time"
+    RUN_ID_REUSED = "SLU-306", "Run id has a plan for other params"
     # Verification and reconciliation.
     LOAD_NOT_VERIFIED = "SLU-401", "Load verification failed"
     BATCH_NOT_VERIFIED = "SLU-402", "Batch verification failed"
@@ -64,6 +66,7 @@ class ErrorCode(StrEnum):
     UNRECOVERABLE = "SLU-507", "Topic and table do not fit together"
     CONCURRENT_COMMIT = "SLU-508", "Concurrent commits to main"
     UNDELIVERED = "SLU-509", "Kafka did not acknowledge records"
+    CLOCK_SET_BACK = "SLU-510", "Clock is behind the table"
     # Supervision: one per health status that fails a task.
     HEALTH_LAGGING = "SLU-601", "Health: lagging"
     HEALTH_DATA_AT_RISK = "SLU-602", "Health: data at risk"
@@ -87,6 +90,7 @@ PERMANENT = frozenset(
     {
         ErrorCode.INVALID_CONFIGURATION,
         ErrorCode.INCOMPATIBLE_SCHEMA,
+        ErrorCode.TABLE_LOST,
         ErrorCode.CORRUPT_OBJECT,
         ErrorCode.INVALID_HEADER,
         ErrorCode.ROWS_DIFFER,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
@@ -13,14 +13,12 @@ from sluice.hooks.failures import failed, final_failures, log_excerpt
 from sluice.hooks.lifecycle import Lifecycle
 from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import history_name
 from sluice.triggers.wait import GRACE_INTERVALS
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.clients.ledger import History
-    from sluice.triggers.base import StreamTrigger
+    from sluice.triggers.wait import PollTrigger
 
 # A trigger ends itself at its deadline, with a reason; Airflow's timeout is for a triggerer that is gone.
 BACKSTOP = timedelta(minutes=5)
@@ -64,10 +62,6 @@ class ComponentOperator(StreamOperator):
     def program(self) -> str:
         return self.spec.component(self.component).program
 
-    @cached_property
-    def history(self) -> History:
-        return self.platform_hook.history(history_name(self.stream, self.spec.component(self.component).name))
-
     @property
     def lifecycle(self) -> Lifecycle:
         return Lifecycle(self.spec, self.platform_hook.runtime, self.history, self.component)
@@ -91,7 +85,18 @@ class ComponentOperator(StreamOperator):
                 f"{self.stream}_stream with action start",
             )
 
-    def wait_for(self, trigger: StreamTrigger, seconds: float, method: str, **kwargs: Any) -> NoReturn:
-        """Defer until the trigger fires; it ends itself after ``seconds``."""
-        timeout = timedelta(seconds=seconds) + BACKSTOP
-        self.defer(trigger=trigger, method_name=method, kwargs=kwargs, timeout=timeout)
+    def wait_for(
+        self,
+        kind: type[PollTrigger],
+        seconds: float,
+        method: str,
+        arguments: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> NoReturn:
+        """Defer until a trigger with these ``fields`` fires; it ends itself after ``seconds``.
+
+        ``arguments``: of ``method``, beside the event.
+        """
+        deadline, timeout = time.time() + seconds, timedelta(seconds=seconds) + BACKSTOP
+        trigger = kind(stream=self.stream, component=self.component, deadline=deadline, **fields)
+        self.defer(trigger=trigger, method_name=method, kwargs=arguments, timeout=timeout)

@@ -18,7 +18,7 @@ from sluice.hooks.lifecycle import request_from
 from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.status import Decision, HealthReport
-from sluice.model.spec.ledger import Document, history_name
+from sluice.model.spec.ledger import Document
 from sluice.operators.supervise import ActingOperator
 from sluice.triggers.decision import DecisionTrigger, obsolete_reason
 
@@ -82,11 +82,11 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
     def execute(self, context: Context) -> None:
         with final_failures():
             decision_request = DecisionRequest(context)
-            component = self.spec.component(decision_request.component)
-            history = self.platform_hook.history(history_name(self.stream, component.name))
+            self.component = decision_request.component
+            component = self.spec.component(self.component)
             window = timedelta(seconds=self.spec.supervision.restart_window_seconds)
-            restarts = history.since("restart", decision_request.at - window)
-            counted = len(history.restart_history(decision_request.at, self.spec.supervision).restarts)
+            restarts = self.history.since("restart", decision_request.at - window)
+            counted = len(self.history.restart_history(decision_request.at, self.spec.supervision).restarts)
         self.subject = (
             f"The {component.name} of {self.stream} was restarted {counted} times and keeps failing: "
             "restart it again?"
@@ -214,11 +214,3 @@ def _line(value: object) -> str:
 
 def _rate(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.1f}"
-
-
-def decide(stream: str) -> tuple[RequestDecisionOperator, ApplyDecisionOperator]:
-    """The tasks of the decision DAG of ``stream``."""
-    request = RequestDecisionOperator(task_id=REQUEST, stream=stream)
-    apply = ApplyDecisionOperator(task_id="apply_decision", stream=stream)
-    request >> apply
-    return request, apply

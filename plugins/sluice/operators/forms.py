@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from airflow.sdk import Param
 
@@ -12,16 +13,7 @@ from sluice.model.spec.stream import SourceType, StreamSpec
 
 def load(spec: StreamSpec) -> dict[str, Param]:
     """The source's params, and the limits of a load."""
-    if spec.source is SourceType.FEED:
-        source = _feed()
-    elif spec.generator:
-        source = {
-            name: Param(schema["default"], **{key: schema[key] for key in schema if key != "default"})
-            for name, schema in spec.generator.schemas.items()
-        }
-    else:
-        source = _csv(spec.name)
-    return source | {
+    return _source(spec) | {
         "max_quarantined_percent": Param(
             5,
             type="number",
@@ -41,6 +33,22 @@ def load(spec: StreamSpec) -> dict[str, Param]:
     }
 
 
+def defaults(spec: StreamSpec) -> dict[str, Any]:
+    """The params that choose a load's records, with their defaults."""
+    return {name: param.value for name, param in _source(spec).items()}
+
+
+def _source(spec: StreamSpec) -> dict[str, Param]:
+    if spec.source is SourceType.FEED:
+        return _feed()
+    if spec.generator:
+        return {
+            name: Param(schema["default"], **{key: schema[key] for key in schema if key != "default"})
+            for name, schema in spec.generator.schemas.items()
+        } | _verify_again()
+    return _csv(spec.name) | _verify_again()
+
+
 def _csv(name: str) -> dict[str, Param]:
     return {
         "source_prefix": Param(
@@ -57,6 +65,17 @@ def _csv(name: str) -> dict[str, Param]:
             title="Objects",
             description="Keys in the source bucket, one per line; default: the prefix above",
         ),
+    }
+
+
+def _verify_again() -> dict[str, Param]:
+    return {
+        "verify_again": Param(
+            False,
+            type="boolean",
+            title="Verify again",
+            description="Also verify the sources that an earlier load verified: read each again, and compare",
+        )
     }
 
 

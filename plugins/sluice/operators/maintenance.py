@@ -51,7 +51,16 @@ class CompactOperator(SparkJobOperator):
                 "at": now(),
             }
 
-        return self.ledger.pin(run_key(context["run_id"], "compaction"), create)
+        run_id, given = context["run_id"], context["params"].get("compact_before")
+        pinned = self.ledger.pin(run_key(run_id, "compaction"), create)
+        if given and given != pinned["before"]:
+            raise Refused(
+                f"run id {run_id!r} compacts the dates before {pinned['before']}, and compact_before is "
+                f"{given}: a run id keeps its date, also when its run is deleted. Fix: trigger a run with "
+                "another run id",
+                ErrorCode.RUN_ID_REUSED,
+            )
+        return pinned
 
 
 def closed_before(given: str | None, at: datetime) -> date:
@@ -88,7 +97,9 @@ class VerifyCompactionOperator(StreamOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         pinned = self.ledger.require(run_key(context["run_id"], "compaction"), "compact")
-        rewrites = self.rewrites_since(pinned["snapshot_id"])
+        from sluice.clients.lake import compaction
+
+        rewrites = compaction.since(self.platform_hook.lake.table(self.spec.table), pinned["snapshot_id"])
         self.log.info("%s", report(rewrites))
         self.check_no_problems(
             ErrorCode.COMPACTION_NOT_VERIFIED,
@@ -103,12 +114,6 @@ class VerifyCompactionOperator(StreamOperator):
             "files_after": sum(rewrite.added.files for rewrite in rewrites),
             "rows": sum(rewrite.added.records for rewrite in rewrites),
         }
-
-    def rewrites_since(self, snapshot_id: int | None) -> list[Rewrite]:
-        """Rewrites of the table since that snapshot."""
-        from sluice.clients.lake import compaction
-
-        return compaction.since(self.platform_hook.lake.table(self.spec.table), snapshot_id)
 
 
 def report(rewrites: list[Rewrite]) -> str:

@@ -9,9 +9,9 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk.exceptions import AirflowException
 
 from sluice.hooks import connections
-from sluice.hooks.failures import failed, failed_attempt, failure_reason, is_permanent
+from sluice.hooks.failures import failed, failed_attempt, failure_reason
 from sluice.hooks.platform import StreamMixin
-from sluice.model.error_codes import ErrorCode, code_in
+from sluice.model.error_codes import PERMANENT, ErrorCode, code_in
 from sluice.model.spec.stream import ENTRY_POINT
 
 if TYPE_CHECKING:
@@ -37,17 +37,13 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         self.application = str(ENTRY_POINT)
         self.application_args = [self.job, self.stream, *options]
         try:
-            self.run_job(context)
+            super().execute(context)
         except AirflowException as error:
             reason = failure_reason(str(error).splitlines())
             code = code_in(reason) or ErrorCode.PROCESS_FAILED
-            fail = failed if is_permanent(reason) else failed_attempt
+            fail = failed if code in PERMANENT else failed_attempt
             text = reason.removeprefix(code).lstrip()
             raise fail(code, f"the {self.job} of stream {self.stream!r} failed: {text}") from error
-
-    def run_job(self, context: Context) -> None:
-        """Submit and wait. Raises AirflowException with the job's output."""
-        super().execute(context)
 
     def on_kill(self) -> None:
         # Before the submit the provider would search for a connection.

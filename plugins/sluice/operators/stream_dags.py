@@ -11,12 +11,11 @@ from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from sluice.operators import docs, forms
-from sluice.operators.decision import decide
+from sluice.operators.decision import REQUEST, ApplyDecisionOperator, RequestDecisionOperator
 from sluice.operators.load.provision import ProvisionSinksOperator
-from sluice.operators.supervise import decision_dag_id, supervise
+from sluice.operators.supervise import SuperviseOperator, decision_dag_id
 
 INTERVAL = timedelta(minutes=2)
-SINKS = "provision_sinks"
 QUERIES = "queries"
 
 
@@ -79,11 +78,11 @@ def supervision_dag(
     ) as dag:
         steps: list[Any] = []
         for component in components:
-            # The queries are supervised whatever the state of their sinks.
+            # The queries are supervised whatever the state of their sinks. No retries: the next run checks.
             rule = "all_done" if component == QUERIES else "all_success"
-            task = supervise(stream, component, trigger_rule=rule)
+            task = SuperviseOperator(task_id=component, stream=stream, component=component, trigger_rule=rule)
             if component == QUERIES:
-                steps.append(ProvisionSinksOperator(task_id=SINKS, stream=stream))
+                steps.append(ProvisionSinksOperator(task_id="provision_sinks", stream=stream))
                 steps[-1] >> task
             steps.append(task)
     dag.doc_md = docs.supervision(stream, decision_dag_id(stream), schedule, steps)
@@ -103,6 +102,8 @@ def decision_dag(stream: str, title: str) -> DAG:
         # Supervision needs it from the first run on, and triggers it alone.
         is_paused_upon_creation=False,
     ) as dag:
-        steps = decide(stream)
-    dag.doc_md = docs.decision(stream, steps)
+        request = RequestDecisionOperator(task_id=REQUEST, stream=stream)
+        apply = ApplyDecisionOperator(task_id="apply_decision", stream=stream)
+        request >> apply
+    dag.doc_md = docs.decision(stream, [request, apply])
     return dag

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,8 @@ from sluice.model.health.status import (
     no_action,
 )
 from sluice.operators.base import ComponentOperator
-from sluice.triggers.health import HealthTrigger, Outcome, RecoveryTrigger
+from sluice.triggers.health import HealthTrigger, RecoveryTrigger
+from sluice.triggers.wait import Outcome
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -53,18 +53,13 @@ class ActingOperator(ComponentOperator):
         if not result.done:
             return
         seconds = max(RECOVERY_SECONDS, self.spec.supervision.startup_timeout_seconds)
-        trigger = RecoveryTrigger(
-            stream=self.stream,
-            component=self.component,
-            before=before.to_json(),
-            deadline=time.time() + seconds,
-        )
-        self.wait_for(trigger, seconds, "record_recovery", result=result.to_json())
+        arguments = {"result": result.to_json()}
+        self.wait_for(RecoveryTrigger, seconds, "record_recovery", arguments, before=before.to_json())
 
     def record_recovery(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> None:
         """Record the recovery. Raises AirflowFailException if there is none in time."""
         outcome, reason = Outcome(event["outcome"]), event["reason"]
-        if outcome in (Outcome.DIED, Outcome.TIMED_OUT):
+        if outcome in (Outcome.PERMANENT, Outcome.TIMED_OUT):
             raise failed(
                 ErrorCode.COMPONENT_DOWN,
                 f"{self.program} did not recover after restart, {outcome.value}: {reason}; "
@@ -72,7 +67,7 @@ class ActingOperator(ComponentOperator):
             )
         seconds = round(event["at"] - result["at"], 1)
         self.log.info("%s, %.1f s after the action", reason, seconds)
-        if outcome is Outcome.RECOVERED:
+        if outcome is Outcome.REACHED:
             with final_failures():
                 document = {"seconds": seconds, "how": reason, "run": context["run_id"]}
                 self.history.record("recovered", document, datetime.fromtimestamp(event["at"], UTC))
@@ -218,16 +213,3 @@ def _shown(key: str, value: Any) -> Any:
 
 def _moment(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-
-
-def supervise(stream: str, component: str, **kwargs: Any) -> SuperviseOperator:
-    """The task that supervises ``component``, with its name."""
-    return SuperviseOperator(
-        task_id=component,
-        stream=stream,
-        component=component,
-        # The next run checks again.
-        retries=0,
-        execution_timeout=timedelta(minutes=5),
-        **kwargs,
-    )

@@ -64,15 +64,15 @@ class Observer:
         process = ask(PROCESS, errors, lambda: self.runtime.status(self.component.program))
         # Begin offsets before the table and end offsets after it: a publish in between then shows neither
         # lost records nor a position after the end.
-        identity = ask(KAFKA, errors, lambda: self.kafka.topic_id(topic))
-        count = identity.partitions if identity else 0
+        found = ask(KAFKA, errors, lambda: self.kafka.describe(topic))
+        count = found.partitions if found else 0
         begins = ask(KAFKA, errors, lambda: self.kafka.begins(topic, count))
         published = ask(LAKE, errors, lambda: self.lake().position(self.spec.table))
         ends = ask(KAFKA, errors, lambda: self.kafka.ends(topic, count))
         sample = Sample(
             at=now,
             process=process,
-            topic_id=identity.id if identity else None,
+            topic_id=found.id if found else None,
             begins=begins,
             ends=ends,
             expiring=None,

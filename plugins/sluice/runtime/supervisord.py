@@ -21,13 +21,14 @@ from xmlrpc.client import Fault, ProtocolError, ResponseError, ServerProxy, Tran
 from supervisor.xmlrpc import Faults
 
 from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.io.retry import wait_for
 from sluice.model.health.sample import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus
-from sluice.model.spec.platform import Supervisor
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.platform import Platform, Supervisor
 from sluice.runtime.base import Runtime
 
 T = TypeVar("T")
 TIMEOUT_SECONDS = 10.0
-POLL_SECONDS = 0.2
 # A hard stop: supervisord's stopwaitsecs (10 s for a stream) until it kills, and as long again twice.
 HARD_SECONDS = 30.0
 # Several of the parent process's reports.
@@ -59,17 +60,19 @@ class SupervisorRuntime(Runtime):
     """supervisord at ``config.url``; each request has ``timeout`` seconds. ``rpc`` answers in its place."""
 
     def __init__(
-        self,
-        config: Supervisor,
-        timeout: float = TIMEOUT_SECONDS,
-        *,
-        rpc: object | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
+        self, config: Supervisor, timeout: float = TIMEOUT_SECONDS, *, rpc: object | None = None
     ) -> None:
         self.url = config.url
-        self._clock, self._sleep = clock, sleep
         self._rpc: Any = rpc or connect(config, timeout)
+
+    @classmethod
+    def open(cls, platform: Platform, timeout: float = TIMEOUT_SECONDS) -> SupervisorRuntime:
+        if platform.supervisor is None:
+            raise ConfigError(
+                f"the platform file of role {platform.role!r} has no [supervisor], so no stream can be "
+                "observed or started. Fix: add url, username and password"
+            )
+        return cls(platform.supervisor, timeout)
 
     def status(self, program: str) -> ProcessStatus:
         info = self._ask(program, lambda: self._rpc.getProcessInfo(program))
@@ -89,7 +92,7 @@ class SupervisorRuntime(Runtime):
         return True
 
     def stop(self, program: str, grace: float, instance: str | None = None) -> ProcessStatus:
-        began = self._clock()
+        began = time.monotonic()
         status = self.status(program)
         if instance not in (None, status.identity):
             return status
@@ -103,7 +106,7 @@ class SupervisorRuntime(Runtime):
             status = self._wait(program, HARD_SECONDS, ENDED, instance)
         if status.state not in ENDED and instance in (None, status.identity):
             raise Unreachable(
-                f"{status.message()}, {self._clock() - began:.0f} s after the stop request. "
+                f"{status.message()}, {time.monotonic() - began:.0f} s after the stop request. "
                 f"Fix: check the process, and supervisord's log"
             )
         return status
@@ -111,13 +114,11 @@ class SupervisorRuntime(Runtime):
     def _wait(
         self, program: str, seconds: float, states: Collection[ProcessState], instance: str | None
     ) -> ProcessStatus:
-        until = self._clock() + seconds
-        while True:
-            status = self.status(program)
-            is_other = instance not in (None, status.identity)
-            if status.state in states or is_other or self._clock() >= until:
-                return status
-            self._sleep(POLL_SECONDS)
+        return wait_for(
+            lambda: self.status(program),
+            seconds,
+            is_done=lambda status: status.state in states or instance not in (None, status.identity),
+        )
 
     def _unless_gone(self, program: str, request: Callable[[], object]) -> None:
         try:
@@ -127,16 +128,12 @@ class SupervisorRuntime(Runtime):
                 raise
 
     def tail(self, program: str, size: int = 8192) -> list[str]:
-        text = self._log(program, "tailProcessStdoutLog", size) or ""
+        text = self._log(program, "tailProcessStdoutLog", size)
         return [line for line in text.splitlines() if line.strip()]
 
-    def _log(self, program: str, method: str, size: int) -> str | None:
-        try:
-            text, _, _ = self._ask(program, partial(getattr(self._rpc, method), program, 0, size))
-        except _Answered as answer:
-            if answer.fault_code != Faults.NO_FILE:
-                raise
-            return None
+    def _log(self, program: str, method: str, size: int) -> str:
+        # Empty without a file, by supervisord.
+        text, _, _ = self._ask(program, partial(getattr(self._rpc, method), program, 0, size))
         return str(text)
 
     def _ask(self, program: str, request: Callable[[], T]) -> T:
@@ -168,11 +165,9 @@ class _Answered(Refused):
         self.fault_code = int(fault.faultCode)
 
 
-def parse_status(info: dict[str, Any], reports: str | None) -> ProcessStatus:
-    """A ProcessStatus from the answer of ``getProcessInfo`` and the end of the parent process's ``reports``.
-
-    ``reports`` is None for a program that runs without a parent process: then it is supervisord's own view.
-    """
+def parse_status(info: dict[str, Any], reports: str) -> ProcessStatus:
+    """A ProcessStatus from the answer of ``getProcessInfo`` and the end of the parent process's ``reports``
+    (empty before the first)."""
     name = str(info["statename"]).lower()
     state = ProcessState(name) if name in ProcessState.__members__.values() else ProcessState.UNKNOWN
     status = ProcessStatus(
@@ -183,8 +178,6 @@ def parse_status(info: dict[str, Any], reports: str | None) -> ProcessStatus:
         exit_status=int(info["exitstatus"]),
         description=str(info.get("spawnerr") or info.get("description") or ""),
     )
-    if reports is None:
-        return status
     report = _newest_report(reports)
     # A report from before this start (whole seconds) is of an earlier parent process.
     known = report if report is not None and report["since"] >= int(info["start"]) else None

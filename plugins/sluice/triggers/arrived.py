@@ -21,11 +21,11 @@ class ArrivedTrigger(WaitTrigger):
     topic_id: str
 
     def check(self) -> Progress:
-        topic, kafka = self.spec.topic.name, self.hook.kafka
+        topic, kafka = self.spec.topic.name, self.platform_hook.kafka
         try:
             ends = kafka.ends(topic)
             # After the offsets, so that they are this topic's.
-            is_same = kafka.topic_id(topic).id == self.topic_id
+            is_same = kafka.describe(topic).id == self.topic_id
         except Missing:
             is_same = False
         if not is_same:

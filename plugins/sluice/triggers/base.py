@@ -6,20 +6,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger
 
 from sluice.clients.errors import ClientError, Unreachable
-from sluice.hooks.platform import PlatformHook
+from sluice.hooks.platform import StreamMixin
 from sluice.model.health.sample import Sample
-from sluice.model.spec import stream as streams
-from sluice.model.spec.ledger import history_name
-from sluice.model.spec.stream import StreamSpec
-
-if TYPE_CHECKING:
-    from sluice.clients.ledger import History
 
 T = TypeVar("T")
 # Bound of one request to a system; clients have shorter deadlines of their own.
@@ -29,7 +22,7 @@ OBSERVER = "observer"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class StreamTrigger(BaseTrigger):
+class StreamTrigger(StreamMixin, BaseTrigger):
     """A trigger over ``component`` of ``stream``. Its fields are serialized, so they hold no secret."""
 
     stream: str
@@ -45,19 +38,6 @@ class StreamTrigger(BaseTrigger):
         path = f"{type(self).__module__}.{type(self).__qualname__}"
         return path, {field.name: getattr(self, field.name) for field in fields(self)}
 
-    @cached_property
-    def hook(self) -> PlatformHook:
-        return PlatformHook()
-
-    @cached_property
-    def spec(self) -> StreamSpec:
-        """Raises ConfigError."""
-        return streams.load(self.stream)
-
-    @cached_property
-    def history(self) -> History:
-        return self.hook.history(history_name(self.stream, self.component))
-
     async def ask(self, request: Callable[[], T]) -> T:
         """Run it in a thread: clients block, and all triggers share the triggerer's loop."""
         try:
@@ -69,10 +49,10 @@ class StreamTrigger(BaseTrigger):
         """A sample of the component, with errors if it cannot be observed. Raises ConfigError."""
         now = self.clock()
         try:
-            return await self.ask(lambda: self.hook.observer(self.spec, self.component).observe(now))
+            return await self.ask(lambda: self.platform_hook.observer(self.spec, self.component).observe(now))
         except ClientError as error:
             return Sample(at=now, process=None, errors={OBSERVER: str(error)})
 
     async def cleanup(self) -> None:
-        if "lake" in vars(self.hook):
-            await asyncio.to_thread(self.hook.lake.close)
+        if "lake" in vars(self.platform_hook):
+            await asyncio.to_thread(self.platform_hook.lake.close)

@@ -11,7 +11,7 @@ from airflow.triggers.base import TriggerEvent
 
 from sluice.clients.errors import ClientError
 from sluice.model.health.status import NO_ACTION, Decision, Health
-from sluice.triggers.base import StreamTrigger
+from sluice.triggers.wait import Outcome, PollTrigger, Progress
 
 if TYPE_CHECKING:
     from sluice.clients.ledger import History
@@ -35,17 +35,18 @@ def obsolete_reason(history: History, requested_at: datetime) -> str | None:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class DecisionTrigger(StreamTrigger):
+class DecisionTrigger(PollTrigger):
     """Answers an open request with CHECK at ``deadline``, or as soon as no decision is needed.
 
     A person's answer does not pass through it: Airflow resumes the task itself. Times: seconds since 1970.
     """
 
     requested_at: float
-    deadline: float
+    poll_interval: float = POLL_SECONDS
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        reason = await self._wait()
+        outcome, progress = await self.wait()
+        reason = "no answer in time" if outcome is Outcome.TIMED_OUT else progress.message
         self.log.info("request ended without an answer: reason=%s", reason)
         yield TriggerEvent(
             {
@@ -57,15 +58,10 @@ class DecisionTrigger(StreamTrigger):
             }
         )
 
-    async def _wait(self) -> str:
+    async def poll(self) -> Progress:
         since = datetime.fromtimestamp(self.requested_at, UTC)
-        while self.clock() < self.deadline:
-            try:
-                reason = await self.ask(lambda: obsolete_reason(self.history, since))
-            except ClientError as error:
-                self.log.warning("need for a decision unknown: %s", error)
-            else:
-                if reason:
-                    return reason
-            await self.sleep(POLL_SECONDS)
-        return "no answer in time"
+        try:
+            reason = await self.ask(lambda: obsolete_reason(self.history, since))
+        except ClientError as error:
+            return Progress(f"need for a decision unknown: {error}")
+        return Progress(reason, Outcome.REACHED) if reason else Progress("no answer yet")

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowRuntimeError
@@ -19,6 +18,7 @@ from sluice.model.health.sample import ENDED, Sample
 from sluice.model.health.status import Action, Health, HealthReport, RestartHistory, action_for, no_action
 from sluice.model.spec.config import ConfigError
 from sluice.triggers.base import StreamTrigger
+from sluice.triggers.wait import Outcome, PollTrigger, Progress
 
 if TYPE_CHECKING:
     from sluice.model.spec.stream import Supervision
@@ -159,52 +159,33 @@ def _without_history(report: HealthReport, error: ClientError) -> HealthReport:
     )
 
 
-class Outcome(StrEnum):
-    """How the wait for a recovery ended, as the event carries it."""
-
-    RECOVERED = "recovered"
-    REPLACED = "replaced"
-    DIED = "died"
-    TIMED_OUT = "timed out"
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
-class RecoveryTrigger(StreamTrigger):
+class RecoveryTrigger(PollTrigger):
     """Fires when a restarted component works again, when its process has ended for good, or at ``deadline``.
 
-    ``before``: the newest sample before the restart with published offsets; ``deadline``: seconds since 1970.
-    The event's ``at`` is the moment of the outcome.
+    ``before``: the newest sample before the restart with published offsets. The event's ``at`` is the moment
+    of the outcome.
     """
 
     before: dict[str, Any]
-    deadline: float
+    poll_interval: float = POLL_SECONDS
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        outcome, reason = await self._wait()
-        yield TriggerEvent({"outcome": outcome.value, "reason": reason, "at": self.clock()})
-
-    async def _wait(self) -> tuple[Outcome, str]:
-        before, logged = Sample.from_json(self.before), ""
+        self._samples: list[Sample] = []
         # Airflow 3.3 fails a task that is resumed before it knows of its worker's end.
         await self.sleep(SETTLE_SECONDS)
-        samples: list[Sample] = []
-        while True:
-            try:
-                samples = [*samples[-KEPT:], await self.observe()]
-                report = assess(self.component, samples, self.spec.supervision, RestartHistory())
-            except ConfigError as error:
-                return Outcome.TIMED_OUT, str(error)
-            now = samples[-1]
-            recovered, message = has_recovered(self.component, report, now, before)
-            if recovered:
-                return Outcome.RECOVERED, message
-            if report.health is Health.FENCED and report.health in no_action(self.component):
-                return Outcome.REPLACED, message
-            if now.process is not None and now.process.state in ENDED and report.is_final:
-                return Outcome.DIED, f"{now.process.message()}; {message}"
-            if message != logged:
-                self.log.info("%s", message)
-                logged = message
-            if self.clock() >= self.deadline:
-                return Outcome.TIMED_OUT, message
-            await self.sleep(POLL_SECONDS)
+        outcome, progress = await self.wait()
+        yield TriggerEvent({"outcome": outcome.value, "reason": progress.message, "at": self.clock()})
+
+    async def poll(self) -> Progress:
+        self._samples = [*self._samples[-KEPT:], await self.observe()]
+        now = self._samples[-1]
+        report = assess(self.component, self._samples, self.spec.supervision, RestartHistory())
+        recovered, message = has_recovered(self.component, report, now, Sample.from_json(self.before))
+        if recovered:
+            return Progress(message, Outcome.REACHED)
+        if report.health is Health.FENCED and report.health in no_action(self.component):
+            return Progress(message, Outcome.REPLACED)
+        if now.process is not None and now.process.state in ENDED and report.is_final:
+            return Progress(f"{now.process.message()}; {message}", Outcome.PERMANENT)
+        return Progress(message)

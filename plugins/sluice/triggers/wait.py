@@ -26,6 +26,8 @@ class Outcome(StrEnum):
     """How the wait ended, as the event carries it."""
 
     REACHED = "reached"
+    # Another instance works in place of the one that was waited for.
+    REPLACED = "replaced"
     PERMANENT = "permanent"
     TIMED_OUT = "timed out"
 
@@ -62,49 +64,65 @@ class ProcessWatch:
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class WaitTrigger(StreamTrigger):
-    """Fires when :meth:`check` has an outcome, when the component is down for ``grace`` seconds, or at
-    ``deadline`` (seconds since 1970, so that another triggerer continues with the same one).
-
-    A system that does not answer is asked again every ``poll_interval`` seconds; at the deadline the reason
-    names it.
-    """
+class PollTrigger(StreamTrigger):
+    """Polls every ``poll_interval`` seconds until there is an outcome, or until ``deadline`` (seconds since
+    1970, so that another triggerer continues with the same one)."""
 
     deadline: float
     poll_interval: float
+
+    @abstractmethod
+    async def poll(self) -> Progress:
+        """ConfigError: end."""
+
+    async def wait(self) -> tuple[Outcome, Progress]:
+        last_logged, next_log = "", 0.0
+        while True:
+            try:
+                progress = await self.poll()
+            except ConfigError as error:
+                return Outcome.PERMANENT, Progress(str(error))
+            if progress.outcome is not None:
+                return progress.outcome, progress
+            now = self.clock()
+            if progress.message != last_logged and now >= next_log:
+                self.log.info("%s", progress.message)
+                last_logged, next_log = progress.message, now + LOG_INTERVAL_SECONDS
+            if now >= self.deadline:
+                return Outcome.TIMED_OUT, progress
+            await self.sleep(self.poll_interval)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class WaitTrigger(PollTrigger):
+    """Fires when :meth:`check` has an outcome, when the component is down for ``grace`` seconds, or at the
+    deadline. A system that does not answer is asked again; at the deadline the reason names it.
+    """
+
     grace: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._progress, self._watch = Progress("nothing was observed yet"), ProcessWatch(self.grace)
 
     @abstractmethod
     def check(self) -> Progress:
         """Blocks. ClientError: retry; ConfigError: end."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        self._progress = Progress("nothing was observed yet")
-        try:
-            outcome, reason = await self._wait()
-        except ConfigError as error:
-            outcome, reason = Outcome.PERMANENT, str(error)
-        yield TriggerEvent({"outcome": outcome.value, "reason": reason, **self._progress.details})
+        outcome, progress = await self.wait()
+        yield TriggerEvent({"outcome": outcome.value, "reason": progress.message, **self._progress.details})
 
-    async def _wait(self) -> tuple[Outcome, str]:
-        program = self.spec.component(self.component).program
-        watch, last_logged, next_log = ProcessWatch(self.grace), "", 0.0
-        while True:
-            errors: list[str] = []
-            self._progress = progress = await self._try(self.check, errors) or self._progress
-            if progress.outcome is not None:
-                return progress.outcome, progress.message
-            process = await self._try(lambda: self.hook.runtime.status(program), errors)
-            failure = process and watch.failure(process, self.clock())
-            if failure:
-                return Outcome.PERMANENT, f"{failure}; {progress.message}"
-            message, now = "; ".join([progress.message, *errors]), self.clock()
-            if message != last_logged and now >= next_log:
-                self.log.info("%s", message)
-                last_logged, next_log = message, now + LOG_INTERVAL_SECONDS
-            if now >= self.deadline:
-                return Outcome.TIMED_OUT, message
-            await self.sleep(self.poll_interval)
+    async def poll(self) -> Progress:
+        program, errors = self.spec.component(self.component).program, list[str]()
+        self._progress = progress = await self._try(self.check, errors) or self._progress
+        if progress.outcome is not None:
+            return progress
+        process = await self._try(lambda: self.platform_hook.runtime.status(program), errors)
+        failure = process and self._watch.failure(process, self.clock())
+        if failure:
+            return Progress(f"{failure}; {progress.message}", Outcome.PERMANENT)
+        return Progress("; ".join([progress.message, *errors]))
 
     async def _try(self, request: Callable[[], T], errors: list[str]) -> T | None:
         try:

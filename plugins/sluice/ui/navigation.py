@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sluice.model.spec import stream as streams
 from sluice.model.spec.stream import StreamSpec
 
 # Mount point of the app, below the path of Airflow's base URL.
@@ -21,11 +20,6 @@ def pages(specs: Sequence[StreamSpec]) -> list[tuple[str, str]]:
         for name, query in spec.queries.items()
         if query.page
     ]
-
-
-def every() -> list[StreamSpec]:
-    """All streams. Raises ConfigError for an invalid stream.toml."""
-    return [streams.load(name) for name in streams.names()]
 
 
 def external_views(specs: Sequence[StreamSpec]) -> list[dict[str, Any]]:

@@ -45,6 +45,7 @@ def results_view(results: Results, start: float | None, whose: EditorFilter) -> 
         "source_at": results.source_at,
         "watermark": results.watermark,
         "late": results.late,
+        "early": results.early,
         "windows": [_line(window) for window in results.windows],
         "window": _in_full(_find(results, start), results.watermark, whose),
     }

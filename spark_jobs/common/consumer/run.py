@@ -42,7 +42,7 @@ def run(name: str) -> int:
         writer = StreamWriter(spark, platform, spec, decode, topic)
         with progress_listener.attach(spark, platform, name):
             run_with_lease(
-                writer, lambda positions: ConsumerRun(spark, platform, spec, writer, positions).until(stop)
+                writer, lambda: ConsumerRun(spark, platform, spec, writer, writer.acquire()).until(stop)
             )
 
     return run_process(f"the consumer of {name}", consume)
@@ -71,9 +71,9 @@ class ConsumerRun(GuardedQuery):
         super().__init__(writer.batch)
         self._writer = writer
         self._next_check = monotonic() + CHECK_SECONDS
-        options = {f"kafka.{key}": value for key, value in platform.kafka.java().items()} | {
+        options = session.kafka_options(platform.kafka) | {
             "subscribe": spec.topic.name,
-            "startingOffsets": json.dumps({spec.topic.name: {str(p): o for p, o in positions.items()}}),
+            "startingOffsets": json.dumps({spec.topic.name: positions}),
             "failOnDataLoss": "true",
             "includeHeaders": "true",
             "maxOffsetsPerTrigger": str(spec.consumer.max_offsets_per_trigger),

@@ -9,31 +9,46 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.error_codes import ErrorCode, coded
+from sluice.io.kafka import topic_offsets
+from sluice.io.s3 import connect
+from sluice.model.error_codes import ErrorCode
+from sluice.model.queries import state as queries
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.deduplication import LoadedRows, Run, loaded_from, possible_duplicates
+from sluice.model.verification.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
-from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
+from sluice.model.verification.ranges import OffsetRanges
+from spark_jobs.common.consumer import state
+from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.keys import with_identity
 from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import deduplicate
-from spark_jobs.common.lake.iceberg import MAIN, AddedFile
-from spark_jobs.common.lake.quarantine import quarantine_records
+from spark_jobs.common.lake.iceberg import MAIN, AddedFile, IcebergTable
+from spark_jobs.common.lake.loaded_rows import BatchRows, LoadedRowsStore
+from spark_jobs.common.lake.quarantine import BatchQuarantine
 from spark_jobs.common.lake.read_offsets import OffsetReader
-from spark_jobs.common.lake.writer_lease import LeasedWriter
+from spark_jobs.common.lake.writer_lease import WriterLease, now_ms
+from spark_jobs.common.lake.written_batch import WrittenBatch
 from spark_jobs.common.spark.checkpoint import Checkpoints
 from spark_jobs.common.spark.offset_log import planned_end_offsets
 from spark_jobs.common.spark.process import Unrecoverable
 
 log = logging.getLogger(__name__)
+
+# Snapshots of the table that are kept; more of them for a query that has read none of them.
+KEEP_SNAPSHOTS = 20
+# A query that is behind by more begins again, with all rows.
+READER_HORIZON_MS = 7 * 24 * 3_600_000
+# Batches whose loaded rows are in snapshots only: fewer than are kept.
+RECORD_INTERVAL = 10
+# A broker that starts may not know its last records for a moment.
+SECOND_LOOK_SECONDS = 5.0
 
 # Kafka's columns (`_kafka_…`, `key`, `value`, `headers`) -> the same with the decoded `record`, and with the
 # `reason` why it is malformed (or null).
@@ -46,20 +61,7 @@ class VerificationFailed(RuntimeError):
     code = ErrorCode.BATCH_NOT_VERIFIED
 
 
-@dataclass
-class StreamState:
-    """The stream's state on ``main``: the newest epoch, published offsets [starts, ends), loaded rows."""
-
-    epoch: int = 0
-    topic_id: str | None = None
-    starts: dict[int, int] = field(default_factory=dict)
-    ends: dict[int, int] = field(default_factory=dict)
-    loaded_rows: LoadedRows = field(default_factory=LoadedRows)
-    # Of the newest batch: known after its commit only, so the next batch's summary carries them.
-    latest: LoadedRows = field(default_factory=LoadedRows)
-
-
-class StreamWriter(LeasedWriter[dict[int, int]]):
+class StreamWriter(WriterLease):
     """The writer of one stream from :meth:`acquire` on. For one thread at a time."""
 
     def __init__(
@@ -75,7 +77,12 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         self.checkpoints = Checkpoints(spark, platform.checkpoints.root, spec.name)
         self.group = Group(platform.kafka, spec.name, spec.topic.name)
         self.offset_reader = OffsetReader(platform.s3)
+        self.quarantine = BatchQuarantine(spark, spec)
+        self.store = LoadedRowsStore(connect(platform.s3), self.table.location())
         self.state = StreamState()
+        # Source -> its rows in the store, since they were recorded last.
+        self._looked_up: dict[str, OffsetRanges] = {}
+        self.acquired_at = 0
         self.checkpoint = self.checkpoints.of_writer(self.branch)
 
     def acquire(self) -> dict[int, int]:
@@ -84,17 +91,22 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         Raises LookupError if retention deleted the next records, or the topic was recreated.
         """
         # The id first: the first batch detects a topic that is recreated after it was read.
-        topic_id, bounds = self.topic.id(), self.topic.begin_and_end_offsets()
+        topic_id, bounds = self.topic.id(), topic_offsets(self.topic.kafka, self.topic.name)
         ends: dict[int, int] = {}
 
         def read() -> None:
-            self.state = self._read_state()
+            self.state = state.read(self.table.snapshots(MAIN), self._rows_of, self.spec.table)
+            self._looked_up, self.acquired_at = {}, now_ms()
             self._check_topic(topic_id)
             self.state.topic_id = topic_id
+            if any(end > bounds.get(p, (0, end))[1] for p, end in self.state.ends.items()):
+                time.sleep(SECOND_LOOK_SECONDS)
+                bounds.update(topic_offsets(self.topic.kafka, self.topic.name))
             ends.clear()
             ends.update(self._resume_from(bounds))
 
         self._acquire(read, lambda: self._summary("epoch-start", OffsetRanges(), ends))
+        self.quarantine.settle(self.branch, self.state.rejected, self.state.ends, self.check_lease)
         self.state.ends = ends
         self.checkpoint = self.checkpoints.create(self.branch)
         self.group.commit(ends)
@@ -122,37 +134,17 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
                     f"stream a new table, upload the files again, and raise the topic's retention.ms"
                 )
             if end > after:
-                raise coded(
-                    ErrorCode.UNRECOVERABLE,
-                    LookupError(
-                        f"{topic}: ends at {after}, but the table holds offsets up to {end}: the topic was "
-                        f"recreated. Fix: give the stream a new table, or restore the topic"
-                    ),
+                raise Unrecoverable(
+                    f"{topic}: ends at {after}, but the table holds offsets up to {end}: the topic was "
+                    "restored to an earlier state, or lost records. Fix: give the stream a new table, or "
+                    "restore the topic"
                 )
         return ends
 
-    def _read_state(self) -> StreamState:
-        # From the newest snapshot back; those of maintenance have no properties of Sluice.
-        state, newest_batch = StreamState(), None
-        for snapshot_id, summary in self.table.ancestors(MAIN):
-            if "sluice.kind" not in summary:
-                continue
-            if not state.epoch:
-                state.epoch = int(summary["sluice.epoch"])
-                state.starts = offsets_from_json(summary["sluice.start-offsets"])
-                state.ends = offsets_from_json(summary["sluice.end-offsets"])
-                newest_batch = snapshot_id if summary["sluice.kind"] == "batch" else None
-            state.topic_id = state.topic_id or summary.get("sluice.topic-id")
-            state.loaded_rows = state.loaded_rows.union(
-                LoadedRows.from_json(summary.get("sluice.loaded-rows", "{}"))
-            )
-        if newest_batch is not None:
-            rows = self.spark.read.option("snapshot-id", newest_batch).table(f"{CATALOG}.{self.spec.table}")
-            files = self.table.added_files(newest_batch)
-            paths = [file.stats.path for file in files]
-            state.latest = loaded_from(self._runs(files, lambda: rows.where(F.col("_file").isin(paths))))
-            state.loaded_rows = state.loaded_rows.union(state.latest)
-        return state
+    def _rows_of(self, snapshot_id: int) -> LoadedRows:
+        # Rejected rows are gaps here: one that comes again is rejected again.
+        files = self.table.added_files(snapshot_id)
+        return loaded_from(WrittenBatch(files, [], self.offset_reader).runs)
 
     def _summary(
         self, kind: str, ranges: OffsetRanges, ends: Mapping[int, int], more: Mapping[str, int] | None = None
@@ -161,16 +153,11 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
             "sluice.kind": kind,
             "sluice.stream": self.spec.name,
             "sluice.topic": self.spec.topic.name,
-            "sluice.topic-id": str(self.state.topic_id),
             "sluice.epoch": str(self.epoch),
-            "sluice.offset-ranges": json.dumps(
-                {str(p): list(r.pairs()[0]) for p, r in ranges.partitions.items()}
-            ),
-            "sluice.start-offsets": json.dumps(
-                {str(p): offset for p, offset in sorted(self.state.starts.items())}
-            ),
-            "sluice.end-offsets": json.dumps({str(p): offset for p, offset in sorted(ends.items())}),
-            "sluice.loaded-rows": self.state.latest.to_json(),
+            "sluice.acquired-at": str(self.acquired_at),
+            "sluice.offset-ranges": json.dumps({p: r.pairs()[0] for p, r in ranges.partitions.items()}),
+            "sluice.end-offsets": json.dumps(dict(sorted(ends.items()))),
+            **self.state.summary(),
             **{f"sluice.{name}": str(value) for name, value in (more or {}).items()},
         }
 
@@ -192,20 +179,26 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         summary = self._summary(
             "batch", ranges, ends, {"batch-id": batch_id, "started-at": int(began * 1000)}
         )
-        files, verification = self._append_and_verify(self._decoded(records), ranges, summary)
+        written, verification = self._append_and_verify(self._decoded(records), ranges, summary)
         if not verification.is_ok:
             raise VerificationFailed(
                 f"{self.spec.table}: batch {batch_id} of {ranges}: {verification.message()}"
             )
         # If the id is the same after the read, the records are of that topic.
         self._check_topic(self.topic.id())
-        self._publish()
+        self._publish(KEEP_SNAPSHOTS, self._needed_from)
+        if rejected := written.rejected.count:
+            after = self.state.rejected.more(rejected, f"{self.branch}/{batch_id}")
+            self.quarantine.publish(self.branch, after)
+            self.state.rejected = after
         self.state.ends = ends
+        self.state.unrecorded.append(BatchRows(ranges, loaded_from(written.runs)))
+        self._record_rows(f"{self.branch}-{batch_id}")
         log.info(
             "batch published batch=%d records=%d files=%d verification=%r seconds=%.1f",
             batch_id,
             ranges.count,
-            len(files),
+            len(written.files),
             verification.message(),
             time.time() - began,
         )
@@ -224,7 +217,7 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
                 self.group.postpone(f"the table cannot be read: {str(error).splitlines()[0]}")
             return
         if self.group.is_due:
-            self.group.renew()
+            self.group.commit(self.state.ends)
 
     def _decoded(self, records: DataFrame) -> DataFrame:
         identified = with_identity(
@@ -243,25 +236,29 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
 
     def _append_and_verify(
         self, rows: DataFrame, ranges: OffsetRanges, summary: Mapping[str, str]
-    ) -> tuple[list[AddedFile], OffsetVerification]:
-        good = F.col("reason").isNull()
-        files = self._append(rows.where(good), summary)
-        # Of all rows: without the malformed ones, each would be a gap, and loaded rows would grow by it.
-        runs = self._runs(files, lambda: rows)
-        sources = possible_duplicates(self.state.loaded_rows, runs)
+    ) -> tuple[WrittenBatch, OffsetVerification]:
+        written = self._write(rows, ranges, summary)
+        loaded = self._loaded_rows({run.source_id for run in written.runs})
+        sources = possible_duplicates(loaded, written.runs)
         if sources:
             log.warning("possible duplicates sources=%s; comparing rows", ",".join(sorted(sources)))
-            rows = deduplicate.flag_duplicates(rows, self.state.loaded_rows, sources)
-            files = self._append(rows.where(good), summary)
-            runs = self._runs(files, lambda: rows)
-        quarantined = OffsetRanges()
-        if sum(file.stats.records for file in files) != ranges.count:
-            quarantined = quarantine_records(self.spark, self.spec, rows.where(~good), ranges)
-        self.state.latest = loaded_from(runs)
-        stats = [file.stats for file in files]
-        paths = [file.path for file in needs_read(ranges, stats, quarantined)]
-        offsets = self.offset_reader.read(paths) if paths else {}
-        return files, verify(ranges, stats, offsets, quarantined=quarantined)
+            rows = deduplicate.flag_duplicates(rows, loaded, sources)
+            written = self._write(rows, ranges, summary)
+        stats = [file.stats for file in written.files]
+        paths = [file.path for file in needs_read(ranges, stats, written.rejected)]
+        return written, verify(ranges, stats, written.offsets(paths), quarantined=written.rejected)
+
+    def _write(self, rows: DataFrame, ranges: OffsetRanges, summary: Mapping[str, str]) -> WrittenBatch:
+        """Append the good records to the branch, and stage the others."""
+        good = F.col("reason").isNull()
+        files = self._append(rows.where(good), summary)
+        count = max(ranges.count - sum(file.stats.records for file in files), 0)
+        staged = list[str]()
+        if count:
+            before = self.state.rejected
+            after = before.more(count, f"{self.branch}/{summary['sluice.batch-id']}")
+            staged = self.quarantine.stage(rows.where(~good), self.branch, before, after)
+        return WrittenBatch(files, staged, self.offset_reader)
 
     def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
         offsets = ["_kafka_partition", "_kafka_offset", "_kafka_timestamp"]
@@ -269,13 +266,37 @@ class StreamWriter(LeasedWriter[dict[int, int]]):
         self.write_branch(rows.select("record.*", *offsets, *source), summary)
         return self.table.added_files(self.head)
 
-    @staticmethod
-    def _runs(files: list[AddedFile], rows: Callable[[], DataFrame]) -> list[Run]:
-        """From the files' bounds, or from ``rows`` if these are not conclusive."""
-        runs = [file.run() for file in files if not file.is_external]
-        conclusive = [run for run in runs if run is not None]
-        return conclusive if len(conclusive) == len(runs) else deduplicate.runs(rows())
+    def _loaded_rows(self, sources: set[str]) -> LoadedRows:
+        """The published rows of these sources; looked up at their first batch since the last recording."""
+        if self.state.recorded:
+            missing = sources - self._looked_up.keys()
+            found = self.store.of(missing, self.state.ends)
+            self._looked_up |= {source: found[source] for source in missing}
+        nothing = OffsetRanges()
+        return LoadedRows(
+            {
+                source: self._looked_up.get(source, nothing).union(self.state.unrecorded_rows(source))
+                for source in sources
+            }
+        )
 
-    def _publish(self) -> None:
-        super()._publish()
-        self.state.loaded_rows = self.state.loaded_rows.union(self.state.latest)
+    def _needed_from(self) -> int:
+        """When the oldest snapshot was committed that a query or the next writer reads (ms since 1970)."""
+        of_writer = state.needed_from(self.table.snapshots(MAIN), len(self.state.unrecorded), now_ms())
+        return min(of_writer, self._needed_by_queries())
+
+    def _needed_by_queries(self) -> int:
+        now, table = now_ms(), self.spec.queries_table
+        if not self.spec.queries or not self.spark.catalog.tableExists(f"{CATALOG}.{table}"):
+            return now
+        summaries = (snapshot.summary for snapshot in IcebergTable(self.spark, table).snapshots(MAIN))
+        oldest = queries.oldest_source(summaries, self.spec.queries, now)
+        return max(oldest, now - READER_HORIZON_MS)
+
+    def _record_rows(self, name: str) -> None:
+        """Record the rows of the newest batches outside of what expires, if they are many."""
+        if len(self.state.unrecorded) >= RECORD_INTERVAL:
+            self.store.record(name, self.state.unrecorded)
+            self.state.recorded += len(self.state.unrecorded)
+            self.state.unrecorded = []
+            self._looked_up = {}

@@ -35,9 +35,6 @@ class RecentIds:
             self._ids.popitem(last=False)
         return False
 
-    def __len__(self) -> int:
-        return len(self._ids)
-
 
 @dataclass
 class Counts:

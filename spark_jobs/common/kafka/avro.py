@@ -66,20 +66,10 @@ class Schemas:
     @classmethod
     def load(cls, file: Path) -> Schemas:
         """From ``schema.avsc`` and the optional folder ``schemas/`` beside it."""
-        earlier = sorted((file.parent / "schemas").glob("*.avsc"))
         current = AvroSchema(file.read_text())
-        return cls(
-            current,
-            tuple(
-                s
-                for s in map(AvroSchema, (p.read_text() for p in earlier))
-                if s.fingerprint != current.fingerprint
-            ),
-        )
-
-
-def encode(record: Column, schema: AvroSchema) -> Column:
-    return to_avro(record, schema.text)
+        paths = sorted((file.parent / "schemas").glob("*.avsc"))
+        earlier = (AvroSchema(path.read_text()) for path in paths)
+        return cls(current, tuple(s for s in earlier if s.fingerprint != current.fingerprint))
 
 
 def schema_headers(schema: AvroSchema) -> Column:
@@ -88,17 +78,17 @@ def schema_headers(schema: AvroSchema) -> Column:
     return F.array(F.struct(F.lit(SCHEMA_HEADER).alias("key"), value.alias("value")))
 
 
-def decode(value: Column, headers: Column, schemas: Schemas) -> tuple[Column, Column]:
-    """Columns ``(record, reason)``: a struct of the current schema, and why the body is malformed (or null).
+def decoded(rows: DataFrame, schemas: Schemas) -> DataFrame:
+    """``rows`` (``value``, ``headers``) with ``record``, a struct of the current schema, and ``reason``: why
+    the body is malformed (or null).
 
     A body is decoded only if the encoded record has the same bytes: Avro has no checksum, and other bytes may
     decode by chance or leave a tail. (In PERMISSIVE mode ``from_avro`` returns a struct of nulls for an
     unreadable body, so a required field is null.)
     """
-    fingerprint = F.element_at(F.filter(headers, lambda header: header["key"] == SCHEMA_HEADER), -1)[
-        "value"
-    ].cast("string")
-    current = schemas.current
+    value, current = F.col("value"), schemas.current
+    found = F.filter("headers", lambda header: header["key"] == SCHEMA_HEADER)
+    fingerprint = F.element_at(found, -1)["value"].cast("string")
     record, intact = _decode_one(value, current, current)
     fingerprints = [current.fingerprint]
     for writer in schemas.earlier:
@@ -114,12 +104,6 @@ def decode(value: Column, headers: Column, schemas: Schemas) -> tuple[Column, Co
         )
         .when(~F.coalesce(intact, F.lit(False)), F.lit(f"not an Avro body of {current.parsed['name']}"))
     )
-    return record, reason
-
-
-def decoded(rows: DataFrame, schemas: Schemas) -> DataFrame:
-    """``rows`` (``value``, ``headers``) with the columns of :func:`decode`."""
-    record, reason = decode(F.col("value"), F.col("headers"), schemas)
     return computed(rows, record=record, reason=reason)
 
 

@@ -16,26 +16,24 @@ from confluent_kafka import TopicPartition
 
 from sluice.model.health.heartbeat import HEARTBEAT_INTERVAL, MAX_DETAIL, HeartbeatState
 from sluice.model.spec.platform import Kafka
-from spark_jobs.common.kafka.offsets import COMMIT_SECONDS, GroupOffsets
+from spark_jobs.common.kafka.offsets import GroupOffsets
 
 log = logging.getLogger(__name__)
 
 STALL_TIMEOUT_SECONDS = 60.0
 
 
-class HeartbeatSender:
+class HeartbeatSender(GroupOffsets):
     """Sends heartbeats to the group ``sluice-<stream>-<component>``; the last one counts.
 
     For one thread at a time, in the one active process of the component.
     """
 
     def __init__(self, kafka: Kafka, stream: str, component: str, topic: str) -> None:
-        self.group = f"sluice-{stream}-{component}"
-        self._offsets = GroupOffsets(kafka, self.group)
+        super().__init__(kafka, f"sluice-{stream}-{component}")
         self._topic = topic
         self._state = ""
         self._since = 0.0
-        self._failing = False
 
     def send(
         self, end_offsets: Mapping[int, int], state: str, detail: str = "", since: float | None = None
@@ -44,8 +42,7 @@ class HeartbeatSender:
 
         ``end_offsets``: partition -> next offset, at least one. ``state``: a HeartbeatState. ``detail``: cut
         to MAX_DETAIL characters. ``since``: the state's start in seconds since 1970, by default the first
-        heartbeat in a row with it. Takes COMMIT_SECONDS and one more at most. The first failure in a row is
-        logged. Raises ValueError for an unknown state.
+        heartbeat in a row with it. As :meth:`GroupOffsets.try_set`. Raises ValueError for an unknown state.
         """
         if state not in list(HeartbeatState):
             raise ValueError(f"state {state!r}: one of {', '.join(sorted(HeartbeatState))}")
@@ -60,17 +57,12 @@ class HeartbeatSender:
             "detail": detail[:MAX_DETAIL],
         }
         lowest, text = min(end_offsets), json.dumps(heartbeat)
-        offsets = [
-            TopicPartition(self._topic, partition, end, metadata=text if partition == lowest else "")
-            for partition, end in sorted(end_offsets.items())
-        ]
-        refused = self._offsets.set(offsets, COMMIT_SECONDS)
-        if refused is not None and not self._failing:
-            log.warning("heartbeat refused group=%s: %s", self.group, refused.str())
-        elif refused is None and self._failing:
-            log.info("heartbeats resumed group=%s", self.group)
-        self._failing = refused is not None
-        return refused is None
+        return self.try_set(
+            [
+                TopicPartition(self._topic, partition, end, metadata=text if partition == lowest else "")
+                for partition, end in sorted(end_offsets.items())
+            ]
+        )
 
 
 class Watchdog:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
+from math import inf
 from time import monotonic
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sluice.io.kafka import consumer, topic_offsets
+from sluice.io.kafka import consumer
 from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.spec.platform import Kafka
 
@@ -34,7 +35,7 @@ class Topic:
 
     def __init__(self, kafka: Kafka, name: str) -> None:
         self.name = name
-        self._kafka = kafka
+        self.kafka = kafka
         self.admin = AdminClient({**kafka.librdkafka()})
 
     def id(self) -> str:
@@ -67,61 +68,6 @@ class Topic:
             f"({reason}). Fix: start the stream again when Kafka is reachable"
         )
 
-    def begin_and_end_offsets(self) -> dict[int, tuple[int, int]]:
-        return topic_offsets(self._kafka, self.name)
-
-
-class Group:
-    """The group ``sluice-<stream>``. For one thread at a time.
-
-    A writer commits after a publish, so a zombie fails before. Exception: a zombie that was suspended between
-    publish and commit moves the group back, until its successor publishes or renews.
-    """
-
-    def __init__(self, kafka: Kafka, stream: str, topic: str) -> None:
-        self.name = f"sluice-{stream}"
-        self._topic = topic
-        self._ends: dict[int, int] = {}
-        self._next = 0.0
-        self._failing = False
-        self._offsets = GroupOffsets(kafka, self.name)
-
-    @property
-    def is_due(self) -> bool:
-        """Whether to :meth:`renew`: an hour after the last commit, a minute after a failure."""
-        return bool(self._ends) and monotonic() >= self._next
-
-    def commit(self, ends: Mapping[int, int]) -> bool:
-        """Commit partition -> the next offset to read; return whether Kafka accepted it.
-
-        Takes COMMIT_SECONDS and one more at most. The first failure in a row is logged.
-        """
-        self._ends = dict(ends)
-        refused = self._commit()
-        if refused is not None:
-            self.postpone(refused.str())
-            return False
-        if self._failing:
-            log.info("offset commits resumed group=%s", self.name)
-        self._failing = False
-        self._next = monotonic() + RENEW_SECONDS
-        return True
-
-    def renew(self) -> bool:
-        """Commit the same offsets again."""
-        return self.commit(self._ends)
-
-    def postpone(self, reason: str) -> None:
-        """Be due in a minute. The first failure in a row is logged."""
-        if not self._failing:
-            log.warning("offset commit failed group=%s: %s; lag tools show old offsets", self.name, reason)
-        self._failing = True
-        self._next = monotonic() + RETRY_SECONDS
-
-    def _commit(self) -> KafkaError | None:
-        offsets = [TopicPartition(self._topic, partition, end) for partition, end in self._ends.items()]
-        return self._offsets.set(offsets, COMMIT_SECONDS)
-
 
 class GroupOffsets:
     """A group's offsets, set by a consumer that never joins it. For one thread at a time.
@@ -132,6 +78,8 @@ class GroupOffsets:
     """
 
     def __init__(self, kafka: Kafka, group: str) -> None:
+        self.group = group
+        self._failing = False
         self._pending = False
         self._refused: KafkaError | None = None
         self._consumer = consumer(
@@ -165,6 +113,24 @@ class GroupOffsets:
             return KafkaError(KafkaError._TIMED_OUT, f"no answer in {seconds:g} s")
         return self._refused
 
+    def try_set(self, offsets: list[TopicPartition]) -> bool:
+        """Set the offsets; return whether Kafka accepted them.
+
+        Takes COMMIT_SECONDS and one more at most. The first failure in a row is logged.
+        """
+        refused = self.set(offsets, COMMIT_SECONDS)
+        if refused is not None:
+            self._note_failure(refused.str())
+        elif self._failing:
+            self._failing = False
+            log.info("offset commits resumed group=%s", self.group)
+        return refused is None
+
+    def _note_failure(self, reason: str) -> None:
+        if not self._failing:
+            log.warning("offset commit failed group=%s: %s; lag tools show old offsets", self.group, reason)
+        self._failing = True
+
     def _is_answered(self, deadline: float) -> bool:
         while self._pending and monotonic() < deadline:
             self._consumer.poll(_POLL_SECONDS)
@@ -173,3 +139,34 @@ class GroupOffsets:
     def _answered(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         self._pending = False
         self._refused = error or next((offset.error for offset in offsets if offset.error), None)
+
+
+class Group(GroupOffsets):
+    """The group ``sluice-<stream>``. For one thread at a time.
+
+    A writer commits after a publish, so a zombie fails before. Exception: a zombie that was suspended between
+    publish and commit moves the group back, until its successor publishes or renews.
+    """
+
+    def __init__(self, kafka: Kafka, stream: str, topic: str) -> None:
+        super().__init__(kafka, f"sluice-{stream}")
+        self._topic = topic
+        self._next = inf
+
+    @property
+    def is_due(self) -> bool:
+        """Whether to commit again: an hour after the last commit, a minute after a failure."""
+        return monotonic() >= self._next
+
+    def commit(self, ends: Mapping[int, int]) -> bool:
+        """Commit partition -> the next offset to read; as :meth:`GroupOffsets.try_set`."""
+        accepted = self.try_set(
+            [TopicPartition(self._topic, partition, end) for partition, end in ends.items()]
+        )
+        self._next = monotonic() + (RENEW_SECONDS if accepted else RETRY_SECONDS)
+        return accepted
+
+    def postpone(self, reason: str) -> None:
+        """Be due in a minute. The first failure in a row is logged."""
+        self._note_failure(reason)
+        self._next = monotonic() + RETRY_SECONDS

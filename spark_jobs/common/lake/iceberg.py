@@ -6,9 +6,10 @@ See Iceberg's ``Table``, ``ManageSnapshots`` and ``AppendFiles``.
 from __future__ import annotations
 
 import json
-import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from itertools import dropwhile
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
@@ -20,10 +21,10 @@ from sluice.model.spec.schema import spelled
 from sluice.model.verification.deduplication import Run
 from sluice.model.verification.offsets import FileStats
 from sluice.model.verification.ranges import OffsetRanges
-
-log = logging.getLogger(__name__)
+from spark_jobs.common.lake.clock import committing
 
 MAIN = "main"
+HOUR_MS = 3_600_000
 
 
 class Refused(RuntimeError):
@@ -80,12 +81,14 @@ class IcebergTable:
 
     def __init__(self, spark: SparkSession, name: str) -> None:
         self.name = name
+        self._spark = spark
         self._jvm = cast("Any", spark._jvm)
         # Stored, since Py4J searches every jar for every part of a class's name.
         iceberg = self._jvm.org.apache.iceberg
         self._text_of = iceberg.SnapshotParser.toJson
         self._value_of = iceberg.types.Conversions.fromByteBuffer
         self._metadata_from = iceberg.TableMetadata.buildFrom
+        self._is_ancestor = iceberg.util.SnapshotUtil.isAncestorOf
         self._table = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{name}")
 
     def refresh(self) -> None:
@@ -105,27 +108,77 @@ class IcebergTable:
         ]
 
     def branches(self) -> list[str]:
+        """The names of all branches and tags."""
         return [str(name) for name in self._table.refs()]
 
-    def ancestors(self, ref: str) -> Iterator[tuple[int, Mapping[str, str]]]:
-        """``(snapshot id, summary)`` of :meth:`snapshots`."""
-        return ((snapshot.id, snapshot.summary) for snapshot in self.snapshots(ref))
+    def location(self) -> str:
+        """The address of the table's folder, ``s3://…``."""
+        return str(self._table.location())
 
     def snapshots(self, ref: str) -> Iterator[Snapshot]:
         """Snapshots from the head of ``ref`` back to the oldest that is not expired. No I/O."""
         snapshot_id = self.head(ref)
         while snapshot_id is not None:
-            snapshot = self._table.snapshot(snapshot_id)
-            if snapshot is None:
+            found = self._snapshot(snapshot_id)
+            if found is None:
                 return
-            # As one text: Py4J takes several calls for each property of each snapshot.
-            found = json.loads(self._text_of(snapshot))
             yield Snapshot(snapshot_id, found["timestamp-ms"], found["summary"])
             snapshot_id = found.get("parent-snapshot-id")
 
-    def change_refs(self, expected: Mapping[str, int | None], changed: Mapping[str, int | None]) -> None:
-        """Set refs to snapshots, or remove them (None), all in one commit that is made only if the refs of
-        ``expected`` are there (None: missing).
+    def on_main(self, snapshot_id: int) -> bool:
+        """Whether ``main`` is at this snapshot or descends from it; False if it has expired. No I/O.
+
+        In one call: as :meth:`snapshots` it would take several for each snapshot that is kept.
+        """
+        head = self.head(MAIN)
+        kept = self._table.snapshot(snapshot_id) is not None
+        return kept and head is not None and bool(self._is_ancestor(self._table, head, snapshot_id))
+
+    def streamable_files(self, snapshot: Snapshot) -> int | None:
+        """The number of all data files of ``snapshot``, from its manifest list; None if Iceberg's streaming
+        source (1.10, ``scan_all_files``) would not read exactly its rows.
+
+        That source skips a snapshot that is no append, reads the files that manifests list as removed too,
+        and ignores row-level deletes.
+        """
+        if snapshot.summary.get("operation") != "append":
+            return None
+        found, io = self._table.snapshot(snapshot.id), self._table.io()
+        manifests = list(found.dataManifests(io))
+        if len(found.deleteManifests(io)) or any(manifest.hasDeletedFiles() for manifest in manifests):
+            return None
+        return sum(int(manifest.addedFilesCount() + manifest.existingFilesCount()) for manifest in manifests)
+
+    def summary(self, snapshot_id: int) -> Mapping[str, str]:
+        """The summary of a snapshot, empty if it has expired. No I/O."""
+        found = self._snapshot(snapshot_id)
+        return {} if found is None else found["summary"]
+
+    def _snapshot(self, snapshot_id: int) -> dict[str, Any] | None:
+        snapshot = self._table.snapshot(snapshot_id)
+        # As one text: Py4J takes several calls for each property of each snapshot.
+        return None if snapshot is None else json.loads(self._text_of(snapshot))
+
+    def expirable(self, keep: int, before_ms: int) -> list[int]:
+        """Snapshots of ``main`` behind its newest ``keep`` and from before ``before_ms`` (since 1970), and
+        those from an hour before that which no ref reaches. None that a branch or a tag points at. No I/O."""
+        main = list(self.snapshots(MAIN))
+        older = dropwhile(lambda snapshot: snapshot.at_ms >= before_ms, main[keep:])
+        reached = {snapshot.id for snapshot in main}
+        every = [(int(found.snapshotId()), found.timestampMillis()) for found in self._table.snapshots()]
+        lost = [number for number, at in every if number not in reached and at < before_ms - HOUR_MS]
+        heads = {self.head(name) for name in self.branches()}
+        return [number for number in (*(snapshot.id for snapshot in older), *lost) if number not in heads]
+
+    def change_refs(
+        self,
+        expected: Mapping[str, int | None],
+        changed: Mapping[str, int | None],
+        expired: Sequence[int] = (),
+    ) -> None:
+        """Set refs to snapshots, or remove them (None), and remove the snapshots ``expired`` from the
+        metadata unless a ref then points at them, all in one commit that is made only if the refs of
+        ``expected`` are there (None: missing). No file is deleted.
 
         Raises Refused if one is not, if a snapshot of ``changed`` has expired, or if another commit came
         first: the catalog compares the metadata file that was checked with its own.
@@ -144,36 +197,68 @@ class IcebergTable:
                 raise Refused(f"{self.name}: snapshot {snapshot_id} for {name} has expired")
             else:
                 builder.setBranchSnapshot(snapshot_id, name)
+        if expired:
+            # Iceberg removes a ref with its snapshot; a staged one may be old, if its writer was suspended.
+            others = (ref for name, ref in base.refs().items() if name not in changed)
+            reached = {*(int(ref.snapshotId()) for ref in others), *changed.values()}
+            # A set: the overload for a list takes snapshots.
+            ids = self._jvm.java.util.HashSet()
+            for snapshot_id in set(expired) - reached:
+                ids.add(snapshot_id)
+            builder.removeSnapshots(ids)
         # Not read back: the next look at the table does.
-        _commit(lambda: operations.commit(base, builder.build()))
+        self._commit(lambda: operations.commit(base, builder.build()))
 
-    def expire(self, keep: int) -> None:
-        """Expire all but the newest ``keep`` snapshots of every branch; no file is deleted."""
-        now = self._jvm.java.lang.System.currentTimeMillis()
-        expiry = self._table.expireSnapshots().retainLast(keep).expireOlderThan(now)
-        _commit(expiry.cleanExpiredFiles(False).commit)
-
-    def stage_empty(self, properties: Mapping[str, str]) -> int:
-        """Commit a snapshot with ``properties`` and no files, whose parent is the head of ``main``. No ref
-        points at it. Returns its id."""
+    def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> int:
+        """Commit a snapshot with ``properties``, whose parent is the head of ``main``. No ref points at it.
+        Returns its id. ``files_of``: with the files that this snapshot added, instead of none."""
         append = _with(self._table.newFastAppend().stageOnly(), properties)
-        _commit(append.commit)
+        if files_of is not None:
+            for file in self._data_files(files_of):
+                append.appendFile(file)
+        self._commit(append.commit)
         return int(append.updateEvent().snapshotId())
 
     def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
         """Commit a snapshot with ``properties`` and no files to ``branch``."""
-        _commit(_with(self._table.newFastAppend().toBranch(branch), properties).commit)
+        self._commit(_with(self._table.newFastAppend().toBranch(branch), properties).commit)
+
+    def _commit(self, commit: Callable[[], Any]) -> None:
+        """Raises Refused if another commit came first, ClockSetBack if the clock is behind the table."""
+        try:
+            with self.committing():
+                commit()
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == _RACE:
+                raise Refused(str(error.java_exception.getMessage())) from error
+            raise
+
+    def committing(self) -> AbstractContextManager[None]:
+        """As :func:`clock.committing`, around Spark's commits to this table."""
+        return committing(self._spark, self.name)
 
     def parent(self, snapshot_id: int) -> int | None:
-        """The id of a snapshot's parent, None for the first. No I/O."""
-        parent = self._table.snapshot(snapshot_id).parentId()
+        """The id of a snapshot's parent, None for the first. No I/O.
+
+        Raises Refused if the snapshot is gone: the catalog was restored.
+        """
+        snapshot = self._table.snapshot(snapshot_id)
+        if snapshot is None:
+            raise Refused(f"{self.name}: snapshot {snapshot_id} is gone")
+        parent = snapshot.parentId()
         return None if parent is None else int(parent)
 
     def added_files(self, snapshot_id: int) -> list[AddedFile]:
         """The data files that this snapshot added; reads its manifest list and manifest only."""
-        snapshot = self._table.snapshot(snapshot_id)
         columns = {name: self._table.schema().findField(name) for name in _BOUNDED}
-        return [self._added(file, columns) for file in snapshot.addedDataFiles(self._table.io())]
+        return [self._added(file, columns) for file in self._data_files(snapshot_id)]
+
+    def added_paths(self, snapshot_id: int) -> list[str]:
+        """The locations of :meth:`added_files`."""
+        return [str(file.location()) for file in self._data_files(snapshot_id)]
+
+    def _data_files(self, snapshot_id: int) -> Iterator[Any]:
+        return iter(self._table.snapshot(snapshot_id).addedDataFiles(self._table.io()))
 
     def _added(self, file: Any, columns: Mapping[str, Any]) -> AddedFile:
         lower, upper = file.lowerBounds(), file.upperBounds()
@@ -216,12 +301,3 @@ def _with(append: Any, properties: Mapping[str, str]) -> Any:
 
 
 _RACE = "org.apache.iceberg.exceptions.CommitFailedException"
-
-
-def _commit(commit: Callable[[], Any]) -> None:
-    try:
-        commit()
-    except Py4JJavaError as error:
-        if error.java_exception.getClass().getName() == _RACE:
-            raise Refused(str(error.java_exception.getMessage())) from error
-        raise

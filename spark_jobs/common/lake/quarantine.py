@@ -2,39 +2,203 @@
 
 from __future__ import annotations
 
-import numpy
-from pyspark.sql import Column, DataFrame, SparkSession
+from collections.abc import Callable, Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.model.verification.quarantine import (
+    NO_REJECTIONS,
+    REJECTED,
+    Rejections,
+    Settlement,
+    held_in,
+    settlement,
+)
+from sluice.model.writers import epoch_of
+from spark_jobs.common.lake.clock import committing
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
+from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit, now_ms
+from spark_jobs.common.spark.process import Unrecoverable
+
+KEEP_SNAPSHOTS = 20
 
 
-def quarantine_records(
-    spark: SparkSession, spec: StreamSpec, bad: DataFrame, ranges: OffsetRanges
-) -> OffsetRanges:
-    """Quarantine a batch's rejected records, each once over all attempts; return their offsets.
+class BatchQuarantine:
+    """The records that a stream's batches reject, for its writer.
 
-    ``bad`` has record offsets, ``key``, ``value``, source columns and ``reason``.
+    They are staged on a branch with the writer's name, and published after their batch by moving ``main``
+    from the expected snapshot, which removes the branch in the same commit. A later writer removes the branch
+    too, after it has published what belongs to a published batch: what a suspended writer staged is published
+    once, or never.
     """
-    lowest = min(pairs.pairs()[0][0] for pairs in ranges.partitions.values())
-    identity = ["_kafka_partition", "_kafka_offset"]
-    columns = [*identity, "_kafka_timestamp", "key", "value", "_source_id", "_source_row", "reason"]
-    _append_new(spark, spec, bad.select(*columns), "consumer", identity, F.col("_kafka_offset") >= lowest)
-    partitions, offsets = (column.to_numpy() for column in bad.select(*identity).toArrow().columns)
-    return OffsetRanges(
-        {
-            int(partition): IntervalSet.of_values(offsets[partitions == partition].tolist())
-            for partition in numpy.unique(partitions)
-        }
-    )
+
+    def __init__(self, spark: SparkSession, spec: StreamSpec) -> None:
+        self.spark, self.name = spark, spec.quarantine_table
+        self.table = IcebergTable(spark, self.name)
+
+    def stage(self, bad: DataFrame, writer: str, before: Rejections, after: Rejections) -> list[str]:
+        """Stage a batch's rejected records; return the addresses of their files.
+
+        ``bad`` has record offsets, ``key``, ``value``, source columns and ``reason``. ``before`` and
+        ``after``: the stream's rejections without and with the batch. Raises ConcurrentCommit if the
+        quarantine does not hold the earlier ones.
+        """
+        self.table.refresh()
+        start = self._branch(writer, before)
+        offsets = ["_kafka_partition", "_kafka_offset", "_kafka_timestamp"]
+        source = ["_source_id", "_source_row", "_source_base_offset"]
+        rows = bad.select(*offsets, *source, "key", "value", "reason")
+        summary = {"sluice.writer": writer, **after.properties()}
+        write = _of_stage(self.spark, self.name, rows, "consumer").writeTo(self._on(writer))
+        for key, value in summary.items():
+            write = write.option(f"snapshot-property.{key}", value)
+        with self.table.committing():
+            write.append()
+        self.table.refresh()
+        staged = self.table.head(writer)
+        # The catalog may have been restored since the branch began, to where main lacks the earlier ones.
+        if staged is None or self.table.parent(staged) != start or self._held() != before:
+            raise self._moved(f"main or branch {writer} was changed")
+        return self.table.added_paths(staged)
+
+    def publish(self, writer: str, rejected: Rejections) -> None:
+        """Publish what is staged for the newest batch of ``rejected``, which is published.
+
+        Raises ConcurrentCommit if a later writer has done it or removed it.
+        """
+        for _ in range(MAX_ATTEMPTS):
+            self.table.refresh()
+            main, branch, staged = (
+                self.table.head(MAIN),
+                self.table.head(writer),
+                self._staged(writer, rejected),
+            )
+            if staged is None:
+                break
+            # The producer quarantines rows of sources meanwhile.
+            head = staged if self.table.parent(staged) == main else self._on_top(staged)
+            try:
+                self.table.change_refs(
+                    {MAIN: main, writer: branch},
+                    {MAIN: head, writer: None},
+                    self.table.expirable(KEEP_SNAPSHOTS, now_ms()),
+                )
+                return
+            except Refused:
+                continue
+        raise self._moved(f"what {writer} staged for {rejected.batch} is not there, or main moves too often")
+
+    def settle(
+        self, writer: str, rejected: Rejections, ends: Mapping[int, int], check_lease: Callable[[], None]
+    ) -> None:
+        """Make the quarantine hold what the published batches rejected, and nothing else; remove the branches
+        of earlier writers. For a writer that has just acquired the lease.
+
+        ``ends``: of the published batches. Raises what ``check_lease`` raises, ConcurrentCommit if another
+        commit came between, and Unrecoverable if rejected records are missing.
+        """
+        self.table.refresh()
+        main, line = self.table.head(MAIN), self._line()
+        earlier = [name for name in self.table.branches() if 0 < epoch_of(name) < epoch_of(writer)]
+        pending = next((name for name in earlier if self._staged(name, rejected) is not None), None)
+        # After the reads: a later writer's commits are then refused by their heads, or not seen.
+        check_lease()
+        todo = settlement(rejected, line, is_staged=pending is not None)
+        if todo is Settlement.LOST:
+            raise self._lost(f"{self._held()}", rejected)
+        try:
+            if todo is Settlement.NOTHING:
+                # A suspended writer may publish what it staged until its branch is gone.
+                if earlier:
+                    self.table.change_refs({MAIN: main}, dict.fromkeys(earlier))
+                return
+            if todo is Settlement.REMOVE_LATER:
+                self._remove_later(writer, main, rejected, ends)
+        except Refused as refusal:
+            raise self._moved(str(refusal)) from refusal
+        if pending is not None and todo is Settlement.PUBLISH_STAGED:
+            self.publish(pending, rejected)
+        self.settle(writer, rejected, ends, check_lease)
+
+    def _remove_later(
+        self, writer: str, main: int | None, rejected: Rejections, ends: Mapping[int, int]
+    ) -> None:
+        self.table.change_refs({MAIN: main}, {writer: main})
+        published = " OR ".join(
+            f"(_kafka_partition = {partition} AND _kafka_offset < {end})" for partition, end in ends.items()
+        )
+        with self.table.committing():
+            self.spark.sql(
+                f"DELETE FROM {self._on(writer)} WHERE stage = 'consumer' AND NOT ({published or 'false'})"
+            )
+        left = self.spark.table(self._on(writer)).where("stage = 'consumer'").count()
+        if left != rejected.count:
+            # Rejected by a batch of another line, of which this one published the offsets otherwise.
+            raise self._lost(f"{left} rejected records", rejected)
+        self.table.commit_empty(writer, {"sluice.writer": writer, **rejected.properties()})
+        self.table.refresh()
+        head = self.table.head(writer)
+        self.table.change_refs({MAIN: main, writer: head}, {MAIN: head, writer: None})
+
+    def _line(self) -> list[Rejections]:
+        """What ``main`` held, newest first, as far as that is kept; at last nothing, if all is."""
+        kept = list(self.table.snapshots(MAIN))
+        line = [held_in([snapshot.summary]) for snapshot in kept if REJECTED in snapshot.summary]
+        return line if kept and self.table.parent(kept[-1].id) is not None else [*line, NO_REJECTIONS]
+
+    def _held(self) -> Rejections:
+        return held_in(snapshot.summary for snapshot in self.table.snapshots(MAIN))
+
+    def _staged(self, writer: str, rejected: Rejections) -> int | None:
+        """The snapshot on the writer's branch that holds what ``main`` lacks of ``rejected``, and no more."""
+        branch = list(self.table.snapshots(writer))
+        for number, snapshot in enumerate(branch):
+            if REJECTED in snapshot.summary and held_in([snapshot.summary]) == rejected:
+                before = held_in(earlier.summary for earlier in branch[number + 1 :])
+                return snapshot.id if before == self._held() else None
+        return None
+
+    def _branch(self, writer: str, rejected: Rejections) -> int:
+        """Begin the writer's branch at ``main``, which holds ``rejected``, and whose first snapshot may have
+        to be made."""
+        for _ in range(MAX_ATTEMPTS):
+            # In every attempt: the writer may have been suspended, and its stream restored to its state.
+            if (held := self._held()) != rejected:
+                raise self._moved(f"it has {held}, the stream has {rejected}")
+            main = self.table.head(MAIN)
+            start = self.table.stage({}) if main is None else main
+            try:
+                self.table.change_refs({MAIN: main}, {MAIN: start, writer: start})
+                return start
+            except Refused:
+                self.table.refresh()
+        raise self._moved("its main moves too often")
+
+    def _on_top(self, staged: int) -> int:
+        summary = self.table.summary(staged)
+        properties = {key: value for key, value in summary.items() if key.startswith("sluice.")}
+        return self.table.stage(properties, files_of=staged)
+
+    def _on(self, branch: str) -> str:
+        return f"{CATALOG}.{self.name}.branch_{branch}"
+
+    def _lost(self, found: str, rejected: Rejections) -> Unrecoverable:
+        return Unrecoverable(
+            f"{self.name}: has {found}, and its stream {rejected}: one of the tables was restored to an "
+            "earlier state, or lost snapshots. Fix: restore both tables of the same backup"
+        )
+
+    def _moved(self, why: str) -> ConcurrentCommit:
+        return ConcurrentCommit(f"{self.name}: {why}")
 
 
-def quarantine_rows(spark: SparkSession, spec: StreamSpec, bad: DataFrame) -> None:
+def quarantine_rows(spark: SparkSession, spec: StreamSpec, bad: DataFrame, sources: Sequence[str]) -> None:
     """Quarantine source rows that the producer rejected, each once over all attempts.
 
-    ``bad`` has ``object``, ``source_id``, ``row``, ``line``, ``text`` and ``reason``.
+    ``bad`` has ``object``, ``source_id``, ``row``, ``line``, ``text`` and ``reason``; ``sources``: all ids.
     """
     rows = bad.select(
         F.col("text").cast("binary").alias("value"),
@@ -44,22 +208,22 @@ def quarantine_rows(spark: SparkSession, spec: StreamSpec, bad: DataFrame) -> No
         F.col("row").alias("_source_row"),
         "reason",
     )
-    _append_new(spark, spec, rows, "producer", ["_source_id", "_source_row"], F.lit(True))
+    table, identity = f"{CATALOG}.{spec.quarantine_table}", ["_source_id", "_source_row"]
+    of_sources = (F.col("stage") == "producer") & F.col("_source_id").isin(*sources)
+    new = rows.join(spark.table(table).where(of_sources).select(identity), identity, "left_anti")
+    with committing(spark, spec.quarantine_table):
+        _of_stage(spark, spec.quarantine_table, new, "producer").writeTo(table).append()
 
 
-def _append_new(
-    spark: SparkSession, spec: StreamSpec, rows: DataFrame, stage: str, identity: list[str], within: Column
-) -> None:
-    # Columns missing in ``rows`` are null.
-    table = spark.table(f"{CATALOG}.{spec.quarantine_table}")
-    existing = table.where((F.col("stage") == stage) & within).select(identity)
+def _of_stage(spark: SparkSession, table: str, rows: DataFrame, stage: str) -> DataFrame:
+    """The rows of one file with all columns of the quarantine; those missing in ``rows`` are null."""
     staged = rows.withColumns({"stage": F.lit(stage), "quarantined_at": F.current_timestamp()})
-    new = staged.join(existing, identity, "left_anti").select(
+    fields = spark.table(f"{CATALOG}.{table}").schema
+    return staged.select(
         *(
             F.col(field.name)
             if field.name in staged.columns
             else F.lit(None).cast(field.dataType).alias(field.name)
-            for field in table.schema
+            for field in fields
         )
-    )
-    new.coalesce(1).writeTo(f"{CATALOG}.{spec.quarantine_table}").append()
+    ).coalesce(1)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,22 +32,31 @@ class OffsetReader:
         self._client = connect(s3)
 
     def read(self, uris: Iterable[str]) -> dict[int, list[int]]:
-        """Return partition -> offsets of these files (``s3://…``), with duplicates.
+        """Return partition -> offsets of these files, with duplicates. As :meth:`tables`."""
+        tables = self.tables(uris, COLUMNS)
+        return by_partition(pyarrow.concat_tables(tables)) if tables else {}
 
-        One GET per file unless its offsets and footer exceed TAIL_BYTES. Raises botocore's and Arrow's
+    def tables(self, uris: Iterable[str], columns: Sequence[str]) -> list[pyarrow.Table]:
+        """Return these columns of each file (``s3://…``).
+
+        One GET per file unless its last columns and footer exceed TAIL_BYTES. Raises botocore's and Arrow's
         errors if a file is missing or unreadable.
         """
         with ThreadPoolExecutor(THREADS) as threads:
-            tables = list(threads.map(self._read, uris))
-        if not tables:
-            return {}
-        partitions, offsets = (column.to_numpy() for column in pyarrow.concat_tables(tables).columns)
-        return {int(number): offsets[partitions == number].tolist() for number in numpy.unique(partitions)}
+            return list(threads.map(lambda uri: self._read(uri, columns), uris))
 
-    def _read(self, uri: str) -> pyarrow.Table:
+    def _read(self, uri: str, columns: Sequence[str]) -> pyarrow.Table:
         bucket, _, key = uri.removeprefix("s3://").partition("/")
         with _Object(self._client, bucket, key) as file:
-            return parquet.ParquetFile(file).read(columns=COLUMNS, use_threads=False)
+            read = parquet.ParquetFile(file).read(columns=columns, use_threads=False)
+        # A table's offsets are never null, a quarantine's may be: without that the files are of one schema.
+        return pyarrow.Table.from_arrays(read.columns, names=read.column_names)
+
+
+def by_partition(rows: pyarrow.Table) -> dict[int, list[int]]:
+    """Partition -> offsets of ``rows``, whose columns are COLUMNS."""
+    partitions, offsets = (column.to_numpy() for column in rows.columns)
+    return {int(number): offsets[partitions == number].tolist() for number in numpy.unique(partitions)}
 
 
 class _Object(io.RawIOBase):

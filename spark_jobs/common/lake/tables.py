@@ -1,11 +1,13 @@
-"""Iceberg tables: create, add columns, wait for."""
+"""Iceberg tables: create, add columns."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any, cast
 
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from pyspark.sql.types import BinaryType, DataType, DecimalType, IntegerType, LongType, StringType, StructType
 
@@ -14,6 +16,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.schema import parse_ddl
 from sluice.model.spec.stream import StreamSpec
+from spark_jobs.common.lake.clock import committing
 from spark_jobs.common.lake.iceberg import IcebergTable
 
 OFFSET_COLUMNS = (
@@ -36,6 +39,7 @@ QUARANTINE = (
     "line BIGINT COMMENT '1-based line of the object'",
     "_source_id STRING",
     "_source_row BIGINT COMMENT '0-based data row of the object'",
+    "_source_base_offset BIGINT",
     "quarantined_at TIMESTAMP NOT NULL",
 )
 # Of every table.
@@ -47,6 +51,7 @@ PROPERTIES = {
     # A delete leaves a delete marker in a versioned bucket; maintenance expires old metadata.
     "write.metadata.delete-after-commit.enabled": "false",
     "write.metadata.previous-versions-max": "20",
+    "write.metadata.compression-codec": "gzip",
 }
 LOADED_ROWS = {
     "write.metadata.metrics.column._source_id": "full",
@@ -54,6 +59,9 @@ LOADED_ROWS = {
 }
 # Of a partitioned table: the rows of a partition are in one task, and in one file.
 SHUFFLED = {"write.distribution-mode": "hash"}
+
+_METADATA_FILE = re.compile(r"/(\d+)-[^/]+\.metadata\.json$")
+_ALREADY_EXISTS = "org.apache.iceberg.exceptions.AlreadyExistsException"
 
 # Iceberg specification, "Truncate Transform Details".
 _TRUNCATED = (IntegerType, LongType, DecimalType, StringType, BinaryType)
@@ -63,6 +71,12 @@ class IncompatibleSchema(ConfigError):
     """The existing table is not the declared one and cannot be changed to it."""
 
     code = ErrorCode.INCOMPATIBLE_SCHEMA
+
+
+class TableLost(ConfigError):
+    """The catalog does not have the table, and the bucket has its files."""
+
+    code = ErrorCode.TABLE_LOST
 
 
 def declared(spec: StreamSpec) -> StructType:
@@ -83,14 +97,58 @@ def create(
     properties: Mapping[str, str] = MappingProxyType({}),
     partitions: Sequence[str] = (),
 ) -> None:
-    """Create the table and its namespace if they are missing; ``properties`` override PROPERTIES."""
-    values = ", ".join(f"'{key}' = '{value}'" for key, value in (PROPERTIES | dict(properties)).items())
+    """Create the table and its namespace if they are missing; ``properties`` override PROPERTIES.
+
+    A table that exists gets the properties that it lacks. Raises TableLost if the catalog, restored or lost,
+    does not know a table whose files are there.
+    """
+    wanted = PROPERTIES | dict(properties)
+    values = _sql_properties(wanted)
     partitioned = f"PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{table.rsplit('.', 1)[0]}")
+    _check_not_lost(spark, table)
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {CATALOG}.{table} ({', '.join(columns)}) USING iceberg {partitioned} "
         f"TBLPROPERTIES ({values})"
     )
+    present = {row["key"] for row in spark.sql(f"SHOW TBLPROPERTIES {CATALOG}.{table}").collect()}
+    lacking = {key: value for key, value in wanted.items() if key not in present}
+    if lacking:
+        spark.sql(f"ALTER TABLE {CATALOG}.{table} SET TBLPROPERTIES ({_sql_properties(lacking)})")
+
+
+def _sql_properties(properties: Mapping[str, str]) -> str:
+    return ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
+
+
+def _check_not_lost(spark: SparkSession, table: str) -> None:
+    # A new, empty table in its place would start where the topic now begins, without what was published.
+    iceberg, manager = cast("Any", spark._jvm).org.apache.iceberg, spark._jsparkSession.sessionState()
+    catalog = manager.catalogManager().catalog(CATALOG).icebergCatalog()
+    name, no_columns = (
+        iceberg.catalog.TableIdentifier.parse(table),
+        cast("Any", spark._jvm).java.util.ArrayList(),
+    )
+    try:
+        # Never committed: it has the location of a new table, and the catalog's access to files.
+        new = catalog.newCreateTableTransaction(name, iceberg.Schema(no_columns)).table()
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() == _ALREADY_EXISTS:
+            return
+        raise
+    found = [
+        (int(match[1]), int(file.createdAtMillis()), str(file.location()))
+        for file in new.io().listPrefix(f"{new.location()}/metadata/").iterator()
+        if (match := _METADATA_FILE.search(str(file.location())))
+    ]
+    # Number 0 is of a creation, which another process may have begun, or was killed in: no rows.
+    newest = max((file for file in found if file[0] > 0), default=None)
+    if newest is not None and not catalog.tableExists(name):
+        raise TableLost(
+            f"{table}: not in the catalog, and the bucket has its metadata file {newest[2]}. Fix: register "
+            "that file in the catalog (docs/operating.md, Table lost by the catalog), restore the catalog's "
+            "backup, or name a new table"
+        )
 
 
 def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
@@ -108,28 +166,29 @@ def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
         _properties(spec, record),
         [partition.sql for partition in spec.partitions],
     )
-    ensure_quarantine(spark, spec)
+    create(spark, spec.quarantine_table, QUARANTINE)
     present = {field.name.lower(): field for field in spark.table(f"{CATALOG}.{spec.table}").schema.fields}
     for field in record.fields:
         existing = present.get(field.name.lower())
         if existing is None:
-            spark.sql(f"ALTER TABLE {CATALOG}.{spec.table} ADD COLUMN `{field.name}` {_sql(field.dataType)}")
+            _alter(spark, spec.table, f"ADD COLUMN `{field.name}` {_sql(field.dataType)}")
         elif _sql(existing.dataType) != _sql(field.dataType):
             raise IncompatibleSchema(
                 f"{spec.table}: column {field.name} is {_sql(existing.dataType)} and {spec.schema} says "
                 f"{_sql(field.dataType)}. Fix: give the new type a new column name"
             )
+    check_partitioning(spark, spec)
+    _ensure_order(spark, spec.table, [partition.column for partition in spec.partitions if partition.width])
+
+
+def check_partitioning(spark: SparkSession, spec: StreamSpec) -> None:
+    """Raises IncompatibleSchema if the table has other partitions than ``partition_by``."""
     partitions = IcebergTable(spark, spec.table).partitions()
     if partitions != [str(partition) for partition in spec.partitions]:
         raise IncompatibleSchema(
             f"{spec.table}: partitioned by {', '.join(partitions) or 'nothing'}, and stream.toml says "
             f"partition_by = {spec.partition_by}. Fix: declare the table's partitions, or name a new table"
         )
-    _ensure_order(spark, spec.table, [partition.column for partition in spec.partitions if partition.width])
-
-
-def ensure_quarantine(spark: SparkSession, spec: StreamSpec) -> None:
-    create(spark, spec.quarantine_table, QUARANTINE)
 
 
 def _check_partitions(spec: StreamSpec, record: StructType) -> None:
@@ -154,7 +213,12 @@ def _ensure_order(spark: SparkSession, table: str, columns: Sequence[str]) -> No
     rows = spark.sql(f"SHOW TBLPROPERTIES {CATALOG}.{table}").collect()
     if not any(row["key"] == "sort-order" for row in rows):
         names = ", ".join(f"`{name}`" for name in columns)
-        spark.sql(f"ALTER TABLE {CATALOG}.{table} WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY {names}")
+        _alter(spark, table, f"WRITE DISTRIBUTED BY PARTITION LOCALLY ORDERED BY {names}")
+
+
+def _alter(spark: SparkSession, table: str, change: str) -> None:
+    with committing(spark, table):
+        spark.sql(f"ALTER TABLE {CATALOG}.{table} {change}")
 
 
 def _properties(spec: StreamSpec, record: StructType) -> dict[str, str]:
@@ -173,21 +237,3 @@ def _properties(spec: StreamSpec, record: StructType) -> dict[str, str]:
 
 def _sql(data_type: DataType) -> str:
     return data_type.simpleString().upper()
-
-
-def wait_for_table(
-    spark: SparkSession,
-    table: str,
-    report: Callable[[str, str, Mapping[int, int]], None],
-    seconds: float,
-    stop: threading.Event,
-) -> bool:
-    """Wait until ``table`` exists, checked every ``seconds``; False if stopped before.
-
-    ``report`` as :meth:`HeartbeatThread.report`.
-    """
-    while not spark.catalog.tableExists(f"{CATALOG}.{table}"):
-        report("idle", f"waiting for table {table}, created by the consumer", {})
-        if stop.wait(seconds):
-            return False
-    return True

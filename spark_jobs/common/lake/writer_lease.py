@@ -10,9 +10,9 @@ Acquiring the lease moves ``main`` to a snapshot with a higher epoch in the same
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
+import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import NoReturn
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -20,22 +20,24 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
-from sluice.model.writers import next_epoch, writer_name
+from sluice.model.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
-from spark_jobs.common.spark.process import Fenced, first_line
+from spark_jobs.common.spark.process import Fenced, check_epoch, first_line
 
 log = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 5
-# Publishes per expiry, which is a commit of its own.
-EXPIRY_INTERVAL = 50
+# Publishes between two of which snapshots expire, in the publish's own commit.
+EXPIRY_INTERVAL = 10
 # Failovers in a row without a publish, because maintenance moved main before it.
 MAX_MOVES = 5
 
 # Iceberg's ids are positive.
 NO_SNAPSHOT = -1
 
-Position = TypeVar("Position")
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
 
 
 class ConcurrentCommit(RuntimeError):
@@ -74,20 +76,19 @@ class WriterLease:
         ``read`` reads the state on ``main``, in every attempt; ``summary`` returns the properties of the
         epoch-start snapshot. Of two concurrent writers the catalog refuses one, which tries
         again with a higher epoch. ``epoch``: from another table, instead of the next one. Raises Fenced after
-        MAX_ATTEMPTS refusals, and if ``main`` has a higher epoch.
+        MAX_ATTEMPTS refusals, and if ``main`` has this epoch or a higher one.
         """
         self.has_published = False
         for _ in range(MAX_ATTEMPTS):
             self.table.refresh()
             read()
-            main, branches = self.table.head(MAIN), [name for name in self.table.branches() if name != MAIN]
+            main, branches = self.table.head(MAIN), [name for name in self.table.branches() if epoch_of(name)]
             published, _writer = self.published_by()
             self.epoch = epoch or next_epoch(published, branches, self.at_least)
             self.branch = writer_name(self.epoch)
-            if published > self.epoch:
-                raise self._fenced(published)
+            check_epoch(self.name, self.epoch, published, self.table.name, opening=True)
             try:
-                start = self.table.stage_empty(self._signed(summary()))
+                start = self.table.stage(self._signed(summary()))
                 if self.table.parent(start) != main:
                     raise Refused(f"{self.table.name}: main moved from {main}")
                 refs = dict.fromkeys(branches) | {MAIN: start, self.branch: start}
@@ -104,17 +105,18 @@ class WriterLease:
         """Commit rows to the branch; ``overwrite`` replaces the partitions that they are in.
 
         Rows that are there and not published are dropped. Raises Fenced or ConcurrentCommit if the branch is
-        not where this writer left it.
+        not where this writer left it, ClockSetBack.
         """
         self._drop_unpublished()
         writer = frame.writeTo(f"{CATALOG}.{self.table.name}.branch_{self.branch}")
         for key, value in self._signed(summary).items():
             writer = writer.option(f"snapshot-property.{key}", value)
         try:
-            if overwrite:
-                writer.overwritePartitions()
-            else:
-                writer.append()
+            with self.table.committing():
+                if overwrite:
+                    writer.overwritePartitions()
+                else:
+                    writer.append()
         except (Py4JJavaError, PySparkException) as error:
             self.table.refresh()
             if self.table.head(self.branch) != self.head:
@@ -146,19 +148,22 @@ class WriterLease:
         head = self.table.head(self.branch)
         if head is None or self.table.parent(head) != self.published:
             self._raise_moved(None)
-        assert head is not None
         self.head = head
 
-    def _publish(self) -> None:
+    def _publish(self, keep: int, needed_from: Callable[[], int] = now_ms) -> None:
         """Move ``main`` to the head of the branch.
 
-        Raises Fenced if another writer has the lease, ConcurrentCommit if maintenance moved ``main``, or the
-        catalog was restored; then ``main`` is unchanged.
+        Every EXPIRY_INTERVAL times, snapshots behind the newest ``keep`` expire in the same commit, but none
+        from ``needed_from`` on (ms since 1970). Raises Fenced if another writer has the lease,
+        ConcurrentCommit if maintenance moved ``main``, or the catalog was restored; then ``main`` is
+        unchanged.
         """
         expected = {MAIN: self.published, self.branch: self.head}
+        self._until_expiry -= 1
+        expired = [] if self._until_expiry > 0 else self.table.expirable(keep, needed_from())
         for attempt in range(MAX_ATTEMPTS):
             try:
-                self.table.change_refs(expected, {MAIN: self.head})
+                self.table.change_refs(expected, {MAIN: self.head}, expired)
                 break
             except Refused as refusal:
                 # Another writer's attempt to acquire the lease is a commit too, and moves neither.
@@ -168,6 +173,8 @@ class WriterLease:
                     self._raise_moved(refusal)
         self.published = self.head
         self.has_published = True
+        if self._until_expiry <= 0:
+            self._until_expiry = EXPIRY_INTERVAL
 
     def check_lease(self) -> None:
         """Raise Fenced if another writer has the lease, ConcurrentCommit if ``main`` was moved otherwise,
@@ -197,18 +204,6 @@ class WriterLease:
     def _fenced(self, published: int) -> Fenced:
         return Fenced(f"{self.name}: fenced: writer epoch {self.epoch}, newer epoch {published}", published)
 
-    def _expire(self, keep: int) -> None:
-        """Expire all but the newest ``keep`` snapshots; once in EXPIRY_INTERVAL calls."""
-        self._until_expiry -= 1
-        if self._until_expiry > 0:
-            return
-        self._until_expiry = EXPIRY_INTERVAL
-        try:
-            self.table.expire(keep)
-        except Refused as refusal:
-            # Another writer may be acquiring the lease; then the next commit raises Fenced.
-            log.info("expiry refused table=%s: %s", self.table.name, refusal)
-
     def _signed(self, summary: Mapping[str, str]) -> dict[str, str]:
         return {**summary, "sluice.writer": self.branch}
 
@@ -236,29 +231,20 @@ class WriterLease:
 
     def published_by(self) -> tuple[int, str]:
         """The newest epoch on ``main`` and its writer's branch; 0 and "" without one."""
-        summaries = (summary for _, summary in self.table.ancestors(MAIN))
+        summaries = (snapshot.summary for snapshot in self.table.snapshots(MAIN))
         newest = next((s for s in summaries if "sluice.epoch" in s), {})
         return int(newest.get("sluice.epoch", 0)), newest.get("sluice.writer", "")
 
 
-class LeasedWriter(WriterLease, ABC, Generic[Position]):
-    """A writer that :func:`run_with_lease` runs."""
-
-    @abstractmethod
-    def acquire(self) -> Position:
-        """Acquire the lease, also again after ConcurrentCommit; return the position to continue from."""
-
-
-def run_with_lease(writer: LeasedWriter[Position], work: Callable[[Position], Any]) -> None:
-    """Acquire the lease and ``work`` until that ends; acquire it again if maintenance moved ``main``.
+def run_with_lease(writer: WriterLease, work: Callable[[], None]) -> None:
+    """Run ``work``, which acquires the lease first, until that ends; again if maintenance moved ``main``.
 
     Raises the errors of ``work``, and ConcurrentCommit after MAX_MOVES failovers in a row without a publish.
     """
     moves = 0
     while True:
-        position = writer.acquire()
         try:
-            work(position)
+            work()
             return
         except ConcurrentCommit as error:
             moves = 1 if writer.has_published else moves + 1

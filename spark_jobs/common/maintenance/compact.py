@@ -20,11 +20,10 @@ from pyspark.sql import SparkSession
 from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
-from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.schema import date_column, declared_types
 from sluice.model.spec.stream import StreamSpec
-from spark_jobs.common.lake.iceberg import IcebergTable
+from spark_jobs.common.lake.tables import check_partitioning
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_rewrite import StagedRewrite
 from spark_jobs.common.spark import session
@@ -95,11 +94,6 @@ def _date_column(spark: SparkSession, spec: StreamSpec) -> str:
             ErrorCode.TABLE_NOT_FOUND,
             LookupError(f"table {spec.table} not found; the stream's consumer creates it"),
         )
-    partitions = IcebergTable(spark, spec.table).partitions()
-    if partitions != [str(partition) for partition in spec.partitions]:
-        raise ConfigError(
-            f"{spec.table} is partitioned by {', '.join(partitions) or 'nothing'}, and stream.toml of "
-            f"{spec.name!r} says partition_by = {spec.partition_by}"
-        )
+    check_partitioning(spark, spec)
     types = {f.name: f.dataType.simpleString() for f in spark.table(f"{CATALOG}.{spec.table}").schema.fields}
     return date_column(spec.partitions, types, spec.table)

@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import takewhile
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -25,9 +26,13 @@ from pyspark.sql import functions as F
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
+from spark_jobs.common.lake.clock import committing
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 
 log = logging.getLogger(__name__)
 
+# In the summary of a published rewrite: an id of its own.
+REWRITE_ID = "rewrite-id"
 # Sizes are Iceberg's defaults, or the table's.
 OPTIONS = {"min-input-files": "2"}
 _EPOCH = date(1970, 1, 1)
@@ -66,7 +71,7 @@ class StagedRewrite:
     """
 
     def __init__(self, spark: SparkSession, table: str, column: str) -> None:
-        self._spark, self._column = spark, column
+        self._spark, self._name, self._column = spark, table, column
         self._jvm = cast("Any", spark._jvm)
         self._session = spark._jsparkSession
         self._table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
@@ -122,7 +127,8 @@ class StagedRewrite:
             texts.add(day.isoformat())
         chosen = getattr(self._jvm.org.apache.iceberg.expressions.Expressions, "in")(self._column, texts)
         actions = self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(self._session)
-        actions.rewriteDataFiles(self._stage).filter(chosen).options(OPTIONS).execute()
+        with committing(self._spark, self._name):
+            actions.rewriteDataFiles(self._stage).filter(chosen).options(OPTIONS).execute()
         head = self._head()
         if head is None or head == self.base:
             return None
@@ -145,18 +151,28 @@ class StagedRewrite:
             commit = commit.deleteFile(file)
         for file in added:
             commit = commit.addFile(file)
-        for key, value in properties.items():
+        for key, value in {**properties, REWRITE_ID: self._key}.items():
             commit = commit.set(key, value)
         try:
-            commit.commit()
+            with committing(self._spark, self._name):
+                commit.commit()
         except Py4JJavaError as error:
             reason = str(error.java_exception)
             if any(name in reason for name in _CONFLICTS):
+                # Iceberg repeats an update of the catalog whose answer was lost, which then finds its own.
+                if self._is_published():
+                    log.warning("rewrite published; the commit's answer was lost: %s", reason)
+                    return
                 raise CommitConflict(
                     f"{self._table.name()}: main was changed during the rewrite ({reason}), nothing was "
                     "published. Fix: run it again"
                 ) from error
             raise
+
+    def _is_published(self) -> bool:
+        snapshots = IcebergTable(self._spark, self._name).snapshots(MAIN)
+        since = takewhile(lambda snapshot: snapshot.id != self.base, snapshots)
+        return any(snapshot.summary.get(REWRITE_ID) == self._key for snapshot in since)
 
     def _removed_and_added(self) -> tuple[list[Any], list[Any]]:
         snapshot, io = self._stage.currentSnapshot(), self._stage.io()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -143,5 +142,5 @@ def _typed(text: Column, kind: DataType, time_formats: list[str]) -> Column:
         return F.when((number == F.floor(number)) & number.between(low, high), number).try_cast(kind)
     if isinstance(kind, TimestampNTZType):
         times = [F.try_to_timestamp(text, F.lit(pattern)) for pattern in time_formats]
-        return reduce(lambda a, b: F.coalesce(a, b), times).cast("timestamp_ntz")
+        return F.coalesce(*times).cast("timestamp_ntz")
     raise TypeError(f"no way from CSV text to {kind.simpleString()}. Fix: add it to {__name__}")

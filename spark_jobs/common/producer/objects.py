@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import to_avro
 
 from sluice.io.s3 import GZIP_ERRORS, connect, unpacked
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec import platform as platforms
 from spark_jobs.common.kafka import keys
-from spark_jobs.common.kafka.avro import Schemas, encode, schema_headers
+from spark_jobs.common.kafka.avro import Schemas, schema_headers
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.quarantine import quarantine_rows
 from spark_jobs.common.producer import csv
@@ -164,10 +165,11 @@ def object_rows(job: Job) -> Iterator[DataFrame]:
     rows, reasons = F.count(F.lit(1)).alias("rows"), F.count("reason").alias("malformed")
     observed = parsed.observe(counts, rows, reasons)
     good = keys.with_partition_and_sequence(observed.where(F.col("reason").isNull()))
-    value, headers = encode(F.col("record"), schema), schema_headers(schema)
+    value, headers = to_avro("record", schema.text), schema_headers(schema)
     yield good.withColumns({"value": value, "headers": headers})
     malformed = counts.get["malformed"]
     log.info("rows read rows=%d malformed=%d", counts.get["rows"], malformed)
     if malformed:
-        tables.ensure_quarantine(job.spark, job.spec)
-        quarantine_rows(job.spark, job.spec, parsed.where(F.col("reason").isNotNull()))
+        tables.create(job.spark, job.spec.quarantine_table, tables.QUARANTINE)
+        bad = parsed.where(F.col("reason").isNotNull())
+        quarantine_rows(job.spark, job.spec, bad, sorted(job.plan.start_offsets))

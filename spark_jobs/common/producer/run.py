@@ -107,7 +107,7 @@ def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Pla
     # With Spark's older path to the Kafka sink, Observation.get never returns.
     spark.conf.set("spark.sql.sources.useV1SourceList", "")
     sent = sent_rows(spark, spec, platform, plan)
-    options = _kafka(platform, spec) | SINK
+    options = session.kafka_options(platform.kafka) | SINK | {"topic": spec.topic.name}
     for frame in rows(Job(spark, spec, platform, plan, sent)):
         # A join would change the rows' order, and no file's bounds would be conclusive.
         rest = frame.where(~deduplicate.is_loaded(sent, sent.sources, "source_id", "target_partition"))
@@ -134,10 +134,12 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
     log.info("reading sent rows topic=%s", spec.topic.name)
     records = (
         spark.read.format("kafka")
-        .options(**{key: value for key, value in _kafka(platform, spec).items() if key != "topic"})
+        .options(**session.kafka_options(platform.kafka))
         .option("subscribe", spec.topic.name)
-        .option("startingOffsets", _offsets_json(spec, start))
-        .option("endingOffsets", _offsets_json(spec, {p: after for p, (_, after) in bounds.items()}))
+        .option("startingOffsets", json.dumps({spec.topic.name: start}))
+        .option(
+            "endingOffsets", json.dumps({spec.topic.name: {p: after for p, (_, after) in bounds.items()}})
+        )
         .option("failOnDataLoss", "true")
         .load()
         .select(
@@ -151,13 +153,3 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
     for source, sequences in sent.sources.items():
         log.info("rows already sent source=%s rows=%d sequences=%s", source, sequences.count, sequences)
     return sent
-
-
-def _kafka(platform: Platform, spec: StreamSpec) -> dict[str, str]:
-    return {"topic": spec.topic.name} | {
-        f"kafka.{key}": value for key, value in platform.kafka.java().items()
-    }
-
-
-def _offsets_json(spec: StreamSpec, offsets: dict[int, int]) -> str:
-    return json.dumps({spec.topic.name: {str(partition): offset for partition, offset in offsets.items()}})

@@ -1,11 +1,14 @@
-"""The results and late rows of a declared query. Pure."""
+"""The results, late rows and early rows of a declared query."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from sluice.model.spec.query import WINDOW, Query, TimeWindow
+from sluice.model.queries.progress import EARLY_ROWS, LEFT_OUT
+from sluice.model.spec.platform import CATALOG
+from sluice.model.spec.query import ARRIVAL, WINDOW, Query, TimeWindow
 
 _WINDOW = "_window"
 
@@ -15,7 +18,8 @@ def results(rows: DataFrame, query: Query) -> DataFrame:
     aggregates. Without aggregates, the matching rows.
 
     Over a stream Spark keeps state: the groups, and the distinct values of each; with a window, until the
-    watermark has passed its end. ``distinct`` ignores null.
+    watermark has passed its end. ``distinct`` ignores null. With a window, rows that are :func:`early` are
+    left out, and their number is the metric EARLY_ROWS of the observation LEFT_OUT.
     """
     rows = _matching(rows, query)
     if not query.aggregates:
@@ -23,11 +27,28 @@ def results(rows: DataFrame, query: Query) -> DataFrame:
     if query.window is None:
         grouped = rows.groupBy(*query.group_by)
     else:
-        with_watermark = rows.withWatermark(query.event_time, f"{query.watermark_minutes} minutes")
+        # Before the watermark: one row dated ahead would make all rows after it late.
+        observed = rows.observe(LEFT_OUT, F.count_if(_is_early(query)).alias(EARLY_ROWS))
+        on_time = observed.where(~_is_early(query))
+        with_watermark = on_time.withWatermark(query.event_time, f"{query.watermark_minutes} minutes")
         grouped = with_watermark.groupBy(*query.group_by, _window(query.event_time, query.window))
     aggregated = grouped.agg(*(_aggregate(query, name).alias(name) for name in query.aggregates))
     start = [F.col(_WINDOW)["start"].alias(WINDOW)] if query.window else []
     return aggregated.select(*query.group_by, *start, *query.aggregates)
+
+
+def stream(
+    spark: SparkSession, table: str, query: Query, label: str, checkpoint_uri: str
+) -> DataStreamWriter:
+    """The results over the stream's ``table``, as it grows, for a streaming query ``label``."""
+    rows = spark.readStream.format("iceberg").load(f"{CATALOG}.{table}")
+    return (
+        results(rows, query)
+        .writeStream.queryName(label)
+        .outputMode(query.mode)
+        .option("checkpointLocation", checkpoint_uri)
+        .trigger(processingTime=f"{query.trigger_seconds} seconds")
+    )
 
 
 def late(rows: DataFrame, query: Query, watermark_ms: int) -> DataFrame:
@@ -36,11 +57,26 @@ def late(rows: DataFrame, query: Query, watermark_ms: int) -> DataFrame:
     assert query.window is not None
     length = query.window.size_minutes * 60_000
     # Redundant, but Iceberg prunes files by it: most batches have no late rows.
-    early = _matching(rows, query).where(F.col(query.event_time) < F.timestamp_millis(F.lit(watermark_ms)))
-    windowed = early.withColumn(_WINDOW, _window(query.event_time, query.window))
+    before = F.col(query.event_time) < F.timestamp_millis(F.lit(watermark_ms))
+    behind = _matching(rows, query).where(before & ~_is_early(query))
+    windowed = behind.withColumn(_WINDOW, _window(query.event_time, query.window))
     return windowed.where(F.unix_millis(F.col(_WINDOW)["start"]) + length <= watermark_ms).select(
         F.col(_WINDOW)["start"].alias(WINDOW), "_kafka_partition", "_kafka_offset"
     )
+
+
+def early(rows: DataFrame, query: Query) -> DataFrame:
+    """The rows that are in no window because their event time is more than ``watermark_minutes`` after their
+    arrival, or their arrival is unknown."""
+    assert query.window is not None
+    return _matching(rows, query).where(_is_early(query))
+
+
+def _is_early(query: Query) -> Column:
+    """Never null; false without an event time, which is in no window anyway."""
+    newest = F.col(ARRIVAL) + F.expr(f"INTERVAL {query.watermark_minutes} MINUTES")
+    is_on_time = F.coalesce(F.col(query.event_time) <= newest, F.lit(False))
+    return F.col(query.event_time).isNotNull() & ~is_on_time
 
 
 def _matching(rows: DataFrame, query: Query) -> DataFrame:

@@ -18,13 +18,13 @@ from pyspark.sql.streaming import StreamingQuery
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import VERSION, Query
 from sluice.model.spec.stream import StreamSpec
-from spark_jobs.common.queries import aggregate
+from spark_jobs.common.queries import aggregate, first_batch
 from spark_jobs.common.spark import session
+from spark_jobs.common.spark.checkpoint import Checkpoint
+from spark_jobs.common.spark.filesystem import Files
 from spark_jobs.common.spark.process import run_process
-from spark_jobs.common.spark.session import PARTITIONS, SETTINGS
 
 ROWS = 20
 # Number and rows of a batch.
@@ -81,7 +81,9 @@ def _preview(name: str, query: str, stop: threading.Event) -> None:
     spec = streams.load(name)
     if query not in spec.queries:
         raise ConfigError(f"stream {name} has no query {query!r}; it has {', '.join(spec.queries)}")
-    spark = session.start(f"sluice {name} preview", platforms.load("reader"), PARTITIONS, SETTINGS)
+    spark = session.start(
+        f"sluice {name} preview", platforms.load("reader"), session.PARTITIONS, session.SETTINGS
+    )
     write = ConsoleSink(name, query, spec.queries[query]).write
     with tempfile.TemporaryDirectory(prefix="sluice-preview-") as folder:
         streaming = start(spark, spec, query, write, Path(folder))
@@ -95,8 +97,8 @@ def _preview(name: str, query: str, stop: threading.Event) -> None:
 
 def start(spark: SparkSession, spec: StreamSpec, query: str, write: Write, folder: Path) -> StreamingQuery:
     """Start a query with a debug sink and its checkpoint in ``folder``; the caller stops it."""
-    declared = spec.queries[query]
-    rows = spark.readStream.format("iceberg").load(f"{CATALOG}.{spec.table}")
+    checkpoint = Checkpoint(Files(spark), folder.as_uri())
+    first_batch.plan(spark, checkpoint, spec.table)
 
     def write_batch(results: DataFrame, batch: int) -> None:
         # A sink reads them more than once, and a query with state must run once.
@@ -106,12 +108,6 @@ def start(spark: SparkSession, spec: StreamSpec, query: str, write: Write, folde
         finally:
             persisted.unpersist()
 
-    return (
-        aggregate.results(rows, declared)
-        .writeStream.queryName(f"{spec.name}.{query} preview")
-        .outputMode(declared.mode)
-        .option("checkpointLocation", folder.as_uri())
-        .trigger(processingTime=f"{declared.trigger_seconds} seconds")
-        .foreachBatch(write_batch)
-        .start()
-    )
+    label = f"{spec.name}.{query} preview"
+    streaming = aggregate.stream(spark, spec.table, spec.queries[query], label, checkpoint.uri)
+    return streaming.foreachBatch(write_batch).start()

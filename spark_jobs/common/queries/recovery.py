@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
+from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.state import QueryState
 from sluice.model.spec.query import Mode, Query
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.lake.iceberg import IcebergTable
+from spark_jobs.common.queries import first_batch
 from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.spark import offset_log as plans
@@ -18,39 +20,49 @@ from spark_jobs.common.spark.checkpoint import Checkpoint, CheckpointCorrupted, 
 log = logging.getLogger(__name__)
 
 
+class SourceLost(LookupError):
+    """The stream's table no longer has a snapshot from which a query would continue."""
+
+    code = ErrorCode.PARTIAL_SNAPSHOT_READ
+
+
 def checkpoint(
     spark: SparkSession, root: str, writer: QueryStateWriter, name: str, sinks: Sequence[Sink]
 ) -> Checkpoint:
     """The checkpoint from which query ``name`` resumes; opens its sinks.
 
     It is copied from an earlier epoch at the batch of the query's state, with the plan of a batch that some
-    sink has. If no checkpoint has that, or a sink misses a batch, the query is rebuilt: all results are
-    written again with higher versions. Raises Fenced, and LookupError for a query without aggregates that
-    cannot be resumed: a rebuild would duplicate its rows.
+    sink has. If no checkpoint has that, a sink misses a batch, or the stream's table has lost the snapshots
+    to continue from, the query is rebuilt: all results are written again with higher versions. Raises Fenced,
+    ConcurrentCommit, PartialSnapshotRead, and LookupError for a query without aggregates that cannot be
+    resumed: a rebuild would duplicate its rows.
     """
     query, state = writer.spec.queries[name], writer.before[name]
     sink_batches = {sink.name: sink.open(writer.epoch) for sink in sinks}
     checkpoints = Checkpoints(spark, root, f"{writer.spec.name}-{name}")
     newest = last_started_batch(name, state, sink_batches, query)
-    if not _has_source(spark, writer.spec.table, state):
-        # Iceberg's source could not continue, and the rows after an earlier snapshot are read again.
-        if query.mode == Mode.APPEND:
-            raise LookupError(
-                f"query {name} has read {writer.spec.table} up to snapshot {state.source_snapshot_id}, which "
-                "is not on main: the catalog was restored, so rows would be duplicated. Fix: give the query "
-                "a new name and its sink a new prefix"
-            )
-        newest = None
     if newest is not None:
         if newest < 0:
-            return checkpoints.create(writer.branch)
+            return _start(spark, writer, name, checkpoints)
+        source = IcebergTable(spark, writer.spec.table)
         try:
+            _check_kept(name, source, state.source_snapshot_id)
             resumed = state.batch if newest == state.batch else newest - 1
             restored = checkpoints.restore(
                 writer.branch, state.checkpoints, resumed, newest, stateful=bool(query.aggregates)
             )
             _check_no_gap(restored, state, resumed)
+            # The batch that runs again, and the one before it. Of the first batch: its own, where it starts.
+            for batch in {max(resumed, 0), newest}:
+                _check_kept(name, source, plans.read(restored, batch).source)
             return restored
+        except SourceLost as error:
+            if query.mode == Mode.APPEND:
+                raise SourceLost(
+                    f"{error}; rows would be missing or duplicated. Fix: give the query a new name and its "
+                    "sink a new prefix"
+                ) from error
+            log.warning("%s", error)
         except LookupError as error:
             if query.mode == Mode.APPEND:
                 raise _behind(name, state, sink_batches) from error
@@ -58,20 +70,28 @@ def checkpoint(
     log.warning("query rebuilt query=%s table=%s sinks=%s", name, writer.spec.table, sink_batches)
     numbers = [number for number in sink_batches.values() if number is not None]
     writer.rebuild(name, max([state.number, *numbers]))
-    return checkpoints.create(writer.branch)
+    return _start(spark, writer, name, checkpoints)
 
 
-def _has_source(spark: SparkSession, table: str, state: QueryState) -> bool:
-    """Whether the stream's ``main`` descends from the snapshot that the query has read: not after its catalog
-    was restored."""
-    source = state.source_snapshot_id
-    return source is None or any(found == source for found, _ in IcebergTable(spark, table).ancestors(MAIN))
+def _start(spark: SparkSession, writer: QueryStateWriter, name: str, checkpoints: Checkpoints) -> Checkpoint:
+    created = checkpoints.create(writer.branch)
+    writer.start(name, first_batch.plan(spark, created, writer.spec.table).at_ms)
+    return created
+
+
+def _check_kept(name: str, source: IcebergTable, snapshot_id: int | None) -> None:
+    """Raise SourceLost unless ``main`` descends from a snapshot that the query has read, or plans to."""
+    if snapshot_id is not None and not source.on_main(snapshot_id):
+        raise SourceLost(
+            f"query {name} has read {source.name} up to snapshot {snapshot_id}, which is not on main any "
+            "more: it expired while the queries were stopped, or the catalog was restored"
+        )
 
 
 def _check_no_gap(restored: Checkpoint, state: QueryState, batch: int) -> None:
     """Raises CheckpointCorrupted if the checkpoint read more than the state says: the table is older."""
     if batch > state.batch:
-        planned = plans.parse(restored.plan(batch), f"{restored.uri}/offsets/{batch}")
+        planned = plans.read(restored, batch)
         if planned.source != state.source_snapshot_id:
             raise CheckpointCorrupted(
                 f"{restored.uri}: batch {batch} read up to snapshot {planned.source}, the last "

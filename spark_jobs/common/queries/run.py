@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -13,45 +12,39 @@ from typing import NoReturn
 from pyspark.sql import SparkSession
 
 from sluice.model.queries.state import common_end_offsets
+from sluice.model.spec import connection
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.platform import Platform
-from sluice.model.spec.query import DEBUG_SINKS
+from sluice.model.spec.platform import CATALOG, Platform
+from sluice.model.spec.query import DEBUG_SINKS, SinkKind
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
-from spark_jobs.common.lake.tables import wait_for_table
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.queries import recovery
 from spark_jobs.common.queries.preview import preview
 from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.queries.streaming_query import StreamingQueryRun
-from spark_jobs.common.sinks import factory
-from spark_jobs.common.sinks.base import Sink
+from spark_jobs.common.sinks.base import Sink, Target
+from spark_jobs.common.sinks.files import FilesSink
+from spark_jobs.common.sinks.iceberg import IcebergSink
+from spark_jobs.common.sinks.jdbc import JdbcSink
+from spark_jobs.common.sinks.kafka import KafkaSink
 from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.process import Fenced, run_process
-from spark_jobs.common.spark.session import PARTITIONS, SETTINGS
-
-log = logging.getLogger(__name__)
 
 WAIT_SECONDS = 5.0
 CHECK_SECONDS = 1.0
 
 
 def main(name: str, options: Sequence[str] = ()) -> int:
-    """Run the queries of stream ``name``, or preview one; returns the exit code."""
+    """Run the queries of stream ``name``, or preview one, until SIGTERM; the exit code of run_process."""
     arguments = argparse.ArgumentParser(description=f"The queries of stream {name}, for its runtime.")
     arguments.add_argument("--preview", metavar="QUERY", help="print its results from the beginning")
     args = arguments.parse_args(options)
-    return run(name) if args.preview is None else preview(name, args.preview)
-
-
-def run(name: str) -> int:
-    """Run the queries of stream ``name`` until SIGTERM; returns the exit code.
-
-    0: stopped as asked, after the batches in flight. 76: fenced by a later writer. 1: any other failure of a
-    query.
-    """
+    if args.preview is not None:
+        return preview(name, args.preview)
     return run_process(f"the queries of {name}", lambda stop: _run(name, stop))
 
 
@@ -62,7 +55,7 @@ def _run(name: str, stop: threading.Event) -> None:
     heartbeat = HeartbeatThread(HeartbeatSender(platform.kafka, name, "queries", spec.topic.name))
     heartbeat.start()
     try:
-        spark = session.start(f"sluice {name} queries", platform, PARTITIONS, SETTINGS)
+        spark = session.start(f"sluice {name} queries", platform, session.PARTITIONS, session.SETTINGS)
         heartbeat.activity = lambda: session.tasks(spark)
         with progress_listener.attach(spark, platform, name):
             QueriesRun(spark, platform, spec, heartbeat).until(stop)
@@ -82,6 +75,31 @@ def check_no_debug_sinks(spec: StreamSpec) -> None:
                 )
 
 
+def create_sinks(
+    spark: SparkSession, spec: StreamSpec, name: str, platform: Platform, stop: threading.Event
+) -> list[Sink]:
+    """The sinks of query ``name`` in the order of stream.toml; ``stop`` ends their retries.
+
+    Raises ConfigError if the file of an Airflow connection is missing.
+    """
+    sinks: list[Sink] = []
+    for declared in spec.queries[name].sinks:
+        target = Target(spec.name, name, spec.queries[name], declared, stop)
+        match SinkKind(declared.kind):
+            case SinkKind.JDBC:
+                database = connection.load(declared.connection)
+                sinks.append(JdbcSink(target, spec.result_types(name), database))
+            case SinkKind.KAFKA:
+                sinks.append(KafkaSink(target, platform.kafka))
+            case SinkKind.ICEBERG:
+                sinks.append(IcebergSink(spark, target, spec.result_types(name)))
+            case SinkKind.FILES:
+                sinks.append(FilesSink(target, platform.s3, platform.lake.warehouse))
+            case kind:
+                raise ValueError(f"query {name}: a sink of kind {kind} is for --preview only")
+    return sinks
+
+
 class QueriesRun:
     """All queries of ``spec``."""
 
@@ -92,11 +110,20 @@ class QueriesRun:
 
     def until(self, stop: threading.Event) -> None:
         """Run until ``stop``. Raises Fenced, and the error that ends a query."""
-        if wait_for_table(self._spark, self._spec.table, self._heartbeat.report, WAIT_SECONDS, stop):
-            writer = QueryStateWriter(self._spark, self._spec)
-            run_with_lease(writer, lambda _: self._run(writer, stop))
+        table = self._spec.table
+        while not self._has_snapshot(table):
+            self._heartbeat.report("idle", f"waiting for table {table}, created by the consumer", {})
+            if stop.wait(WAIT_SECONDS):
+                return
+        writer = QueryStateWriter(self._spark, self._spec)
+        run_with_lease(writer, lambda: self._run(writer, stop))
+
+    def _has_snapshot(self, table: str) -> bool:
+        exists = self._spark.catalog.tableExists(f"{CATALOG}.{table}")
+        return exists and IcebergTable(self._spark, table).head(MAIN) is not None
 
     def _run(self, writer: QueryStateWriter, stop: threading.Event) -> None:
+        writer.acquire()
         sinks: dict[str, list[Sink]] = {}
         running: list[StreamingQueryRun] = []
         try:
@@ -109,7 +136,7 @@ class QueriesRun:
                 sink_stop = CountingEvent(stop)
                 # While a sink retries; later, the watchdog checks each query by itself.
                 self._heartbeat.activity = partial(_activity, self._spark, sink_stop)
-                sinks[name] = factory.create_sinks(self._spark, self._spec, name, self._platform, sink_stop)
+                sinks[name] = create_sinks(self._spark, self._spec, name, self._platform, sink_stop)
                 root = self._platform.checkpoints.root
                 try:
                     checkpoint = recovery.checkpoint(self._spark, root, writer, name, sinks[name])
@@ -150,9 +177,9 @@ class QueriesRun:
 
 
 def raise_above(writer: QueryStateWriter, fenced: Fenced) -> NoReturn:
-    """Raise what a sink's refusal of the writer's epoch means: Fenced if a later writer has the lease, else
-    ConcurrentCommit. Then the queries' table is older than the sink, as after a restored catalog, and the
-    next epoch is above the sink's."""
+    """Raise what a sink's refusal of the writer's epoch means: Fenced if another writer has the lease, else
+    ConcurrentCommit. Then the queries' table is older than the sink, as after a restored catalog (or the
+    answer to an opening was lost), and the next epoch is above the sink's."""
     writer.raise_if_fenced()
     writer.at_least = fenced.epoch + 1
     raise ConcurrentCommit(f"{writer.table.name} is older than a sink: {fenced}") from fenced

@@ -1,4 +1,5 @@
-"""The table of a stream's query states and late rows, and its writer.
+"""The table of a stream's query states and late rows, and its writer. Early rows are only counted: which
+they are follows from their own columns.
 
 A batch goes to all sinks of its query first; then one commit to this table says so. So after a crash a sink
 is at most one batch ahead of the table; that batch is planned in the checkpoint, and runs again.
@@ -18,7 +19,7 @@ from sluice.model.queries.state import QueryState
 from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN
-from spark_jobs.common.lake.writer_lease import LeasedWriter
+from spark_jobs.common.lake.writer_lease import WriterLease
 
 COLUMNS = (
     "query STRING NOT NULL",
@@ -28,29 +29,29 @@ COLUMNS = (
     "_kafka_offset BIGINT NOT NULL",
 )
 # The task reconcile_sinks reads recent batches.
-KEEP_SNAPSHOTS = 200
+KEEP_SNAPSHOTS = 20
 
 
-class QueryStateWriter(LeasedWriter[Mapping[str, QueryState]]):
-    """The writer of one stream's queries. Only :meth:`publish` is thread-safe."""
+class QueryStateWriter(WriterLease):
+    """The writer of one stream's queries. Only :meth:`rebuild` and :meth:`publish` are thread-safe."""
 
     def __init__(self, spark: SparkSession, spec: StreamSpec) -> None:
         tables.create(spark, spec.queries_table, COLUMNS)
         super().__init__(spark, spec.queries_table, f"the queries of {spec.name}")
-        self.spark, self.spec = spark, spec
+        self.spec = spec
         self.states: dict[str, QueryState] = {}
         # Before this writer: with the writers whose checkpoints may hold the newest batch.
         self.before: Mapping[str, QueryState] = {}
         self._lock = threading.Lock()
 
-    def acquire(self) -> Mapping[str, QueryState]:
-        """Become the writer, also again after ConcurrentCommit; the states before.
+    def acquire(self) -> None:
+        """Become the writer, also again after ConcurrentCommit; read the states before.
 
         Raises ConfigError if a query's definition has changed.
         """
 
         def read() -> None:
-            summaries = (summary for _, summary in self.table.ancestors(MAIN))
+            summaries = (snapshot.summary for snapshot in self.table.snapshots(MAIN))
             self.before = states.read(summaries, self.spec.queries, self.table.name)
 
         def summary() -> dict[str, str]:
@@ -58,11 +59,22 @@ class QueryStateWriter(LeasedWriter[Mapping[str, QueryState]]):
             return states.summary("epoch-start", self.spec.name, self.epoch, self.states)
 
         self._acquire(read, summary)
-        return self.before
 
     def rebuild(self, query: str, number: int) -> None:
         """Start ``query`` from the beginning, with batch numbers above ``number``."""
-        self.states[query] = self.states[query].rebuild(self.branch, number)
+        # Queries that started earlier publish meanwhile, each the states of all.
+        with self._lock:
+            self.states = {**self.states, query: self.states[query].rebuild(self.branch, number)}
+
+    def start(self, query: str, source_at: int) -> None:
+        """Commit that the first batch of ``query`` reads the stream's table as of ``source_at`` (ms since
+        1970), so that the snapshots from then on are kept for the next one. Raises as :meth:`publish`."""
+        with self._lock:
+            state = replace(self.states[query], source_snapshot_at=source_at, checkpoints=[self.branch])
+            after = {**self.states, query: state}
+            self.commit_to_branch(states.summary("query-start", self.spec.name, self.epoch, after))
+            self._publish(KEEP_SNAPSHOTS)
+            self.states = after
 
     def publish(self, query: str, state: QueryState, late: DataFrame | None) -> None:
         """Commit that all sinks of ``query`` are at ``state``, and the ``late`` rows of its newest batch.
@@ -77,6 +89,5 @@ class QueryStateWriter(LeasedWriter[Mapping[str, QueryState]]):
             else:
                 rows = late.select(F.lit(query).alias("query"), F.lit(state.number).alias("batch"), "*")
                 self.write_branch(rows, summary)
-            self._publish()
+            self._publish(KEEP_SNAPSHOTS)
             self.states = after
-            self._expire(KEEP_SNAPSHOTS)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.state import QueryState
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query
@@ -18,21 +17,16 @@ from sluice.model.spec.stream import StreamSpec
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
 from spark_jobs.common.queries import aggregate
+from spark_jobs.common.queries.first_batch import PartialSnapshotRead
 from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.sinks.base import Sink
 from spark_jobs.common.spark import offset_log as plans
 from spark_jobs.common.spark import session
-from spark_jobs.common.spark.checkpoint import Checkpoint
+from spark_jobs.common.spark.checkpoint import Checkpoint, CheckpointCorrupted
 from spark_jobs.common.spark.guarded_query import GuardedQuery
 from spark_jobs.common.spark.offset_log import Plan
 
 log = logging.getLogger(__name__)
-
-
-class PartialSnapshotRead(RuntimeError):
-    """A batch reads a part of a snapshot, so its end offsets are unknown."""
-
-    code = ErrorCode.PARTIAL_SNAPSHOT_READ
 
 
 class StreamingQueryRun(GuardedQuery):
@@ -77,19 +71,14 @@ class StreamingQueryRun(GuardedQuery):
         self._steps += 1
 
     def start(self) -> None:
-        rows = self._spark.readStream.format("iceberg").load(f"{CATALOG}.{self._spec.table}")
-        self._start(
-            aggregate.results(rows, self._query)
-            .writeStream.queryName(self.label)
-            .outputMode(self._query.mode)
-            .option("checkpointLocation", self._checkpoint.uri)
-            .trigger(processingTime=f"{self._query.trigger_seconds} seconds")
-        )
+        uri = self._checkpoint.uri
+        self._start(aggregate.stream(self._spark, self._spec.table, self._query, self.label, uri))
 
     def _batch(self, rows: DataFrame, batch: int) -> None:
         started = time.monotonic()
         self._set_step(f"{self.name}: reading for batch {batch}")
-        before, plan = self._plan(batch - 1), self._plan(batch)
+        before = plans.read(self._checkpoint, batch - 1) if batch else Plan(None, 0, 0)
+        plan = plans.read(self._checkpoint, batch)
         state = self._writer.states[self.name]
         # Computed once: a query with state would write a state version with every action.
         results = rows.persist()
@@ -102,7 +91,7 @@ class StreamingQueryRun(GuardedQuery):
                 return
             snapshot = self._read(plan)
             after = self._after(state, batch, plan, snapshot)
-            if batch <= state.batch:
+            if is_committed(state, batch, plan, self._checkpoint.uri):
                 log.info("%s: batch %d skipped: all sinks have it", self.name, after.number)
                 return
             written = self._write(results, after.number, count)
@@ -110,20 +99,17 @@ class StreamingQueryRun(GuardedQuery):
             results.unpersist()
         late = self._late(before, plan)
         late_rows = 0 if late is None else late.count()
-        self._writer.publish(
-            self.name, replace(after, late_rows=state.late_rows + late_rows), late if late_rows else None
+        early_rows = self._early_rows(before, plan)
+        counted = replace(
+            after, late_rows=state.late_rows + late_rows, early_rows=state.early_rows + early_rows
         )
+        self._writer.publish(self.name, counted, late if late_rows else None)
         log.info(
-            "%s: batch %d written results=%d sinks=%s late_rows=%d seconds=%.1f",
-            self.name, after.number, count, ",".join(written) or "none", late_rows,
+            "%s: batch %d written results=%d sinks=%s late_rows=%d early_rows=%d seconds=%.1f",
+            self.name, after.number, count, ",".join(written) or "none", late_rows, early_rows,
             time.monotonic() - started,
         )  # fmt: skip
         self._set_step(f"{self.name} is at batch {after.number}")
-
-    def _plan(self, batch: int) -> Plan:
-        if batch < 0:
-            return Plan(None, 0, 0)
-        return plans.parse(self._checkpoint.plan(batch), f"{self._checkpoint.uri}/offsets/{batch}")
 
     def _read(self, plan: Plan) -> Snapshot:
         self._source.refresh()
@@ -132,8 +118,12 @@ class StreamingQueryRun(GuardedQuery):
             raise PartialSnapshotRead(
                 f"{self.name}: snapshot {plan.source} of {self._spec.table} not found; restart the queries"
             )
-        files = int(snapshot.summary.get("added-data-files", "0"))
-        if plan.files < files:
+        files = (
+            self._source.streamable_files(snapshot)
+            if plan.all_files
+            else int(snapshot.summary.get("added-data-files", "0"))
+        )
+        if files is None or plan.files < files:
             raise PartialSnapshotRead(
                 f"{self.name}: the batch reads {plan.files} of the {files} files of snapshot {plan.source}; "
                 "a batch must read complete snapshots: remove limits of files or rows per batch"
@@ -147,7 +137,8 @@ class StreamingQueryRun(GuardedQuery):
             source_snapshot_id=snapshot.id,
             source_snapshot_at=snapshot.at_ms,
             watermark=plan.watermark,
-            ends=dict(ends_of(snapshot)) or state.ends,
+            # Another program's snapshot has none.
+            ends=json.loads(snapshot.summary.get("sluice.end-offsets", "{}")) or state.ends,
         )
 
     def _write(self, results: DataFrame, number: int, count: int) -> list[str]:
@@ -162,12 +153,35 @@ class StreamingQueryRun(GuardedQuery):
         """The late rows of the batch, by the watermark of the batch before, as in Spark; None without one."""
         if self._query.window is None or before.watermark <= 0 or before.source is None:
             return None
-        reader = self._spark.read.option("start-snapshot-id", before.source)
-        rows = reader.option("end-snapshot-id", str(plan.source)).table(f"{CATALOG}.{self._spec.table}")
-        return aggregate.late(rows, self._query, before.watermark)
+        return aggregate.late(self._rows(before, plan), self._query, before.watermark)
+
+    def _early_rows(self, before: Plan, plan: Plan) -> int:
+        if self._query.window is None:
+            return 0
+        return aggregate.early(self._rows(before, plan), self._query).count()
+
+    def _rows(self, before: Plan, plan: Plan) -> DataFrame:
+        """The rows that the batch read, from the table again."""
+        bounds = (
+            {"snapshot-id": plan.source}
+            if before.source is None
+            else {"start-snapshot-id": before.source, "end-snapshot-id": plan.source}
+        )
+        return self._spark.read.options(**bounds).table(f"{CATALOG}.{self._spec.table}")
 
 
-def ends_of(snapshot: Snapshot) -> Mapping[str, int]:
-    """Partition -> the table's end offset in this snapshot; empty if another program wrote it."""
-    ends: dict[str, int] = json.loads(snapshot.summary.get("sluice.end-offsets", "{}"))
-    return ends
+def is_committed(state: QueryState, batch: int, plan: Plan, uri: str) -> bool:
+    """Whether the queries' table has the batch: after a crash, Spark repeats the newest one.
+
+    Raises CheckpointCorrupted if the table has a later batch, or this number with another source: a batch
+    that is skipped by mistake is in no sink. ``uri``: of the checkpoint.
+    """
+    if batch > state.batch:
+        return False
+    if batch < state.batch or plan.source != state.source_snapshot_id:
+        raise CheckpointCorrupted(
+            f"{uri}: batch {batch} reads up to snapshot {plan.source}; the queries' table has batch "
+            f"{state.batch} up to {state.source_snapshot_id}, so the batch is neither written nor skipped. "
+            "Fix: start the queries again, which compares both or rebuilds the query"
+        )
+    return True

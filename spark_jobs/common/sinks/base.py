@@ -58,8 +58,8 @@ class Sink(Protocol):
         """Become the writer with this epoch: no lower one writes from here on, as far as the sink can fence.
 
         Returns the last batch of which the sink holds anything (None: empty). If the sink cannot take a batch
-        at once, that may be a part: the same rows under the same number complete it. Idempotent. Raises
-        Fenced if the sink holds a higher epoch.
+        at once, that may be a part: the same rows under the same number complete it. Raises Fenced if the
+        sink holds this epoch, which is then another writer's, or a higher one.
         """
 
     def write(self, batch: int, rows: DataFrame) -> bool:

@@ -15,9 +15,8 @@ from contextlib import contextmanager
 from sqlalchemy import Connection, Engine, inspect, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, ProgrammingError
 
-from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.queries.state import FENCE_TABLE, NO_BATCH, fence_ddl
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.process import check_epoch
 
 TRIES = 3
 # The server ends a zombie that was suspended in its transaction and so holds the row; a successor's wait for
@@ -54,7 +53,7 @@ class Fence:
     def open(self, epoch: int) -> int | None:
         """Become the writer with this epoch; the last batch in the database (None: none yet).
 
-        Idempotent. Waits for an earlier writer's transaction. Raises Fenced if the row has a higher epoch.
+        Waits for an earlier writer's transaction. Raises Fenced if the row has this epoch or a higher one.
         """
         for attempt in range(TRIES):
             try:
@@ -85,7 +84,7 @@ class Fence:
                 text(f"insert into {FENCE_TABLE} (stream, epoch, batch) values (:key, :epoch, :batch)"), args
             )
             return NO_BATCH
-        self._check_epoch(row[0], epoch)
+        check_epoch(self.key, epoch, row[0], FENCE_TABLE, opening=True)
         connection.execute(text(f"update {FENCE_TABLE} set epoch = :epoch where stream = :key"), args)
         return row[1]
 
@@ -117,24 +116,18 @@ class Fence:
     def _check_written(self, row: tuple[int, int] | None, batch: int) -> None:
         """Raises unless the row did not rise because the database has the batch."""
         if row is None:
-            raise coded(
-                ErrorCode.SINK_WRITE_FAILED,
-                LookupError(
-                    f"the fence of {self.key}: no row in {FENCE_TABLE}; restart the stream, and do not "
-                    "change that table"
-                ),
+            raise LookupError(
+                f"the fence of {self.key}: no row in {FENCE_TABLE}; restart the stream, and do not change "
+                "that table"
             )
         epoch, last = row
-        self._check_epoch(epoch, self.epoch)
+        check_epoch(self.key, self.epoch, epoch, FENCE_TABLE)
         if epoch < self.epoch or last < batch:
             # The batches in between are lost: a group without later changes would never be written again.
-            raise coded(
-                ErrorCode.SINK_WRITE_FAILED,
-                LookupError(
-                    f"the fence of {self.key}: {FENCE_TABLE} has batch {last} of writer {epoch}, expected "
-                    f"batch {self._last} of writer {self.epoch}: the database was restored or lost a commit; "
-                    "restart the stream, which resumes from there"
-                ),
+            raise LookupError(
+                f"the fence of {self.key}: {FENCE_TABLE} has batch {last} of writer {epoch}, expected batch "
+                f"{self._last} of writer {self.epoch}: the database was restored or lost a commit; restart "
+                "the stream, which resumes from there"
             )
 
     def _row(self, connection: Connection, lock: str = "") -> tuple[int, int] | None:
@@ -142,12 +135,6 @@ class Fence:
             text(f"select epoch, batch from {FENCE_TABLE} where stream = :key{lock}"), {"key": self.key}
         ).one_or_none()
         return None if row is None else (int(row[0]), int(row[1]))
-
-    def _check_epoch(self, existing: int, epoch: int) -> None:
-        if existing > epoch:
-            raise Fenced(
-                f"{self.key}: fenced: writer epoch {epoch}, newer epoch {existing} ({FENCE_TABLE})", existing
-            )
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:

@@ -13,7 +13,7 @@ from sluice.model.spec.platform import S3
 from spark_jobs.common.kafka.keys import key_part
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.parquet_folders import COUNTS_SCHEMA, FOLDER, HASH, FolderWriter, MarkerStore
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.process import check_epoch
 
 # Readers of Hive folders ignore names with an underscore in front.
 _MARKERS = "_sluice/"
@@ -37,14 +37,16 @@ class FilesSink:
         self._bucket = root.removeprefix("s3://").partition("/")[0]
         self._prefix = target.sink.prefix
         self._markers = MarkerStore(connect(s3), self._bucket, f"{self._prefix}{_MARKERS}")
+        self._writers_uri = f"s3://{self._bucket}/{self._prefix}{_MARKERS}{_WRITERS}/"
         self._epoch = 0
         self._committed = -1
 
     def open(self, epoch: int) -> int | None:
         """See base.Sink; the returned batch may be incomplete. Raises SinkWriteFailed for S3's errors."""
         try:
-            self._check_fenced(epoch)
-            self._markers.put(_WRITERS, epoch, {"epoch": epoch})
+            self._check_fenced(epoch, opening=True)
+            if not self._markers.put(_WRITERS, epoch, {"epoch": epoch}):
+                check_epoch(self._label, epoch, epoch, self._writers_uri, opening=True)
             # Again: two writers may open at once. From here on, lower epochs find this marker.
             self._check_fenced(epoch)
             started, committed = self._markers.newest(_STARTED), self._markers.newest(_COMMITTED)
@@ -111,14 +113,8 @@ class FilesSink:
                 "then restart the query"
             )
 
-    def _check_fenced(self, epoch: int) -> None:
-        newest = self._markers.newest(_WRITERS)
-        if newest is not None and newest > epoch:
-            raise Fenced(
-                f"{self._label}: fenced: writer epoch {epoch}, newer epoch {newest} "
-                f"(s3://{self._bucket}/{self._prefix}{_MARKERS}{_WRITERS}/)",
-                newest,
-            )
+    def _check_fenced(self, epoch: int, *, opening: bool = False) -> None:
+        check_epoch(self._label, epoch, self._markers.newest(_WRITERS), self._writers_uri, opening=opening)
 
     def _failed(self, error: Exception) -> SinkWriteFailed:
         # Spark's text of a task's error is a long stack trace; Python's last line is the cause.

@@ -44,7 +44,8 @@ class IcebergSink(WriterLease):
     def open(self, epoch: int) -> int | None:
         """Put this epoch on ``main``. Returns the batch that the table holds, None before the first.
 
-        Raises Fenced if a higher epoch is there, SinkWriteFailed if the table holds another query's results.
+        Raises Fenced if this epoch or a higher one is there, SinkWriteFailed if the table holds another
+        query's results.
         """
         self._acquire(self._read, lambda: self._summary("epoch-start", self._batch), epoch)
         return self._batch
@@ -63,16 +64,15 @@ class IcebergSink(WriterLease):
             self._merge(rows, batch, windows, summary)
         else:
             self.commit_to_branch(summary)
-        self._publish()
+        self._publish(KEEP_SNAPSHOTS)
         self._batch = batch
-        self._expire(KEEP_SNAPSHOTS)
         return True
 
     def close(self) -> None:
         """No open resources."""
 
     def _read(self) -> None:
-        found = next((s for _, s in self.table.ancestors(MAIN) if "sluice.kind" in s), {})
+        found = next((s.summary for s in self.table.snapshots(MAIN) if "sluice.kind" in s.summary), {})
         query = (found.get("sluice.stream"), found.get("sluice.query"))
         if found and query != (self._stream, self._query_name):
             raise SinkWriteFailed(

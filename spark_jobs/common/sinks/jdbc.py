@@ -121,9 +121,6 @@ class JdbcSink:
         columns = {column: types[column] for column in self._columns} | {VERSION: "bigint"}
         self._upsert = upsert(database.kind, sink.table, self._keys, columns)
 
-    def __repr__(self) -> str:
-        return f"JdbcSink({self.name}, {self._database.where})"
-
     def open(self, epoch: int) -> int | None:
         """See base.Sink. Raises SinkWriteFailed if the table has other columns or another key, or the
         database is unavailable for longer than the stall timeout."""

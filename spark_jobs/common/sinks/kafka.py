@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,7 +15,7 @@ from spark_jobs.common.sinks.base import Target
 from spark_jobs.common.sinks.transactions import Record, Transactions
 
 
-class KafkaSink:
+class KafkaSink(Transactions):
     """A compacted topic, exactly once for readers of committed records (``isolation.level=read_committed``).
 
     A batch is one transaction. A record's key is ``query.key_text`` of the result's keys; its value is JSON
@@ -27,14 +25,8 @@ class KafkaSink:
     """
 
     def __init__(self, target: Target, kafka: Kafka) -> None:
-        self.name = target.sink.name
+        super().__init__(target, kafka)
         self._query = target.query
-        self._partitions = target.sink.partitions
-        self._transactions = Transactions(target, kafka, version_of)
-
-    def open(self, epoch: int) -> int | None:
-        """See base.Sink and :meth:`Transactions.open`."""
-        return self._transactions.open(epoch)
 
     def write(self, batch: int, rows: DataFrame) -> bool:
         """See base.Sink. Runs one Spark job per partition of ``rows``, and holds one partition in memory."""
@@ -44,17 +36,14 @@ class KafkaSink:
             for row in records.toLocalIterator():
                 yield row[0], bytes(row[1], "utf-8"), bytes(row[2], "utf-8")
 
-        return self._transactions.write(batch, read_again)
-
-    def close(self) -> None:
-        self._transactions.close()
+        return self.write_records(batch, read_again)
 
     def _records(self, batch: int, rows: DataFrame) -> DataFrame:
         by = key_text(rows.schema, self._query.group_by)
         value = [_json_ready(rows, column) for column in (*self._query.keys, *self._query.aggregates)]
         return rows.select(
             # Of the declared partitions: after partitions are added, keys stay where they are.
-            (F.crc32(F.encode(by, "utf-8")) % self._partitions).cast("int").alias("partition"),
+            (F.crc32(F.encode(by, "utf-8")) % self.partitions).cast("int").alias("partition"),
             key_text(rows.schema, self._query.keys).alias("key"),
             F.to_json(
                 F.struct(*value, F.lit(batch).cast("long").alias(VERSION)), {"ignoreNullFields": "false"}
@@ -65,18 +54,3 @@ class KafkaSink:
 def _json_ready(rows: DataFrame, column: str) -> Column:
     is_time = isinstance(rows.schema[column].dataType, TimestampType | TimestampNTZType | DateType)
     return key_part(rows.schema, column).alias(column) if is_time else F.col(column)
-
-
-def version_of(value: bytes) -> int:
-    """The version in a record's value. Raises ValueError if it is missing."""
-    try:
-        version: Any = json.loads(value)[VERSION]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(
-            f"a record {value!r:.100} has no version; is the topic the query's alone?"
-        ) from error
-    if not isinstance(version, int):
-        raise ValueError(
-            f"a record's version is {version!r}; it must be a number. Is the topic the query's alone?"
-        )
-    return version

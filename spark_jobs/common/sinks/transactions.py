@@ -6,6 +6,7 @@ the committed batch holds the writer's epoch, and a writer that finds a higher o
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
@@ -18,12 +19,12 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 
 from sluice.io import kafka as kafka_io
 from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN
-from sluice.model.error_codes import ErrorCode, coded
 from sluice.model.queries import state
 from sluice.model.queries.state import NO_BATCH, CommittedBatch
 from sluice.model.spec.platform import Kafka
+from sluice.model.spec.query import VERSION
 from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, Target, TransientError
-from spark_jobs.common.spark.process import Fenced
+from spark_jobs.common.spark.process import check_epoch
 
 log = logging.getLogger(__name__)
 
@@ -73,23 +74,24 @@ class Transactions:
     lost. So a batch is retried from its first record.
     """
 
-    def __init__(self, target: Target, kafka: Kafka, version_of: Callable[[bytes], int]) -> None:
-        """``version_of``: a record's value -> its batch; raises ValueError."""
+    def __init__(self, target: Target, kafka: Kafka) -> None:
         stream, query, topic = target.stream, target.query_name, target.sink.topic
         self.topic, self.partitions = topic, target.sink.partitions
-        self.name = f"{stream} {query}: sink kafka {topic}"
+        self.name = target.sink.name
+        self.label = f"{stream} {query}: sink {self.name}"
         self.epoch = 0
+        # The committed batch has the epoch.
+        self._is_writer = False
         self._group = state.group(stream, query)
         self._transactional_id = state.transactional_id(stream, query, topic)
         self._kafka, self._servers = kafka, kafka.bootstrap_servers
         self._retry = RetryPolicy(
-            self.name,
+            self.label,
             f"see that Kafka at {self._servers} is up and takes the role's login, then start the query "
             "again: it repeats the batch",
             target.stall_timeout_seconds,
             target.stop,
         )
-        self._version_of = version_of
         self._login_error: KafkaError | None = None
         self._last = NO_BATCH
         self._producer: Producer | None = None
@@ -101,22 +103,24 @@ class Transactions:
     def open(self, epoch: int) -> int | None:
         """Become the writer with this epoch; the last committed batch (None: none).
 
-        Ends an earlier writer's open transaction. Raises Fenced for a higher epoch, LookupError if the topic
-        is missing or its last batch unknown, SinkWriteFailed if Kafka refuses or is stalled for too long.
+        Ends an earlier writer's open transaction. Raises Fenced if the topic has this epoch or a higher one,
+        SinkWriteFailed if the topic is missing, its last batch is unknown, Kafka refuses or is stalled for
+        too long.
         """
-        self.epoch = epoch
-        self._discard_producer()
+        self.epoch, self._is_writer, self._last = epoch, False, NO_BATCH
+        self.close()
         self._with_retries(self._open)
+        self._is_writer = True
         return None if self._last == NO_BATCH else self._last
 
-    def write(self, batch: int, records: Callable[[], Iterable[Record]]) -> bool:
+    def write_records(self, batch: int, records: Callable[[], Iterable[Record]]) -> bool:
         """Write a batch in one transaction; False if the topic holds it.
 
-        ``records`` is called for each attempt. Raises as :meth:`open`, and errors of ``records``; then the
-        topic holds nothing of the batch.
+        ``records`` is called for each attempt. Raises as :meth:`open`, SinkWriteFailed if the topic lost
+        batches, and errors of ``records``; then the topic holds nothing of the batch.
         """
-        if not self.epoch:
-            raise LookupError(f"{self.name}: no epoch set; call open() before write()")
+        if not self._is_writer:
+            raise LookupError(f"{self.label}: no epoch set; call open() before write()")
         if batch <= self._last:
             return False
 
@@ -130,8 +134,15 @@ class Transactions:
         return True
 
     def close(self) -> None:
-        """Give up the producer. A transaction that it left open is aborted."""
-        self._discard_producer()
+        """Give up the producer. Aborts its transaction if Kafka answers at once; else the next one does."""
+        producer, self._producer = self._producer, None
+        if producer is None:
+            return
+        try:
+            producer.purge(in_queue=True, in_flight=True, blocking=False)
+            producer.abort_transaction(1.0)
+        except KafkaException as error:
+            log.debug("%s: transaction not aborted: %s", self.label, error)
 
     # One attempt.
 
@@ -142,7 +153,7 @@ class Transactions:
             if not self._is_disconnected:
                 return
             # For example an idle connection that the broker closed; see _send_committed_batch.
-            self._discard_producer()
+            self.close()
         self._check_topic()
         # Checked before the request for the id, with which a zombie would fence its successor for a moment.
         # Uncommitted, so as not to wait for an open transaction, which may be the one to be ended.
@@ -153,10 +164,7 @@ class Transactions:
         self._ask(producer.init_transactions)
         producer.poll(0)
         self._is_disconnected = False
-        committed = self._committed_batch("read_committed")
-        self._check_fenced(committed)
-        if committed is None:
-            committed = CommittedBatch(0, self._newest_version())
+        committed = self._last_batch()
         self._last = committed.batch
         if committed.epoch != self.epoch:
             self._transact(CommittedBatch(self.epoch, committed.batch), ())
@@ -171,6 +179,9 @@ class Transactions:
             if number % _POLL_RECORDS == 0:
                 producer.poll(0)
         self._wait_for(lambda: len(producer) == 0)
+        if self._is_writer:
+            # The connection survives a topic that is recreated.
+            self._last_batch()
         self._send_committed_batch(producer, committed)
         self._ask(producer.commit_transaction)
         self._last = committed.batch
@@ -253,7 +264,7 @@ class Transactions:
             try:
                 attempt()
             except BaseException as error:
-                self._discard_producer()
+                self.close()
                 if not isinstance(error, KafkaException):
                     raise
                 cause: KafkaError = error.args[0]
@@ -265,20 +276,20 @@ class Transactions:
     def _check_transient(self, cause: KafkaError) -> None:
         if cause.code() in MISSING_RIGHT:
             raise SinkWriteFailed(
-                f"{self.name}: {cause.str()} ({cause.name()}); check [kafka] in the role's platform file, "
+                f"{self.label}: {cause.str()} ({cause.name()}); check [kafka] in the role's platform file, "
                 f"and the user's rights to write to the topic, to read the group {self._group}, and to use "
                 f"the transactional id {self._transactional_id}"
             )
         if cause.code() in _TOO_LARGE:
             raise SinkWriteFailed(
-                f"{self.name}: {cause.str()} ({cause.name()}); raise max.message.bytes of the topic"
+                f"{self.label}: {cause.str()} ({cause.name()}); raise max.message.bytes of the topic"
             )
         if cause.code() in _UNKNOWN:
             # Deleted within a transaction; if the topic exists after all, the next attempt succeeds.
             try:
                 self._check_topic()
             except KafkaException as error:
-                log.debug("%s: %s", self.name, error)
+                log.debug("%s: %s", self.label, error)
 
     def _check_topic(self) -> None:
         """Lists all topics: a request for one may create it (auto.create.topics.enable)."""
@@ -288,21 +299,28 @@ class Transactions:
         if count < self.partitions:
             missing = f"has {count} partitions, and {self.partitions} are declared"
             problem = missing if count else "does not exist"
-            raise coded(
-                ErrorCode.SINK_WRITE_FAILED,
-                LookupError(
-                    f"{self.name}: topic {self.topic!r} {problem}, on {self._servers}. Fix: run the load's "
-                    "provision_sinks step"
-                ),
+            raise SinkWriteFailed(
+                f"{self.label}: topic {self.topic!r} {problem}, on {self._servers}. Fix: run the load's "
+                "provision_sinks step"
             )
 
     def _check_fenced(self, committed: CommittedBatch | None) -> None:
-        if committed is not None and committed.epoch > self.epoch:
-            raise Fenced(
-                f"{self.name}: fenced: writer epoch {self.epoch}, newer epoch {committed.epoch} "
-                f"(group {self._group})",
-                committed.epoch,
+        newest = None if committed is None else committed.epoch
+        check_epoch(self.label, self.epoch, newest, f"group {self._group}", opening=not self._is_writer)
+
+    def _last_batch(self) -> CommittedBatch:
+        """The topic's last batch. Raises Fenced, and SinkWriteFailed if this writer committed a later one: no
+        later batch has the results of those in between."""
+        committed = self._committed_batch("read_committed")
+        self._check_fenced(committed)
+        if committed is None:
+            committed = CommittedBatch(0, self._newest_version())
+        if committed.batch < self._last:
+            raise SinkWriteFailed(
+                f"{self.label}: the topic's last batch is {committed.batch}, and batch {self._last} was "
+                "committed: it was restored or recreated. Fix: restart the queries, which rebuilds this one"
             )
+        return committed
 
     def _committed_batch(self, isolation: str) -> CommittedBatch | None:
         partition = TopicPartition(self.topic, state.PARTITION)
@@ -313,12 +331,9 @@ class Transactions:
         try:
             return state.parse(found.offset, found.metadata or "")
         except ValueError as error:
-            raise coded(
-                ErrorCode.SINK_WRITE_FAILED,
-                LookupError(
-                    f"{self.name}: group {self._group}: {error}; delete the group's offsets: then the "
-                    "topic's records say which batch is the last"
-                ),
+            raise SinkWriteFailed(
+                f"{self.label}: group {self._group}: {error}; delete the group's offsets: then the topic's "
+                "records say which batch is the last"
             ) from error
 
     def _newest_version(self) -> int:
@@ -326,7 +341,9 @@ class Transactions:
         with self._consumer() as consumer:
             found = max(self._newest_of(consumer, partition) for partition in range(self.partitions))
         if found != NO_BATCH:
-            log.warning("%s: offset expired group=%s last_batch_of_records=%d", self.name, self._group, found)
+            log.warning(
+                "%s: offset expired group=%s last_batch_of_records=%d", self.label, self._group, found
+            )
         return found
 
     def _newest_of(self, consumer: Consumer, partition: int) -> int:
@@ -343,7 +360,7 @@ class Transactions:
                     last = message.value()
             except TimeoutError as error:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT, str(error))) from error
-        return NO_BATCH if last is None else self._version_of(last)
+        return NO_BATCH if last is None else version_of(last)
 
     @contextmanager
     def _consumer(self, isolation: str = "read_committed") -> Iterator[Consumer]:
@@ -388,17 +405,21 @@ class Transactions:
         login_error, self._login_error = self._login_error, None
         return f"Kafka: {otherwise if login_error is None else login_error.str()}"
 
-    def _discard_producer(self) -> None:
-        """Abort the transaction if Kafka answers at once; if not, the next producer of the id ends it."""
-        producer, self._producer = self._producer, None
-        if producer is None:
-            return
-        try:
-            producer.purge(in_queue=True, in_flight=True, blocking=False)
-            producer.abort_transaction(1.0)
-        except KafkaException as error:
-            log.debug("%s: transaction not aborted: %s", self.name, error)
-
 
 def _has_room(producer: Producer, full: int) -> bool:
     return len(producer) < full
+
+
+def version_of(value: bytes) -> int:
+    """The version in a record's value. Raises ValueError if it is missing."""
+    try:
+        version: Any = json.loads(value)[VERSION]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"a record {value!r:.100} has no version; is the topic the query's alone?"
+        ) from error
+    if not isinstance(version, int):
+        raise ValueError(
+            f"a record's version is {version!r}; it must be a number. Is the topic the query's alone?"
+        )
+    return version

@@ -22,7 +22,7 @@ from pathlib import Path, PurePosixPath
 
 from pyspark.sql import SparkSession
 
-from sluice.model.error_codes import ErrorCode, coded
+from sluice.model.error_codes import ErrorCode
 from sluice.model.writers import epoch_of
 from spark_jobs.common.spark.filesystem import Files
 
@@ -97,7 +97,7 @@ def files_to_copy(names: Sequence[str], stores: Sequence[str], batch: int, start
     missing = [name for name in plans if name not in present]
     if missing:
         raise CheckpointCorrupted(f"{missing[-1]} is missing")
-    # Iceberg's source reads its start position, offsets/0, before its first batch only.
+    # Iceberg's source keeps its start position alone, offsets/0, which its first batch reads.
     logs = [name for name in names if re.fullmatch(r"sources/\d+/(?!0$|offsets/0$).*", name)]
     if logs:
         raise CheckpointCorrupted(
@@ -119,7 +119,7 @@ def files_to_copy(names: Sequence[str], stores: Sequence[str], batch: int, start
     return [
         *plans,
         *completed,
-        *(name for name in names if re.fullmatch(r"sources/\d+/0", name)),
+        *(name for name in names if re.fullmatch(r"sources/\d+/(offsets/)?0", name)),
         *state,
         *(name for name in names if name.startswith("state/") and _has_no_version(name)),
     ]
@@ -153,6 +153,14 @@ class Checkpoint:
             raise CheckpointCorrupted(
                 f"{error}; the plan of batch {batch} is lost, so the batch is not written. {FIX}"
             ) from error
+
+    def write_first_plan(self, start: str, plan: Sequence[str]) -> None:
+        """Plan batch 0 of a new checkpoint before Spark does, which then runs it as after a restart.
+
+        ``start``: the start position of Iceberg's source. Raises OSError.
+        """
+        self._files.write(f"{self.uri}/sources/0/offsets/0", start)
+        self._files.write(f"{self.uri}/offsets/0", "\n".join(plan))
 
     def verify(self, batch: int) -> None:
         """Verify that every store has a file of the batch's version; earlier ones were verified before.
@@ -206,32 +214,26 @@ class Checkpoints:
 
     def create(self, writer: str) -> Checkpoint:
         """Create an empty checkpoint and remove those of earlier epochs."""
-        self._remove_existing(writer)
+        # Spark would continue from a folder of the same name.
+        self._files.remove(self.of_writer(writer).uri)
         self._cleanup(writer)
         return self.of_writer(writer)
 
     def restore(
-        self,
-        writer: str,
-        writers: Sequence[str],
-        batch: int,
-        started: int | None = None,
-        *,
-        stateful: bool = True,
+        self, writer: str, writers: Sequence[str], batch: int, started: int, *, stateful: bool
     ) -> Checkpoint:
         """Copy the state published with ``batch`` into the folder of ``writer``.
 
         ``writers``: whose folders may hold it, the latest first, down to the one that published it.
-        ``started``: the next batch, if one of several sinks has it already; its plan is copied too. Keeps the
-        folder that was copied until the next time and removes those of other earlier epochs. Raises
-        LookupError if no folder holds all files.
+        ``started``: ``batch``, or the next one if one of several sinks has it already; its plan is copied
+        too. Keeps the folder that was copied until the next time and removes those of other earlier epochs.
+        Raises CheckpointCorrupted if no folder holds all files.
         """
-        self._remove_existing(writer)
+        self._files.remove(self.of_writer(writer).uri)
         reasons = []
         for earlier in writers:
             try:
-                last = batch if started is None else started
-                self._copy(earlier, writer, batch, last, earlier == writers[-1], stateful)
+                self._copy(earlier, writer, batch, started, earlier == writers[-1], stateful)
             except CheckpointCorrupted as error:
                 log.warning("checkpoint not usable stream=%s writer=%s: %s", self.stream, earlier, error)
                 reasons.append(f"{earlier}: {error}")
@@ -239,12 +241,9 @@ class Checkpoints:
             self._cleanup(writer, keep=earlier)
             log.info("checkpoint copied stream=%s writer=%s batch=%d", self.stream, earlier, batch)
             return self.of_writer(writer)
-        raise coded(
-            ErrorCode.CHECKPOINT_CORRUPTED,
-            LookupError(
-                f"{self.stream}: no checkpoint below {self._base} holds the published batch {batch} "
-                f"({'; '.join(reasons) or 'no writer has one'}). Fix: restore it, or use a new name and table"
-            ),
+        raise CheckpointCorrupted(
+            f"{self.stream}: no checkpoint below {self._base} holds the published batch {batch} "
+            f"({'; '.join(reasons) or 'no writer has one'}). Fix: restore it, or use a new name and table"
         )
 
     def _copy(
@@ -262,11 +261,6 @@ class Checkpoints:
         self._files.write(f"{target.uri}/metadata", json.dumps({"id": str(uuid.uuid4())}))
         origin = {"from": earlier, "batch": batch, "started": last}
         self._files.write(f"{target.uri}/{SUCCESS_MARKER}", json.dumps(origin))
-
-    def _remove_existing(self, writer: str) -> None:
-        """Remove a folder of the same name: Spark would continue from it."""
-        if self._files.exists(self.of_writer(writer).uri):
-            self._files.remove(self.of_writer(writer).uri)
 
     def _cleanup(self, writer: str, keep: str | None = None) -> None:
         """Remove the folders of earlier epochs as far as possible: a zombie may still write into its own, and

@@ -88,6 +88,7 @@ class Files:
             return [name for name in pool.map(one, names) if name is not None]
 
     def remove(self, uri: str) -> None:
+        """Remove a file, or a folder with its files; nothing if it is missing."""
         fs, path = self._at(uri)
         _call(uri, lambda: fs.delete(path, True))
 

@@ -38,6 +38,20 @@ class Fenced(RuntimeError):
         self.epoch = epoch
 
 
+def check_epoch(writer: str, epoch: int, newest: int | None, place: str, *, opening: bool = False) -> None:
+    """Raise Fenced if ``newest``, the epoch in ``place`` (None: none there), is above the writer's.
+
+    ``opening``: the writer has not put its epoch there yet, so the same one is another writer's: a catalog
+    that was restored issues an epoch again. Or the writer's own, if the answer to that was lost.
+    """
+    if newest is None or newest < epoch:
+        return
+    if newest > epoch:
+        raise Fenced(f"{writer}: fenced: writer epoch {epoch}, newer epoch {newest} ({place})", newest)
+    if opening:
+        raise Fenced(f"{writer}: fenced: writer epoch {epoch} is another writer's ({place})", newest)
+
+
 class Unrecoverable(LookupError):
     """Table and topic no longer match: a restart finds the same, a user must decide."""
 

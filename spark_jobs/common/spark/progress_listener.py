@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -137,7 +137,8 @@ class ProgressProducer:
 @dataclass
 class _Run:
     query: str
-    totals: Totals
+    # From now on, also of a run that started before the listener.
+    totals: Totals = field(default_factory=lambda: Totals(time.time()))
     is_idle: bool = False
     reported_at: float = 0.0
 
@@ -154,7 +155,7 @@ class ProgressListener(StreamingQueryListener):
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         with self._lock:
-            run = _Run(event.name or UNNAMED, Totals(time.time()))
+            run = _Run(event.name or UNNAMED)
             self._runs[str(event.runId)] = run
             self.all_ended.clear()
             self._report(str(event.runId), run, ActivityKind.STARTED)
@@ -181,10 +182,7 @@ class ProgressListener(StreamingQueryListener):
     def batch_ended(self, data: Mapping[str, Any]) -> None:
         """``data``: Spark's JSON of a batch."""
         with self._lock:
-            # A run that started before this listener has totals from now on.
-            run = self._runs.setdefault(
-                str(data["runId"]), _Run(data.get("name") or UNNAMED, Totals(time.time()))
-            )
+            run = self._runs.setdefault(str(data["runId"]), _Run(data.get("name") or UNNAMED))
             progress = parse(data, run.query, run.totals)
             run.totals, run.is_idle, run.reported_at = progress.totals, False, monotonic()
             self._send(progress)

@@ -5,11 +5,20 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Mapping
+from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.spec.platform import CATALOG, Platform
+from sluice.model.spec.platform import CATALOG, Kafka, Platform
+
+# Avro allocates a string of the length that a record names before it reads it: without limits, 19 bytes are
+# an OutOfMemoryError, which ends the job, at each restart again. Beyond them a record is malformed.
+AVRO_LIMITS = {
+    "org.apache.avro.limits.string.maxLength": "16777216",
+    "org.apache.avro.limits.bytes.maxLength": "16777216",
+    "org.apache.avro.limits.collectionItems.maxLength": "1048576",
+}
 
 
 def start(
@@ -33,8 +42,16 @@ def start(
         .config("spark.task.maxFailures", "1")
         .config("spark.speculation", "false")
         .config("spark.sql.shuffle.partitions", str(partitions))
+        .config(
+            "spark.executor.defaultJavaOptions",
+            " ".join(f"-D{key}={value}" for key, value in AVRO_LIMITS.items()),
+        )
         .getOrCreate()
     )
+    # Of the driver not by an option: spark-submit has started its JVM by now. Avro reads them at its first
+    # record.
+    for key, value in AVRO_LIMITS.items():
+        cast("Any", spark._jvm).java.lang.System.setProperty(key, value)
     # PySpark installs its own handler, which ends the process during a batch.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)
@@ -49,7 +66,7 @@ def start(
 def checkpoint_options(platform: Platform) -> dict[str, str]:
     """Spark's configuration for checkpoints in the bucket (``s3a://``); empty for those on a volume."""
     s3 = platform.s3
-    if not platform.checkpoints.root.startswith("s3a://"):
+    if not platform.checkpoints.in_bucket:
         return {}
     options = {
         # Writes a file completely or not at all, without the default's renames and deletes.
@@ -64,6 +81,11 @@ def checkpoint_options(platform: Platform) -> dict[str, str]:
     return options | ({"fs.s3a.endpoint": s3.endpoint} if s3.endpoint else {})
 
 
+def kafka_options(kafka: Kafka) -> dict[str, str]:
+    """The options of Spark's Kafka source and sink that connect them."""
+    return {f"kafka.{key}": value for key, value in kafka.java().items()}
+
+
 def catalog_options(platform: Platform) -> dict[str, str]:
     """Spark's configuration of the Iceberg catalog: JDBC for the pointers, S3FileIO for the files."""
     lake, s3 = platform.lake, platform.s3
@@ -76,6 +98,8 @@ def catalog_options(platform: Platform) -> dict[str, str]:
         ".jdbc.schema-version": "V1",
         ".warehouse": lake.warehouse,
         ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        # No role may delete. And after a commit whose answer was lost, Iceberg deletes what main now uses.
+        ".s3.delete-enabled": "false",
         # A cached table is a stale snapshot of main.
         ".cache-enabled": "false",
         ".client.region": s3.region,
@@ -112,6 +136,15 @@ SETTINGS = {
 }
 # Of a query's shuffles and state; a checkpoint keeps its first number.
 PARTITIONS = 4
+
+
+# \z, because $ also matches before a final line break.
+_DATE_TIME = r"\A\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\z"
+
+
+def date_time(text: Column) -> Column:
+    """The timestamp of a date and time with its offset from UTC (ISO 8601); null for any other text."""
+    return F.when(text.rlike(_DATE_TIME), text.try_cast("timestamp"))
 
 
 def computed(frame: DataFrame, **columns: Column) -> DataFrame:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from sluice.clients import ledger
 from sluice.clients.errors import Refused, Unreachable
 from sluice.clients.ledger import History
 from sluice.model.health.status import RestartHistory
@@ -20,11 +19,6 @@ from tests.support.raising import raising
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 POLICY = Supervision(restart_window_seconds=600)
-
-
-@pytest.fixture(autouse=True)
-def at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "_now", lambda: NOON)
 
 
 def make(client: MemoryS3, stream: str = "nyc_taxi") -> History:
@@ -46,7 +40,8 @@ def test_an_event_is_kept_once_with_its_kind_moment_and_stream() -> None:
     }
     ((bucket, key),) = client.objects
     assert bucket == "warehouse"
-    assert key.startswith("ledger/nyc_taxi/history/restart/20260301T120000.250000Z-")
+    assert key.startswith("ledger/nyc_taxi/history/restart/")
+    assert "-20260301T120000.250000Z-" in key
     assert json.loads(client.objects[bucket, key]) == kept
     # An answer that was lost, so it is recorded again.
     assert make(client).record("restart", {"who": "schedule"}, NOON) == kept
@@ -61,7 +56,7 @@ def test_moments_of_another_zone_are_kept_in_utc() -> None:
     there = NOON.astimezone(timezone(timedelta(hours=5)))
     assert make(client).record("stop", {}, there)["at"] == NOON.isoformat()
     ((_, key),) = client.objects
-    assert "/20260301T120000.250000Z-" in key
+    assert "-20260301T120000.250000Z-" in key
     assert moment_of(key) == NOON
 
 
@@ -95,14 +90,48 @@ def test_the_newest_event_is_found_however_old_it_is() -> None:
     history.record("health", {"n": "new"}, ago(86_400))
     history.record("health", {"n": "newer"}, ago(60))
     assert (history.latest("health") or {})["n"] == "newer"
-    # One LIST, which began behind the old ones.
     assert client.listed[requested:] == [
-        {
-            "Bucket": "warehouse",
-            "Prefix": "ledger/nyc_taxi/history/health/",
-            "StartAfter": "ledger/nyc_taxi/history/health/20260301T110000.250000Z",
-        }
+        {"Bucket": "warehouse", "Prefix": "ledger/nyc_taxi/history/health/", "MaxKeys": 1}
     ]
+
+
+def test_what_is_asked_does_not_follow_the_number_of_events() -> None:
+    asked = []
+    for events in (1, 500):
+        client = MemoryS3(page=10)
+        history = make(client)
+        for seconds in range(events):
+            for kind in ("health", "suspend", "resume"):
+                history.record(kind, {}, ago(1000 * (seconds + 1)))
+        client.requests.clear()
+        history.latest("health")
+        history.suspended()
+        history.requested_since(ago(10))
+        history.restart_history(NOON, POLICY)
+        asked.append(client.requests.copy())
+    assert asked[0] == asked[1]
+
+
+def test_events_of_an_earlier_version_count_behind_newer_ones() -> None:
+    """Their keys began with the time, so the oldest sorts first."""
+    client = MemoryS3(page=1)
+    history = make(client)
+
+    def old(kind: str, seconds: int) -> None:
+        key = f"ledger/nyc_taxi/history/{kind}/{moment(ago(seconds))}-ab.json"
+        client.objects["warehouse", key] = json.dumps({"n": seconds, "at": ago(seconds).isoformat()}).encode()
+
+    for seconds in (300, 200, 100):
+        old("suspend", seconds)
+    assert (history.suspended() or {})["n"] == 100
+    assert [event["n"] for event in history.since("suspend", ago(250))] == [200, 100]
+    history.record("suspend", {"n": 50}, ago(50))
+    assert (history.suspended() or {})["n"] == 50
+    assert [event["n"] for event in history.since("suspend", ago(250))] == [200, 100, 50]
+    old("resume", 60)
+    assert history.suspended() is not None
+    history.record("resume", {}, ago(40))
+    assert history.suspended() is None
 
 
 def test_many_events_come_in_pages() -> None:
@@ -200,12 +229,14 @@ def test_who_acted_on_request_since_then(kind: str, requested: bool, counts: boo
     assert history.requested_since(ago(20)) is None
 
 
-def test_keys_sort_by_time_and_tell_their_moment() -> None:
+def test_the_newest_key_sorts_first_and_tells_its_moment() -> None:
     keys = [history_key("stop", ago(seconds), "ab") for seconds in (3600, 1, 0.001, 0)]
-    assert keys == sorted(keys)
+    assert keys == sorted(keys, reverse=True)
     assert [moment_of(f"ledger/x/{key}") for key in keys] == [ago(s) for s in (3600, 1, 0.001, 0)]
-    assert history_key("stop", NOON, "ab") == "history/stop/20260301T120000.250000Z-ab.json"
-    assert history_key("stop", NOON, "ab") > f"history/stop/{moment(NOON)}"
+    countdown = 10**16 - 1 - int(NOON.timestamp() * 1_000_000)
+    key = history_key("stop", NOON, "ab")
+    assert key == f"history/stop/{countdown:017d}-20260301T120000.250000Z-ab.json"
+    assert key < f"history/stop/{moment(ago(10**9))}-ab.json", "before all keys of earlier versions"
     assert moment_of("runs/x/plan.json") is None
 
 

@@ -36,12 +36,20 @@ def head(stub: Stubber, key: str, version: str | None) -> None:
 
 def test_a_prefix_means_its_csv_objects_pinned_and_sorted(s3: Any) -> None:
     client, stub = s3
-    names = ["p/z.csv.gz", "p/a.csv", "p/readme.txt", "p/"]
-    stub.add_response("list_objects_v2", {"Contents": [{"Key": name} for name in names]})
-    head(stub, "p/a.csv", "v1")
-    head(stub, "p/z.csv.gz", "v2")
+    names = [("p/z.csv.gz", "v2"), ("p/a.csv", "v1"), ("p/a.csv", "v0"), ("p/readme.txt", "v"), ("p/", "v")]
+    versions = [
+        {"Key": name, "VersionId": v, "ETag": '"e1"', "Size": 5, "IsLatest": v != "v0"} for name, v in names
+    ]
+    gone = {"Key": "p/gone.csv", "VersionId": "v", "IsLatest": True}
+    deleted = {**versions[0], "Key": "p/gone.csv", "IsLatest": False}
+    stub.add_response(
+        "list_object_versions",
+        {"Versions": [*versions, deleted], "DeleteMarkers": [gone]},
+        {"Bucket": "b", "Prefix": "p/"},
+    )
     found = Bucket(client, "b").resolve("p/")
     assert [(o.key, o.version_id) for o in found] == [("p/a.csv", "v1"), ("p/z.csv.gz", "v2")]
+    assert (found[0].etag, found[0].size) == ("e1", 5)
 
 
 def test_keys_win_over_the_prefix_and_count_once(s3: Any) -> None:
@@ -69,7 +77,7 @@ def test_an_object_that_does_not_exist_is_named(s3: Any) -> None:
 
 def test_an_empty_prefix_is_named(s3: Any) -> None:
     client, stub = s3
-    stub.add_response("list_objects_v2", {})
+    stub.add_response("list_object_versions", {})
     with raising(Missing, "s3://b/p/"):
         Bucket(client, "b").resolve("p/")
 
@@ -120,4 +128,5 @@ def test_every_page_of_versions_and_markers_counts(s3: Any) -> None:
     )
     entries = list(Bucket(client, "b").entries("p/"))
     assert count(entries) == PrefixUsage(objects=1, versions=2, delete_markers=1, bytes=6)
+    assert entries[:2] == [Entry("k", latest, False, "e", 3, WHEN) for latest in (True, False)]
     assert entries[2] == Entry("m", True, True, "", 0, WHEN)

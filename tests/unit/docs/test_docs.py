@@ -27,7 +27,7 @@ from sluice.model import exits
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health import heartbeat, status
 from sluice.model.health.heartbeat import HeartbeatState
-from sluice.model.health.status import ALERTING, NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
+from sluice.model.health.status import NEEDS_DECISION, NO_ACTION, RESTARTABLE, Health
 from sluice.model.queries import state as query_state
 from sluice.model.spec import ledger, platform, query, stream
 from sluice.model.verification.offsets import FileStats, verify
@@ -35,6 +35,7 @@ from sluice.model.verification.ranges import OffsetRanges
 from sluice.model.verification.sources import reconcile_rows
 from sluice.ui import navigation
 from spark_jobs.common.feed import event, sender
+from tests.support.alerting import ALERTING
 
 REPO = Path(__file__).resolve().parents[3]
 README = REPO / "README.md"
@@ -344,7 +345,7 @@ def test_the_routes_of_the_pages() -> None:
     routes = [f"{navigation.PREFIX}{route}" for route in re.findall(r'@app\.\w+\("([^"]+)"', app)]
     text = ARCHITECTURE.read_text()
     assert [names(row[0])[0] for row in table(text, "route", "response")] == routes
-    page = f"{navigation.PREFIX}/results/{navigation.pages(navigation.every())[0][0]}"
+    page = f"{navigation.PREFIX}/results/{navigation.pages(stream.load_all())[0][0]}"
     assert f"http://127.0.0.1:{ports.DEFAULTS['airflow']}{page}" in README.read_text()
 
 
@@ -545,8 +546,14 @@ def snapshot_keys() -> set[str]:
         if key is not None
     }
     assert added
-    lease = (REPO / "spark_jobs/common/lake/writer_lease.py").read_text()
-    return added | {key for file in (text, lease) for key in re.findall(r'"(sluice\.[\w-]+)"', file)}
+    others = (
+        "spark_jobs/common/lake/writer_lease.py",
+        "spark_jobs/common/lake/quarantine.py",
+        "spark_jobs/common/consumer/state.py",
+        "plugins/sluice/model/verification/quarantine.py",
+    )
+    texts = [text, *((REPO / other).read_text() for other in others)]
+    return added | {key for file in texts for key in re.findall(r'"(sluice\.[\w-]+)"', file)}
 
 
 def test_what_a_snapshot_and_the_ledger_say() -> None:
@@ -554,11 +561,13 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     said = [key for row in table(text, "key", "meaning") for key in names(row[0])]
     assert sorted(said) == sorted(snapshot_keys())
     objects = [names(row[0])[0] for row in table(text, "object", "holds")]
-    of_run = ("plan", "baseline", "proof", "reconciliation", "compaction")
+    of_run = ("plan", "produced", "baseline", "proof", "reconciliation", "compaction")
     run = [ledger.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
     source = [ledger.planned_key("<source id>"), ledger.produced_key("<source id>")]
+    source += [ledger.verified_key("<lineage>", "<source id>", 0).replace(f"{0:019d}", "<end>")]
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-    event = ledger.history_key("<kind>", at, "<suffix>").replace(ledger.moment(at), "<moment>")
+    key = ledger.history_key("<kind>", at, "<suffix>").replace(ledger.moment(at), "<moment>")
+    event = re.sub(r"\d{17}", "<countdown>", key)
     assert objects == [*source, *run, event]
     assert ledger.moment(at) in OPERATING.read_text()
     for name in stream.names():

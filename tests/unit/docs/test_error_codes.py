@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sluice.model.error_codes import PERMANENT, ErrorCode, code_in, code_of, coded
-from sluice.model.health.status import ALERTING
+from tests.support.alerting import ALERTING
 from tests.unit.docs.test_docs import ERRORS, REPO, source_files
 
 PRODUCT = ("local", "plugins", "spark_jobs", "dags")

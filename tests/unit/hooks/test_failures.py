@@ -7,8 +7,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from botocore.exceptions import IncompleteReadError
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.hooks.failures import failed, failed_attempt, failure_reason, final_failures, is_permanent, table
-from sluice.model.error_codes import ErrorCode
+from sluice.hooks.failures import failed, failed_attempt, failure_reason, final_failures, table
+from sluice.model.error_codes import PERMANENT, ErrorCode, code_in
 from sluice.model.spec.config import ConfigError
 from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.common.maintenance.row_diff import RowsDiffer
@@ -30,6 +30,10 @@ REASONS = {
 }
 
 
+def _is_permanent(reason: str) -> bool:
+    return code_in(reason) in PERMANENT
+
+
 @pytest.mark.parametrize("case", REASONS.values(), ids=REASONS.keys())
 def test_last_reason(case: tuple[list[str], str | None]) -> None:
     lines, expected = case
@@ -39,21 +43,21 @@ def test_last_reason(case: tuple[list[str], str | None]) -> None:
 def test_only_a_source_that_stays_unreadable_is_hopeless() -> None:
     for error in (CorruptObject("broke off"), InvalidHeader("no column 'x'"), RowsDiffer("3 rows"),
                   ConfigError("key"), IncompatibleSchema("column 'x'")):  # fmt: skip
-        assert is_permanent(failure_reason([f"2026-11-20 ERROR x: {failure_line(error)}"]))
+        assert _is_permanent(failure_reason([f"2026-11-20 ERROR x: {failure_line(error)}"]))
     for other in (CommitConflict("moved"), IncompleteReadError(actual_bytes=3, expected_bytes=9)):
-        assert not is_permanent(failure_reason([failure_line(other)]))
+        assert not _is_permanent(failure_reason([failure_line(other)]))
     # As Spark passes on the traceback of a worker.
     worker = "an exception\nTraceback (most recent call last):\n  File x\n{}\n"
     corrupt = "spark_jobs.common.producer.objects.CorruptObject: s3://b/k: broke off"
     passed_on = failure_line(RuntimeError(worker.format(corrupt)))
     assert passed_on == "SLU-302 CorruptObject: s3://b/k: broke off"
-    assert is_permanent(failure_reason([passed_on]))
-    assert not is_permanent(
+    assert _is_permanent(failure_reason([passed_on]))
+    assert not _is_permanent(
         failure_line(RuntimeError(worker.format("botocore.exceptions.ReadTimeoutError: x")))
     )
     # By the code alone.
-    assert is_permanent("SLU-302 whatever it says")
-    assert not is_permanent("spark_jobs.common.producer.objects.CorruptObject: s3://b/k: broke off")
+    assert _is_permanent("SLU-302 whatever it says")
+    assert not _is_permanent("spark_jobs.common.producer.objects.CorruptObject: s3://b/k: broke off")
 
 
 @pytest.mark.parametrize("kind", [Missing, Refused, ConfigError])

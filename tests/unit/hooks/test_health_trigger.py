@@ -114,7 +114,7 @@ class World:
 
     def fire(self, task: Any = None, timeout_after: float | None = None) -> dict[str, Any]:
         trigger = HealthTrigger(stream="nyc_taxi", component="consumer")
-        trigger.__dict__["hook"] = self
+        trigger.__dict__["platform_hook"] = self
         trigger.clock, trigger.sleep, trigger.assess = lambda: self.now, self.sleep, self.assess
         trigger.request_timeout_seconds = self.request_timeout_seconds
         trigger.task_instance = task

@@ -32,7 +32,6 @@ def context(tmp_path: Path) -> Context:
         kafka_jars=Path("/cache/jars-kafka"),
         minio=Path("/cache/minio"),
         java_home=Path("/java"),
-        external=None,
     )
 
 

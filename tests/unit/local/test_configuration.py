@@ -23,6 +23,7 @@ from local.services import airflow, kafka, minio, replay, streams
 from sluice.model import exits
 from sluice.model.spec import platform, stream
 from sluice.model.spec.config import ConfigError, dump
+from sluice.model.spec.stream import load_all
 from tests.support.raising import raising
 
 
@@ -79,7 +80,7 @@ def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context
         if name.startswith("program:"):
             assert parser[name]["autostart"] == "false"
             assert "--pdeathsig" in parser[name]["command"]
-    parts = [component.program for spec in streams.specs() for component in spec.components.values()]
+    parts = [component.program for spec in load_all() for component in spec.components.values()]
     assert {"stream-nyc_taxi", "stream-wiki_changes-producer", "stream-wiki_changes-queries"} < set(parts)
     for name in parts:
         stream = parser[f"program:{name}"]
@@ -102,7 +103,7 @@ def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context
 
 def test_every_part_of_a_stream_is_a_program_with_all_that_jobs_get(context: Context) -> None:
     made = {program.name: program for program in streams.programs(context)}
-    assert len(made) == sum(len(spec.components) for spec in streams.specs())
+    assert len(made) == sum(len(spec.components) for spec in load_all())
     producer = made["stream-wiki_changes-producer"]
     assert list(producer.command[-5:]) == [
         str(context.python),

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import json
+import re
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +14,11 @@ from typing import Any
 import pytest
 
 from local.base import UsageError
-from local.drills import command, drill
+from local.drills import command, drill, query_faults
 from local.drills.drill import POLL_SECONDS, DrillContext, Failed
 from sluice.clients.errors import Unreachable
 from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
+from spark_jobs.isp_hits.transforms import FIELDS, REQUIRED
 from tests.support.raising import raising
 
 REPO = Path(__file__).resolve().parents[3]
@@ -109,6 +113,81 @@ def test_detected_by_the_runtime() -> None:
     after = replace(before, restarts=(990.0, 1003.5, 1010.0))
     found = drill.detected_by_runtime(context(status=lambda: after))
     assert found == (1003.5, "the runtime (signal 9 after 50 s)")
+
+
+@pytest.mark.parametrize(
+    ("early", "expected"),
+    [(2, None), (3, (1005.0, "early_rows")), (4, "left out 2 early rows; one was sent")],
+)
+def test_detected_by_early_rows(monkeypatch: pytest.MonkeyPatch, early: int, expected: Any) -> None:
+    def position(rows: int) -> Any:
+        return SimpleNamespace(states={"windows": SimpleNamespace(early_rows=rows)})
+
+    monkeypatch.setattr(query_faults.time, "time", lambda: 1005.0)
+    monkeypatch.setattr(query_faults, "_position", lambda queried: position(early))
+    made = context()
+    made.state |= {"before": position(2), "queried": None}
+    if isinstance(expected, str):
+        with raising(Failed, expected):
+            query_faults.detected_by_early_rows(made)
+    else:
+        assert query_faults.detected_by_early_rows(made) == expected
+
+
+NOW = datetime(2026, 3, 1, 10, 3, tzinfo=UTC)
+COUNTED = {"99999|2026-03-01T09:57:00Z": (50,), "99999|2026-03-01T10:02:00Z": (51,)}
+
+
+@pytest.mark.parametrize(
+    ("results", "late", "failure"),
+    [
+        (COUNTED, 0, ""),
+        (COUNTED, 3, "3 rows were late after a record dated 20:00:00 ahead"),
+        (
+            {**COUNTED, "99999|2026-03-01T09:57:00Z": (49,)},
+            0,
+            "99999|2026-03-01T09:57:00Z of query windows is 49",
+        ),
+        ({}, 0, "is 0, and 50 hits of now were sent"),
+    ],
+)
+def test_hits_of_now_are_all_counted_and_none_is_late(
+    results: dict[str, tuple[int, ...]], late: int, failure: str
+) -> None:
+    if failure:
+        with raising(Failed, failure):
+            query_faults.check_counts(results, NOW, late)
+    else:
+        query_faults.check_counts(results, NOW, late)
+
+
+def test_a_drills_hit_is_a_hit() -> None:
+    fields = json.loads(query_faults.hit("x", NOW))
+    assert set(REQUIRED) <= set(fields) <= set(FIELDS)
+    assert datetime.fromisoformat(fields["hittime"]) == NOW
+    assert re.fullmatch("[0-9]{5}", fields["zipcode"])
+
+
+def test_a_drill_leaves_the_isp_stream_as_it_was() -> None:
+    done: list[tuple[str, str]] = []
+    states = {"stream-isp_hits": "STOPPED", "stream-isp_hits-queries": "RUNNING"}
+    airflow = SimpleNamespace(
+        wait_for_dag=lambda dag: None,
+        is_paused=lambda dag: dag == "isp_hits_load",
+        pause=lambda dag: done.append(("pause", dag)),
+        unpause=lambda dag: done.append(("unpause", dag)),
+    )
+    supervisor = SimpleNamespace(
+        getProcessInfo=lambda program: {"statename": states[program]},
+        stopProcess=lambda program: done.append(("stop", program)),
+    )
+    daemon = SimpleNamespace(proxy=lambda: supervisor)
+    made = context(stack=SimpleNamespace(airflow=lambda: airflow, daemon=daemon))
+    query_faults._start(made)
+    assert done == [("unpause", "isp_hits_load")]
+    states["stream-isp_hits"] = "RUNNING"
+    made.cleanup.close()
+    assert done[1:] == [("pause", "isp_hits_load"), ("stop", "stream-isp_hits")]
 
 
 def run(state: str, end: int | None) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
-from airflow.sdk import Context
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.clients.errors import Refused
+from sluice.clients.lake import compaction
 from sluice.model.spec import ledger as keys
 from sluice.model.spec.stream import ENTRY_POINT
 from sluice.model.verification.storage import FileSetDigest, Rewrite
@@ -45,33 +46,26 @@ class World:
         return SimpleNamespace(current_snapshot=lambda: head)
 
     def compact(self, before: str | None = None, at: datetime = AT) -> dict[str, Any]:
-        made = self._with_clients(Compact(task_id="step", stream="wiki_changes"))
+        made = self._with_clients(CompactOperator(task_id="step", stream="wiki_changes"))
         values = {"params": {"compact_before": before}, "dag_run": SimpleNamespace(run_after=at)}
-        return made.execute(given(run_id="r", **values))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(SparkSubmitOperator, "execute", lambda operator, context: self.submit(operator))
+            return made.execute(given(run_id="r", **values))
 
     def check(self) -> dict[str, Any]:
-        made = self._with_clients(Check(task_id="step", stream="wiki_changes"))
-        found: dict[str, Any] = made.execute(given(run_id="r"))
+        made = self._with_clients(VerifyCompactionOperator(task_id="step", stream="wiki_changes"))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(compaction, "since", self.since)
+            found: dict[str, Any] = made.execute(given(run_id="r"))
         return found
+
+    def since(self, table: Any, snapshot_id: int | None) -> list[Rewrite]:
+        self.requested.append(snapshot_id)
+        return self.rewrites
 
     def _with_clients(self, made: Step) -> Step:
         made.__dict__ |= {"world": self, "platform_hook": SimpleNamespace(lake=self), "ledger": self.ledger}
         return made
-
-
-class Compact(CompactOperator):
-    world: World
-
-    def run_job(self, context: Context) -> None:
-        self.world.submit(self)
-
-
-class Check(VerifyCompactionOperator):
-    world: World
-
-    def rewrites_since(self, snapshot_id: int | None) -> list[Rewrite]:
-        self.world.requested.append(snapshot_id)
-        return self.world.rewrites
 
 
 @pytest.fixture
@@ -121,6 +115,14 @@ def test_a_retry_on_another_day_means_the_same_and_checks_from_where_the_first_b
     world.failure = None
     assert world.compact(at=datetime(2026, 12, 1, tzinfo=UTC))["snapshot_id"] == 77
     assert [told[-1] for told in world.submitted] == ["2026-11-20"] * 2
+
+
+def test_a_run_id_that_is_used_again_with_another_date_is_refused(world: World) -> None:
+    world.compact(before="2026-11-01")
+    with raising(AirflowFailException, "SLU-306", "'r'", "2026-11-01", "2026-11-20"):
+        world.compact(before="2026-11-20")
+    assert len(world.submitted) == 1
+    assert world.compact(before="2026-11-01")["before"] == "2026-11-01"
 
 
 def test_dates_that_still_grow_are_refused_before_anything_is_pinned(world: World) -> None:

@@ -130,7 +130,7 @@ class Clock:
             deadline=self.began + 3600,
         )
         made = DecisionTrigger(**made.serialize()[1])
-        made.__dict__["hook"] = SimpleNamespace(history=lambda name: self.kept)
+        made.__dict__["platform_hook"] = SimpleNamespace(history=lambda name: self.kept)
         made.clock, made.sleep = lambda: self.now, self.sleep
 
         async def first() -> Any:
@@ -196,7 +196,7 @@ def test_restart_restarts_whatever_instance_is_there_and_is_verified() -> None:
     answer, restart = events(step.kept, "decision", "restart")
     assert (answer["choice"], answer["who"], answer["run"]) == ("Restart it", "ada", "run-1")
     assert (restart["who"], restart["requested"]) == ("ada", True)
-    event = {"outcome": "recovered", "reason": "", "at": datetime.now(UTC).timestamp()}
+    event = {"outcome": "reached", "reason": "", "at": datetime.now(UTC).timestamp()}
     step.operator.record_recovery(context(conf=conf()), event, **(waits.kwargs or {}))
     assert len(events(step.kept, "recovered")) == 1
 

@@ -26,7 +26,7 @@ from sluice.model.health.status import Health
 from sluice.model.spec import stream
 from sluice.model.spec.ledger import history_name
 from sluice.operators import supervise as supervision
-from sluice.operators.supervise import SuperviseOperator, supervise
+from sluice.operators.supervise import SuperviseOperator
 from sluice.runtime.base import Runtime
 from sluice.runtime.observer import Observer
 from sluice.triggers import health
@@ -120,7 +120,7 @@ class World(Runtime):
             self.heard = self.heartbeat(1, pid=8, state=self.state, since=self.state_since)
         return self.heard
 
-    def topic_id(self, topic: str) -> Any:
+    def describe(self, topic: str) -> Any:
         return SimpleNamespace(id="t", partitions=1)
 
     def begins(self, topic: str, partitions: int) -> dict[int, int]:
@@ -144,7 +144,7 @@ class World(Runtime):
 
     def observer(self, spec: Any, component: str) -> Observer:
         kafka = SimpleNamespace(
-            heartbeat=self.newest, topic_id=self.topic_id, begins=self.begins, ends=self.ends_of
+            heartbeat=self.newest, describe=self.describe, begins=self.begins, ends=self.ends_of
         )
         return Observer(cast("Any", kafka), lambda: cast("Lake", self), self, spec, component)
 
@@ -157,7 +157,7 @@ class World(Runtime):
         return SimpleNamespace(runtime=self, history=history, observer=self.observer)
 
     def operator(self) -> SuperviseOperator:
-        made = supervise(STREAM, self.component)
+        made = SuperviseOperator(task_id=self.component, stream=STREAM, component=self.component)
         made.__dict__["platform_hook"] = self.hook
         return made
 
@@ -196,7 +196,7 @@ class World(Runtime):
         path, values = trigger.serialize()
         assert path == f"{health.__name__}.{type(trigger).__name__}"
         made: Any = type(trigger)(**values)
-        made.__dict__["hook"] = self.hook
+        made.__dict__["platform_hook"] = self.hook
         made.clock, made.sleep = lambda: self.now, self.sleep
         made.task_instance = SimpleNamespace(
             task=None, task_id=self.component, get_template_context=lambda: given

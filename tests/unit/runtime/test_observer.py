@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from sluice.clients.errors import ClientError, Missing, Refused, Unreachable
-from sluice.clients.kafka_admin import KafkaAdmin, TopicId
+from sluice.clients.kafka_admin import KafkaAdmin, TopicDescription
 from sluice.clients.lake.catalog import Lake
 from sluice.model.health.sample import Position, ProcessState, ProcessStatus
 from sluice.model.spec.config import ConfigError
@@ -49,9 +49,9 @@ class Systems:
             raise self.errors[name]
         return answer
 
-    def topic_id(self, topic: str) -> TopicId:
+    def describe(self, topic: str) -> TopicDescription:
         assert topic == "x-topic"
-        return self._ask("topic_id", TopicId("T", len(self.ages)))
+        return self._ask("describe", TopicDescription("T", len(self.ages)))
 
     def begins(self, topic: str, partitions: int) -> dict[int, int]:
         return self._ask("begins", dict.fromkeys(range(partitions), 0))
@@ -81,7 +81,7 @@ class Systems:
         )
 
 
-ALL = ["status", "topic_id", "begins", "position", "ends"]
+ALL = ["status", "describe", "begins", "position", "ends"]
 
 
 def test_where_nothing_waits_five_questions_are_asked() -> None:
@@ -148,8 +148,8 @@ def test_before_the_first_snapshot_all_of_the_topic_waits() -> None:
     ("method", "system", "asked"),
     [
         ("status", "process", ALL),
-        ("topic_id", "kafka", ["status", "topic_id", "position"]),
-        ("begins", "kafka", ["status", "topic_id", "begins", "position"]),
+        ("describe", "kafka", ["status", "describe", "position"]),
+        ("begins", "kafka", ["status", "describe", "begins", "position"]),
         ("position", "lake", ALL),
         ("ends", "kafka", ALL),
         ("retention_ms", "kafka", [*ALL, "retention_ms"]),
@@ -166,7 +166,7 @@ def test_what_does_not_answer_is_trouble_and_is_not_asked_on(
     assert systems.asked == asked
     assert (sample.process is None) == (system == "process")
     assert (sample.published is None) == (system == "lake")
-    assert (sample.ends is None) == (method in ("topic_id", "begins", "ends"))
+    assert (sample.ends is None) == (method in ("describe", "begins", "ends"))
 
 
 def test_all_that_is_away_is_named() -> None:
@@ -174,7 +174,7 @@ def test_all_that_is_away_is_named() -> None:
     systems.errors = {name: Unreachable(f"no {name}") for name in ALL}
     assert systems.observer().observe(NOW).errors == {
         "process": "no status",
-        "kafka": "no topic_id",
+        "kafka": "no describe",
         "lake": "no position",
     }
 

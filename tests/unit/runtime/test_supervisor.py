@@ -13,8 +13,10 @@ import pytest
 from supervisor.xmlrpc import Faults
 
 from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.io import retry
 from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
 from sluice.model.spec.platform import Supervisor
+from sluice.runtime import supervisord
 from sluice.runtime.supervisord import SupervisorRuntime, parse_status
 from tests.support.raising import raising
 
@@ -31,7 +33,11 @@ INFO = {
 STARTING, STOPPING, STOPPED, EXITED = (
     {**INFO, "statename": name} for name in ("STARTING", "STOPPING", "STOPPED", "EXITED")
 )
-NO_FILE = Fault(Faults.NO_FILE, "NO_FILE")
+NEVER_RAN = {**STOPPED, "pid": 0, "start": 0}
+# supervisord's answer while there is no log file.
+NO_LOG = ["", 0, False]
+REPORT = {"parent": 42, "pid": 43, "since": 1000.5, "restarts": [], "last_exit": None, "restart_at": None}
+REPORTED = f"{json.dumps(REPORT)}\n"
 NOT_RUNNING = Fault(Faults.NOT_RUNNING, "NOT_RUNNING")
 
 
@@ -45,20 +51,40 @@ class States(list[Any]):
         return super().pop(index) if len(self) > 1 else self[0]
 
 
-class Rpc:
-    """Answers each method with what was given for it, or raises it. ``now`` passes by ``sleep`` only."""
+class Clock:
+    now = 0.0
 
-    def __init__(self, **answers: Any) -> None:
-        self.answers = {"tailProcessStderrLog": NO_FILE, **answers}
-        self.now = 0.0
-        self.asked: list[tuple[str, tuple[Any, ...]]] = []
+    def monotonic(self) -> float:
+        return self.now
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds
 
+
+CLOCK = Clock()
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (supervisord, retry):
+        monkeypatch.setattr(module, "time", CLOCK)
+
+
+class Rpc:
+    """Answers each method with what was given for it, or raises it. ``now`` passes by sleeping only."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers = {"tailProcessStderrLog": States([[REPORTED, len(REPORTED), False]]), **answers}
+        CLOCK.now = 0.0
+        self.asked: list[tuple[str, tuple[Any, ...]]] = []
+
+    @property
+    def now(self) -> float:
+        return CLOCK.now
+
     def runtime(self) -> SupervisorRuntime:
         config = Supervisor("http://127.0.0.1:1/RPC2", "user", "hunter2")
-        return SupervisorRuntime(config, rpc=self, clock=lambda: self.now, sleep=self.sleep)
+        return SupervisorRuntime(config, rpc=self)
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
         def answer(*arguments: Any) -> Any:
@@ -74,8 +100,8 @@ class Rpc:
 
 
 def parse_info(info: dict[str, Any]) -> ProcessStatus:
-    """The status of a program that runs without a parent process."""
-    return parse_status(info, None)
+    """The status of a component whose parent process has reported its start."""
+    return parse_status(info, REPORTED)
 
 
 def runtime(**answers: Any) -> SupervisorRuntime:
@@ -86,15 +112,15 @@ def test_a_running_process() -> None:
     status = runtime(getProcessInfo=INFO).status("stream-x")
     assert (status.state, status.pid, status.since, status.is_alive) == (
         ProcessState.RUNNING,
-        42,
-        1000.0,
+        43,
+        1000.5,
         True,
     )
-    assert status.message() == "stream-x is RUNNING (pid 42, uptime 0:00:05)"
+    assert status.message() == "stream-x is RUNNING (pid 43)"
 
 
 def test_a_process_that_never_ran() -> None:
-    status = parse_info({**INFO, "statename": "STOPPED", "pid": 0, "start": 0})
+    status = parse_status(NEVER_RAN, "")
     assert (status.pid, status.since, status.is_alive) == (None, None, False)
 
 
@@ -107,7 +133,7 @@ def test_an_identity_is_a_start_and_not_a_pid() -> None:
     assert running.identity == "1000"
     assert parse_info({**INFO, "statename": "EXITED", "pid": 0}).identity == running.identity
     assert parse_info({**INFO, "start": 1001}).identity != running.identity
-    assert parse_info({**INFO, "statename": "STOPPED", "pid": 0, "start": 0}).identity == "0"
+    assert parse_status(NEVER_RAN, "").identity == "0"
 
 
 def test_a_status_survives_json() -> None:
@@ -162,7 +188,9 @@ def test_without_grace_it_is_stopped_hard_at_once() -> None:
 
 @pytest.mark.parametrize("state", ["STARTING", "BACKOFF", "STOPPING"])
 def test_what_does_not_run_yet_or_any_more_gets_no_grace(state: str) -> None:
-    asked, _, _ = stopped_with(20, {**INFO, "statename": state}, STOPPED, stopProcess=NOT_RUNNING)
+    infos = {**INFO, "statename": state}, STOPPED
+    unreported = States([NO_LOG])
+    asked, _, _ = stopped_with(20, *infos, stopProcess=NOT_RUNNING, tailProcessStderrLog=unreported)
     assert asked == ["stopProcess(False,)"]
 
 
@@ -207,12 +235,11 @@ def test_an_unknown_program_is_named() -> None:
 
 
 def test_a_log_that_is_not_there_yet_is_no_error() -> None:
-    assert runtime(tailProcessStdoutLog=NO_FILE).tail("x") == []
+    assert runtime(tailProcessStdoutLog=[NO_LOG]).tail("x") == []
     assert runtime(tailProcessStdoutLog=[("a\n\nb\n", 4, False)]).tail("x") == ["a", "b"]
 
 
 EXIT = {"at": 1010.5, "code": -9, "seconds": 9.5}
-REPORT = {"parent": 42, "pid": 43, "since": 1000.5, "restarts": [], "last_exit": None, "restart_at": None}
 DOWN = {**REPORT, "pid": None, "last_exit": EXIT}
 AGAIN = {**REPORT, "pid": 44, "since": 1011.0, "restarts": [1011.0], "last_exit": EXIT}
 

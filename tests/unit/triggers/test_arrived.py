@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from sluice.clients.errors import ClientError, Missing, Unreachable
-from sluice.clients.kafka_admin import TopicId
+from sluice.clients.kafka_admin import TopicDescription
 from sluice.model.health.sample import ProcessState, ProcessStatus
 from sluice.triggers.arrived import ArrivedTrigger
 
@@ -28,8 +28,8 @@ class Topic:
             raise answer
         return answer
 
-    def topic_id(self, topic: str) -> TopicId:
-        return TopicId(self.id, 2)
+    def describe(self, topic: str) -> TopicDescription:
+        return TopicDescription(self.id, 2)
 
 
 def made(**more: Any) -> ArrivedTrigger:
@@ -49,7 +49,7 @@ def fire(
     trigger = made(**more)
     trigger.clock = clock
     runtime = SimpleNamespace(status=lambda program: ProcessStatus(program, state()))
-    trigger.__dict__["hook"] = SimpleNamespace(kafka=topic, runtime=runtime)
+    trigger.__dict__["platform_hook"] = SimpleNamespace(kafka=topic, runtime=runtime)
 
     async def first() -> dict[str, Any]:
         payload: dict[str, Any] = (await anext(trigger.run())).payload

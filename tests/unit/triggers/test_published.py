@@ -30,8 +30,8 @@ def process(state: S, pid: int | None = 1) -> ProcessStatus:
     return ProcessStatus("stream-x", state, pid)
 
 
-def state(ends: dict[int, int], starts: dict[int, int] | None = None) -> Position:
-    return Position(1, 0.0, None, starts or {0: 0, 1: 0}, ends)
+def state(ends: dict[int, int], starts: dict[int, int] | None = None, rejected: int = 0) -> Position:
+    return Position(1, 0.0, None, starts or {0: 0, 1: 0}, ends, rejected=rejected)
 
 
 def test_a_process_may_be_down_for_the_grace() -> None:
@@ -63,14 +63,19 @@ def test_offsets_before_the_streams_first_are_unreachable_offsets() -> None:
 class Hook:
     """Answers what it is given, in turn; an exception is raised, a function is called."""
 
-    def __init__(self, states: list[Any], processes: list[Any]) -> None:
+    def __init__(self, states: list[Any], processes: list[Any], held: list[Any] | None = None) -> None:
         self.lake = self.runtime = self
-        self.states, self.processes = states, processes
+        self.states, self.processes, self.held = states, processes, held or [0]
         self.closed = False
         self.fired = threading.Event()
 
     def position(self, table: str) -> Position | None:
         return self._next(self.states)
+
+    def rejected_held(self, table: str) -> int:
+        assert table == "raw.nyc_taxi_quarantine"
+        found: int = self._next(self.held)
+        return found
 
     def status(self, program: str) -> ProcessStatus:
         found: ProcessStatus = self._next(self.processes)
@@ -94,7 +99,7 @@ def fire(
         "poll_interval": 0.0, "grace": 0.0, **overrides,
     }  # fmt: skip
     trigger = PublishedTrigger(**values)
-    trigger.__dict__["hook"] = hook
+    trigger.__dict__["platform_hook"] = hook
     trigger.request_timeout_seconds = request_timeout_seconds
 
     async def first() -> dict[str, Any]:
@@ -115,6 +120,13 @@ def test_it_lands_when_all_is_published() -> None:
         "outcome": "reached",
         "reason": "10 of 10 records of the load are published",
     }
+
+
+def test_it_waits_until_the_rejected_records_are_in_the_quarantine() -> None:
+    published = state({0: 12, 1: 5}, rejected=3)
+    assert fire(Hook([published], [process(S.RUNNING)], [0, 0, 3]))["outcome"] == "reached"
+    event = fire(Hook([published], [process(S.RUNNING)]), deadline=0.0)
+    assert (event["outcome"], "not in the quarantine" in event["reason"]) == ("timed out", True)
 
 
 def test_an_empty_load_has_landed() -> None:
@@ -169,7 +181,7 @@ def test_the_consumer_may_be_down_for_two_supervision_intervals() -> None:
     sensor = WaitForPublishOperator(task_id="wait_for_publish", stream="nyc_taxi")
     kept = ledger("nyc_taxi")
     sensor.__dict__["ledger"] = kept
-    kept.put(run_key("r", "plan"), {"sources": []})
+    kept.put(run_key("r", "produced"), {"sources": {}})
     with pytest.raises(TaskDeferred) as deferred:
         sensor.execute(given(run_id="r", params={}))
     assert isinstance(deferred.value.trigger, PublishedTrigger)

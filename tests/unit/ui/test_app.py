@@ -102,6 +102,7 @@ def test_the_policy_lets_nothing_in_from_elsewhere(made: Made, client: TestClien
 def test_the_data(made: Made, client: TestClient) -> None:
     found = client.get(DATA).json()
     assert found["late"] == 1_437
+    assert found["early"] == 12
     assert len(found["windows"]) == 144
     assert len(found["window"]["top"]) == 10
     assert found["now"] == pytest.approx(time.time(), abs=60)

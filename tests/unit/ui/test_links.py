@@ -53,8 +53,8 @@ def test_a_link_for_each_query_with_a_page_and_one_to_the_queries() -> None:
 
 
 def test_the_streams_of_the_repository() -> None:
-    assert navigation.pages(navigation.every()) == [("wiki_changes.editors", "Wikipedia: top editors")]
-    assert [spec.name for spec in navigation.every()] == streams.names()
+    assert navigation.pages(streams.load_all()) == [("wiki_changes.editors", "Wikipedia: top editors")]
+    assert [spec.name for spec in streams.load_all()] == streams.names()
 
 
 def test_the_plugin_registers_the_app_once(plugin: ModuleType) -> None:

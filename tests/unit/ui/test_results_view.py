@@ -15,7 +15,7 @@ BOT = Editor("Bot", True, 9)
 
 
 def results(*windows: Window, watermark: float | None = 1200.0) -> Results:
-    return Results(1300.0, 1299.0, watermark, 5, windows)
+    return Results(1300.0, 1299.0, watermark, 5, 3, windows)
 
 
 FIRST = Window(600.0, 1200.0, (ANN, BOT))
@@ -25,11 +25,12 @@ BOTH = results(SECOND, FIRST)
 
 def test_the_results_and_a_line_for_each_window() -> None:
     found = results_view(BOTH, None, EditorFilter.ALL)
-    assert {key: found[key] for key in ("at", "source_at", "watermark", "late")} == {
+    assert {key: found[key] for key in ("at", "source_at", "watermark", "late", "early")} == {
         "at": 1300.0,
         "source_at": 1299.0,
         "watermark": 1200.0,
         "late": 5,
+        "early": 3,
     }
     assert found["windows"] == [
         {"start": 1200.0, "end": 1800.0, "people": 1, "bots": 0},

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from sluice.clients.errors import Unreachable
-from sluice.model.health.status import ALERTING, NEEDS_DECISION, RESTARTABLE, WELL, Health, no_action
+from sluice.model.health.status import NEEDS_DECISION, RESTARTABLE, WELL, Health, no_action
 from sluice.model.spec.stream import Supervision
 from sluice.ui.health import LastCheck, severity, stream_status
+from tests.support.alerting import ALERTING
 from tests.support.pages import health
 
 POLICY = Supervision(interval_seconds=100)

@@ -7,7 +7,7 @@ is in the newest ancestor of ``main`` that has them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -25,6 +25,7 @@ from sluice.clients.errors import Missing, Unreachable
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
+from sluice.model.verification.quarantine import held_in, rejected_by
 from sluice.model.verification.ranges import offsets_from_json
 
 MAIN = "main"
@@ -56,6 +57,15 @@ class Commit:
         return None if self.began is None else max(self.at - self.began, 0.0)
 
 
+@dataclass(frozen=True)
+class Head:
+    """The newest snapshot of ``main``; ``writer``: who published it, "" if it was no writer of a stream."""
+
+    snapshot_id: int
+    sequence_number: int
+    writer: str
+
+
 class Lake:
     """One role's catalog. Opening it connects to PostgreSQL; reading a table reads S3."""
 
@@ -64,6 +74,8 @@ class Lake:
             # Not load_catalog(): it merges in ~/.pyiceberg.yaml.
             self.catalog = SqlCatalog(CATALOG, **properties)
         self._loaded: dict[str, Table] = {}
+        # Name -> the metadata file that it was read from, and the position.
+        self._positions: dict[str, tuple[str, Position | None]] = {}
 
     @classmethod
     def open(cls, platform: Platform) -> Lake:
@@ -108,8 +120,38 @@ class Lake:
         return self._loaded[name]
 
     def position(self, name: str) -> Position | None:
-        """The stream's position on ``main``; None before its first snapshot or its table."""
-        return None if self.location(name) is None else position(self.table(name))
+        """The stream's position on ``main``; None before its first snapshot or its table.
+
+        Costs one question to PostgreSQL while the table does not change.
+        """
+        if self.location(name) is None:
+            return None
+        table = self.table(name)
+        known = self._positions.get(name)
+        if known is None or known[0] != table.metadata_location:
+            known = self._positions[name] = (table.metadata_location, position(table))
+        return known[1]
+
+    def table_uuid(self, name: str) -> str:
+        """The table's UUID: a restored catalog keeps it, another table has another. Raises Missing."""
+        return str(self.table(name).metadata.table_uuid)
+
+    def heads(self, *names: str) -> dict[str, Head]:
+        """The newest snapshot of ``main`` of each table; without tables and tables without snapshots."""
+        found = {}
+        for name in names:
+            snapshot = self.table(name).snapshot_by_name(MAIN) if self.location(name) else None
+            if snapshot is not None:
+                found[name] = Head(
+                    snapshot.snapshot_id,
+                    snapshot.sequence_number or 0,
+                    sluice_properties(snapshot).get("writer", ""),
+                )
+        return found
+
+    def rejected_held(self, name: str) -> int:
+        """The records rejected by batches that this quarantine holds. Raises Missing."""
+        return held_in(_summary(snapshot) for snapshot in ancestors(self.table(name))).count
 
 
 def ancestors(table: Table) -> Iterator[Snapshot]:
@@ -123,10 +165,30 @@ def ancestors(table: Table) -> Iterator[Snapshot]:
         snapshot = kept.get(parent) if parent is not None else None
 
 
+def sequence_since(table: Table, heads: Iterable[Head | None]) -> int:
+    """The lowest sequence number of ``heads``: files that were committed after all of them have a higher one.
+
+    0 (every file has) unless each head is part of ``main``'s history: a restored catalog gives numbers out
+    again. A head whose snapshot has expired is part of it if its writer published ``main``'s newest batch: a
+    writer publishes on top of its own last snapshot only.
+    """
+    kept = {snapshot.snapshot_id for snapshot in ancestors(table)}
+    writer = next((w for s in ancestors(table) if (w := sluice_properties(s).get("writer"))), None)
+    found = [
+        head.sequence_number if head and (head.snapshot_id in kept or head.writer == writer) else 0
+        for head in heads
+    ]
+    return min(found, default=0)
+
+
 def sluice_properties(snapshot: Snapshot) -> dict[str, str]:
     """The ``sluice.*`` entries of the summary, without the prefix; empty for maintenance."""
-    summary = snapshot.summary.additional_properties if snapshot.summary else {}
+    summary = _summary(snapshot)
     return {key.removeprefix("sluice."): value for key, value in summary.items() if key.startswith("sluice.")}
+
+
+def _summary(snapshot: Snapshot) -> dict[str, str]:
+    return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
 def commits(table: Table, since: int | None = None) -> Iterator[Commit]:
@@ -134,18 +196,21 @@ def commits(table: Table, since: int | None = None) -> Iterator[Commit]:
     for snapshot in ancestors(table):
         if snapshot.snapshot_id == since:
             return
-        properties = sluice_properties(snapshot)
-        ranges: dict[str, list[int]] = json.loads(properties.get("offset-ranges", "{}"))
-        began = properties.get("started-at")
-        yield Commit(
-            snapshot_id=snapshot.snapshot_id,
-            at=snapshot.timestamp_ms / 1000,
-            kind=properties.get("kind", ""),
-            epoch=int(properties.get("epoch") or 0),
-            ends=offsets_from_json(properties.get("end-offsets", "{}")),
-            records=sum(until - start for start, until in ranges.values()),
-            began=int(began) / 1000 if began else None,
-        )
+        yield _commit(snapshot, sluice_properties(snapshot))
+
+
+def _commit(snapshot: Snapshot, properties: dict[str, str]) -> Commit:
+    ranges: dict[str, list[int]] = json.loads(properties.get("offset-ranges", "{}"))
+    began = properties.get("started-at")
+    return Commit(
+        snapshot_id=snapshot.snapshot_id,
+        at=snapshot.timestamp_ms / 1000,
+        kind=properties.get("kind", ""),
+        epoch=int(properties.get("epoch") or 0),
+        ends=offsets_from_json(properties.get("end-offsets", "{}")),
+        records=sum(until - start for start, until in ranges.values()),
+        began=int(began) / 1000 if began else None,
+    )
 
 
 def recent_batches(table: Table, limit: int) -> list[Commit]:
@@ -154,25 +219,48 @@ def recent_batches(table: Table, limit: int) -> list[Commit]:
 
 
 def position(table: Table) -> Position | None:
-    """The position that the newest ``sluice.*`` snapshot of ``main`` records; None if there is none."""
+    """The position that the newest ``sluice.*`` snapshot of ``main`` records; None if there is none.
+
+    Looks at the newest BATCHES batches, and further back only for a batch at all, or if the snapshots do not
+    say when the writer acquired the lease, as those of earlier versions.
+    """
+    newest: tuple[Snapshot, dict[str, str]] | None = None
+    acquired_at: float | None = None
+    batches: list[Commit] = []
+    looked_at = 0
     for snapshot in ancestors(table):
         properties = sluice_properties(snapshot)
-        if "end-offsets" in properties:
+        if "end-offsets" not in properties:
+            continue
+        looked_at += 1
+        newest = newest or (snapshot, properties)
+        if acquired_at is None:
+            acquired_at = _acquired_at(snapshot, properties)
+        if properties["kind"] == "batch" and len(batches) < BATCHES:
+            batches.append(_commit(snapshot, properties))
+        if acquired_at is not None and batches and (len(batches) == BATCHES or looked_at >= 2 * BATCHES):
             break
-    else:
+    if newest is None:
         return None
-    batches = recent_batches(table, BATCHES)
+    snapshot, properties = newest
     durations = [batch.seconds for batch in batches if batch.seconds is not None]
     return Position(
         epoch=int(properties["epoch"]),
         at=snapshot.timestamp_ms / 1000,
-        acquired_at=next((commit.at for commit in commits(table) if commit.kind == "epoch-start"), None),
+        acquired_at=acquired_at,
         starts=offsets_from_json(properties["start-offsets"]),
         ends=offsets_from_json(properties["end-offsets"]),
         topic_id=properties.get("topic-id") or None,
         longest_batch=max(durations, default=None),
         batch_at=batches[0].at if batches else None,
+        rejected=rejected_by(_summary(snapshot)).count,
     )
+
+
+def _acquired_at(snapshot: Snapshot, properties: dict[str, str]) -> float | None:
+    if "acquired-at" in properties:
+        return int(properties["acquired-at"]) / 1000
+    return snapshot.timestamp_ms / 1000 if properties["kind"] == "epoch-start" else None
 
 
 def columns(table: Table) -> dict[str, str]:
@@ -207,6 +295,8 @@ def asking(what: str) -> Iterator[None]:
         raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error
 
 
-def metadata_times(table: Table) -> list[int]:
-    """When the table's metadata files were written (ms since 1970), oldest first, as far as logged."""
-    return [entry.timestamp_ms for entry in table.metadata.metadata_log] + [table.metadata.last_updated_ms]
+def metadata_log(table: Table) -> list[tuple[int, str]]:
+    """(written at, in ms since 1970; address) of the table's metadata files, oldest first, as far as
+    logged."""
+    log = [(entry.timestamp_ms, entry.metadata_file) for entry in table.metadata.metadata_log]
+    return [*log, (table.metadata.last_updated_ms, table.metadata_location)]

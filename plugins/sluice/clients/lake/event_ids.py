@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In
-from pyiceberg.table import Table
+from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import DateType, TimestamptzType
 
 from sluice.clients.lake import files
@@ -33,8 +33,10 @@ def count_event_ids(
     rows: BooleanExpression,
     column: str,
     partition_by: Sequence[str] = (),
+    tasks: Sequence[FileScanTask] | None = None,
 ) -> EventIdCounts:
-    """Count the ids in ``column`` of the load's ``rows`` in the whole table.
+    """Count the ids in ``column`` of the load's ``rows`` in the whole table. ``tasks``: the files that can
+    hold them; without, all files are planned for them.
 
     Duplicates of an event are equal in every column. So only rows with the load's dates (if the table is
     partitioned by a date column, named as it is in ``partition_by``) and times (if it has such a column) are
@@ -51,7 +53,7 @@ def count_event_ids(
         minute = f"floor(epoch_us({quoted(moment)}) / {MINUTE * 1_000_000})::bigint" if moment else "null"
         day = quoted(date) if date else "null"
         load = f"create table load as select {name} as id, {day} as day, {minute} as minute from source"
-        sql.rows(load, source=files.read(table, rows, columns))
+        sql.rows(load, source=files.read(table, rows, columns, tasks=tasks))
         ((count, missing_id),) = sql.rows("select count(*), count(*) - count(id) from load")
         if not count:
             return EventIdCounts(0, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -16,16 +17,19 @@ from pyiceberg.expressions import (
     BooleanExpression,
     EqualTo,
     GreaterThanOrEqual,
+    In,
     LessThan,
     Or,
 )
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
+from pyiceberg.manifest import ManifestContent
 from pyiceberg.schema import Schema
-from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 
 from sluice.clients.lake.catalog import MAIN, asking
 from sluice.model.verification.offsets import FileStats
 from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.storage import WrittenObject
 
 FILES_AT_ONCE = 64
 PARTITION, OFFSET, SOURCE, ROW = "_kafka_partition", "_kafka_offset", "_source_id", "_source_row"
@@ -49,12 +53,24 @@ def between(column: str, ranges: Iterable[tuple[int, int]]) -> BooleanExpression
     return Or(AlwaysFalse(), AlwaysFalse(), *parts)
 
 
-def plan(table: Table, rows: BooleanExpression) -> list[FileScanTask]:
-    """The data files of ``main`` that may have such rows, from manifests only."""
-    if table.snapshot_by_name(MAIN) is None:
+def committed_since(table: Table, sequence_number: int) -> list[FileScanTask]:
+    """The data files of ``main`` in manifests with a higher sequence number, from these manifests only.
+
+    A file is never newer than a manifest that names it, so none that was committed later is missing; a merged
+    or rewritten manifest names older files too.
+    """
+    snapshot = table.snapshot_by_name(MAIN)
+    if snapshot is None:
         return []
     with asking(f"manifests of table {_name(table)}"):
-        return list(table.scan(row_filter=rows).use_ref(MAIN).plan_files())
+        manifests = [
+            manifest
+            for manifest in snapshot.manifests(table.io)
+            # Deleted rows may be in files that are older than the manifest.
+            if manifest.content == ManifestContent.DELETES
+            or (manifest.sequence_number or 0) > sequence_number
+        ]
+        return list(ManifestGroupPlanner(table.metadata, table.io).plan_files(manifests))
 
 
 def file_stats(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
@@ -105,14 +121,20 @@ def offsets(table: Table, tasks: Sequence[FileScanTask]) -> RecordBatchReader:
 
 
 def read(
-    table: Table, rows: BooleanExpression, columns: tuple[str, ...], snapshot_id: int | None = None
+    table: Table,
+    rows: BooleanExpression,
+    columns: tuple[str, ...],
+    snapshot_id: int | None = None,
+    tasks: Sequence[FileScanTask] | None = None,
 ) -> RecordBatchReader:
-    """Columns of the rows that match at a snapshot (None: the newest of ``main``), batch by batch.
+    """Columns of the rows that match, batch by batch: in ``tasks``, or at a snapshot (None: the newest of
+    ``main``).
 
     Raises Missing or Unreachable while it is read.
     """
     scan = table.scan(row_filter=rows, selected_fields=columns, snapshot_id=snapshot_id)
-    return _reader(table, scan.projection(), rows, scan.plan_files, f"rows of table {_name(table)}")
+    plan_files = scan.plan_files if tasks is None else lambda: tasks
+    return _reader(table, scan.projection(), rows, plan_files, f"rows of table {_name(table)}")
 
 
 def _reader(
@@ -136,30 +158,67 @@ def _reader(
     return RecordBatchReader.from_batches(schema, batches()).cast(schema)
 
 
-def source_rows(table: Table, source_id: str) -> Iterator[int]:
-    """The row numbers of one source that are published, repeated ones too."""
-    for batch in read(table, EqualTo(SOURCE, source_id), (ROW,)):
-        yield from batch.column(ROW).to_pylist()
+def rows_by_source(
+    table: Table, tasks: Sequence[FileScanTask], source_ids: Collection[str]
+) -> dict[str, Any]:
+    """Source id -> the row numbers that these files hold, repeated ones too, as a NumPy array in any order.
+
+    Each file is read once, however many sources it has rows of.
+    """
+    found: dict[str, list[Any]] = {source_id: [] for source_id in source_ids}
+    chosen = [task for task in tasks if _may_hold(table, task, sorted(source_ids))]
+    for batch in read(table, In(SOURCE, source_ids), (SOURCE, ROW), tasks=chosen):
+        sources = batch.column(SOURCE).dictionary_encode()
+        codes = sources.indices.to_numpy(zero_copy_only=False)
+        order = np.argsort(codes, kind="stable")
+        rows = batch.column(ROW).to_numpy(zero_copy_only=False)[order]
+        begins = np.searchsorted(codes[order], np.arange(1, len(sources.dictionary)))
+        for source_id, part in zip(sources.dictionary.to_pylist(), np.split(rows, begins), strict=True):
+            found[source_id].append(part)
+    empty = np.empty(0, np.int64)
+    return {source_id: np.concatenate([empty, *parts]) for source_id, parts in found.items()}
 
 
-def quarantined(table: Table, rows: BooleanExpression) -> Iterator[dict[str, Any]]:
-    """Rows of a quarantine table, without the raw bytes."""
+def _may_hold(table: Table, task: FileScanTask, source_ids: Sequence[str]) -> bool:
+    """False only if the file's bounds show that it has no row of the sorted sources."""
+    column = table.schema().find_field(SOURCE)
+    lower, upper = (
+        (bounds or {}).get(column.field_id) for bounds in (task.file.lower_bounds, task.file.upper_bounds)
+    )
+    if lower is None or upper is None:
+        return True
+    least, greatest = (str(from_bytes(column.field_type, raw)) for raw in (lower, upper))  # type: ignore[arg-type]
+    first = bisect_left(source_ids, least)
+    return first < len(source_ids) and source_ids[first] <= greatest
+
+
+def quarantined(
+    table: Table, rows: BooleanExpression, tasks: Sequence[FileScanTask] | None = None
+) -> Iterator[dict[str, Any]]:
+    """Rows of a quarantine table, without the raw bytes; as :func:`read`."""
     columns = ("stage", "reason", PARTITION, OFFSET, SOURCE, ROW, "object", "line")
-    for batch in read(table, rows, columns):
+    for batch in read(table, rows, columns, tasks=tasks):
         yield from batch.to_pylist()
 
 
-def known_files(table: Table) -> set[str]:
-    """Every data and delete file of any kept snapshot, of any branch."""
-    # Not inspect.all_files(): it fails for a table without manifests, and decodes every column's bounds.
+def written_since(table: Table, sequence_number: int) -> list[WrittenObject]:
+    """The manifest list of ``main``, its manifests with a higher sequence number, and of these the data files
+    with one; nothing if ``main`` has none."""
+    snapshot = table.snapshot_by_name(MAIN)
+    if snapshot is None or (snapshot.sequence_number or 0) <= sequence_number:
+        return []
+    found = [WrittenObject(snapshot.manifest_list)]
     with asking(f"manifests of table {_name(table)}"):
-        snapshots = table.snapshots()
-        manifests = {m.manifest_path: m for snapshot in snapshots for m in snapshot.manifests(table.io)}
-        return {
-            entry.data_file.file_path
-            for manifest in manifests.values()
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
-        }
+        for manifest in snapshot.manifests(table.io):
+            if (manifest.sequence_number or 0) <= sequence_number:
+                continue
+            found.append(WrittenObject(manifest.manifest_path, manifest.manifest_length))
+            found += [
+                WrittenObject(entry.data_file.file_path, entry.data_file.file_size_in_bytes)
+                for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+                if (entry.sequence_number or 0) > sequence_number
+            ]
+    return found
 
 
 def versions_written(table: Table, snapshot_id: int) -> int:

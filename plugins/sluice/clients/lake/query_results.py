@@ -16,7 +16,7 @@ from sluice.clients.lake.arrow_sql import open_sql, quoted
 from sluice.clients.lake.catalog import ancestors, sluice_properties
 from sluice.model.queries import state as query_state
 from sluice.model.queries.state import QueryState
-from sluice.model.spec.query import WINDOW, Query, TimeWindow, key_text
+from sluice.model.spec.query import ARRIVAL, WINDOW, Query, TimeWindow, key_text
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -30,13 +30,15 @@ _OFFSETS = (files.PARTITION, files.OFFSET)
 Results = dict[str, tuple[int, ...]]
 
 
+class SnapshotExpired(Unreachable):
+    """A snapshot to read has expired. Newer positions name a newer one, unless the query stands still."""
+
+
 @dataclass(frozen=True)
 class QueryPositions:
     """The queries' states in their table's newest snapshot. ``measuring``: the queries with aggregates."""
 
     snapshot_id: int
-    at: float
-    epoch: int
     states: Mapping[str, QueryState]
     measuring: frozenset[str]
 
@@ -56,8 +58,6 @@ def read_positions(table: Table, queries: Mapping[str, Query]) -> QueryPositions
             summaries = [{f"sluice.{key}": value for key, value in properties.items()}]
             return QueryPositions(
                 snapshot.snapshot_id,
-                snapshot.timestamp_ms / 1000,
-                int(properties["epoch"]),
                 query_state.read(summaries, queries, ".".join(table.name())),
                 frozenset(name for name, query in queries.items() if query.aggregates),
             )
@@ -65,11 +65,12 @@ def read_positions(table: Table, queries: Mapping[str, Query]) -> QueryPositions
 
 
 def late_rows(table: Table, positions: QueryPositions, name: str) -> pa.Table:
-    """Offset and window of every row that came too late for a window of query ``name``."""
+    """Offset and window of every row that came too late for a window of query ``name``. Raises
+    SnapshotExpired."""
     since = positions.states[name].batch_offset
     rows = And(EqualTo("query", name), GreaterThanOrEqual("batch", since))
     columns = (WINDOW, *_OFFSETS)
-    found = files.read(table, rows, columns, positions.snapshot_id).read_all().select(columns)
+    found = _rows(table, positions.snapshot_id, rows, columns).read_all().select(columns)
     return found.set_column(0, WINDOW, found.column(WINDOW).cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
 
 
@@ -79,7 +80,8 @@ def affected_windows(
     """First and last start (seconds since 1970) of the windows with rows of ``expected``; None if there are
     none, or the query has no windows.
 
-    Rows that the query's ``where`` excludes count too: a sink must not have them.
+    Rows that the query's ``where`` excludes count too, and so do early ones: a sink must not have them.
+    Raises SnapshotExpired.
     """
     if query.window is None:
         return None
@@ -97,12 +99,13 @@ def recount(
 ) -> Results:
     """The results that a sink of ``query`` must have at a snapshot of the stream's table.
 
-    ``late`` rows are left out of their windows. ``windows``: first and last start of those to count; without,
-    two or three columns of all rows are read.
+    ``late`` rows are left out of their windows, early ones (by the rule of ``Query``) of all. ``windows``:
+    first and last start of those to count; without, two to four columns of all rows are read. Raises
+    SnapshotExpired.
     """
     columns = [
         *query.group_by,
-        *([query.event_time] if query.window else []),
+        *([query.event_time, ARRIVAL] if query.window else []),
         *query.distinct.values(),
         *_OFFSETS,
     ]
@@ -134,12 +137,15 @@ def _counting(query: Query, windows: tuple[int, int] | None) -> str:
 
 
 def _assigned(query: Query, window: TimeWindow, windows: tuple[int, int] | None) -> str:
-    """SQL for ``source``'s rows, each once for every window that it is in and not too late for."""
+    """SQL for ``source``'s rows, each once for every window that it is in and not too late for, without early
+    rows."""
     every, length, shift = (
         minutes * 60 * _MICROS
         for minutes in (window.slide_minutes, window.size_minutes, window.offset_minutes)
     )
-    condition = f"{WINDOW} > _at - {length}"
+    delay = query.watermark_minutes * 60 * _MICROS
+    # Null, and so left out, if the arrival is unknown.
+    condition = f"{WINDOW} > _at - {length} and _at <= epoch_us({quoted(ARRIVAL)}) + {delay}"
     if windows:
         condition += f" and {WINDOW} between {windows[0] * _MICROS} and {windows[1] * _MICROS}"
     return f"""(
@@ -164,7 +170,7 @@ def _rows(
     table: Table, snapshot_id: int, rows: BooleanExpression, columns: tuple[str, ...]
 ) -> pa.RecordBatchReader:
     if table.snapshot_by_id(snapshot_id) is None:
-        raise Unreachable(
+        raise SnapshotExpired(
             f"snapshot {snapshot_id} of table {'.'.join(table.name())} has expired. Fix: retry after the "
             "queries' next batch"
         )

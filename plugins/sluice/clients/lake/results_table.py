@@ -59,13 +59,14 @@ class Results:
     """The results as committed ``at``; times in seconds since 1970, None before the first batch.
 
     ``source_at``: when the newest counted rows were published; ``watermark``: windows that end until then are
-    final; ``late``: rows that came later. ``windows``: newest first.
+    final; ``late``: rows that came later; ``early``: rows dated ahead. ``windows``: newest first.
     """
 
     at: float | None = None
     source_at: float | None = None
     watermark: float | None = None
     late: int = 0
+    early: int = 0
     windows: tuple[Window, ...] = ()
 
 
@@ -132,6 +133,7 @@ class ResultsReader:
             source_at=state.source_snapshot_at / 1000,
             watermark=state.watermark / 1000 if state.watermark else None,
             late=state.late_rows,
+            early=state.early_rows,
         )
 
     def _refreshed(self) -> Table:

@@ -90,7 +90,8 @@ class Position(JsonRecord):
     """The stream's state on ``main``: offsets ``[starts, ends)`` are published; times in seconds since 1970.
 
     ``at``: of the newest snapshot; ``batch_at``: of the newest batch; ``acquired_at``: of the newest epoch.
-    ``longest_batch``: seconds, of the last 20 batches. None: no kept snapshot has it.
+    ``longest_batch``: seconds, of the last 20 batches. None: no kept snapshot has it. ``rejected``: number of
+    the published offsets whose records belong into the quarantine.
     """
 
     epoch: int
@@ -101,6 +102,7 @@ class Position(JsonRecord):
     topic_id: str | None = None
     longest_batch: float | None = None
     batch_at: float | None = None
+    rejected: int = 0
 
     @property
     def records(self) -> int:

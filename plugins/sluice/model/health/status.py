@@ -14,7 +14,7 @@ from sluice.model.spec.stream import CONSUMER, Supervision
 
 
 class Health(StrEnum):
-    """Each is in exactly one of NO_ACTION, RESTARTABLE, NEEDS_DECISION and ALERTING.
+    """At most in one of NO_ACTION, RESTARTABLE and NEEDS_DECISION; any other alerts a person.
 
     The stall timeout is the policy's, or three times the longest of the last batches if that is more; each
     restart since the newest batch doubles it.
@@ -58,18 +58,6 @@ NO_ACTION = WELL | {Health.SUSPENDED}
 RESTARTABLE = frozenset({Health.STALLED, Health.DOWN})
 # Restarts did not help: a person decides.
 NEEDS_DECISION = frozenset({Health.FLAPPING})
-# No restart helps: a person is alerted.
-ALERTING = frozenset(
-    {
-        Health.LAGGING,
-        Health.DATA_AT_RISK,
-        Health.DATA_LOST,
-        Health.TOPIC_RECREATED,
-        Health.FENCED,
-        Health.SOURCE_UNAVAILABLE,
-        Health.UNKNOWN,
-    }
-)
 
 
 def no_action(component: str) -> frozenset[Health]:

@@ -17,6 +17,8 @@ ACTIVITY_SECONDS = 120.0
 SILENT_SECONDS = ACTIVITY_SECONDS + 60.0
 # Spark's name of the whole batch, among its phases.
 _WHOLE = "triggerExecution"
+# Name of the rows that a query observes because Spark does not count them, and of their number.
+LEFT_OUT, EARLY_ROWS = "left_out", "early_rows"
 
 
 class ActivityKind(StrEnum):
@@ -55,6 +57,7 @@ class Totals:
     batches: int = 0
     rows: int = 0
     late: int = 0
+    early: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ class Progress:
 
     ``phases``: Spark's name of a step -> seconds, which need not add up. Rates are rows per second:
     ``input_rate`` since the start of the previous batch, ``processed_rate`` over this one's duration.
-    ``late`` rows were dropped. None: Spark gives none, as for a first batch, or a source without offsets.
+    ``late`` rows were dropped, ``early`` rows left out. None: Spark gives none, as for a first batch, or a
+    source without offsets.
     """
 
     query: str
@@ -74,6 +78,7 @@ class Progress:
     rows: int
     totals: Totals
     late: int = 0
+    early: int = 0
     input_rate: float | None = None
     processed_rate: float | None = None
     phases: dict[str, float] = field(default_factory=dict)
@@ -186,6 +191,7 @@ def parse(data: Mapping[str, Any], query: str, before: Totals) -> Progress:
     operators = data.get("stateOperators", [])
     rows = int(data["numInputRows"])
     late = sum(int(operator.get("numRowsDroppedByWatermark", 0)) for operator in operators)
+    early = int(data.get("observedMetrics", {}).get(LEFT_OUT, {}).get(EARLY_ROWS, 0))
     return Progress(
         query=query,
         run=str(data["runId"]),
@@ -193,8 +199,11 @@ def parse(data: Mapping[str, Any], query: str, before: Totals) -> Progress:
         at=_seconds(data["timestamp"]),
         seconds=data["batchDuration"] / 1000 if whole is None else whole,
         rows=rows,
-        totals=Totals(before.since, before.batches + 1, before.rows + rows, before.late + late),
+        totals=Totals(
+            before.since, before.batches + 1, before.rows + rows, before.late + late, before.early + early
+        ),
         late=late,
+        early=early,
         input_rate=data.get("inputRowsPerSecond"),
         processed_rate=data.get("processedRowsPerSecond"),
         phases=durations,

@@ -20,6 +20,7 @@ _COUNTERS = {
     "batches": "batches since the query's run began",
     "input_rows": "rows read since the query's run began",
     "late_rows_dropped": "rows dropped as later than the watermark since the query's run began",
+    "early_rows": "rows left out, dated ahead by more than the watermark, since the query's run began",
 }
 _GAUGES = {
     "up": "1 until the query's end is reported, which a killed driver does not do",
@@ -93,6 +94,7 @@ def _values(query: QueryHistory) -> dict[str, float | None]:
         "batches": batch.totals.batches,
         "input_rows": batch.totals.rows,
         "late_rows_dropped": batch.totals.late,
+        "early_rows": batch.totals.early,
         "batch_input_rows": batch.rows,
         "input_rows_per_second": batch.input_rate,
         "processed_rows_per_second": batch.processed_rate,

@@ -18,9 +18,13 @@ class QueryState:
     """All sinks of the query have the stream's table up to the snapshot ``source_snapshot_id``.
 
     ``batch``: newest batch of the streaming query (-1: none); ``batch_offset`` is added to it for the sinks,
-    whose batch numbers never fall, also after a rebuild, which counts late rows again. ``checkpoints``:
+    whose batch numbers never fall, also after a rebuild, which counts late rows again. ``late_rows``: once
+    per window; ``early_rows``: once each. ``checkpoints``:
     writers whose checkpoints may hold the batch, the latest first, the publisher last. ``ends``: end offsets
     of ``source_snapshot_id``. ``definition``: of :func:`definition`.
+
+    The stream's snapshots since ``source_snapshot_at`` (ms since 1970) are kept for the query. Before the
+    first batch, which reads the table as of then, it is set alone.
     """
 
     definition: str
@@ -30,6 +34,7 @@ class QueryState:
     source_snapshot_at: int = 0
     watermark: int = 0
     late_rows: int = 0
+    early_rows: int = 0
     checkpoints: list[str] = field(default_factory=list)
     ends: dict[str, int] = field(default_factory=dict)
 
@@ -87,8 +92,20 @@ def read(
     return states
 
 
+def oldest_source(summaries: Iterable[Mapping[str, str]], queries: Iterable[str], default: int) -> int:
+    """When the oldest snapshot was committed that one of ``queries`` read last, or begins with (ms since
+    1970).
+
+    From the newest of ``summaries`` (newest first) that has states; ``default`` if none has read one.
+    """
+    newest = next((summary for summary in summaries if "sluice.queries" in summary), {})
+    recorded = json.loads(newest.get("sluice.queries", "{}"))
+    states = [QueryState(**recorded[name]) for name in queries if name in recorded]
+    return min((s.source_snapshot_at for s in states if s.source_snapshot_at), default=default)
+
+
 def summary(kind: str, stream: str, epoch: int, states: Mapping[str, QueryState]) -> dict[str, str]:
-    """Summary of a snapshot of the queries' table; ``kind``: epoch-start or batch."""
+    """Summary of a snapshot of the queries' table; ``kind``: epoch-start, query-start or batch."""
     return {
         "sluice.kind": kind,
         "sluice.stream": stream,

@@ -15,14 +15,15 @@ SLOT_SECONDS = 60.0
 class TimeBucket:
     """Batches that ended in a bucket that starts ``at``.
 
-    ``batches``, ``rows`` and ``late``: sums; ``seconds`` and ``phases``: of the longest batch; ``state`` and
-    ``watermark_lag``: of the last; ``behind``: with the largest lag of a partition.
+    ``batches``, ``rows``, ``late`` and ``early``: sums; ``seconds`` and ``phases``: of the longest batch;
+    ``state`` and ``watermark_lag``: of the last; ``behind``: with the largest lag of a partition.
     """
 
     at: float
     batches: int
     rows: int
     late: int
+    early: int
     input_rate: float | None
     processed_rate: float | None
     seconds: float
@@ -49,6 +50,7 @@ def _slot(at: float, batches: Sequence[Progress]) -> TimeBucket:
         batches=len(batches),
         rows=sum(batch.rows for batch in batches),
         late=sum(batch.late for batch in batches),
+        early=sum(batch.early for batch in batches),
         input_rate=_rate((batch.rows, batch.input_rate) for batch in batches),
         processed_rate=_rate((batch.rows, batch.processed_rate) for batch in batches),
         seconds=longest.seconds,

@@ -36,7 +36,8 @@ COMMON: Mapping[str, Mapping[str, Any]] = {
         "default": None,
         "format": "date-time",
         "title": "Begin",
-        "description": "Time of the first event, as 2026-11-21T10:00:00Z; default: this hour's beginning",
+        "description": "Time of the first event, as 2026-11-21T10:00:00Z; default: the last event is of the "
+        "last full hour",
     },
     "duration_hours": {
         "type": "integer",
@@ -44,7 +45,8 @@ COMMON: Mapping[str, Mapping[str, Any]] = {
         "minimum": 1,
         "maximum": 24 * 366,
         "title": "Hours",
-        "description": "Hours over which the events are spread; they must not end more than a day from now",
+        "description": "Hours over which the events are spread; they must not end more than a "
+        "day from now, and windows leave out those that are dated ahead",
     },
     "rows_per_second": {
         "type": "integer",
@@ -187,7 +189,8 @@ def _check_begin(begin: str | None, where: str) -> None:
 
 
 def check_not_in_future(found: Generated, now: datetime, where: str) -> None:
-    """Raises ConfigError if events sent at ``now`` would lie more than a day ahead."""
+    """Raises ConfigError if events sent at ``now`` would lie more than a day ahead, and so be quarantined.
+    Those less far ahead are loaded; queries leave them out of windows."""
     if found.ends > now + DAY:
         raise ConfigError(
             f"{where}: {found['duration_hours']} hours from {found['start_time']} end more than a day "

@@ -4,17 +4,19 @@
 
     sources/<source_id>/planned.json        the source, and its start offsets
     sources/<source_id>/produced.json       the offset ranges of its rows
+    verified/<lineage>/<source_id>-<end>.json   the load that verified it, and the topic's end offsets then
     runs/<run_id, quoted>/plan.json         the run's sources, pinned by its first attempt
-    runs/<run_id, quoted>/baseline.json     the bucket's inventory before the load
-    runs/<run_id, quoted>/proof.json        the result of `validate`, if it passed
+    runs/<run_id, quoted>/produced.json     the offset ranges of all of them
+    runs/<run_id, quoted>/baseline.json     the tables' newest snapshots before the load
+    runs/<run_id, quoted>/proof.json        the result of `validate`, if it passed; repeated: proof-<snapshot>
     runs/<run_id, quoted>/compaction.json   date and snapshot, pinned by the first attempt of a compaction
-    history/<kind>/<moment>-<suffix>.json   the stream's events; keys sort by time
+    history/<kind>/<countdown>-<moment>-<suffix>.json   the stream's events; the newest sorts first
 """
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -24,6 +26,9 @@ Document = dict[str, Any]
 RUNTIME = "runtime"
 # UTC, to the microsecond, of one width: texts sort by time.
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Microseconds; in the year 2286.
+_LATEST = 10**16 - 1
 
 
 def history_name(stream: str, component: str) -> str:
@@ -38,8 +43,25 @@ def produced_key(source_id: str) -> str:
     return f"sources/{source_id}/produced.json"
 
 
+def verified_prefix(lineage: str, source_id: str = "") -> str:
+    """Of a table's verified documents; of one source's."""
+    return f"verified/{lineage}/{source_id and f'{source_id}-'}"
+
+
+def verified_key(lineage: str, source_id: str, end: int) -> str:
+    """``end``: sum of the topic's end offsets when the source had been sent."""
+    return f"{verified_prefix(lineage, source_id)}{end:019d}.json"
+
+
+def verified_of(key: str) -> tuple[str, int] | None:
+    """(source id, end) of a verified document by its key; None for another key."""
+    found = re.search(r"verified/[^/]+/([^/]+)-(\d+)\.json$", key)
+    return (found[1], int(found[2])) if found else None
+
+
 def run_key(run_id: str, name: str) -> str:
-    """``name``: plan, baseline, reconciliation, proof or compaction. Run ids contain ``:`` and ``+``."""
+    """``name``: plan, produced, baseline, reconciliation, proof, proof-<snapshot> or compaction."""
+    # Run ids contain ":" and "+".
     return f"runs/{quote(run_id, safe='')}/{name}.json"
 
 
@@ -49,7 +71,10 @@ def history_prefix(kind: str) -> str:
 
 def history_key(kind: str, at: datetime, suffix: str) -> str:
     """``suffix``: without a slash, distinguishes events of one time."""
-    return f"{history_prefix(kind)}{moment(at)}-{suffix}.json"
+    # S3 lists keys in ascending order only: a number that falls with time makes the newest the first. All
+    # of them sort before the keys of earlier versions, which began with the moment.
+    micros = (at.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+    return f"{history_prefix(kind)}{_LATEST - micros:017d}-{moment(at)}-{suffix}.json"
 
 
 def moment(at: datetime) -> str:
@@ -57,9 +82,14 @@ def moment(at: datetime) -> str:
 
 
 def moment_of(key: str) -> datetime | None:
-    """Time of an event by its key; None for another key."""
-    found = re.search(r"history/[^/]+/([^/-]+)-[^/]+\.json$", key)
+    """Time of an event by its key, also of an earlier version's; None for another key."""
+    found = re.search(r"history/[^/]+/(?:\d{17}-)?([^/-]+)-[^/]+\.json$", key)
     try:
         return datetime.strptime(found[1], _MOMENT).replace(tzinfo=UTC) if found else None
     except ValueError:
         return None
+
+
+def is_ascending(key: str) -> bool:
+    """Whether an earlier version wrote the event: its key sorts by time, behind all newer events."""
+    return re.search(r"history/[^/]+/\d{17}-", key) is None

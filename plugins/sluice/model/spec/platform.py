@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -11,6 +12,7 @@ from sluice.model.spec.config import ConfigError, build
 ROLES = ("airflow", "producer", "consumer", "reader")
 DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"
 CATALOG = "lake"
+_CHECKPOINTS = re.compile(r"/|s3a://[^/]")
 
 
 @dataclass(frozen=True)
@@ -140,6 +142,10 @@ class Checkpoints:
 
     root: str
 
+    @property
+    def in_bucket(self) -> bool:
+        return self.root.startswith("s3a://")
+
 
 @dataclass(frozen=True)
 class Supervisor:
@@ -169,6 +175,12 @@ def parse(text: str, where: str) -> Platform:
     platform = build(Platform, config.toml(text, where), where)
     if platform.role not in ROLES:
         raise ConfigError(f"{where}: role {platform.role!r} is unknown; roles are {', '.join(ROLES)}")
+    root = platform.checkpoints.root
+    if not _CHECKPOINTS.match(root):
+        raise ConfigError(
+            f"{where}: checkpoints root is {root!r}: Spark writes checkpoints to a folder or through s3a://, "
+            "and the audit counts them there. Fix: write an absolute path, or s3a://bucket/prefix"
+        )
     for stream, url in platform.feeds.items():
         if not url.startswith(("http://", "https://")):
             raise ConfigError(f"{where}: feeds {stream} is {url!r}: write it with http:// or https://")

@@ -13,6 +13,8 @@ from sluice.model.spec.config import IDENTIFIER, ConfigError
 # Columns of a result besides its groups and aggregates.
 WINDOW = "window_start"
 VERSION = "version"
+# Column of a stream's table: when the record came to Kafka.
+ARRIVAL = "_kafka_timestamp"
 
 _TABLE = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]*")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -97,8 +99,10 @@ class Query:
 
     ``where``: column -> its values; other rows are ignored. ``aggregates``: a result's column -> ``count`` or
     ``distinct <column>``; without any the rows are the result. Windows that ended more than
-    ``watermark_minutes`` before the newest event are final; later rows for them are stored as late. A result
-    has the columns of ``group_by``, ``window_start``, ``aggregates``, and ``version``, its batch number.
+    ``watermark_minutes`` before the newest event are final; later rows for them are stored as late. A row
+    whose event time is more than ``watermark_minutes`` after its ARRIVAL (or without one) is early: it is in
+    no window, and moves no watermark. A result has the columns of ``group_by``, ``window_start``,
+    ``aggregates``, and ``version``, its batch number.
     ``page``: title of an Airflow page with the newest windows of its Iceberg table.
     """
 

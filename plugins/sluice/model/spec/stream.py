@@ -33,6 +33,8 @@ ENTRY_POINT = STREAMS / "__main__.py"
 FUNCTION = r"[a-z_][a-z0-9_]*:[a-z_][a-z0-9_]*"
 # Replication factor: the broker's default.
 BROKER_DEFAULT = -1
+# By the broker's clock: a record's timestamp is its arrival, whatever its sender's clock says.
+TIMESTAMP_TYPE, LOG_APPEND_TIME = "message.timestamp.type", "LogAppendTime"
 # In a feed's user_agent it stands for a contact address.
 PLACEHOLDER_CONTACT = "@example."
 
@@ -217,7 +219,7 @@ class StreamSpec:
 
     @property
     def queries_table(self) -> str:
-        """Committed progress and late rows of the stream's queries."""
+        """Committed progress, late rows and number of early rows of the stream's queries."""
         return f"queries.{self.name}"
 
     @property
@@ -278,6 +280,13 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
             raise ConfigError(f"{where}: {name} is {value}; it must be at least 1")
     for name, query in spec.queries.items():
         query_spec.check(name, query, where)
+        timestamps = spec.topic.config.get(TIMESTAMP_TYPE)
+        if query.window and timestamps != LOG_APPEND_TIME:
+            raise ConfigError(
+                f"{where}: query {name} has windows, and topic config {TIMESTAMP_TYPE} is {timestamps!r}: a "
+                "sender whose clock is ahead would move the watermark. Fix: write "
+                f'"{TIMESTAMP_TYPE}" = "{LOG_APPEND_TIME}" below [topic.config]'
+            )
     sinks = [sink for query in spec.queries.values() for sink in query.sinks]
     if PROGRESS_TOPIC.name in (spec.topic.name, *(sink.topic for sink in sinks)):
         raise ConfigError(
@@ -342,6 +351,11 @@ def folders(environ: Mapping[str, str] = os.environ) -> dict[str, Path]:
 
 def names(environ: Mapping[str, str] = os.environ) -> list[str]:
     return sorted(folders(environ))
+
+
+def load_all() -> list[StreamSpec]:
+    """All streams. Raises ConfigError for an invalid one."""
+    return [load(name) for name in names()]
 
 
 def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:

@@ -62,6 +62,14 @@ class FileStats:
             for partition, ranges in expected.partitions.items()
         )
 
+    def may_reach(self, starts: Mapping[int, int]) -> bool:
+        """False only if the bounds show that no offset in the file is at or after ``starts`` (partition ->
+        offset; a missing one is 0)."""
+        if None in (self.partition_lower, self.partition_upper, self.offset_lower, self.offset_upper):
+            return True
+        partitions = range(self.partition_lower or 0, (self.partition_upper or 0) + 1)
+        return (self.offset_upper or 0) >= min(starts.get(partition, 0) for partition in partitions)
+
 
 @dataclass(frozen=True)
 class OffsetVerification:

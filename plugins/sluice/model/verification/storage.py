@@ -1,8 +1,13 @@
-"""Object counts, budgets, and changes that a compaction may make."""
+"""Objects of a table, budgets, and changes that a compaction may make."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+# S3 has whole seconds, and another clock than the driver.
+CLOCK_SLACK = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -13,14 +18,6 @@ class PrefixUsage:
     versions: int = 0
     delete_markers: int = 0
     bytes: int = 0
-
-    def __sub__(self, other: PrefixUsage) -> PrefixUsage:
-        return PrefixUsage(
-            self.objects - other.objects,
-            self.versions - other.versions,
-            self.delete_markers - other.delete_markers,
-            self.bytes - other.bytes,
-        )
 
 
 @dataclass(frozen=True)
@@ -38,6 +35,75 @@ class BudgetCheck:
     def message(self) -> str:
         shown = "unknown" if self.value is None else f"{self.value:g}"
         return f"{self.name} is {shown}, the limit is {self.limit:g}"
+
+
+@dataclass(frozen=True)
+class WrittenObject:
+    """An object that a commit wrote; ``size`` in bytes if the metadata says it."""
+
+    uri: str
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class ObjectCheck:
+    """An object as the bucket has it; ``problem`` is None if it is as it was written."""
+
+    uri: str
+    size: int
+    delete_markers: int
+    problem: str | None
+
+    def message(self) -> str:
+        return f"{self.uri} {self.problem or 'is as it was written'}"
+
+
+def check_object(
+    written: WrittenObject, versions: Sequence[tuple[str, int, bool]], delete_markers: int
+) -> ObjectCheck:
+    """Compare with the object's ``versions``: (ETag, size, whether it is the current one).
+
+    A repeated put of the same content makes a version with the same ETag, which is no problem.
+    """
+    current = next((size for _, size, is_latest in versions if is_latest), None)
+    problem = None
+    if current is None:
+        problem = "is missing"
+    elif len({etag for etag, _, _ in versions}) > 1:
+        problem = "was overwritten with other content"
+    elif written.size not in (None, current):
+        problem = f"has {current} bytes, and its manifest says {written.size}"
+    return ObjectCheck(written.uri, current or 0, delete_markers, problem)
+
+
+def metadata_files(written_at_ms: Sequence[int], at_ms: int, until_ms: int | None) -> int | None:
+    """Number of metadata files of the commit at ``at_ms``: those until the next commit (``until_ms``).
+
+    None if the log (``written_at_ms``, oldest first) no longer reaches back to it.
+    """
+    if not written_at_ms or written_at_ms[0] > at_ms:
+        return None
+    return sum(at_ms <= written < (until_ms or written + 1) for written in written_at_ms)
+
+
+@dataclass(frozen=True)
+class UnreferencedObjects:
+    """Objects below a table's location that no snapshot of any kept metadata file names, nor is one itself.
+    ``orphans`` are older than the newest commit, so they will never be committed; ``too_recent`` ones may
+    belong to a batch in flight."""
+
+    orphans: list[str]
+    too_recent: list[str]
+
+
+def find_unreferenced(
+    objects: Mapping[str, datetime], referenced: set[str], newest_commit: datetime | None
+) -> UnreferencedObjects:
+    """``objects``: address -> written at, of data and metadata. Before the first commit all unreferenced
+    objects are too recent."""
+    uris = sorted(set(objects) - referenced)
+    old = {uri for uri in uris if newest_commit is not None and objects[uri] < newest_commit - CLOCK_SLACK}
+    return UnreferencedObjects([uri for uri in uris if uri in old], [uri for uri in uris if uri not in old])
 
 
 REPLACE = "replace"

@@ -4,21 +4,101 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
+from sluice.hooks import load_plan as plans
 from sluice.model.spec.config import ConfigError
 from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.sources import Reconciliation, reconcile_events, reconcile_rows
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from pyiceberg.table import FileScanTask, Table
 
+    from sluice.clients.lake.catalog import Lake
     from sluice.hooks.platform import PlatformHook
     from sluice.model.spec.ledger import Document
     from sluice.model.spec.stream import StreamSpec
     from sluice.model.verification.offsets import FileStats
-    from sluice.model.verification.ranges import OffsetRanges
+
+
+# Begins the quarantine reason of a record whose row is published already; it counts as no row.
+DUPLICATE = "duplicate:"
+
+
+@dataclass(frozen=True)
+class LoadFiles:
+    """The files that can hold records of a load, planned once: those that were committed since the load was
+    planned, and of these the ones that reach behind its start offsets. ``tasks`` and ``stats`` are of the
+    table; ``quarantine_tasks`` of the quarantine."""
+
+    expected: OffsetRanges
+    source_ids: list[str]
+    table: Table
+    tasks: list[FileScanTask]
+    stats: list[FileStats]
+    quarantine: Table
+    quarantine_tasks: list[FileScanTask]
+
+    @classmethod
+    def plan(cls, lake: Lake, spec: StreamSpec, sources: list[Document], expected: OffsetRanges) -> LoadFiles:
+        from sluice.clients.lake import files
+        from sluice.clients.lake.catalog import sequence_since
+
+        # The table first: of each batch it is published before the quarantine.
+        table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
+        tasks, quarantine_tasks = (
+            # Without a source of its own a load has no files.
+            files.committed_since(one, sequence_since(one, [plans.head_of(s, name) for s in sources]))
+            if sources
+            else []
+            for one, name in ((table, spec.table), (quarantine, spec.quarantine_table))
+        )
+        starts = plans.start_offsets(sources)
+        stats = files.file_stats(table, tasks)
+        reaching = [n for n, file in enumerate(stats) if file.may_reach(starts)]
+        return cls(
+            expected,
+            [source["source_id"] for source in sources],
+            table,
+            [tasks[n] for n in reaching],
+            [stats[n] for n in reaching],
+            quarantine,
+            quarantine_tasks,
+        )
+
+    @cached_property
+    def published(self) -> dict[str, Any]:
+        """Source id -> its row numbers in the table."""
+        from sluice.clients.lake import files
+
+        return files.rows_by_source(self.table, self.tasks, self.source_ids)
+
+    @cached_property
+    def rejected(self) -> list[dict[str, Any]]:
+        """Quarantined rows of the load's sources, and consumer's ones near the load's offsets."""
+        from pyiceberg.expressions import And, EqualTo, In, Or
+
+        from sluice.clients.lake import files
+
+        # A file may hold offsets outside the load's, and gaps there.
+        near = self.expected.union(file_bounds(self.stats))
+        rows = Or(
+            In(files.SOURCE, self.source_ids), And(EqualTo("stage", "consumer"), files.overlapping(near))
+        )
+        return list(files.quarantined(self.quarantine, rows, self.quarantine_tasks))
+
+    @cached_property
+    def rejected_rows(self) -> dict[str, list[int]]:
+        """Source id -> its row numbers in quarantine, without duplicates of published rows."""
+        from sluice.clients.lake import files
+
+        found: dict[str, list[int]] = {source_id: [] for source_id in self.source_ids}
+        for row in self.rejected:
+            if row[files.SOURCE] in found and not row["reason"].startswith(DUPLICATE):
+                found[row[files.SOURCE]].append(row[files.ROW])
+        return found
 
 
 @dataclass(frozen=True)
@@ -38,18 +118,17 @@ class OffsetCheck:
         )
 
 
-def check_offsets(table: Table, quarantine: Table, expected: OffsetRanges) -> OffsetCheck:
-    """Verify ``expected`` by file metadata, and by two columns of the files that it does not decide."""
+def check_offsets(load: LoadFiles) -> OffsetCheck:
+    """Verify the load's offsets by file metadata, and by two columns of the files that it does not decide."""
     from sluice.clients.lake import files
 
-    tasks = files.plan(table, files.overlapping(expected))
-    stats = files.file_stats(table, tasks)
-    # A file may hold offsets outside the load's, and gaps there.
-    quarantined_near = _quarantined(quarantine, expected.union(file_bounds(stats)))
-    inconclusive = {file.path for file in needs_read(expected, stats, quarantined_near)}
-    offsets = files.read_offsets(table, tasks, inconclusive) if inconclusive else {}
-    verification = verify(expected, stats, offsets, quarantined=quarantined_near, allow_outside=True)
-    return OffsetCheck(verification, quarantined_near.intersect(expected), len(stats), len(inconclusive))
+    expected = load.expected
+    stats = [file for file in load.stats if file.may_contain(expected)]
+    quarantined = _quarantined(load)
+    inconclusive = {file.path for file in needs_read(expected, stats, quarantined)}
+    offsets = files.read_offsets(load.table, load.tasks, inconclusive) if inconclusive else {}
+    verification = verify(expected, stats, offsets, quarantined=quarantined, allow_outside=True)
+    return OffsetCheck(verification, quarantined.intersect(expected), len(stats), len(inconclusive))
 
 
 def file_bounds(stats: Sequence[FileStats]) -> OffsetRanges:
@@ -66,65 +145,48 @@ def file_bounds(stats: Sequence[FileStats]) -> OffsetRanges:
     return OffsetRanges.of(total)
 
 
-def _quarantined(quarantine: Table, ranges: OffsetRanges) -> OffsetRanges:
-    from pyiceberg.expressions import And, EqualTo
-
+def _quarantined(load: LoadFiles) -> OffsetRanges:
     from sluice.clients.lake import files
 
     offsets: dict[int, list[int]] = {}
-    rows = And(EqualTo("stage", "consumer"), files.overlapping(ranges))
-    for row in files.quarantined(quarantine, rows):
-        offsets.setdefault(row[files.PARTITION], []).append(row[files.OFFSET])
+    for row in load.rejected:
+        if row["stage"] == "consumer":
+            offsets.setdefault(row[files.PARTITION], []).append(row[files.OFFSET])
     return OffsetRanges(
         {partition: IntervalSet.of_values(values) for partition, values in sorted(offsets.items())}
     )
 
 
-def check_feed_events(
-    spec: StreamSpec, table: Table, expected: OffsetRanges, quarantined: OffsetRanges
-) -> Reconciliation:
-    """Whether rows with these offsets and quarantined offsets add up to ``expected``, and each of the rows'
-    event ids is in the table once. A feed cannot be read again, so the topic's offsets stand for its events.
+def check_feed_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> Reconciliation:
+    """Whether rows with the load's offsets and quarantined offsets add up, and each of the rows' event ids is
+    in the table once. A feed cannot be read again, so the topic's offsets stand for its events.
     Raises ConfigError if the stream declares no feed."""
     from sluice.clients.lake import files
     from sluice.clients.lake.event_ids import count_event_ids
 
     if spec.feed is None:
         raise ConfigError(f"stream {spec.name!r} declares no [feed], but its load's plan is of a feed")
-    found = count_event_ids(table, files.overlapping(expected), spec.feed.event_id, spec.partition_by)
+    rows = files.overlapping(load.expected)
+    found = count_event_ids(load.table, rows, spec.feed.event_id, spec.partition_by, load.tasks)
     return reconcile_events(
-        total=expected.count,
+        total=load.expected.count,
         published=found.rows,
-        quarantined=quarantined.intersect(expected).count,
+        quarantined=check.quarantined.count,
         missing_id=found.missing_id,
         duplicates=found.duplicates,
     )
 
 
-# Begins the quarantine reason of a record whose row is published already; it counts as no row.
-DUPLICATE = "duplicate:"
-
-
-def check_source_rows(table: Table, quarantine: Table, source: Document, rows: int) -> Reconciliation:
+def check_source_rows(load: LoadFiles, source: Document, rows: int) -> Reconciliation:
     """Whether each of the source's ``rows`` rows is published once or quarantined."""
-    from pyiceberg.expressions import EqualTo
-
-    from sluice.clients.lake import files
-
-    quarantined = (
-        row[files.ROW]
-        for row in files.quarantined(quarantine, EqualTo(files.SOURCE, source["source_id"]))
-        if not row["reason"].startswith(DUPLICATE)
-    )
-    return reconcile_rows(rows, files.source_rows(table, source["source_id"]), quarantined)
+    source_id = source["source_id"]
+    return reconcile_rows(rows, load.published[source_id].tolist(), load.rejected_rows[source_id])
 
 
-def check_object_rows(
-    hook: PlatformHook, table: Table, quarantine: Table, source: Document
-) -> Reconciliation:
+def check_object_rows(hook: PlatformHook, load: LoadFiles, source: Document) -> Reconciliation:
     """Whether each row of the pinned version is published once or quarantined."""
     from sluice.clients.objects import ObjectVersion
 
     names = ("bucket", "key", "version_id", "etag", "size")
     version = ObjectVersion(**{name: source[name] for name in names})
-    return check_source_rows(table, quarantine, source, hook.bucket(version.bucket).data_rows(version))
+    return check_source_rows(load, source, hook.bucket(version.bucket).data_rows(version))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sluice.hooks.failures import failed_attempt
 from sluice.model.error_codes import ErrorCode
-from sluice.model.health.sample import ENDED, ProcessState, ProcessStatus
+from sluice.model.health.sample import ENDED, Position, ProcessState, ProcessStatus
 from sluice.operators.base import ComponentOperator
 
 if TYPE_CHECKING:
@@ -21,26 +20,19 @@ CLOCK_SLACK_SECONDS = 2.0
 MAX_RESTARTS = 1
 
 
-@dataclass(frozen=True)
-class Lease:
-    """The writer lease as ``main`` shows it: epoch 0 before the first; ``since``: seconds since 1970."""
-
-    epoch: int = 0
-    since: float | None = None
-
-
-def holds_lease(process: ProcessStatus, lease: Lease, before: Lease, now: float, deadline: float) -> bool:
-    """Whether the running process is the active writer.
+def holds_lease(process: ProcessStatus, position: Position, before: int, now: float, deadline: float) -> bool:
+    """Whether the running process is the active writer; ``before``: the epoch when the wait began.
 
     It is if the lease was acquired during the wait, or after the process's start; for a process older than
     ``deadline``, whose epoch-start snapshot may have expired, if there is any epoch. RUNNING alone is not
     enough: it acquires the lease some ten seconds after its start.
     """
-    if process.state is not ProcessState.RUNNING or not lease.epoch:
+    if process.state is not ProcessState.RUNNING:
         return False
-    if lease.epoch > before.epoch or process.since is None:
-        return lease.epoch > before.epoch
-    is_since_start = lease.since is not None and lease.since >= process.since - CLOCK_SLACK_SECONDS
+    if position.epoch > before or process.since is None:
+        return position.epoch > before
+    acquired = position.acquired_at
+    is_since_start = acquired is not None and acquired >= process.since - CLOCK_SLACK_SECONDS
     return is_since_start or now - process.since > deadline
 
 
@@ -70,9 +62,10 @@ class EnsureConsumerOperator(ComponentOperator):
         runtime = self.platform_hook.runtime
         until = time.monotonic() + self.deadline
         self.check_not_suspended()
-        before = self._lease()
+        position = self._position()
+        before = position.epoch if position else 0
         process = runtime.status(self.program)
-        self.log.info("%s; main's epoch is %d", process.message(), before.epoch)
+        self.log.info("%s; main's epoch is %d", process.message(), before)
         started = expected = False
         began = time.time()
         while True:
@@ -83,27 +76,27 @@ class EnsureConsumerOperator(ComponentOperator):
                     ErrorCode.COMPONENT_DOWN, self._failure(process, "ended before it acquired the lease")
                 )
             expected = True
-            lease = self._lease()
-            if holds_lease(process, lease, before, time.time(), self.deadline):
+            position = self._position()
+            if position and holds_lease(process, position, before, time.time(), self.deadline):
                 break
             if time.monotonic() > until:
-                message = f"no writer lease after {self.deadline:g} s (epoch {lease.epoch})"
+                epoch = position.epoch if position else 0
+                message = f"no writer lease after {self.deadline:g} s (epoch {epoch})"
                 raise failed_attempt(ErrorCode.LEASE_NOT_ACQUIRED, self._failure(process, message))
             time.sleep(self.poll_seconds)
             process = runtime.status(self.program)
-        self.log.info("%s holds the writer lease: epoch=%d", process.message(), lease.epoch)
+        self.log.info("%s holds the writer lease: epoch=%d", process.message(), position.epoch)
         return {
             "program": self.program,
             "state": process.state.value,
             "pid": process.pid,
-            "epoch": lease.epoch,
+            "epoch": position.epoch,
             "started": started,
         }
 
-    def _lease(self) -> Lease:
+    def _position(self) -> Position | None:
         # No table before the consumer's first start; the deadline bounds the wait for it.
-        position = self.platform_hook.lake.position(self.spec.table)
-        return Lease(position.epoch, position.acquired_at) if position else Lease()
+        return self.platform_hook.lake.position(self.spec.table)
 
     def _failure(self, process: ProcessStatus, what: str) -> str:
         return f"{process.message()}: {what}; {self.log_excerpt()}"

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import final_failures
+from sluice.hooks.verified import VerifiedSources, without_verified
 from sluice.model.spec.ledger import Document, run_key
+from sluice.operators import forms
 from sluice.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
@@ -17,13 +19,14 @@ if TYPE_CHECKING:
 class ProduceOperator(SparkJobOperator):
     """Send the sources of the run's plan, once; return their offset ranges.
 
-    The first attempt pins the plan in the ledger. The job is not started if every source was sent before, so
+    The first attempt pins the plan in the ledger, without the sources that an earlier load verified (unless
+    param ``verify_again``). The job is not started if every source was sent before, so
     the task can be cleared, retried and run twice. An earlier attempt may still be alive: the consumer
     quarantines the rows that it sends again.
     """
 
     does = "sends every record of the source to the topic, each with its identity"
-    fails_if = "the source is missing, corrupt or refused"
+    fails_if = "the source is missing, corrupt or refused, or the run id has a plan for other params"
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="producer", **kwargs)
@@ -31,30 +34,39 @@ class ProduceOperator(SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         with final_failures():
             run_id, kafka = context["run_id"], self.platform_hook.kafka
-            topic, params = self.spec.topic.name, dict(context["params"])
+            topic = self.spec.topic.name
             plan = plans.pin(
                 self.ledger,
                 kafka,
-                lambda: self._sources(context, params),
+                lambda params: self._sources(context, params),
                 run_id=run_id,
-                stream=self.stream,
                 topic=topic,
-                params=params,
+                params=context["params"],
+                defaults=forms.defaults(self.spec),
+                heads=lambda: self.platform_hook.lake.heads(self.spec.table, self.spec.quarantine_table),
             )
             pending = plans.pending(self.ledger, plan)
             if pending:
                 for source in pending:
                     self.log.info("pending: %s source_id=%s", plans.name_of(source), source["source_id"])
                 self.submit(context, ["--plan", self.ledger.uri(run_key(run_id, "plan"))])
-                ends = kafka.ends(topic)
-                for source in pending:
-                    plans.complete_source(self.ledger, source, ends, run_id)
             else:
-                self.log.info("job not started: all %d sources were sent before", len(plan["sources"]))
-            return plans.summary(self.ledger, run_id)
+                self.log.info(
+                    "job not started: all %d sources were sent before, %d were verified before",
+                    len(plan["sources"]),
+                    plan.get("verified_before", {}).get("count", 0),
+                )
+            ends = kafka.ends(topic)
+            for source in pending:
+                plans.complete_source(self.ledger, source, ends, run_id)
+            return plans.summary(self.ledger, run_id, ends)
 
-    def _sources(self, context: Context, params: dict[str, Any]) -> list[Document]:
+    def _sources(self, context: Context, params: Document) -> list[Document]:
+        verified = None
+        if not params.get("verify_again"):
+            verified = VerifiedSources(self.ledger, self.platform_hook.lake, self.spec.table)
         if self.spec.generator is None:
-            return plans.object_sources(self.platform_hook.source, params)
+            return plans.object_sources(self.platform_hook.source, params, verified)
         moment = context.get("logical_date") or datetime.now(UTC)
-        return plans.generated_source(self.spec.generator, context["run_id"], params, moment)
+        source = plans.generated_source(self.spec.generator, context["run_id"], params, moment)
+        return without_verified(source, verified)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import failed, failed_attempt, final_failures
 from sluice.model.error_codes import ErrorCode
+from sluice.operators import forms
 from sluice.operators.base import ComponentOperator
 from sluice.triggers.arrived import ArrivedTrigger
 from sluice.triggers.wait import Outcome
@@ -30,7 +30,9 @@ class ProduceFeedOperator(ComponentOperator):
     """
 
     does = "ensures that the producer runs; waits until N events arrived or M minutes passed"
-    fails_if = "no events arrived, or the producer is suspended or down"
+    fails_if = (
+        "no events arrived, the producer is suspended or down, or the run id has a plan for other params"
+    )
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(component="producer", **kwargs)
@@ -41,15 +43,16 @@ class ProduceFeedOperator(ComponentOperator):
         plan = plans.pin(
             self.ledger,
             kafka,
-            lambda: plans.feed_source(kafka, run_id, topic, feed),
+            lambda _: plans.feed_source(kafka, run_id, topic, feed),
             run_id=run_id,
-            stream=self.stream,
             topic=topic,
-            params=dict(context["params"]),
+            params=context["params"],
+            defaults=forms.defaults(self.spec),
+            heads=lambda: self.platform_hook.lake.heads(self.spec.table, self.spec.quarantine_table),
         )
         if not plans.pending(self.ledger, plan):
             self.log.info("offsets were recorded before")
-            return plans.summary(self.ledger, context["run_id"])
+            return plans.summary(self.ledger, run_id, kafka.ends(topic))
         self.check_not_suspended()
         self.lifecycle.ensure(context["run_id"], self.platform_hook.runtime.status(self.program))
         return self._wait(plan)
@@ -63,17 +66,16 @@ class ProduceFeedOperator(ComponentOperator):
             minutes,
             source["start_offsets"],
         )
-        trigger = ArrivedTrigger(
-            stream=self.stream,
-            component=self.component,
-            deadline=time.time() + minutes * 60,
+        self.wait_for(
+            ArrivedTrigger,
+            minutes * 60,
+            "resume",
             poll_interval=POLL_SECONDS,
             grace=self.grace,
             start_offsets=source["start_offsets"],
             events=events,
             topic_id=source["topic_id"],
         )
-        self.wait_for(trigger, minutes * 60, "resume")
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Record the end offsets that the trigger observed, or fail."""
@@ -95,4 +97,4 @@ class ProduceFeedOperator(ComponentOperator):
             )
         ends = {int(partition): end for partition, end in event["ends"].items()}
         plans.complete_feed(self.ledger, source, ends, run_id)
-        return plans.summary(self.ledger, run_id)
+        return plans.summary(self.ledger, run_id, ends)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.hooks import connections
@@ -12,16 +13,26 @@ from sluice.operators.base import StreamOperator
 from sluice.operators.load import inventory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from airflow.sdk import Context
 
-    from sluice.model.spec.connection import Database
-    from sluice.model.spec.query import Query, Sink
+    from sluice.model.spec.query import Sink
+
+
+# The broker rejects other records: Spark's source overflows on a timestamp of nanoseconds, at each start
+# again. After: Kafka 4's default, an hour. Before: 100 years, so replayed history is within.
+TIMESTAMP_BOUNDS = {
+    "message.timestamp.after.max.ms": "3600000",
+    "message.timestamp.before.max.ms": "3153600000000",
+}
+
+
+def with_timestamp_bounds(topic: Topic) -> Topic:
+    """The topic with TIMESTAMP_BOUNDS, unless it declares others. With LogAppendTime they have no effect."""
+    return replace(topic, config=TIMESTAMP_BOUNDS | topic.config)
 
 
 class ProvisionTopicOperator(StreamOperator):
-    """Create the topic, add partitions, change declared configs; return the diff.
+    """Create the topic, add partitions, change declared configs and TIMESTAMP_BOUNDS; return the diff.
 
     Fails without retries instead of shrinking: fewer partitions, another replication factor. The first
     attempt also records the run's ``baseline.json`` for the audit.
@@ -32,11 +43,11 @@ class ProvisionTopicOperator(StreamOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         kafka = self.platform_hook.kafka
-        diff = kafka.provision(self.spec.topic)
+        diff = kafka.provision(with_timestamp_bounds(self.spec.topic))
         for changed in (diff, kafka.provision(PROGRESS_TOPIC)):
             self.log.info("%s", changed.message())
-        inventory.record_before(self.platform_hook, self.spec, self.ledger, context["run_id"])
-        return diff.as_dict()
+        inventory.record_before(self.platform_hook.lake, self.spec, self.ledger, context["run_id"])
+        return diff.to_json()
 
 
 # Readers need the newest record of each key.
@@ -65,12 +76,14 @@ class ProvisionSinksOperator(StreamOperator):
         return {"sinks": done}
 
     def _provision(self, name: str, sink: Sink) -> str:
+        from sluice.clients import database as databases
+
         query = self.spec.queries[name]
         match SinkKind(sink.kind):
             case SinkKind.JDBC:
                 database = connections.database(sink.connection)
                 types, key = self.spec.result_types(name), fence_key(self.stream, name)
-                made = self.provision_table(database, sink.table, query, types, key)
+                made = databases.provision(database, sink.table, query, types, key)
                 changed = (
                     " (connection changed)"
                     if connections.write_connection_file(sink.connection, database)
@@ -82,10 +95,3 @@ class ProvisionSinksOperator(StreamOperator):
                 return f"{sink.name}: {self.platform_hook.kafka.provision(topic).message()}"
             case _:
                 return f"{sink.name}: nothing to create"
-
-    def provision_table(
-        self, database: Database, table: str, query: Query, types: Mapping[str, str], key: str
-    ) -> object:
-        from sluice.clients import database as client
-
-        return client.provision(database, table, query, types, key)

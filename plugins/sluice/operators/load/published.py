@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from sluice.hooks import load_plan as plans
@@ -35,19 +34,17 @@ class WaitForPublishOperator(ComponentOperator):
         self.does = f"waits until all records are {VERBS.get(component, 'published')} by {by}"
 
     def work(self, context: Context) -> None:
-        _, documents = plans.produced(self.ledger, context["run_id"])
-        expected = plans.offsets_of_all(documents)
+        expected = plans.offsets_of_all(plans.produced(self.ledger, context["run_id"]))
         minutes = float(context["params"].get("publish_timeout_minutes", DEFAULT_TIMEOUT_MINUTES))
         self.log.info("wait started: records=%d timeout_minutes=%g %s", expected.count, minutes, expected)
-        trigger = PublishedTrigger(
-            stream=self.stream,
-            component=self.component,
-            expected=expected.to_json(),
-            deadline=time.time() + minutes * 60,
+        self.wait_for(
+            PublishedTrigger,
+            minutes * 60,
+            "resume",
             poll_interval=POLL_SECONDS,
             grace=self.grace,
+            expected=expected.to_json(),
         )
-        self.wait_for(trigger, minutes * 60, "resume")
 
     def resume(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         """Return the trigger's event, or fail."""

@@ -13,7 +13,7 @@ from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.reconciliation import compare
 from sluice.model.spec.ledger import run_key
-from sluice.model.spec.query import SinkKind
+from sluice.model.spec.query import Mode, SinkKind
 from sluice.operators.base import StreamOperator
 
 if TYPE_CHECKING:
@@ -23,21 +23,25 @@ if TYPE_CHECKING:
 
     from sluice.clients.lake.query_results import QueryPositions, Results
     from sluice.model.queries.reconciliation import SinkReconciliation
-    from sluice.model.spec.query import Sink
+    from sluice.model.queries.state import QueryState
+    from sluice.model.spec.query import Query, Sink
     from sluice.model.verification.ranges import OffsetRanges
 
 # A busy query has a batch every few seconds, and a sink is read between two of them.
 TRIES = 12
+# Between the clocks that date rows, snapshots and a topic's records.
+CLOCK_SLACK_SECONDS = 3600
 
 
 @dataclass(frozen=True)
 class QueryReconciliation:
-    """``late``: number of rows that were too late for their windows."""
+    """``late``: number of rows that were too late for their windows; ``early``: of rows dated ahead."""
 
     query: str
     batch: int
     snapshot_id: int
     late: int
+    early: int
     sinks: list[SinkReconciliation]
 
 
@@ -46,8 +50,9 @@ class ReconcileSinksOperator(StreamOperator):
 
     A query with windows is compared in the windows of the load's rows, another one in all keys, from all rows
     of the lake (two columns). The lake is read at the snapshot of the query's newest batch, each sink while
-    it is at that batch, so the stream runs meanwhile. ``reconciliation.json`` in the ledger is, shortened,
-    the return value.
+    it is at that batch, so the stream runs meanwhile. If a snapshot expired meanwhile, all is read again.
+    Of a sink only what can hold these results is read; a difference counts once all of it was.
+    ``reconciliation.json`` in the ledger is, shortened, the return value.
     """
 
     does = "recounts the lake's rows, and compares every sink"
@@ -56,8 +61,7 @@ class ReconcileSinksOperator(StreamOperator):
     pause_seconds = 2.0
 
     def work(self, context: Context) -> dict[str, Any]:
-        _, documents = plans.produced(self.ledger, context["run_id"])
-        expected = plans.offsets_of_all(documents)
+        expected = plans.offsets_of_all(plans.produced(self.ledger, context["run_id"]))
         results = [
             self._check(name, expected) for name, query in self.spec.queries.items() if query.aggregates
         ]
@@ -74,12 +78,21 @@ class ReconcileSinksOperator(StreamOperator):
         return {checked.query: _short(checked) for checked in results}
 
     def _check(self, name: str, expected: OffsetRanges) -> QueryReconciliation:
+        from sluice.clients.lake.query_results import SnapshotExpired
+
+        expired = None
         for _ in range(TRIES):
-            checked = self._compared(name, self._positions(), expected)
+            try:
+                expired, checked = None, self._compared(name, self._positions(), expected, whole=False)
+                if checked is not None and not all(sink.is_ok for sink in checked.sinks):
+                    checked = self._compared(name, self._positions(), expected, whole=True)
+            except SnapshotExpired as error:
+                # Other queries, and the stream, commit while the sinks are read.
+                expired, checked = error, None
             if checked is not None:
                 return checked
             time.sleep(self.pause_seconds)
-        raise Unreachable(
+        raise expired or Unreachable(
             f"query {name} committed batches during {TRIES} reads of its sinks. Fix: retry under less load, "
             "or raise its trigger_seconds",
             ErrorCode.QUERIES_BEHIND,
@@ -98,7 +111,7 @@ class ReconcileSinksOperator(StreamOperator):
         return positions
 
     def _compared(
-        self, name: str, positions: QueryPositions, expected: OffsetRanges
+        self, name: str, positions: QueryPositions, expected: OffsetRanges, *, whole: bool
     ) -> QueryReconciliation | None:
         """None if a sink was at another batch before or after its read."""
         from sluice.clients.lake import query_results
@@ -121,7 +134,10 @@ class ReconcileSinksOperator(StreamOperator):
         windows = query_results.affected_windows(
             table(self.spec.table), state.source_snapshot_id, query, expected
         )
-        readers = [(sink, reader) for sink in query.sinks if (reader := self.read_sink(name, sink, windows))]
+        since = None if whole else written_since(query, state, windows)
+        readers = [
+            (sink, reader) for sink in query.sinks if (reader := self.read_sink(name, sink, windows, since))
+        ]
         results: dict[str, Results] = {}
         for sink, (last_batch, read) in readers:
             if last_batch() != state.number:
@@ -130,28 +146,25 @@ class ReconcileSinksOperator(StreamOperator):
             if last_batch() != state.number:
                 return None
         late = query_results.late_rows(table(self.spec.queries_table), positions, name)
-        if query.window and windows is None:
-            # The whole load is in quarantine.
-            return QueryReconciliation(name, state.number, state.source_snapshot_id, late.num_rows, [])
-        counted = query_results.recount(
-            table(self.spec.table), state.source_snapshot_id, query, late, windows
-        )
-        return QueryReconciliation(
-            name,
-            state.number,
-            state.source_snapshot_id,
-            late.num_rows,
-            [
+        sinks: list[SinkReconciliation] = []
+        # With windows, but none of the load's rows: the whole load is in quarantine.
+        if windows or not query.window:
+            counted = query_results.recount(
+                table(self.spec.table), state.source_snapshot_id, query, late, windows
+            )
+            sinks = [
                 compare(sink, query, counted, query_results.in_windows(rows, query, windows))
                 for sink, rows in results.items()
-            ],
+            ]
+        return QueryReconciliation(
+            name, state.number, state.source_snapshot_id, late.num_rows, state.early_rows, sinks
         )
 
     def read_sink(
-        self, name: str, sink: Sink, windows: tuple[int, int] | None
+        self, name: str, sink: Sink, windows: tuple[int, int] | None, since: float | None
     ) -> tuple[Callable[[], int | None], Callable[[], Results]] | None:
-        """Readers of a sink's last batch and of its results, of these windows at least; None for a sink
-        without results by key."""
+        """Readers of a sink's last batch and of its results, of these windows at least (of a topic those
+        written at ``since``, seconds since 1970, or later); None for a sink without results by key."""
         from sluice.clients import database as databases
         from sluice.clients import kafka_reader
         from sluice.clients.lake import query_results, results_table
@@ -163,14 +176,16 @@ class ReconcileSinksOperator(StreamOperator):
                 where = connections.database(sink.connection)
                 return (
                     lambda: databases.last_batch(where, stream, name),
-                    lambda: query_results.by_key(databases.counts(where, sink.table, query), query),
+                    lambda: query_results.by_key(databases.counts(where, sink.table, query, windows), query),
                 )
             case SinkKind.KAFKA:
                 return (
                     lambda: kafka_reader.last_batch(kafka, stream, name, sink.topic),
                     lambda: {
                         key: tuple(result.aggregates[measure] for measure in query.aggregates)
-                        for key, result in kafka_reader.read(kafka, sink.topic, query.keys).items()
+                        for key, result in kafka_reader.read(
+                            kafka, sink.topic, query.keys, since=since
+                        ).items()
                     },
                 )
             case SinkKind.ICEBERG:
@@ -184,6 +199,20 @@ class ReconcileSinksOperator(StreamOperator):
                 return None
 
 
+def written_since(query: Query, state: QueryState, windows: tuple[int, int] | None) -> float | None:
+    """The time (seconds since 1970) from which on a topic has all current results of these windows; None if
+    it may be any.
+
+    A batch of mode complete writes all results, after the snapshot that it reads. A window's results are not
+    written before it starts, except of rows that are dated ahead by up to the watermark's delay.
+    """
+    if query.mode == Mode.COMPLETE:
+        return state.source_snapshot_at / 1000 - CLOCK_SLACK_SECONDS
+    if windows is None:
+        return None
+    return windows[0] - query.watermark_minutes * 60 - CLOCK_SLACK_SECONDS
+
+
 def report(results: list[QueryReconciliation]) -> str:
     rows: list[list[object]] = [
         [
@@ -193,18 +222,22 @@ def report(results: list[QueryReconciliation]) -> str:
             sink_result.lake,
             sink_result.sink,
             checked.late,
+            checked.early,
             "passed" if sink_result.is_ok else "FAILED",
         ]
         for checked in results
         for sink_result in checked.sinks
     ]
-    return failures.table(["query", "sink", "results", "in the lake", "in the sink", "late", "result"], rows)
+    return failures.table(
+        ["query", "sink", "results", "in the lake", "in the sink", "late", "early", "result"], rows
+    )
 
 
 def _short(checked: QueryReconciliation) -> dict[str, Any]:
     return {
         "batch": checked.batch,
         "late": checked.late,
+        "early": checked.early,
         "sinks": {
             sink_result.sink_name: {
                 "results": sink_result.results,

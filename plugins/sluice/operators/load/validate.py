@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
+from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.spec.schema import schema_problems
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import checks
+from sluice.operators.load.checks import LoadFiles
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset, Context
@@ -23,15 +26,22 @@ if TYPE_CHECKING:
     from sluice.model.verification.sources import Reconciliation
     from sluice.operators.load.checks import OffsetCheck
 
+RESTORED = (
+    "{count} sources that earlier loads verified: {table} no longer has their offsets, or is another table: "
+    "its catalog was restored since the load was planned. Fix: trigger a new run, which verifies them again"
+)
+
 
 @dataclass(frozen=True)
 class ValidationResult:
-    """``sources``: the plan's sources, each with its reconciliation; ``limit``: quarantined percent."""
+    """``sources``: the plan's sources, each with its reconciliation; ``limit``: quarantined percent;
+    ``verified_before``: of the sources that an earlier load verified, from the plan."""
 
     offsets: OffsetVerification
     sources: list[tuple[Document, Reconciliation]]
     schema: list[str]
     limit: float
+    verified_before: Document
 
     @property
     def source_rows(self) -> int:
@@ -75,10 +85,12 @@ class ValidateOperator(StreamOperator):
     - Every row of an object version (streamed again) or of a generator (its parameters tell the number) is
       published once or quarantined. Of a feed, rows and quarantined offsets add up to the offsets, and each
       event id is in the table once.
+    - Sources that an earlier load verified are not in the plan; the table still has their offsets.
     - The table has the schema's columns; the quarantined share is within ``max_quarantined_percent``.
 
-    The proof goes into the ledger as ``proof.json`` and, shortened, is the return value. No retries: the
-    result would be the same.
+    The table is planned once, from the files that were committed since the load was planned. The proof goes
+    into the ledger as ``proof.json`` and, shortened, is the return value; then each source gets its verified
+    document. No retries: the result would be the same.
     """
 
     does = "verifies every offset and record independently"
@@ -86,38 +98,49 @@ class ValidateOperator(StreamOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         run_id = context["run_id"]
-        plan, documents = plans.produced(self.ledger, run_id)
-        lake = self.platform_hook.lake
-        # The table first: of each batch the quarantine is written before the table is published.
-        table = lake.table(self.spec.table)
-        quarantine = lake.table(self.spec.quarantine_table)
-        expected = plans.offsets_of_all(documents)
-        check = checks.check_offsets(table, quarantine, expected)
+        plan, produced = plans.plan_of(self.ledger, run_id), plans.produced(self.ledger, run_id)
+        lake, sources = self.platform_hook.lake, plan["sources"]
+        load = LoadFiles.plan(lake, self.spec, sources, plans.offsets_of_all(produced))
+        check = checks.check_offsets(load)
         self.log.info("%s", check.message())
+        verified = VerifiedSources(self.ledger, lake, self.spec.table)
         result = ValidationResult(
             offsets=check.verification,
-            sources=[
-                (source, self._source(table, quarantine, source, plans.offsets_of(document), check))
-                for source, document in zip(plan["sources"], documents, strict=True)
-            ],
-            schema=self.wrong_columns(table),
+            sources=[(source, self._source(load, source, check)) for source in sources],
+            schema=self.wrong_columns(load.table),
             limit=float(context["params"].get("max_quarantined_percent", 0)),
+            verified_before=plan.get("verified_before", {"count": 0}),
         )
         self.log.info("%s", report(result))
-        self.check_no_problems(ErrorCode.LOAD_NOT_VERIFIED, result.problems(), "verification failed")
-        head = table.current_snapshot()
-        proof = document(result, run_id, self.spec.table, head.snapshot_id if head else None, expected)
-        self.ledger.put(run_key(run_id, "proof"), proof)
+        problems = result.problems()
+        if not verified.still(result.verified_before):
+            problems.append(RESTORED.format(count=result.verified_before["count"], table=self.spec.table))
+        self.check_no_problems(ErrorCode.LOAD_NOT_VERIFIED, problems, "verification failed")
+        head = load.table.current_snapshot()
+        proof = document(result, run_id, self.spec.table, head.snapshot_id if head else None, load.expected)
+        if self.ledger.put(run_key(run_id, "proof"), proof) is not proof:
+            # Verified before: the table may have changed since, or its catalog was restored.
+            self.ledger.put(run_key(run_id, f"proof-{proof['snapshot_id']}"), proof)
+        # After the proof: a document without one would spare a source its verification.
+        verified.record(self._verified(proof, sources), plans.end_offsets(produced))
         return {key: value for key, value in proof.items() if key != "ranges"}
 
-    def _source(
-        self, table: Table, quarantine: Table, source: Document, offsets: OffsetRanges, check: OffsetCheck
-    ) -> Reconciliation:
+    def _source(self, load: LoadFiles, source: Document, check: OffsetCheck) -> Reconciliation:
         if plans.is_feed(source):
-            return checks.check_feed_events(self.spec, table, offsets, check.quarantined)
+            return checks.check_feed_events(self.spec, load, check)
         if plans.is_generated(source):
-            return checks.check_source_rows(table, quarantine, source, source["parameters"]["rows"])
-        return checks.check_object_rows(self.platform_hook, table, quarantine, source)
+            return checks.check_source_rows(load, source, source["parameters"]["rows"])
+        return checks.check_object_rows(self.platform_hook, load, source)
+
+    @staticmethod
+    def _verified(proof: Document, sources: list[Document]) -> list[Document]:
+        """The documents of the sources that a later load may have again; a feed's are each run's own."""
+        again = {source["source_id"] for source in sources if not plans.is_feed(source)}
+        return [
+            {**source, "run_id": proof["run_id"], "at": proof["at"]}
+            for source in proof["sources"]
+            if source["source_id"] in again
+        ]
 
     def wrong_columns(self, table: Table) -> list[str]:
         from sluice.clients.lake.catalog import columns
@@ -147,6 +170,7 @@ def report(result: ValidationResult) -> str:
         ],
         ["schema", "; ".join(result.schema) or "as declared"],
         ["quarantined", f"{result.quarantined_percent:.2f} % of the rows, at most {result.limit:g} %"],
+        ["verified before", f"{result.verified_before['count']} sources, not verified again"],
     ]
     return failures.table(head, rows) + "\n" + failures.table(["check", "result"], lines)
 
@@ -178,12 +202,13 @@ def document(
             }
             for source, reconciliation in result.sources
         ],
+        "verified_before": result.verified_before,
         "at": plans.now(),
     }
 
 
 class EmitAssetEventOperator(StreamOperator):
-    """Emit an event of ``asset`` with the proof as its extra. Raises Missing without a proof."""
+    """Emit an event of ``asset`` with the newest proof as its extra. Raises Missing without a proof."""
 
     does = "emits an event of the stream's asset that carries the proof"
     fails_if = "there is no proof"
@@ -193,7 +218,7 @@ class EmitAssetEventOperator(StreamOperator):
         self.asset = asset
 
     def work(self, context: Context) -> dict[str, Any]:
-        proof = self.ledger.require(run_key(context["run_id"], "proof"), "validate")
+        proof = self.newest_proof(context["run_id"])
         context["outlet_events"][self.asset].extra = proof
         self.log.info(
             "asset event emitted: asset=%s rows=%d status=%s",
@@ -202,3 +227,10 @@ class EmitAssetEventOperator(StreamOperator):
             proof["status"],
         )
         return {"asset": self.asset.name, "snapshot_id": proof["snapshot_id"]}
+
+    def newest_proof(self, run_id: str) -> Document:
+        first = run_key(run_id, "proof")
+        later = self.ledger.keys(f"{first.removesuffix('.json')}-")
+        found = [self.ledger.require(key, "validate") for key in (first, *later)]
+        # Of equal seconds a later one.
+        return sorted(found, key=lambda proof: datetime.fromisoformat(proof["at"]))[-1]

@@ -31,10 +31,11 @@ const tick = (data, now, error) => {
   showStatus(at("health"), at("components"), at("supervision"), data.status, now, !error);
 };
 
-const showFigures = ({ at: written, source_at: source, late, watermark }, now) => {
+const showFigures = ({ at: written, source_at: source, late, early, watermark }, now) => {
   at("source-at").textContent = source === null ? "" : `counted, published at ${moment(source, now)}`;
   at("written-at").textContent = written === null ? "" : `written at ${moment(written, now)}`;
   at("late").textContent = count(late);
+  at("early").textContent = count(early);
   at("watermark").textContent = watermark === null ? "none yet" : moment(watermark, now);
 };
 

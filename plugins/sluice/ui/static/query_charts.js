@@ -55,9 +55,12 @@ const CHARTS = [
   },
   {
     id: "late",
-    title: "Late rows dropped, per minute",
+    title: "Late and early rows, per minute",
     format: count,
-    series: [bar("late", (slot) => (slot.state ? slot.late : null), "bots")],
+    series: [
+      bar("late", (slot) => (slot.state ? slot.late : null), "bots"),
+      bar("early", (slot) => (slot.state ? slot.early : null), "people"),
+    ],
   },
   {
     id: "behind",

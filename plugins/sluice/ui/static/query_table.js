@@ -28,6 +28,8 @@ const rowsOf = ({ newest, slots }, now) => {
     add("State, memory", bytes, newest.state.memory_bytes, max(slots, (slot) => slot.state?.memory_bytes ?? null));
     const late = slots.reduce((sum, slot) => sum + slot.late, 0);
     rows.push(["Late rows dropped", count(newest.late), `${count(late)} in total`, ""]);
+    const early = slots.reduce((sum, slot) => sum + slot.early, 0);
+    rows.push(["Early rows left out", count(newest.early), `${count(early)} in total`, ""]);
   }
   if (newest.watermark !== null) {
     rows.push(["Watermark", moment(newest.watermark, now), "", ""]);

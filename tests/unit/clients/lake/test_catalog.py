@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -151,12 +153,68 @@ def test_a_catalog_whose_connections_all_hang_is_unreachable() -> None:
         raise PoolTimeout("QueuePool limit of size 5 overflow 10 reached")
 
 
-def test_metadata_times_reach_from_the_log_to_now(tmp_path: Path) -> None:
+def test_the_metadata_log_reaches_to_now(tmp_path: Path) -> None:
     lake = lakes.make(tmp_path)
     lakes.append(lake, [(0, 0)])
-    times = tables.metadata_times(lake.table(lakes.TABLE))
-    assert len(times) == 2
-    assert times == sorted(times)
+    table = lake.table(lakes.TABLE)
+    log = tables.metadata_log(table)
+    assert len(log) == 2
+    assert log == sorted(log)
+    assert log[-1][1] == table.metadata_location
+
+
+def batches(lake: Lake, numbers: range, more: dict[str, str] | None = None) -> None:
+    for number in numbers:
+        lakes.append(lake, [], lakes.summary("batch", 1, {0: number + 1}, more=more))
+
+
+@pytest.mark.parametrize("acquired", [{"acquired-at": "1500"}, None])
+def test_a_position_looks_at_few_snapshots_if_they_say_when_the_lease_was_acquired(
+    tmp_path: Path, acquired: dict[str, str] | None
+) -> None:
+    lake = lakes.make(tmp_path)
+    lakes.append(lake, [], lakes.summary("epoch-start", 1, {0: 0}))
+    batches(lake, range(2 * tables.BATCHES), acquired)
+    table = lake.table(lakes.TABLE)
+    with patch.object(tables, "sluice_properties", wraps=tables.sluice_properties) as looked_at:
+        state = tables.position(table)
+    assert state is not None
+    expected = tables.BATCHES if acquired else 2 * tables.BATCHES + 1
+    assert looked_at.call_count == expected
+    start = list(tables.commits(table))[-1]
+    assert state.acquired_at == (1.5 if acquired else start.at)
+
+
+def test_a_position_is_read_once_while_the_table_does_not_change(tmp_path: Path) -> None:
+    lake = lakes.make(tmp_path)
+    batches(lake, range(2))
+    with patch.object(tables, "position", wraps=tables.position) as read:
+        assert lake.position(lakes.TABLE) == lake.position(lakes.TABLE)
+        batches(lake, range(2, 3))
+        state = lake.position(lakes.TABLE)
+    assert read.call_count == 2
+    assert state is not None
+    assert state.ends == {0: 3}
+
+
+def test_files_are_newer_than_a_head_of_the_same_history(tmp_path: Path) -> None:
+    lake = lakes.make(tmp_path)
+    assert lake.heads(lakes.TABLE, "raw.none") == {}
+    batches(lake, range(3), {"writer": "w1_aa"})
+    head = lake.heads(lakes.TABLE)[lakes.TABLE]
+    assert (head.sequence_number, head.writer) == (3, "w1_aa")
+    batches(lake, range(3, 5), {"writer": "w2_bb"})
+    table = lake.table(lakes.TABLE)
+    later = lake.heads(lakes.TABLE)[lakes.TABLE]
+    assert tables.sequence_since(table, [later, head]) == 3
+    # A source that was planned before there was a table, or by an earlier version.
+    assert tables.sequence_since(table, [later, None]) == 0
+    # Of a history that a restored catalog does not have, though its number is given out again.
+    lost = replace(head, snapshot_id=1)
+    assert tables.sequence_since(table, [later, lost]) == 0
+    # Expired, and its writer publishes still.
+    assert tables.sequence_since(table, [later, replace(lost, writer="w2_bb")]) == 3
+    assert tables.sequence_since(table, []) == 0
 
 
 def test_columns(tmp_path: Path) -> None:

@@ -62,8 +62,10 @@ class Events:
         with patch.object(files, "read", self._read):
             return count_event_ids(table, rows, "event_id", self.partition_by)
 
-    def _read(self, table: Table, rows: BooleanExpression, columns: tuple[str, ...]) -> pa.RecordBatchReader:
-        reader = READ(table, rows, columns)
+    def _read(
+        self, table: Table, rows: BooleanExpression, columns: tuple[str, ...], **given: Any
+    ) -> pa.RecordBatchReader:
+        reader = READ(table, rows, columns, **given)
 
         def batches() -> Iterator[pa.RecordBatch]:
             for batch in reader:

@@ -140,11 +140,11 @@ def test_before_there_is_a_table_it_is_missing(lake: Lake) -> None:
 
 def test_what_is_in_the_table_is_what_is_shown(lake: Lake) -> None:
     create(lake)
-    say(lake, watermark=1_400_000, late_rows=3)
+    say(lake, watermark=1_400_000, late_rows=3, early_rows=2)
     write(lake, {0: [(user, False, n) for n, user in enumerate(HOSTILE)], 6: [("Ann", True, 2)]})
     found = reader(lake).read(0)
     assert found.at == pytest.approx(datetime.now(UTC).timestamp(), abs=60)
-    assert (found.source_at, found.watermark, found.late) == (1000.0, 1400.0, 3)
+    assert (found.source_at, found.watermark, found.late, found.early) == (1000.0, 1400.0, 3, 2)
     assert found.windows[0] == Window(START + 3600.0, START + 4200.0, (Editor("Ann", True, 2),))
     assert moment(found.windows[0].start).hour == 0, "midnight"
     assert shown(found)[0] == sorted(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,9 +14,10 @@ from local.demo.hits import HITS, Counts, HitsDemo, result
 from local.progress import ProgressDisplay
 from local.stack.lake import OffsetComparison
 from local.stack.stack import Stack
-from sluice.clients.lake.catalog import Lake
 
-COUNTS = Counts("windows", results=20, lake=90, late=3, sinks={"jdbc a": 90, "kafka b": 90}, different=0)
+COUNTS = Counts(
+    "windows", results=20, lake=90, late=3, early=0, sinks={"jdbc a": 90, "kafka b": 90}, different=0
+)
 PASSED = OffsetComparison(0, 0, 0, HITS)
 
 
@@ -58,14 +58,10 @@ def test_what_is_wrong_is_said_with_its_numbers(changes: dict[str, Any], says: s
     assert failure.startswith(says)
 
 
-def test_before_the_first_load_of_all_the_hits_begin_now(
-    tmp_path: Path, stack: Callable[[str], Stack]
-) -> None:
-    """Not even the catalog has its tables on a stack that is new."""
-    uri = f"sqlite:///{tmp_path / 'x.db'}"
-    made = Lake({"type": "sql", "uri": uri, "init_catalog_tables": "false"})
-    demo = HitsDemo(lambda _: made)
+def test_no_hit_is_dated_ahead_of_its_sending(stack: Callable[[str], Stack]) -> None:
+    demo = HitsDemo()
     before = datetime.now(UTC).replace(microsecond=0)
     demo.prepare(stack("public"), ProgressDisplay())
-    begin = datetime.strptime(demo.params()["start_time"], "%Y-%m-%dT%H:%M:%S%z")
-    assert before <= begin <= datetime.now(UTC)
+    params = demo.params()
+    begin = datetime.strptime(params["start_time"], "%Y-%m-%dT%H:%M:%S%z")
+    assert before <= begin + timedelta(hours=params["duration_hours"]) <= datetime.now(UTC)

@@ -66,7 +66,7 @@ def test_the_environment_counts_before_what_was_kept_and_an_argument_before_both
 
 def test_all_jobs_learn_of_the_overrides(context: Context, tmp_path: Path) -> None:
     assert overrides.VARIABLE not in context.job_environment()
-    with_them = replace(context, overrides=tmp_path / "short.toml")
+    with_them = replace(context, overrides=str(tmp_path / "short.toml"))
     for told in (
         with_them.job_environment(),
         airflow.environment(with_them),

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from sluice.model.health.consumer import assess_consumer
 from sluice.model.health.sample import Position, ProcessState, ProcessStatus, Sample
 from sluice.model.health.status import (
-    ALERTING,
     NEEDS_DECISION,
     NO_ACTION,
     RESTARTABLE,
@@ -25,6 +24,7 @@ from sluice.model.health.status import (
     RestartHistory,
 )
 from sluice.model.spec.stream import Supervision
+from tests.support.alerting import ALERTING
 
 NOW = 100_000.0
 SINCE = NOW - 5_000

@@ -82,8 +82,9 @@ SPARK: dict[str, Any] = {
         }
     ],
     "sink": {"description": "ForeachBatchSink", "numOutputRows": -1},
+    "observedMetrics": {"left_out": {"early_rows": 3}},
 }
-BEGAN = Totals(1_772_366_000.0, 7, 1000, 4)
+BEGAN = Totals(1_772_366_000.0, 7, 1000, 4, 6)
 AT = 1_772_366_400.25
 
 
@@ -102,8 +103,9 @@ def test_a_batch_with_everything() -> None:
         at=AT,
         seconds=1.5,
         rows=430,
-        totals=Totals(BEGAN.since, 8, 1430, 11),
+        totals=Totals(BEGAN.since, 8, 1430, 11, 9),
         late=7,
+        early=3,
         input_rate=43.0,
         processed_rate=286.7,
         phases={
@@ -227,10 +229,10 @@ def test_a_key_names_its_stream_whatever_the_query_is_called() -> None:
 
 def test_a_slot_for_each_minute_in_which_a_batch_ended() -> None:
     first = made(
-        1, 60.0, 1.0, rows=10, late=1, input_rate=1.0, processed_rate=10.0, behind=OffsetLag(0, 5, 2)
+        1, 60.0, 1.0, rows=10, late=1, early=4, input_rate=1.0, processed_rate=10.0, behind=OffsetLag(0, 5, 2)
     )
     longest = made(
-        2, 70.0, 9.0, rows=90, late=2, input_rate=45.0, processed_rate=10.0, phases={"addBatch": 8.0}
+        2, 70.0, 9.0, rows=90, late=2, early=5, input_rate=45.0, processed_rate=10.0, phases={"addBatch": 8.0}
     )
     last = made(
         3, 118.0, 1.0, rows=0, state=StateMetrics(7, 1, 0, 100), watermark=100.0, behind=OffsetLag(0, 3, 3)
@@ -238,7 +240,7 @@ def test_a_slot_for_each_minute_in_which_a_batch_ended() -> None:
     over = made(4, 119.5, 1.0)
     one, two = slots([over, last, first, longest])
     assert (one.at, two.at) == (60.0, 120.0)
-    assert (one.batches, one.rows, one.late) == (3, 100, 3)
+    assert (one.batches, one.rows, one.late, one.early) == (3, 100, 3, 9)
     assert (one.seconds, one.phases) == (9.0, {"addBatch": 8.0})
     assert (one.state, one.watermark_lag) == (StateMetrics(7, 1, 0, 100), 18.0)
     assert one.behind == OffsetLag(0, 5, 2)
@@ -281,6 +283,7 @@ def test_the_metrics_of_a_query() -> None:
         "batches_total": 8,
         "input_rows_total": 1430,
         "late_rows_dropped_total": 11,
+        "early_rows_total": 9,
         "batches_created": BEGAN.since,
         "batch_input_rows": 430,
         "input_rows_per_second": 43,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ STATE = QueryState(
     source_snapshot_at=5,
     watermark=6,
     late_rows=7,
+    early_rows=9,
     checkpoints=["w2_a"],
     ends={"0": 8},
 )
@@ -33,6 +35,16 @@ def test_what_is_told_is_read_back() -> None:
         "windows": STATE
     }
     assert STATE.number == 7
+
+
+def test_a_state_of_before_early_rows_were_left_out_is_continued() -> None:
+    told = query_state.summary("batch", "isp_hits", 2, {"windows": STATE})
+    recorded = json.loads(told["sluice.queries"])
+    del recorded["windows"]["early_rows"]
+    before = {"sluice.queries": json.dumps(recorded)}
+    assert query_state.read([before], {"windows": QUERY}, "queries.x") == {
+        "windows": replace(STATE, early_rows=0)
+    }
 
 
 def test_a_query_that_was_not_there_has_counted_nothing() -> None:

@@ -33,7 +33,7 @@ catalog_password = "p@ss/word"
 [source]
 bucket = "source"
 [checkpoints]
-root = "checkpoints"
+root = "/srv/checkpoints"
 """
 
 
@@ -84,6 +84,35 @@ def test_a_platform_file_that_others_may_read_is_refused(tmp_path: Path) -> None
         platform.load("producer", {"SLUICE_PLATFORM_DIR": str(tmp_path)})
     with raising(ConfigError, "SLUICE_PLATFORM_DIR"):
         platform.load("producer", {})
+
+
+@pytest.mark.parametrize(
+    ("root", "in_bucket"),
+    [("/srv/checkpoints", False), ("s3a://bucket", True), ("s3a://bucket/a/b/", True)],
+)
+def test_checkpoints_are_in_a_folder_or_in_a_bucket(root: str, in_bucket: bool) -> None:
+    made = platform.parse(PLATFORM.replace("/srv/checkpoints", root), "consumer.toml").checkpoints
+    assert (made.root, made.in_bucket) == (root, in_bucket)
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        "",
+        "checkpoints",
+        "~/checkpoints",
+        "s3://bucket/a",
+        "s3a://",
+        "s3a:///a",
+        "file:///srv/a",
+        "hdfs://a/b",
+    ],
+)
+def test_checkpoints_where_spark_cannot_write_or_the_audit_cannot_read_are_refused(root: str) -> None:
+    """Spark has no file system for s3:// and runs each process in a directory of its own; the audit reads
+    folders and buckets."""
+    with raising(ConfigError, "consumer.toml", "checkpoints", repr(root), "s3a://bucket/prefix"):
+        platform.parse(PLATFORM.replace("/srv/checkpoints", root), "consumer.toml")
 
 
 def test_every_stream_of_the_repository_is_well_declared() -> None:
@@ -226,6 +255,27 @@ group_by = ["rider"]
 aggregates = {rides = "count"}
 sinks = [{kind = "kafka", topic = "riders", partitions = 1}]
 """
+
+
+WINDOWED = QUERIES.replace(
+    "aggregates", 'event_time = "at"\nwindow = {size_minutes = 5, slide_minutes = 5}\naggregates'
+).replace("aggregates", "watermark_minutes = 5\naggregates")
+
+
+def test_windows_need_arrival_times_of_the_broker() -> None:
+    """A sender whose clock is ahead would otherwise date the record and its arrival alike."""
+    config = '[topic.config]\n"message.timestamp.type" = "{}"\n[consumer]'
+    declared = stream.parse(
+        (MINIMAL + WINDOWED).replace("[consumer]", config.format("LogAppendTime")), "stream.toml"
+    )
+    assert declared.topic.config == {"message.timestamp.type": "LogAppendTime"}
+    for text, value in (
+        (MINIMAL, "None"),
+        (MINIMAL.replace("[consumer]", config.format("CreateTime")), "'CreateTime'"),
+    ):
+        with raising(ConfigError, "stream.toml", "query riders", value, '"message.timestamp.type" = '):
+            stream.parse(text + WINDOWED, "stream.toml")
+    stream.parse(MINIMAL + QUERIES, "stream.toml")
 
 
 def test_a_stream_without_more_is_avro_unpartitioned_and_has_a_consumer_alone() -> None:

@@ -16,7 +16,7 @@ from sluice.model.spec import ledger as keys
 from sluice.operators.load.validate import EmitAssetEventOperator, ValidateOperator
 from tests.support import lake as lakes
 from tests.support.raising import raising
-from tests.support.steps import ValidateRows, given, ledger
+from tests.support.steps import ValidateRows, given, ledger, sent
 
 ROWS = pa.schema(
     [
@@ -29,7 +29,7 @@ ROWS = pa.schema(
 )
 URL = "http://127.0.0.1:18081/v2/stream/recentchange"
 DAY = date(2026, 11, 20)
-SOURCE = {
+SOURCE: dict[str, Any] = {
     "source_id": "feed-1",
     "kind": "feed",
     "feed": URL,
@@ -50,8 +50,7 @@ class Load:
             update.add_identity("server_name")
         self.lake.catalog.create_table("raw.wiki_changes_quarantine", lakes.BAD_ROWS)
         self.ledger = ledger("wiki_changes")
-        self.ledger.put(keys.run_key("r", "plan"), {"sources": [SOURCE]})
-        self.ledger.put(keys.produced_key("feed-1"), {"ranges": {"0": [0, 10], "1": [5, 10]}})
+        sent(self.ledger, SOURCE, {"0": [0, 10], "1": [5, 10]})
 
     def batch(self, *places: tuple[int, int], server: str | None = None, ids: str = "", **more: Any) -> None:
         """One batch, as the owner writes it: a file for each date and server, of which there are three."""
@@ -125,8 +124,7 @@ def test_a_load_of_nothing_but_poison(load: Load) -> None:
 
 
 def test_an_empty_range_is_exact(load: Load) -> None:
-    load.ledger.put(keys.run_key("e", "plan"), {"sources": [{**SOURCE, "source_id": "feed-2"}]})
-    load.ledger.put(keys.produced_key("feed-2"), {"ranges": {"0": [3, 3]}})
+    sent(load.ledger, {**SOURCE, "source_id": "feed-2"}, {"0": [3, 3]}, run="e")
     assert load.validate(run="e")["source_rows"] == 0
 
 
@@ -184,3 +182,8 @@ def test_what_is_announced_is_that_proof(load: Load) -> None:
     made.work(given(run_id="r", outlet_events={asset: event}))
     assert event.extra is not None
     assert (event.extra["status"], event.extra["sources"][0]["feed"]) == ("passed", URL)
+    # Verified again, at another snapshot: the first proof does not stand for it.
+    load.batch((0, 99))
+    again = load.validate()
+    made.work(given(run_id="r", outlet_events={asset: event}))
+    assert event.extra["snapshot_id"] == again["snapshot_id"]

@@ -1,13 +1,59 @@
+"""Objects as they were written, their number within a budget, and those that nothing names."""
+
 from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from sluice.model.verification.storage import BudgetCheck, PrefixUsage
+from sluice.model.verification.storage import (
+    BudgetCheck,
+    WrittenObject,
+    check_object,
+    find_unreferenced,
+    metadata_files,
+)
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ONE = ("e1", 5, True)
 
 
-def test_counts_are_subtracted_unit_by_unit() -> None:
-    before, after = PrefixUsage(1, 2, 3, 4), PrefixUsage(11, 22, 33, 44)
-    assert after - before == PrefixUsage(10, 20, 30, 40)
+@pytest.mark.parametrize(
+    ("versions", "size", "problem"),
+    [
+        ([ONE], 5, None),
+        ([ONE], None, None),
+        ([ONE, ("e1", 5, False)], 5, None),
+        ([ONE, ("e2", 5, False)], 5, "was overwritten with other content"),
+        ([ONE], 6, "has 5 bytes, and its manifest says 6"),
+        ([("e1", 5, False)], 5, "is missing"),
+        ([], 5, "is missing"),
+    ],
+)
+def test_an_object_is_as_it_was_written_or_what_is_wrong_is_named(
+    versions: list[tuple[str, int, bool]], size: int | None, problem: str | None
+) -> None:
+    assert check_object(WrittenObject("s3://b/k", size), versions, 0).problem == problem
+
+
+def test_metadata_files_belong_to_the_commit_before_them() -> None:
+    log = [100, 110, 200, 210, 300]
+    assert metadata_files(log, 100, 200) == 2
+    assert metadata_files(log, 200, 300) == 2
+    assert metadata_files(log, 300, None) == 1
+    assert metadata_files(log, 90, 100) is None
+    assert metadata_files([], 1, None) is None
+
+
+def test_an_unreferenced_file_older_than_the_newest_commit_is_an_orphan() -> None:
+    objects = {
+        "old": NOW - timedelta(minutes=1),
+        "new": NOW + timedelta(seconds=1),
+        "known": NOW - timedelta(days=1),
+    }
+    found = find_unreferenced(objects, {"known"}, NOW)
+    assert (found.orphans, found.too_recent) == (["old"], ["new"])
+    assert find_unreferenced(objects, {"known"}, None).orphans == []
 
 
 @pytest.mark.parametrize(

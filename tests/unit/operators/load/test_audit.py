@@ -1,8 +1,8 @@
-"""What the audit calls an orphan, a batch's versions, and over budget."""
+"""What the audit finds of the objects that were written since a load began."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,107 +10,110 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.clients.errors import Missing, Unreachable
+from sluice.clients.errors import Missing
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.objects import Entry
-from sluice.model.spec.ledger import run_key
-from sluice.model.verification.storage import PrefixUsage
-from sluice.operators.load import audit
-from sluice.operators.load.audit import AuditOperator, find_unreferenced, metadata_files
-from sluice.operators.load.inventory import Inventory, folder, overwritten
+from sluice.model.spec import stream
+from sluice.operators.load import inventory
+from sluice.operators.load.audit import AuditOperator
 from tests.support import lake as lakes
 from tests.support.raising import raising
-from tests.support.steps import ledger
+from tests.support.steps import given, ledger
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def test_an_unreferenced_file_older_than_the_newest_commit_is_an_orphan() -> None:
-    data = {
-        "old": NOW - timedelta(minutes=1),
-        "new": NOW + timedelta(seconds=1),
-        "known": NOW - timedelta(days=1),
-    }
-    found = find_unreferenced(data, {"known"}, NOW)
-    assert (found.orphans, found.too_recent) == (["old"], ["new"])
-    assert find_unreferenced(data, {"known"}, None).orphans == []
+SPEC = stream.load("nyc_taxi")
 
 
-def test_metadata_files_belong_to_the_commit_before_them() -> None:
-    log = [100, 110, 200, 210, 300]
-    assert metadata_files(log, 100, 200) == 2
-    assert metadata_files(log, 200, 300) == 2
-    assert metadata_files(log, 300, None) == 1
-    assert metadata_files(log, 90, 100) is None
-    assert metadata_files([], 1, None) is None
+class Audit:
+    """A load, from its baseline on; ``odd`` changes what the bucket has of an address (its beginning)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.lake: Lake = lakes.make(folder)
+        self.ledger = ledger("nyc_taxi")
+        self.odd: dict[str, list[Entry]] = {}
+        self.asked: list[str] = []
+        self.budget: Any = SPEC.budget
+
+    def batch(self, offset: int) -> None:
+        lakes.append(self.lake, [(0, offset)], lakes.summary("batch", 1, {0: offset + 1}))
+
+    def begin(self) -> None:
+        inventory.record_before(self.lake, SPEC, self.ledger, "r")
+
+    def entries(self, uri: str) -> list[Entry]:
+        """As the bucket has it, of one version."""
+        self.asked.append(uri)
+        path = Path(uri.removeprefix("file://"))
+        odd = next((found for end, found in self.odd.items() if uri.endswith(end)), None)
+        return [entry(size=path.stat().st_size)] if odd is None else odd
+
+    def run(self) -> dict[str, Any]:
+        made = AuditOperator(task_id="audit", stream="nyc_taxi")
+        names = {"table": lakes.TABLE, "quarantine_table": lakes.QUARANTINE, "budget": self.budget}
+        made.__dict__ |= {
+            "platform_hook": SimpleNamespace(lake=self.lake), "ledger": self.ledger,
+            "entries": self.entries, "spec": SimpleNamespace(**names),
+        }  # fmt: skip
+        return made.work(given(run_id="r"))
 
 
-def entry(key: str, etag: str, marker: bool = False) -> Entry:
-    return Entry(key, True, marker, etag, 1, NOW)
+def entry(etag: str = "e", size: int = 1, latest: bool = True, marker: bool = False) -> Entry:
+    return Entry("k", latest, marker, etag, size, datetime(2026, 1, 1, tzinfo=UTC))
 
 
-def test_only_other_content_is_an_overwrite() -> None:
-    entries = [entry("a", "1"), entry("a", "1"), entry("b", "1"), entry("b", "2"), entry("b", "3")]
-    assert list(overwritten([*entries, entry("c", "1"), entry("c", "", marker=True)])) == ["b"]
-
-
-def test_a_folder_is_counted_and_an_unmounted_one_is_an_error(tmp_path: Path) -> None:
-    assert folder(tmp_path, "s") == PrefixUsage()
-    (tmp_path / "s" / "w1").mkdir(parents=True)
-    (tmp_path / "s" / "w1" / "offsets").write_bytes(b"12345")
-    assert folder(tmp_path, "s") == PrefixUsage(1, 1, 0, 5)
-    with raising(Unreachable, tmp_path / "none"):
-        folder(tmp_path / "none", "s")
-
-
-def operator(lake: Lake, seen: Inventory, before: Any) -> AuditOperator:
-    made = AuditOperator(task_id="audit", stream="nyc_taxi")
-    kept = ledger("nyc_taxi")
-    if before is not None:
-        kept.put(run_key(CONTEXT["run_id"], "baseline"), before)
-    made.__dict__ |= {"platform_hook": SimpleNamespace(lake=lake), "ledger": kept}
-    made.__dict__["take_inventory"] = lambda: seen
+@pytest.fixture
+def audit(tmp_path: Path) -> Audit:
+    made = Audit(tmp_path)
+    made.batch(0)
+    made.begin()
     return made
 
 
-CONTEXT: Any = {"run_id": "r"}
-BEFORE: dict[str, Any] = {"snapshot_id": None, "counts": {}}
-
-
-def test_within_budget(tmp_path: Path) -> None:
-    lake = lakes.make(tmp_path)
-    lakes.append(lake, [(0, 0)], lakes.summary("batch", 1, {0: 1}))
-    seen = Inventory({"table data": PrefixUsage(1, 1, 0, 10)}, {}, [])
-    found = operator(lake, seen, BEFORE).work(CONTEXT)
+def test_a_batch_within_its_budget(audit: Audit) -> None:
+    audit.batch(1)
+    found = audit.run()
     # A data file, a manifest, a manifest list, a metadata file.
-    assert (found["batches"], found["versions_per_batch"], found["orphans"]) == (1, 4, 0)
-    assert found["counts"]["table data"]["added"]["versions"] == 1
+    assert (found["batches"], found["versions_per_batch"], found["objects"]) == (1, 4, 4)
+    assert len(set(audit.asked)) == 4
 
 
-def test_over_budget_names_value_and_limit(tmp_path: Path) -> None:
-    lake = lakes.make(tmp_path)
-    lakes.append(lake, [(0, 0)], lakes.summary("batch", 1, {0: 1}))
-    seen = Inventory({"table data": PrefixUsage(1, 1, 2, 10)}, {}, ["k"])
-    made = operator(lake, seen, BEFORE)
-    made.__dict__["spec"] = SimpleNamespace(
-        table=lakes.TABLE,
-        quarantine_table=lakes.QUARANTINE,
-        budget=SimpleNamespace(delete_markers=0, versions_per_batch=3),
-    )
+def test_it_looks_at_what_came_since_the_load_began_alone(audit: Audit) -> None:
+    for offset in range(1, 20):
+        audit.batch(offset)
+    audit.ledger = ledger("nyc_taxi")
+    audit.begin()
+    audit.batch(20)
+    assert audit.run()["objects"] == len(audit.asked) == 4
+
+
+def test_without_a_batch_nothing_is_looked_at(audit: Audit) -> None:
+    found = audit.run()
+    assert (found["batches"], found["objects"], found["versions_per_batch"]) == (0, 0, None)
+
+
+def test_over_budget_names_value_and_limit(audit: Audit) -> None:
+    audit.batch(1)
+    audit.odd[".parquet"] = [entry("a", 1), entry("b", 1, latest=False)]
+    audit.odd["metadata.json"] = [entry(marker=True)]
+    audit.budget = SimpleNamespace(delete_markers=0, versions_per_batch=3)
     with pytest.raises(AirflowFailException) as caught:
-        made.work(CONTEXT)
-    assert str(caught.value) == (
-        "SLU-405 over budget: delete markers added is 2, the limit is 0; "
-        "keys overwritten with other content is 1, the limit is 0; "
-        "versions of the costliest batch is 4, the limit is 3"
+        audit.run()
+    said = str(caught.value)
+    assert said.startswith(
+        "SLU-405 over budget: delete markers added is 1, the limit is 0; "
+        "objects missing or damaged is 2, the limit is 0; "
+        "versions of the costliest batch is 4, the limit is 3; "
     )
+    assert "parquet was overwritten with other content" in said
+    assert "metadata.json is missing" in said
 
 
-def test_without_before_there_is_nothing_to_compare(tmp_path: Path) -> None:
+def test_a_file_of_another_size_than_its_manifest_says_is_named(audit: Audit) -> None:
+    audit.batch(1)
+    audit.odd[".parquet"] = [entry(size=1)]
+    with raising(AirflowFailException, "parquet has 1 bytes"):
+        audit.run()
+
+
+def test_without_a_baseline_there_is_nothing_to_compare(tmp_path: Path) -> None:
     with raising(Missing, "runs/r/baseline.json", "provision_topic"):
-        operator(lakes.make(tmp_path), Inventory({}, {}, []), None).work(CONTEXT)
-
-
-def test_the_report_says_when_there_is_no_measure() -> None:
-    text = audit.report({}, {}, [], 0, audit.UnreferencedObjects([], []))
-    assert "no batch, so no versions per batch" in text
+        Audit(tmp_path).run()

@@ -13,13 +13,19 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from sluice.model.health.sample import Position, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
-from sluice.operators.load.ensure import EnsureConsumerOperator, Lease, has_failed, holds_lease
+from sluice.operators.load.ensure import EnsureConsumerOperator, has_failed, holds_lease
 from tests.support.raising import raising
 from tests.support.supervision import events, history
 
 CONTEXT: Any = {"run_id": "load-1"}
-NONE = Lease()
-OWNED = Lease(epoch=3, since=1005.0)
+
+
+def lease(epoch: int, since: float | None) -> Position:
+    return Position(epoch, 0.0, since, {}, {})
+
+
+NONE = None
+OWNED = lease(3, 1005.0)
 
 
 def process(state: S, pid: int | None = 42, since: float | None = 1000.0) -> ProcessStatus:
@@ -27,15 +33,14 @@ def process(state: S, pid: int | None = 42, since: float | None = 1000.0) -> Pro
 
 
 OWNED_CASES = {
-    "took over after its start": (process(S.RUNNING), OWNED, OWNED, 1010, True),
-    "took over while we looked": (process(S.RUNNING, since=2000.0), OWNED, Lease(2, 9.0), 1010, True),
-    "the clocks differ a little": (process(S.RUNNING, since=1006.5), OWNED, OWNED, 1010, True),
-    "only an earlier owner is there": (process(S.RUNNING, since=1100.0), OWNED, OWNED, 1110, False),
-    "old, its take-over expired": (process(S.RUNNING), Lease(3, None), Lease(3, None), 1181, True),
-    "young, no take-over": (process(S.RUNNING), Lease(3, None), Lease(3, None), 1179, False),
-    "no table yet": (process(S.RUNNING), NONE, NONE, 99999, False),
-    "not running yet": (process(S.STARTING), OWNED, NONE, 1010, False),
-    "running, start unknown": (process(S.RUNNING, since=None), OWNED, OWNED, 1010, False),
+    "took over after its start": (process(S.RUNNING), OWNED, 3, 1010, True),
+    "took over while we looked": (process(S.RUNNING, since=2000.0), OWNED, 2, 1010, True),
+    "the clocks differ a little": (process(S.RUNNING, since=1006.5), OWNED, 3, 1010, True),
+    "only an earlier owner is there": (process(S.RUNNING, since=1100.0), OWNED, 3, 1110, False),
+    "old, its take-over expired": (process(S.RUNNING), lease(3, None), 3, 1181, True),
+    "young, no take-over": (process(S.RUNNING), lease(3, None), 3, 1179, False),
+    "not running yet": (process(S.STARTING), OWNED, 0, 1010, False),
+    "running, start unknown": (process(S.RUNNING, since=None), OWNED, 3, 1010, False),
 }
 
 
@@ -89,16 +94,17 @@ class Runtime:
 class Lake:
     """What ``main`` says of its owner, in turn."""
 
-    def __init__(self, owners: list[Lease]) -> None:
+    def __init__(self, owners: list[Position | None]) -> None:
         self.owners = owners
 
     def position(self, table: str) -> Position | None:
         assert table == "raw.nyc_taxi"
-        owner = self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]
-        return Position(owner.epoch, 0.0, owner.since, {}, {}) if owner.epoch else None
+        return self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]
 
 
-def operator(states: list[ProcessStatus], owners: list[Lease]) -> tuple[EnsureConsumerOperator, Runtime]:
+def operator(
+    states: list[ProcessStatus], owners: list[Position | None]
+) -> tuple[EnsureConsumerOperator, Runtime]:
     made = EnsureConsumerOperator(task_id="ensure_consumer", stream="nyc_taxi", deadline=5)
     made.poll_seconds = 0.0
     runtime = Runtime(states)
@@ -136,7 +142,7 @@ def test_a_consumer_that_ends_for_good_is_red_with_its_last_words(end: S) -> Non
 
 def test_a_consumer_that_the_runtime_restarts_is_waited_for() -> None:
     states = [process(S.RUNNING), process(S.BACKOFF, None), process(S.RUNNING, 43, time.time())]
-    made, runtime = operator(states, [NONE, NONE, NONE, replace(OWNED, since=time.time())])
+    made, runtime = operator(states, [NONE, NONE, NONE, lease(3, time.time())])
     assert made.work(CONTEXT)["pid"] == 43
     assert runtime.starts == 0
 

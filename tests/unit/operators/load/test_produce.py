@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import boto3
@@ -14,10 +15,14 @@ from botocore.response import StreamingBody
 from botocore.stub import Stubber
 
 from sluice.clients.errors import Unreachable
+from sluice.clients.lake.catalog import Lake
 from sluice.clients.ledger import Ledger
 from sluice.clients.objects import Bucket
+from sluice.model.spec.ledger import run_key
 from sluice.operators.load.produce import ProduceOperator
+from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
+from tests.support.raising import raising
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,15 +36,16 @@ class Platform:
     """Of which only the source's bucket is asked here."""
 
     source: Bucket
+    lake: Lake
     kafka: None = None
 
 
 class Load:
-    def __init__(self, client: S3Client) -> None:
+    def __init__(self, client: S3Client, lake: Lake) -> None:
         self.kept = MemoryS3()
         self.operator = ProduceOperator(task_id="produce", stream="nyc_taxi")
         ledger = Ledger(cast("S3Client", self.kept), "s3://w/ledger", "nyc_taxi")
-        vars(self.operator).update(platform_hook=Platform(Bucket(client, "source")), ledger=ledger)
+        vars(self.operator).update(platform_hook=Platform(Bucket(client, "source"), lake), ledger=ledger)
 
     def run(self, **params: Any) -> None:
         self.operator.execute(cast("Context", {"run_id": "r", "params": params}))
@@ -54,8 +60,8 @@ def s3() -> Iterator[Stubber]:
 
 
 @pytest.fixture
-def load(s3: Stubber) -> Load:
-    return Load(cast("S3Client", s3.client))
+def load(s3: Stubber, tmp_path: Path) -> Load:
+    return Load(cast("S3Client", s3.client), lakes.make(tmp_path))
 
 
 def test_an_object_that_is_missing(load: Load, s3: Stubber) -> None:
@@ -67,7 +73,8 @@ def test_an_object_that_is_missing(load: Load, s3: Stubber) -> None:
 
 
 def test_a_prefix_that_holds_nothing(load: Load, s3: Stubber) -> None:
-    s3.add_response("list_objects_v2", {"Contents": [{"Key": "nothing/here/readme.txt"}]})
+    version = {"Key": "nothing/here/readme.txt", "VersionId": "v", "ETag": '"e"', "Size": 1, "IsLatest": True}
+    s3.add_response("list_object_versions", {"Versions": [version]})
     with pytest.raises(AirflowFailException) as failure:
         load.run(source_prefix="nothing/here/")
     assert "s3://source/nothing/here/" in str(failure.value)
@@ -87,3 +94,12 @@ def test_a_bucket_that_does_not_answer_is_asked_again_by_the_next_attempt(load: 
     s3.add_client_error("head_object", "SlowDown", http_status_code=503)
     with pytest.raises(Unreachable):
         load.run(objects=["a.csv"])
+
+
+def test_a_run_id_that_is_used_again_with_other_params(load: Load) -> None:
+    """The plan of the deleted run is complete: without the comparison the task would succeed."""
+    params = {"source_prefix": "nyc_taxi/", "objects": ["a.csv"]}
+    plan = {"params": params, "topic": "nyc-taxi", "sources": [], "at": "then"}
+    load.operator.ledger.put(run_key("r", "plan"), plan)
+    with raising(AirflowFailException, "SLU-306", "'r'", "['a.csv']", "['b.csv']"):
+        load.run(objects=["b.csv"])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
-from sluice.clients.kafka_admin import TopicId
+from sluice.clients.kafka_admin import TopicDescription
 from sluice.hooks import load_plan as plans
 from sluice.model.health.sample import ProcessState, ProcessStatus
 from sluice.model.spec import ledger as keys
@@ -32,14 +32,17 @@ class World:
         self.suspend: dict[str, Any] | None = None
         self.started: list[str] = []
         self.platform = SimpleNamespace(feeds={"wiki_changes": URL})
-        self.kafka = self.runtime = self
+        self.kafka = self.runtime = self.lake = self
 
     def ends(self, topic: str) -> dict[int, int]:
         assert topic == "wiki-changes"
         return self.offsets
 
-    def topic_id(self, topic: str) -> TopicId:
-        return TopicId("t1", len(self.offsets))
+    def describe(self, topic: str) -> TopicDescription:
+        return TopicDescription("t1", len(self.offsets))
+
+    def heads(self, *tables: str) -> dict[str, Any]:
+        return {}
 
     def status(self, program: str) -> ProcessStatus:
         return ProcessStatus(program, self.state)
@@ -91,9 +94,10 @@ def test_it_starts_the_producer_waits_and_records_the_offsets_that_the_next_step
     assert source["feed"] == URL
     assert made | {"sources": []} == {
         "topic": "wiki-changes", "records": 6, "ranges": {"0": [[5, 9]], "1": [[0, 2]]}, "sources": [],
+        "verified_before": 0,
     }  # fmt: skip
-    plan, (document,) = plans.produced(world.ledger, "r")
-    assert plan["sources"][0]["kind"] == "feed"
+    assert plans.plan_of(world.ledger, "r")["sources"][0]["kind"] == "feed"
+    (document,) = plans.produced(world.ledger, "r")["sources"].values()
     assert document["ranges"] == {"0": [5, 9], "1": [0, 2]}
 
 
@@ -107,11 +111,24 @@ def test_another_attempt_begins_where_the_first_did_and_ends_where_the_first_tha
     world = World()
     world.waits()
     world.offsets = {0: 8, 1: 1}
-    trigger = world.waits(events=999)
+    trigger = world.waits(max_quarantined_percent=50)
     assert (trigger.start_offsets, trigger.events) == ({"0": 5, "1": 0}, 6)
     first = world.resume(REACHED)
     assert world.resume(REACHED | {"ends": {"0": 19, "1": 2}}) == first
     assert world.execute() == first, "nothing is left to wait for"
+
+
+@pytest.mark.parametrize(
+    ("params", "data"), [({"events": 999}, ("events", "6", "999")), ({"minutes": 9}, ("minutes", "3", "9"))]
+)
+def test_a_run_id_that_is_used_again_for_other_events_is_refused(
+    params: dict[str, Any], data: tuple[str, ...]
+) -> None:
+    world = World()
+    world.waits()
+    world.resume(REACHED)
+    with raising(AirflowFailException, "SLU-306", "'r'", *data):
+        world.execute(**params)
 
 
 def test_runs_have_offsets_of_their_own() -> None:

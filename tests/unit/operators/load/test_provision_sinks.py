@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from sluice.clients import database as databases
 from sluice.hooks.connections import write_connection_file
 from sluice.model.spec import connection
 from sluice.model.spec.config import ConfigError
@@ -74,18 +75,11 @@ class World:
         return SimpleNamespace(message=lambda: "as declared")
 
     def run(self) -> dict[str, Any]:
-        made = ProvisionResult(task_id="provision_sinks", stream="isp_hits")
-        made.__dict__ |= {"platform_hook": SimpleNamespace(kafka=self), "world": self}
-        return made.work(given())
-
-
-class ProvisionResult(ProvisionSinksOperator):
-    world: World
-
-    def provision_table(
-        self, where: Database, table: str, query: Query, types: Mapping[str, str], key: str
-    ) -> str:
-        return self.world.table(where, table, query, types, key)
+        made = ProvisionSinksOperator(task_id="provision_sinks", stream="isp_hits")
+        made.__dict__["platform_hook"] = SimpleNamespace(kafka=self)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(databases, "provision", self.table)
+            return made.work(given())
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,15 +13,19 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Unreachable
 from sluice.clients.lake import query_results
-from sluice.clients.lake.query_results import QueryPositions, Results
+from sluice.clients.lake.query_results import QueryPositions, Results, SnapshotExpired
 from sluice.model.queries.state import QueryState, definition
 from sluice.model.spec import stream
-from sluice.model.spec.ledger import produced_key, run_key
 from sluice.model.spec.query import Query, Sink
 from sluice.model.verification.ranges import OffsetRanges
-from sluice.operators.load.reconcile import TRIES, ReconcileSinksOperator
+from sluice.operators.load.reconcile import (
+    CLOCK_SLACK_SECONDS,
+    TRIES,
+    ReconcileSinksOperator,
+    written_since,
+)
 from tests.support.raising import raising
-from tests.support.steps import given, ledger
+from tests.support.steps import given, ledger, sent
 
 SPEC = stream.load("isp_hits")
 
@@ -36,15 +41,20 @@ class QueryReconciliation:
 
     def __init__(self) -> None:
         self.ledger = ledger("isp_hits")
-        self.ledger.put(run_key("r", "plan"), {"sources": [{"source_id": "s"}]})
-        self.ledger.put(produced_key("s"), {"ranges": {"0": [0, 9]}})
+        sent(self.ledger, {"source_id": "s"}, {"0": [0, 9]})
         self.batch = 5
         self.counted_up_to = 9
         # The batches that a kind of sink says first, before it says the queries'.
         self.at: dict[str, list[int]] = {}
         self.topic = dict(COUNTS)
+        # From when on the windows' topic was read, in turn.
+        self.since: list[float | None] = []
+        # What it has only if it is read from its begin.
+        self.before: Results = {}
         # What the windows' table holds: at each reading the next, of which the last stays.
         self.tables = [dict(COUNTS)]
+        # How often the lake's snapshot has expired when it is counted.
+        self.expired = 0
         # What was asked of the windows' table, in order: its batch, or its rows.
         self.requested: list[int | str] = []
 
@@ -55,11 +65,15 @@ class QueryReconciliation:
     def standing(self) -> QueryPositions:
         states = {
             name: QueryState(
-                definition(query), batch=self.batch, source_snapshot_id=77, ends={"0": self.counted_up_to}
+                definition(query),
+                batch=self.batch,
+                source_snapshot_id=77,
+                early_rows=4 if query.window else 0,
+                ends={"0": self.counted_up_to},
             )
             for name, query in SPEC.queries.items()
         }
-        return QueryPositions(1, 0.0, 1, states, frozenset(states))
+        return QueryPositions(1, states, frozenset(states))
 
     def late(self, table: str, standing: QueryPositions, name: str) -> pa.Table:
         return pa.table({"_kafka_offset": [0, 1]})
@@ -73,15 +87,20 @@ class QueryReconciliation:
     def recount(
         self, table: str, snapshot_id: int, query: Query, late: pa.Table, windows: tuple[int, int] | None
     ) -> Results:
+        if self.expired:
+            self.expired -= 1
+            raise SnapshotExpired("snapshot 77 of table raw.isp_hits has expired")
         if len(query.aggregates) == 3:
             return dict(AUDIENCE)
         return dict(COUNTS) if query.window else dict(ZIPCODES)
 
     def sink(
-        self, name: str, sink: Sink, windows: tuple[int, int] | None
+        self, name: str, sink: Sink, windows: tuple[int, int] | None, since: float | None
     ) -> tuple[Callable[[], int], Callable[[], Results]] | None:
         if sink.kind not in ("jdbc", "kafka"):
             return None
+        if (name, sink.kind) == ("windows", "kafka"):
+            self.since.append(since)
         return lambda: self._batch(name, sink), lambda: self._read(name, sink)
 
     def _batch(self, name: str, sink: Sink) -> int:
@@ -95,7 +114,9 @@ class QueryReconciliation:
         if name == "audience":
             return dict(AUDIENCE)
         if sink.kind == "kafka":
-            return dict(self.topic if name == "windows" else ZIPCODES)
+            if name != "windows":
+                return dict(ZIPCODES)
+            return self.topic | (self.before if self.since[-1] is None else {})
         self.requested.append("rows")
         return dict(self.tables.pop(0) if len(self.tables) > 1 else self.tables[0])
 
@@ -125,6 +146,7 @@ def test_sinks_that_hold_what_the_lake_does_are_side_by_side(
     assert found["windows"] == {
         "batch": 5,
         "late": 2,
+        "early": 4,
         "sinks": {
             "jdbc isp_hits_windows": {"results": 2, "lake": 7, "sink": 7},
             "kafka isp-hits-windows": {"results": 2, "lake": 7, "sink": 7},
@@ -134,7 +156,10 @@ def test_sinks_that_hold_what_the_lake_does_are_side_by_side(
     kept = checked.ledger.get("runs/r/reconciliation.json")
     assert kept is not None
     assert [query["query"] for query in kept["queries"]] == ["zipcodes", "windows", "audience"]
-    assert "jdbc isp_hits_audience" in capsys.readouterr().out
+    assert [query["early"] for query in kept["queries"]] == [0, 4, 4]
+    told = capsys.readouterr().out
+    assert "jdbc isp_hits_audience" in told
+    assert "early" in told
 
 
 def test_what_differs_is_named_and_nothing_is_kept(checked: QueryReconciliation) -> None:
@@ -147,6 +172,32 @@ def test_what_differs_is_named_and_nothing_is_kept(checked: QueryReconciliation)
     assert "missing 00002|2026-03-01T10:02:00Z" in said
     assert "different 00001|2026-03-01T10:02:00Z (hits 4, in the lake hits 3)" in said
     assert checked.ledger.get("runs/r/reconciliation.json") is None
+
+
+def test_a_topic_is_read_from_where_it_can_have_the_windows(checked: QueryReconciliation) -> None:
+    checked.run()
+    (since,) = checked.since
+    assert since == WINDOW - 86_400 - SPEC.queries["windows"].watermark_minutes * 60 - CLOCK_SLACK_SECONDS
+
+
+def test_a_result_that_was_written_earlier_is_found_before_it_counts_as_missing(
+    checked: QueryReconciliation,
+) -> None:
+    checked.before = {"00001|2026-03-01T10:02:00Z": checked.topic.pop("00001|2026-03-01T10:02:00Z")}
+    assert checked.run()["windows"]["sinks"]["kafka isp-hits-windows"]["sink"] == 7
+    assert [since is None for since in checked.since] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("mode", "windows", "expected"),
+    [("complete", None, 3.0), ("update", None, None), ("update", (9, 9), 9.0)],
+)
+def test_from_when_on_a_topic_has_all_current_results(
+    mode: str, windows: tuple[int, int] | None, expected: float | None
+) -> None:
+    query = replace(SPEC.queries["zipcodes"], mode=mode, watermark_minutes=0)
+    since = written_since(query, QueryState("d", source_snapshot_at=3000), windows)
+    assert since == (None if expected is None else expected - CLOCK_SLACK_SECONDS)
 
 
 def test_results_of_other_windows_than_the_loads_are_not_its_matter(checked: QueryReconciliation) -> None:
@@ -173,6 +224,21 @@ def test_a_sink_that_always_goes_on_is_not_taken_for_checked(checked: QueryRecon
     with raising(Unreachable, "zipcodes", TRIES):
         checked.run()
     assert len(checked.at["kafka"]) == 100 - TRIES
+
+
+def test_a_snapshot_that_expires_while_sinks_are_read_is_replaced_by_the_queries_newest(
+    checked: QueryReconciliation,
+) -> None:
+    checked.expired = TRIES - 1
+    assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["lake"] == 7
+
+
+def test_a_snapshot_that_has_expired_for_good_is_no_pass(checked: QueryReconciliation) -> None:
+    checked.expired = 100
+    with raising(SnapshotExpired, "snapshot 77", "raw.isp_hits"):
+        checked.run()
+    assert checked.expired == 100 - TRIES
+    assert checked.ledger.get("runs/r/reconciliation.json") is None
 
 
 def test_a_load_that_the_query_has_not_counted_yet_is_no_pass(checked: QueryReconciliation) -> None:

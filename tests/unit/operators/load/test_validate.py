@@ -15,7 +15,7 @@ from sluice.model.spec import ledger as keys
 from sluice.operators.load.validate import ValidateOperator
 from tests.support import lake as lakes
 from tests.support.raising import raising
-from tests.support.steps import ValidateRows, given, ledger
+from tests.support.steps import ValidateRows, given, ledger, sent
 
 SOURCE = "a" * 16
 
@@ -35,8 +35,7 @@ class Load:
             "etag": "e",
             "size": 1,
         }
-        self.ledger.put(keys.run_key("r", "plan"), {"sources": [names]})
-        self.ledger.put(keys.produced_key(SOURCE), {"ranges": {"0": [0, 10]}})
+        sent(self.ledger, names, {"0": [0, 10]})
 
     def bucket(self, name: str) -> Load:
         return self
@@ -133,8 +132,7 @@ def test_the_rows_of_a_generated_source_are_as_many_as_it_says(
     parameters = {"rows": hits, "seed": 1, "start_time": "2026-11-21T10:00:00Z", "duration_hours": 1}
     source = {"source_id": SOURCE, "kind": "generated", "parameters": parameters}
     load.ledger = ledger("nyc_taxi")
-    load.ledger.put(keys.run_key("r", "plan"), {"sources": [source]})
-    load.ledger.put(keys.produced_key(SOURCE), {"ranges": {"0": [0, 10]}})
+    sent(load.ledger, source, {"0": [0, 10]})
     lakes.append(load.lake, [*span(0, 4), *span(5, 10)])
     load.quarantine([4], reason="not JSON")
     if data:

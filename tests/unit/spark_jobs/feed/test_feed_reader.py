@@ -18,7 +18,7 @@ def test_an_id_is_new_once() -> None:
 
 def test_the_oldest_is_forgotten_first() -> None:
     ids = RecentIds(3, "abcd")
-    assert len(ids) == 3
+    assert len(ids._ids) == 3
     assert ids.is_duplicate("b")
     assert not ids.is_duplicate("a"), "it was pushed out"
     assert not ids.is_duplicate("b"), "coming again makes nobody younger"
@@ -27,5 +27,5 @@ def test_the_oldest_is_forgotten_first() -> None:
 def test_it_stays_small() -> None:
     ids = RecentIds(100)
     assert not any(ids.is_duplicate(str(n)) for n in range(10_000))
-    assert len(ids) == 100
+    assert len(ids._ids) == 100
     assert ids.is_duplicate("9900")

@@ -18,10 +18,11 @@ from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS, RETRY_SECONDS, Group, GroupOffsets
 
 
-class Broker(GroupOffsets):
-    """Answers as it is told, and keeps what it was asked; the last answer is repeated."""
+class Scripted(Group):
+    """Is answered as it is told, and keeps what it asked; the last answer is repeated."""
 
     def __init__(self, *answers: int | None) -> None:
+        super().__init__(Kafka("127.0.0.1:1"), "taxi", "trips")
         self.answers = list(answers)
         self.asked: list[dict[int, int]] = []
 
@@ -38,36 +39,30 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def made(broker: Broker, clock: list[float]) -> Group:
-    group = Group(Kafka("127.0.0.1:1"), "taxi", "trips")
-    group._offsets = broker
-    return group
-
-
 def test_the_ends_are_committed_to_the_streams_group(clock: list[float]) -> None:
-    broker = Broker(None)
-    assert made(broker, clock).commit({0: 5, 1: 7})
-    assert broker.asked == [{0: 5, 1: 7}]
+    group = Scripted(None)
+    assert group.commit({0: 5, 1: 7})
+    assert group.asked == [{0: 5, 1: 7}]
 
 
 def test_it_is_due_again_after_an_hour_and_a_minute_after_a_failure(clock: list[float]) -> None:
-    group = made(Broker(None, KafkaError.GROUP_AUTHORIZATION_FAILED, None), clock)
+    group = Scripted(None, KafkaError.GROUP_AUTHORIZATION_FAILED, None)
     assert not group.is_due, "there is nothing to renew yet"
     group.commit({0: 5})
     clock[0] += RENEW_SECONDS - 1
     assert not group.is_due
     clock[0] += 1
     assert group.is_due
-    assert not group.renew()
+    assert not group.commit({0: 5})
     assert not group.is_due
     clock[0] += RETRY_SECONDS
     assert group.is_due
-    assert group.renew()
+    assert group.commit({0: 5})
 
 
 def test_a_streak_of_failures_is_one_warning(clock: list[float], levels: Callable[..., list[str]]) -> None:
     bad = KafkaError.UNKNOWN_TOPIC_OR_PART
-    group = made(Broker(bad, KafkaError._TIMED_OUT, bad, None, None, bad), clock)
+    group = Scripted(bad, KafkaError._TIMED_OUT, bad, None, None, bad)
     assert [group.commit({0: n}) for n in range(6)] == [False, False, False, True, True, False]
     group.postpone("the table could not be looked at")
     assert levels("sluice-taxi") == ["WARNING", "INFO", "WARNING"]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from sluice.model.queries.state import QueryState, definition
 from sluice.model.spec.query import Query, Sink
 from spark_jobs.common.queries.recovery import last_started_batch
-from spark_jobs.common.spark.offset_log import Plan, parse
+from spark_jobs.common.spark.offset_log import Plan, iceberg_offset, plan_of_all_files, read
+from tests.support.plans import Plans
 from tests.support.raising import raising
 
 ABOUT = json.dumps({"batchWatermarkMs": 600_000, "batchTimestampMs": 1, "conf": {}})
@@ -18,12 +20,20 @@ OFFSET = {"version": 1, "snapshot_id": 77, "position": 2, "scan_all_files": Fals
 
 
 def test_a_plan_names_the_newest_snapshot_and_how_much_of_it() -> None:
-    assert parse(["v1", ABOUT, json.dumps(OFFSET)], "offsets/3") == Plan(77, 2, 600_000)
+    plans: Any = Plans("v1", ABOUT, json.dumps(OFFSET))
+    assert read(plans, 7) == Plan(77, 2, 600_000)
+
+
+def test_a_first_batch_is_planned_with_all_files_of_a_snapshot() -> None:
+    plans: Any = Plans(*plan_of_all_files(ABOUT, 77, 12))
+    assert read(plans, 7) == Plan(77, 12, 600_000, all_files=True)
+    assert json.loads(iceberg_offset(77, 0)) == OFFSET | {"position": 0, "scan_all_files": True}
 
 
 def test_before_the_first_snapshot_there_is_none() -> None:
     nothing = OFFSET | {"snapshot_id": -1, "position": -1}
-    assert parse(["v1", ABOUT, json.dumps(nothing)], "offsets/0") == Plan(None, 0, 600_000)
+    plans: Any = Plans("v1", ABOUT, json.dumps(nothing))
+    assert read(plans, 7) == Plan(None, 0, 600_000)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +43,7 @@ def test_before_the_first_snapshot_there_is_none() -> None:
         ["v1", ABOUT],
         ["v2", ABOUT, json.dumps(OFFSET)],
         ["v1", ABOUT, json.dumps(OFFSET | {"version": 2})],
+        ["v1", ABOUT, json.dumps({key: OFFSET[key] for key in ("version", "snapshot_id", "position")})],
         ["v1", ABOUT, '{"isp-hits":{"0":7}}'],
         ["v1", "{}", json.dumps(OFFSET)],
         ["v1", ABOUT, json.dumps(OFFSET), json.dumps(OFFSET)],
@@ -40,8 +51,9 @@ def test_before_the_first_snapshot_there_is_none() -> None:
     ],
 )
 def test_another_form_is_refused_by_name(lines: list[str]) -> None:
-    with raising(ValueError, "offsets/3", "v1"):
-        parse(lines, "offsets/3")
+    plans: Any = Plans(*lines)
+    with raising(ValueError, "w3/offsets/7", "v1"):
+        read(plans, 7)
 
 
 QUERY = Query([Sink("console")], ["zipcode"], {"hits": "count"})

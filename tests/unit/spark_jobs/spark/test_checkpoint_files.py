@@ -151,8 +151,9 @@ def test_only_rocksdbs_own_files_may_vanish() -> None:
     assert not any(map(may_vanish, RAN_TO_3))
 
 
-def test_where_icebergs_source_began_is_not_asked_again() -> None:
+def test_the_start_of_icebergs_source_is_copied_for_a_first_batch_that_runs_again() -> None:
     began = [*RAN_TO_3, "sources/0/offsets/0"]
-    assert "sources/0/offsets/0" not in files_to_copy(began, [STORE], batch=3, started=3)
+    assert "sources/0/offsets/0" in files_to_copy(began, [STORE], batch=3, started=3)
+    assert "sources/0/offsets/0" in files_to_copy(["offsets/0", "sources/0/offsets/0"], [], -1, 0)
     with raising(CheckpointCorrupted, "sources/0/offsets/1"):
         files_to_copy([*began, "sources/0/offsets/1"], [STORE], batch=3, started=3)

@@ -7,22 +7,10 @@ from typing import Any
 import pytest
 
 from spark_jobs.common.spark.offset_log import planned_end_offsets
+from tests.support.plans import Plans
 from tests.support.raising import raising
 
 METADATA = '{"batchWatermarkMs":0}'
-
-
-class Plans:
-    """A checkpoint with these lines as the plan of batch 7."""
-
-    uri = "file:///checkpoints/w3"
-
-    def __init__(self, *lines: str) -> None:
-        self.lines = list(lines)
-
-    def plan(self, batch: int) -> list[str]:
-        assert batch == 7
-        return self.lines
 
 
 def test_the_ends_of_every_partition() -> None:

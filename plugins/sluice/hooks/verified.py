@@ -1,0 +1,116 @@
+"""The sources that earlier loads verified: a load neither reads nor plans them again.
+
+A verified document names the load, and the topic's end offsets when the source had been sent. It counts as
+long as the stream's table, of the same lineage, has published these offsets: a table whose catalog was
+restored from a backup has not, until the stream published them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from sluice.model.spec.ledger import Document, verified_key, verified_of, verified_prefix
+from sluice.model.verification.lineage import covers, lineage, newest_covered
+
+if TYPE_CHECKING:
+    from sluice.clients.lake.catalog import Lake
+    from sluice.clients.ledger import Ledger
+
+# More sources are looked up with one listing of all, a thousand in a request.
+FEW = 10
+
+
+class VerifiedSources:
+    """The verified documents of a table."""
+
+    def __init__(self, ledger: Ledger, lake: Lake, table: str) -> None:
+        self.ledger, self.lake, self.table = ledger, lake, table
+        position = lake.position(table)
+        self.ends = position.ends if position else {}
+        # A table from before topic ids were stored has no lineage, and verifies everything again.
+        self.lineage = (
+            lineage(lake.table_uuid(table), position.topic_id, position.starts)
+            if position and position.topic_id
+            else None
+        )
+
+    def among(self, source_ids: Sequence[str]) -> tuple[set[str], Document]:
+        """Which of the sources are verified, and what that rests on, for the plan.
+
+        Usually one GET and a LIST per thousand verified sources, of FEW sources one LIST each.
+        """
+        keys: dict[int, str] = {}
+        totals: dict[str, int] = {}
+        requested = set(source_ids)
+        for key in self._keys(source_ids):
+            found = verified_of(key)
+            if found is None:
+                continue
+            source_id, total = found
+            keys[total] = key
+            if source_id in requested:
+                totals[source_id] = min(total, totals.get(source_id, total))
+        ends: dict[int, dict[int, int]] = {}
+
+        def is_covered(total: int) -> bool:
+            document = self.ledger.get(keys[total])
+            ends[total] = _ends_of(document or {})
+            return document is not None and covers(self.ends, ends[total])
+
+        reached = newest_covered(totals.values(), is_covered)
+        if reached is None:
+            return set(), {"count": 0}
+        verified = {source_id for source_id, total in totals.items() if total <= reached}
+        rests_on = {"count": len(verified), "lineage": self.lineage, "end_offsets": _as_json(ends[reached])}
+        return verified, rests_on
+
+    def _keys(self, source_ids: Sequence[str]) -> Iterable[str]:
+        if self.lineage is None:
+            return ()
+        if len(source_ids) > FEW:
+            return self.ledger.keys(verified_prefix(self.lineage))
+        return chain.from_iterable(
+            self.ledger.keys(verified_prefix(self.lineage, source_id)) for source_id in source_ids
+        )
+
+    def still(self, rests_on: Document) -> bool:
+        """Whether what :meth:`among` returned is still so: no catalog was restored since."""
+        if not rests_on.get("count"):
+            return True
+        return rests_on["lineage"] == self.lineage and covers(self.ends, _ends_of(rests_on))
+
+    def record(self, documents: Sequence[Document], ends: Mapping[int, int]) -> None:
+        """Write a verified document for each (with ``source_id``). ``ends``: of all partitions of the topic,
+        read after the sources had been sent."""
+        if self.lineage is None:
+            return
+        for document in documents:
+            key = verified_key(self.lineage, document["source_id"], sum(ends.values()))
+            self.ledger.put(key, {**document, "end_offsets": _as_json(ends)})
+
+
+class NewSources(list[Document]):
+    """The selected sources that no load has verified. ``verified``: what :meth:`VerifiedSources.among` says
+    of the others."""
+
+    def __init__(self, sources: Iterable[Document], verified: Document) -> None:
+        super().__init__(sources)
+        self.verified = verified
+
+
+def without_verified(sources: list[Document], verified: VerifiedSources | None) -> NewSources:
+    """The sources that were never verified; all of them without ``verified`` (to verify them again)."""
+    if verified is None:
+        return NewSources(sources, {"count": 0})
+    known, rests_on = verified.among([source["source_id"] for source in sources])
+    return NewSources((source for source in sources if source["source_id"] not in known), rests_on)
+
+
+def _ends_of(document: Document) -> dict[int, int]:
+    return {int(partition): end for partition, end in document.get("end_offsets", {}).items()}
+
+
+def _as_json(ends: Mapping[int, int]) -> dict[str, int]:
+    return {str(partition): end for partition, end in sorted(ends.items())}

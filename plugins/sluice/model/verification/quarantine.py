@@ -1,0 +1,87 @@
+"""Whether a stream's quarantine holds what its published batches rejected.
+
+Two tables cannot change in one commit: a batch's rejected records are staged on a branch of the quarantine,
+the batch is published, and then they are. Both tables say how many records the batches rejected, and which
+batch was the newest that rejected any: the newest snapshot of the stream of its published batches, the newest
+of the quarantine of those whose records it holds. A crash between the two commits, or a restore of one table
+alone, makes them differ. The count alone would not do: after restores,
+other batches may have rejected as many.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+# In summaries of both tables.
+REJECTED = "sluice.rejected"
+REJECTED_BY = "sluice.rejected-by"
+
+
+@dataclass(frozen=True)
+class Rejections:
+    """``count`` records, rejected by batches of which ``batch`` (``<writer>/<batch id>``) is the newest."""
+
+    count: int = 0
+    batch: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.count} rejected records (newest batch: {self.batch or 'none'})"
+
+    def more(self, count: int, batch: str) -> Rejections:
+        """After ``batch``, which rejects ``count``."""
+        return Rejections(self.count + count, batch) if count else self
+
+    def properties(self) -> dict[str, str]:
+        return {REJECTED: str(self.count), REJECTED_BY: self.batch}
+
+
+NO_REJECTIONS = Rejections()
+
+
+class Settlement(StrEnum):
+    """What makes the quarantine hold the rejected records, and no others."""
+
+    NOTHING = "nothing"
+    PUBLISH_STAGED = "publish the staged records"
+    REMOVE_LATER = "remove the records of batches that are not published (any more)"
+    LOST = "a user must decide: records are missing"
+
+
+def settlement(rejected: Rejections, line: Sequence[Rejections], *, is_staged: bool) -> Settlement:
+    """Compare the stream with ``line``: what the quarantine held, newest first, as far as that is kept (to
+    NO_REJECTIONS, if all is).
+
+    ``is_staged``: the records of the stream's newest batch that rejected any are staged on top of that.
+    """
+    held, *before = line or [NO_REJECTIONS]
+    if held == rejected:
+        return Settlement.NOTHING
+    is_cut = NO_REJECTIONS not in line
+    if rejected in before or (is_cut and held.count > rejected.count):
+        return Settlement.REMOVE_LATER
+    return Settlement.PUBLISH_STAGED if is_staged else Settlement.LOST
+
+
+def rejected_by(summary: Mapping[str, str]) -> Rejections:
+    """The rejections of a stream's batches up to the snapshot with this summary.
+
+    A batch's own are not in its summary, which is written before them: they are its offsets less its rows.
+    """
+    before = held_in([summary])
+    # A table from before rejections were counted has none.
+    if summary.get("sluice.kind") != "batch" or REJECTED not in summary:
+        return before
+    ranges: Mapping[str, tuple[int, int]] = json.loads(summary["sluice.offset-ranges"])
+    offsets = sum(until - start for start, until in ranges.values())
+    own = offsets - int(summary.get("added-records", 0))
+    return before.more(own, f"{summary['sluice.writer']}/{summary['sluice.batch-id']}")
+
+
+def held_in(summaries: Iterable[Mapping[str, str]]) -> Rejections:
+    """The rejections that a quarantine holds, from its snapshots' summaries, newest first."""
+    # Those of the producer and of maintenance have no count.
+    newest = next((summary for summary in summaries if REJECTED in summary), {})
+    return Rejections(int(newest.get(REJECTED, 0)), newest.get(REJECTED_BY, ""))

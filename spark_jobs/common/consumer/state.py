@@ -1,0 +1,123 @@
+"""A stream's state on ``main``, in the summaries of its newest snapshots.
+
+A batch's summary is written before its rows, so it carries the state before the batch; the reader adds the
+batch. All but the loaded rows is in the newest summary. Those of a batch are in the next one, until the
+writer records the rows of many batches in the LoadedRowsStore: older snapshots may expire.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from itertools import chain
+
+from sluice.model.verification.deduplication import LoadedRows
+from sluice.model.verification.quarantine import NO_REJECTIONS, Rejections, rejected_by
+from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
+from spark_jobs.common.lake.iceberg import Snapshot
+from spark_jobs.common.lake.loaded_rows import BatchRows
+from spark_jobs.common.spark.process import Unrecoverable
+
+# Snapshots of maintenance and of other programs have none.
+KIND = "sluice.kind"
+
+
+@dataclass
+class StreamState:
+    """Published offsets are ``[starts, ends)``.
+
+    ``recorded``: number of batches whose rows are in the store; ``unrecorded``: those after them,
+    oldest first.
+    """
+
+    epoch: int = 0
+    topic_id: str | None = None
+    starts: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
+    rejected: Rejections = NO_REJECTIONS
+    recorded: int = 0
+    unrecorded: list[BatchRows] = field(default_factory=list)
+
+    def unrecorded_rows(self, source: str) -> OffsetRanges:
+        """The rows of a source in ``unrecorded``."""
+        rows = OffsetRanges()
+        for batch in self.unrecorded:
+            rows = rows.union(batch.rows[source])
+        return rows
+
+    def summary(self) -> dict[str, str]:
+        """The state as entries of a summary, without epoch and end offsets."""
+        newest = self.unrecorded[-1].rows if self.unrecorded else LoadedRows()
+        return {
+            "sluice.topic-id": str(self.topic_id),
+            "sluice.start-offsets": json.dumps(dict(sorted(self.starts.items()))),
+            **self.rejected.properties(),
+            "sluice.loaded-rows": newest.to_json(),
+            "sluice.recorded-batches": str(self.recorded),
+            "sluice.unrecorded-batches": str(len(self.unrecorded)),
+        }
+
+
+def needed_from(snapshots: Iterable[Snapshot], unrecorded: int, now: int) -> int:
+    """When the oldest of ``snapshots`` (of ``main``, newest first) was committed that :func:`read` needs for
+    that many ``unrecorded`` batches, in ms since 1970; ``now`` without any.
+
+    Failovers and compactions between the batches may be many: one of each with every batch of a stream that
+    has one a day.
+    """
+    needed = now
+    for snapshot in snapshots:
+        if not unrecorded:
+            break
+        # Not the oldest's time alone: the clock may have been set back.
+        needed = min(needed, snapshot.at_ms)
+        unrecorded -= snapshot.summary.get(KIND) == "batch"
+    return needed
+
+
+def read(snapshots: Iterable[Snapshot], rows_of: Callable[[int], LoadedRows], table: str) -> StreamState:
+    """The state in ``snapshots`` of ``main``, newest first; an empty one without any.
+
+    ``rows_of``: the loaded rows of a batch, from the files that its snapshot added. Raises Unrecoverable if
+    no snapshot has a state, or one that is needed has expired.
+    """
+    kept = list(snapshots)
+    ours = iter([snapshot for snapshot in kept if KIND in snapshot.summary])
+    newest = next(ours, None)
+    if newest is None:
+        if kept:
+            raise Unrecoverable(
+                f"{table}: {len(kept)} snapshots of main, and none has the stream's state: snapshots were "
+                "expired by hand, or another program made the table. Fix: restore the catalog, or give the "
+                "stream a new table"
+            )
+        return StreamState()
+    summary = newest.summary
+    state = StreamState(
+        epoch=int(summary["sluice.epoch"]),
+        topic_id=summary.get("sluice.topic-id"),
+        starts=offsets_from_json(summary["sluice.start-offsets"]),
+        ends=offsets_from_json(summary["sluice.end-offsets"]),
+        rejected=rejected_by(summary),
+        recorded=int(summary.get("sluice.recorded-batches", 0)),
+    )
+    missing = int(summary.get("sluice.unrecorded-batches", 0)) + (summary[KIND] == "batch")
+    rows: LoadedRows | None = None
+    for snapshot in chain([newest], ours):
+        if len(state.unrecorded) == missing:
+            break
+        if snapshot.summary[KIND] == "batch":
+            offsets = {int(p): [r] for p, r in json.loads(snapshot.summary["sluice.offset-ranges"]).items()}
+            state.unrecorded.append(
+                BatchRows(OffsetRanges.of(offsets), rows_of(snapshot.id) if rows is None else rows)
+            )
+        rows = LoadedRows.from_json(snapshot.summary.get("sluice.loaded-rows", "{}"))
+    if len(state.unrecorded) < missing:
+        raise Unrecoverable(
+            f"{table}: {missing} batches' loaded rows are in snapshots of main, and only "
+            f"{len(state.unrecorded)} of these are kept. Fix: restore the catalog; keep at least "
+            f"{missing} snapshots when expiring"
+        )
+    state.unrecorded.reverse()
+    return state

@@ -1,0 +1,68 @@
+"""Commits that Iceberg refuses because this machine's clock is behind the table.
+
+Iceberg's ``TableMetadata`` accepts a commit whose time is up to a minute before the table's newest change. If
+the clock was set back by more, or was ahead when that change was made, nothing is committed. Once the clock
+has passed that time, commits succeed again without any action.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.platform import CATALOG
+
+# An IllegalArgumentException with one of these texts (Iceberg 1.10.2); the second and third hold no times.
+_REFUSALS = (
+    "Invalid update timestamp ",
+    "[BUG] Expected sorted snapshot log entries",
+    "[BUG] Expected sorted previous metadata log entries",
+)
+_TOLERANCE_MS = 60_000
+
+
+class ClockSetBack(RuntimeError):
+    """Iceberg refused a commit for its time; nothing was committed. A later attempt may succeed."""
+
+    code = ErrorCode.CLOCK_SET_BACK
+
+
+@contextmanager
+def committing(spark: SparkSession, table: str) -> Iterator[None]:
+    """Around commits to ``table`` (``namespace.table``).
+
+    Raises ClockSetBack if Iceberg refused one for its time; other errors are passed on.
+    """
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        if not any(text in str(error) for text in _REFUSALS):
+            raise
+        now, newest = round(time.time() * 1000), _newest_change(spark, table)
+        raise ClockSetBack(
+            f"{table}: Iceberg refused the commit, nothing was committed: this machine's clock says "
+            f"{_utc(now)}, {(newest - now) / 1000:.0f} s before the table's newest change at {_utc(newest)}; "
+            f"60 s are allowed. Fix: correct this machine's clock. If it is right, it was ahead before: wait "
+            f"until {_utc(newest - _TOLERANCE_MS)}, then commits succeed again by themselves"
+        ) from error
+
+
+def _newest_change(spark: SparkSession, table: str) -> int:
+    """Of the table or of its ``main``, which may be up to a minute later; ms since 1970."""
+    util = cast("Any", spark._jvm).org.apache.iceberg.spark.Spark3Util
+    metadata = util.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{table}").operations().refresh()
+    log = metadata.snapshotLog()
+    of_main = [log[len(log) - 1].timestampMillis()] if len(log) else []
+    return max(int(at) for at in [metadata.lastUpdatedMillis(), *of_main])
+
+
+def _utc(ms: int) -> str:
+    return datetime.fromtimestamp(ms // 1000, UTC).isoformat()

@@ -1,0 +1,89 @@
+"""The loaded rows of sources, in objects beside the table: ``<location>/loaded/<source id>/<name>.json``.
+
+A batch's rows are in its own snapshots first, which expire; the writer records them here before. What a batch
+needs is looked up by its sources alone, so no cost follows the number of sources that were ever loaded.
+
+An object is written once and never changed, so a suspended writer cannot take rows back that a later one
+recorded. Each batch is recorded with its offsets: after a restored catalog, batches that ``main`` has lost do
+not count until the stream's ends have passed them again, and then their records are the same.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sluice.model.verification.deduplication import LoadedRows
+from sluice.model.verification.ranges import OffsetRanges
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+THREADS = 8
+
+
+@dataclass(frozen=True)
+class BatchRows:
+    """The loaded rows of one published batch, and the offsets of all its records."""
+
+    offsets: OffsetRanges
+    rows: LoadedRows
+
+
+class LoadedRowsStore:
+    """The loaded rows of one table, by source."""
+
+    def __init__(self, client: S3Client, location: str) -> None:
+        """``location``: the table's ``s3://bucket/…``."""
+        self._client = client
+        self._bucket, _, prefix = location.removeprefix("s3://").partition("/")
+        self._prefix = f"{prefix}/loaded"
+
+    def record(self, name: str, batches: Sequence[BatchRows]) -> None:
+        """Write one object ``name`` per source of these batches. Raises botocore's errors, also if one is
+        there; recording the same batches again under another name is harmless."""
+        documents: dict[str, list[dict[str, Any]]] = {}
+        for batch in batches:
+            for source, rows in batch.rows.sources.items():
+                entry = {"offsets": json.loads(batch.offsets.to_json()), "rows": json.loads(rows.to_json())}
+                documents.setdefault(source, []).append(entry)
+        with ThreadPoolExecutor(THREADS) as threads:
+            list(threads.map(lambda item: self._put(name, *item), documents.items()))
+
+    def of(self, sources: Iterable[str], ends: Mapping[int, int]) -> LoadedRows:
+        """The recorded rows of these sources at offsets below ``ends`` (partition -> end offset of ``main``).
+
+        One LIST per source, and one GET per object. Raises botocore's errors.
+        """
+        with ThreadPoolExecutor(THREADS) as threads:
+            found = threads.map(lambda source: self._rows(source, ends), sources)
+        return LoadedRows({source: rows for source, rows in found if rows})
+
+    def _rows(self, source: str, ends: Mapping[int, int]) -> tuple[str, OffsetRanges]:
+        rows = OffsetRanges()
+        for entry in self._entries(source):
+            offsets = OffsetRanges.from_json(json.dumps(entry["offsets"]))
+            if OffsetRanges.from_ends({}, ends).covers(offsets):
+                rows = rows.union(OffsetRanges.from_json(json.dumps(entry["rows"])))
+        return source, rows
+
+    def _entries(self, source: str) -> Iterator[dict[str, Any]]:
+        pages = self._client.get_paginator("list_objects_v2").paginate(
+            Bucket=self._bucket, Prefix=f"{self._prefix}/{source}/"
+        )
+        for page in pages:
+            for listed in page.get("Contents", []):
+                body = self._client.get_object(Bucket=self._bucket, Key=listed["Key"])["Body"]
+                yield from json.loads(body.read())
+
+    def _put(self, name: str, source: str, entries: list[dict[str, Any]]) -> None:
+        self._client.put_object(
+            Bucket=self._bucket,
+            Key=f"{self._prefix}/{source}/{name}.json",
+            Body=json.dumps(entries, separators=(",", ":")).encode(),
+            ContentType="application/json",
+            IfNoneMatch="*",
+        )

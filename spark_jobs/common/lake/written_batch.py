@@ -1,0 +1,90 @@
+"""What a batch wrote: its files and rejected records, and the offsets and rows of sources in them.
+
+From the files' bounds, and read from the files whose bounds are not conclusive: what is verified and recorded
+is what was written, not a second evaluation of the records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy
+import pyarrow
+import pyarrow.compute
+
+from sluice.model.verification.deduplication import Run
+from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from spark_jobs.common.lake.iceberg import AddedFile
+from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
+
+SOURCE_COLUMNS = ["_source_id", "_source_base_offset"]
+
+
+@dataclass(frozen=True)
+class WrittenBatch:
+    """``staged``: the files of the rejected records, in the quarantine. For one thread."""
+
+    files: list[AddedFile]
+    staged: list[str]
+    reader: OffsetReader
+    _tables: dict[str, pyarrow.Table] = field(default_factory=dict)
+
+    def offsets(self, paths: list[str]) -> dict[int, list[int]]:
+        """Partition -> the offsets in these files, repeated ones too."""
+        tables = self._read(paths)
+        return by_partition(pyarrow.concat_tables(tables).select(COLUMNS)) if tables else {}
+
+    @cached_property
+    def rejected(self) -> OffsetRanges:
+        """The offsets of the rejected records. Raises ValueError if one is there more than once."""
+        found = self.offsets(self.staged)
+        ranges = OffsetRanges({p: IntervalSet.of_values(values) for p, values in found.items()})
+        if ranges.count != sum(map(len, found.values())):
+            raise ValueError(f"{ranges.count} offsets are rejected, some of them more than once")
+        return ranges
+
+    @cached_property
+    def runs(self) -> list[Run]:
+        """The runs of the sources in the batch. Rejected rows belong to them: each would be a gap."""
+        files = [file for file in self.files if not file.is_external]
+        conclusive = [run for file in files if (run := file.run()) is not None]
+        if len(conclusive) == len(files) and not self.staged:
+            return sorted(conclusive)
+        tables = self._read([*(file.stats.path for file in files), *self.staged])
+        return sorted(runs_of(pyarrow.concat_tables(tables))) if tables else []
+
+    def _read(self, paths: list[str]) -> list[pyarrow.Table]:
+        missing = [path for path in paths if path not in self._tables]
+        self._tables.update(zip(missing, self.reader.tables(missing, COLUMNS + SOURCE_COLUMNS), strict=True))
+        return [self._tables[path] for path in paths]
+
+
+def runs_of(rows: pyarrow.Table) -> list[Run]:
+    """The runs of ``rows`` (COLUMNS and SOURCE_COLUMNS): consecutive offsets of one source, partition and
+    base offset."""
+    rows = rows.filter(pyarrow.compute.is_valid(rows["_source_id"]))
+    if not rows.num_rows:
+        return []
+    sources = rows["_source_id"].combine_chunks().dictionary_encode()
+    partition, offset, base = (
+        rows[name].to_numpy() for name in ("_kafka_partition", "_kafka_offset", "_source_base_offset")
+    )
+    source = sources.indices.to_numpy()
+    order = numpy.lexsort((offset, base, partition, source))
+    source, partition, base, offset = (column[order] for column in (source, partition, base, offset))
+    begins = numpy.ones(len(order), bool)
+    begins[1:] = (
+        (source[1:] != source[:-1])
+        | (partition[1:] != partition[:-1])
+        | (base[1:] != base[:-1])
+        | (offset[1:] != offset[:-1] + 1)
+    )
+    first = numpy.flatnonzero(begins)
+    last = numpy.append(first[1:], len(order)) - 1
+    start, until = offset[first] - base[first], offset[last] - base[last] + 1
+    names = sources.dictionary.to_pylist()
+    return [
+        Run(names[s], int(p), int(a), int(b), int(b - a))
+        for s, p, a, b in zip(source[first], partition[first], start, until, strict=True)
+    ]

@@ -1,0 +1,140 @@
+"""What runs in a history: consumers, which are the project's own code, and the compaction's steps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spark_jobs.common.consumer import writer as consumer
+from spark_jobs.common.consumer.writer import StreamWriter
+from spark_jobs.common.lake import quarantine, writer_lease
+from spark_jobs.common.lake.iceberg import MAIN
+from spark_jobs.common.lake.writer_lease import run_with_lease
+from tests.protocol import dataframes, kafka, lake
+from tests.protocol.catalog import File, Record
+from tests.protocol.dataframes import Rows
+from tests.protocol.reader import SPEC, STREAM
+from tests.protocol.world import Process, World
+
+# Than any snapshot, whose ids are their times.
+LATER_MS = 10**9
+# Schema -> the kinds that it rejects.
+REJECTS = ({"bad", "new"}, {"bad"})
+# The parts of the project's modules that need a server or a JVM.
+REPLACED: Mapping[Any, Mapping[str, Any]] = {
+    # Snapshots expire, and loaded rows are recorded, within a history.
+    writer_lease: {"IcebergTable": lake.Table, "EXPIRY_INTERVAL": 2},
+    quarantine: {
+        "IcebergTable": lake.Table,
+        "F": dataframes.F,
+        "KEEP_SNAPSHOTS": 4,
+        "now_ms": lambda: LATER_MS,
+    },
+    consumer: {
+        "F": dataframes.F,
+        "now_ms": lambda: LATER_MS,
+        "KEEP_SNAPSHOTS": 4,
+        "RECORD_INTERVAL": 2,
+        "SECOND_LOOK_SECONDS": 0,
+        "connect": lambda world: world,
+        "LoadedRowsStore": lake.LoadedRowsStore,
+        "Checkpoints": lake.Checkpoints,
+        "Group": kafka.Group,
+        "topic_offsets": kafka.topic_offsets,
+        "OffsetReader": lake.OffsetReader,
+        "with_identity": lambda records: records,
+    },
+}
+
+
+@contextmanager
+def without_servers() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        for module, names in REPLACED.items():
+            for name, replacement in names.items():
+                patch.setattr(module, name, replacement)
+        yield
+
+
+def stream_writer(world: World, schema: int) -> StreamWriter:
+    """The project's writer, whose schema rejects ``REJECTS[schema]``."""
+
+    def decode(records: Rows) -> Rows:
+        return records.map(
+            lambda record: record._replace(reason="rejected" if record.kind in REJECTS[schema] else None)
+        )
+
+    spark: Any = world.spark
+    platform: Any = SimpleNamespace(kafka=world, s3=world, checkpoints=SimpleNamespace(root="checkpoints"))
+    return StreamWriter(spark, platform, SPEC, decode, kafka.TopicClient(world))  # type: ignore[arg-type]
+
+
+def consume(process: Process, schema: int, until_end: bool = False) -> None:
+    """The consumer's process. ``until_end``: it ends when it has read the topic."""
+    world = process.world
+    process.writer = stream_writer(world, schema)
+
+    def work() -> None:
+        positions = process.writer.acquire()
+        # As ConsumerRun.until.
+        try:
+            _query(world, process.writer, positions, until_end)
+        except Exception as error:
+            process.writer.raise_failure([error], stopping=False)
+
+    run_with_lease(process.writer, work)
+
+
+def _query(world: World, writer: StreamWriter, positions: dict[int, int], until_end: bool) -> None:
+    """Spark's streaming query over Kafka: plan, log the plan, run the batch."""
+    world.point("plan")
+    if set(positions) != set(world.topic.bounds()):
+        raise LookupError("startingOffsets must name all partitions")
+    at, batch = dict(positions), 0
+    while True:
+        world.point("plan")
+        planned: dict[int, int] = {}
+        for partition, (first, after) in world.topic.bounds().items():
+            if partition not in at and first:
+                raise LookupError(f"partition {partition} was added, and its records are gone")
+            planned[partition] = max(after, at.get(partition, 0))
+        if planned == at:
+            writer.check_while_idle()
+            if until_end:
+                return
+            world.point("idle")
+            continue
+        writer.checkpoint.write(batch, SPEC.topic.name, planned)  # type: ignore[attr-defined]
+        writer.batch(_records(world, at, planned), batch)  # type: ignore[arg-type]
+        at, batch = planned, batch + 1
+
+
+def _records(world: World, starts: Mapping[int, int], ends: Mapping[int, int]) -> Rows:
+    def read() -> list[Record]:
+        world.point("read topic")
+        return world.topic.read({partition: starts.get(partition, 0) for partition in ends}, ends)
+
+    return Rows(world.spark, read)
+
+
+def compact(process: Process) -> None:
+    """Iceberg's rewrite of the stream's files: planned, and committed if they are all there still."""
+    world = process.world
+    world.point("plan")
+    head = world.catalog.tables[STREAM].latest(MAIN)
+    if head is None or not head.files:
+        return
+    planned = head.files
+    merged = world.catalog.new_file([record for file in planned for record in file.records])
+    world.point("commit")
+
+    def others(files: tuple[File, ...]) -> tuple[File, ...]:
+        if not set(planned) <= set(files):
+            raise LookupError("the files are not there")
+        return tuple(file for file in files if file not in planned)
+
+    world.catalog.commit(STREAM, MAIN, {"operation": "replace"}, [merged], others, "compact")

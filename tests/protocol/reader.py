@@ -1,0 +1,126 @@
+"""What must be true for every reader of the tables, after every commit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from sluice.model.spec import stream as streams
+from sluice.model.verification.quarantine import Rejections, held_in, rejected_by
+from sluice.model.verification.ranges import offsets_from_json
+from spark_jobs.common.lake.iceberg import MAIN
+from tests.protocol.catalog import Metadata, Record
+
+SPEC = streams.load("nyc_taxi")
+STREAM, QUARANTINE = SPEC.table, SPEC.quarantine_table
+Places = Counter[tuple[int, int]]
+
+
+class Violation(BaseException):
+    """A promise that was broken. No process can catch it."""
+
+
+class Reader:
+    """Reads both tables' ``main``. ``may_be_early``: records may be quarantined before their batch."""
+
+    may_be_early = False
+
+    def __init__(self, world: Any) -> None:
+        self._world = world
+        self._checked: set[int] = set()
+
+    @property
+    def stream(self) -> Metadata:
+        found: Metadata = self._world.catalog.tables[STREAM]
+        return found
+
+    @property
+    def quarantine(self) -> Metadata:
+        found: Metadata = self._world.catalog.tables[QUARANTINE]
+        return found
+
+    def newest(self) -> Mapping[str, str] | None:
+        """Summary of the newest snapshot that says where the stream is."""
+        summaries = (snapshot.summary for snapshot in self.stream.ancestors(MAIN))
+        return next((summary for summary in summaries if "sluice.end-offsets" in summary), None)
+
+    def ends(self) -> dict[int, int]:
+        newest = self.newest()
+        return {} if newest is None else offsets_from_json(newest["sluice.end-offsets"])
+
+    def rejected(self) -> Rejections:
+        return rejected_by(self.newest() or {})
+
+    def held(self) -> Rejections:
+        return held_in(snapshot.summary for snapshot in self.quarantine.ancestors(MAIN))
+
+    def check(self) -> None:
+        """Raises Violation."""
+        newest = self.newest()
+        rows = self.stream.records(MAIN)
+        if newest is None:
+            require(not rows, "the table has rows, and no snapshot says which")
+            return
+        starts = offsets_from_json(newest["sluice.start-offsets"])
+        self._check_starts(starts)
+        expected = {
+            (partition, offset)
+            for partition, end in self.ends().items()
+            for offset in range(starts[partition], end)
+        }
+        foreign = [record for record in rows if record.topic_id != newest["sluice.topic-id"]]
+        require(not foreign, f"rows of another topic: {foreign}")
+        published, quarantined = places(rows), places(self._quarantined())
+        above = sorted(set(published) - expected)
+        require(not above, f"not below the end offsets: {above}")
+        rejected, held = self.rejected(), self.held()
+        # Then the tables say that they do not fit, and the next writer makes them, or ends with an error.
+        if held != rejected and self._world.tables_may_differ:
+            quarantined, expected = Counter(), set(published)
+        both = published + quarantined
+        twice = sorted(place for place in expected if both[place] > 1)
+        require(not twice, f"more than once: {twice}")
+        self._check_missing(expected - set(both), rejected, held)
+        early = sorted(set(quarantined) - expected)
+        require(
+            not early or self.may_be_early or (held != rejected and self._world.restored),
+            f"quarantined, not published: {early}",
+        )
+
+    def _check_missing(self, missing: set[tuple[int, int]], rejected: Rejections, held: Rejections) -> None:
+        """Only what the newest batch rejected may be, between its publish and the quarantine's."""
+        pending = (
+            self.quarantine.commits[snapshot.id].added
+            for ref in self.quarantine.refs
+            for snapshot in self.quarantine.ancestors(ref)
+            if held_in([snapshot.summary]) == rejected != held
+        )
+        staged = places([record for file in next(pending, ()) for record in file.records])
+        require(missing <= set(staged), f"missing: {sorted(missing - set(staged))}")
+
+    def _check_starts(self, starts: Mapping[int, int]) -> None:
+        """A new stream begins with what the topic keeps; a partition that was added to it, at 0."""
+        line = [s for s in self.stream.ancestors(MAIN) if "sluice.start-offsets" in s.summary][:2]
+        if line[0].id in self._checked:
+            return
+        self._checked.add(line[0].id)
+        if len(line) > 1:
+            before = offsets_from_json(line[1].summary["sluice.start-offsets"])
+            late = [p for p, start in starts.items() if start != before.get(p, 0)]
+        else:
+            bounds = self._world.topic.bounds()
+            late = [p for p, start in starts.items() if p in bounds and start > bounds[p][0]]
+        require(not late, f"partitions {late} begin after records that were never read: {starts}")
+
+    def _quarantined(self) -> list[Record]:
+        return [record for record in self.quarantine.records(MAIN) if record.stage == "consumer"]
+
+
+def places(records: list[Record]) -> Places:
+    return Counter(record.place for record in records)
+
+
+def require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise Violation(otherwise)

@@ -1,0 +1,141 @@
+"""The writers without one of their fixes, as the code was before: each of these the search must find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from sluice.model.verification.quarantine import Rejections
+from sluice.model.writers import next_epoch, writer_name
+from spark_jobs.common.consumer.writer import StreamWriter
+from spark_jobs.common.lake.iceberg import MAIN
+from spark_jobs.common.lake.quarantine import BatchQuarantine
+from spark_jobs.common.lake.writer_lease import WriterLease
+from tests.protocol.dataframes import Rows
+from tests.protocol.reader import Reader, places
+
+
+class RemovedFix(NamedTuple):
+    """``faults``: the only ones that happen, of :data:`tests.protocol.history.FAULTS`."""
+
+    remove: Callable[[pytest.MonkeyPatch], None]
+    faults: frozenset[str]
+
+
+def whatever_head_the_branch_has(patch: pytest.MonkeyPatch) -> None:
+    """``fast_forward`` by name: main moves to the branch's head, if it descends from main."""
+
+    def follow_branch(self: WriterLease) -> None:
+        self.table.refresh()
+        head = self.table.head(self.branch)
+        if head is None:
+            self._raise_moved(None)
+        self.head = head
+
+    def publish(self: WriterLease, *_: object) -> None:
+        self.table.refresh()
+        main, head = self.table.head(MAIN), self.table.head(self.branch)
+        if head is None or main not in [snapshot.id for snapshot in self.table.snapshots(self.branch)]:
+            self._raise_moved(None)
+        self.table.change_refs({MAIN: main, self.branch: head}, {MAIN: head})
+        self.published = self.head = head
+
+    patch.setattr(WriterLease, "_drop_unpublished", lambda self: None)
+    patch.setattr(WriterLease, "_follow_branch", follow_branch)
+    patch.setattr(WriterLease, "_publish", publish)
+
+
+def unfenced_first_start(patch: pytest.MonkeyPatch) -> None:
+    """The first snapshot is appended, so Iceberg puts that of the slower of two writers on top."""
+    acquire = WriterLease._acquire
+
+    def acquire_unfenced(
+        self: WriterLease, read: Callable[[], None], summary: Callable[[], Mapping[str, str]], *more: Any
+    ) -> None:
+        self.table.refresh()
+        if self.table.head(MAIN) is not None:
+            acquire(self, read, summary, *more)
+            return
+        read()
+        self.epoch = next_epoch(0, self.table.branches())
+        self.branch = writer_name(self.epoch)
+        self.table.commit_empty(MAIN, self._signed(summary()))
+        start = self.table.head(MAIN)
+        assert start is not None
+        self.table.change_refs({}, {self.branch: start})
+        self.published = self.head = start
+
+    patch.setattr(WriterLease, "_acquire", acquire_unfenced)
+
+
+def quarantine_before_publish(patch: pytest.MonkeyPatch) -> None:
+    """A batch's rejected records are appended to main before its publish, unless they are there."""
+
+    def stage(
+        self: BatchQuarantine, bad: Rows, writer: str, before: Rejections, after: Rejections
+    ) -> list[str]:
+        catalog, rejected = bad.spark.world.catalog, [r._replace(stage="consumer") for r in bad.evaluate()]
+        present = places(catalog.tables[self.name].records(MAIN))
+        bad.spark.world.point(f"append {self.name}")
+        files = bad.spark.written([record for record in rejected if record.place not in present])
+        catalog.commit(self.name, MAIN, {}, files)
+        return [file.path for file in bad.spark.written(rejected)]
+
+    patch.setattr(BatchQuarantine, "stage", stage)
+    patch.setattr(BatchQuarantine, "publish", lambda self, *_: None)
+    patch.setattr(BatchQuarantine, "settle", lambda self, *_: None)
+    # It did not count, and what it held of offsets to come was no fault.
+    patch.setattr(Reader, "held", Reader.rejected)
+    patch.setattr(Reader, "may_be_early", True)
+
+
+def new_partition_at_its_first_offset(patch: pytest.MonkeyPatch) -> None:
+    """A partition that was added begins with what is left of it, as those of a new stream."""
+    resume = StreamWriter._resume_from
+
+    def resume_from(self: StreamWriter, bounds: Mapping[int, tuple[int, int]]) -> dict[int, int]:
+        for partition, (first, _) in bounds.items():
+            self.state.starts.setdefault(partition, first)
+        return resume(self, bounds)
+
+    patch.setattr(StreamWriter, "_resume_from", resume_from)
+
+
+def no_look_at_the_topics_id(patch: pytest.MonkeyPatch) -> None:
+    """A topic that is recreated under a batch is not noticed."""
+    patch.setattr(StreamWriter, "_check_topic", lambda self, topic_id: None)
+
+
+def nothing_staged_is_published_later(patch: pytest.MonkeyPatch) -> None:
+    """What a writer staged that ended before it published it stays where it is."""
+    settle = BatchQuarantine.settle
+
+    def settle_main_alone(self: BatchQuarantine, *arguments: Any) -> None:
+        vars(self)["_staged"] = lambda *_: None
+        try:
+            settle(self, *arguments)
+        finally:
+            vars(self).pop("_staged", None)
+
+    patch.setattr(BatchQuarantine, "settle", settle_main_alone)
+
+
+REMOVED = {
+    "1 publish whatever head the branch has": RemovedFix(
+        whatever_head_the_branch_has, frozenset({"restore"})
+    ),
+    "2 remove branches that others write to": RemovedFix(
+        whatever_head_the_branch_has, frozenset({"start_another"})
+    ),
+    "3 first start not fenced": RemovedFix(unfenced_first_start, frozenset({"start_another"})),
+    "4 quarantine before publish": RemovedFix(quarantine_before_publish, frozenset({"kill"})),
+    "5 new partition begins at its first offset": RemovedFix(
+        new_partition_at_its_first_offset, frozenset({"widen", "retain", "kill"})
+    ),
+    "topic id not checked": RemovedFix(no_look_at_the_topics_id, frozenset({"recreate", "kill"})),
+    "staged records of an ended writer not published": RemovedFix(
+        nothing_staged_is_published_later, frozenset({"kill"})
+    ),
+}

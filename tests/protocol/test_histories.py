@@ -1,0 +1,60 @@
+"""Exact under every interleaving: the project's own writers under histories that Hypothesis searches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from tests.protocol.history import History, histories, play
+from tests.protocol.processes import without_servers
+from tests.protocol.removed_fixes import REMOVED
+
+# Times the examples of the profile: one takes 5 ms.
+HISTORIES_PER_EXAMPLE = 20
+# Within which each fix is missed if it is removed.
+ENOUGH = 6000
+# The profile "quick" does not look for the shortest history.
+PHASES = (Phase.generate, Phase.shrink) if settings().max_examples > 25 else (Phase.generate,)
+
+
+@pytest.fixture(autouse=True)
+def _without_servers() -> Iterator[None]:
+    with without_servers():
+        yield
+
+
+@settings(
+    max_examples=HISTORIES_PER_EXAMPLE * settings().max_examples,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(history=histories())
+def test_every_offset_is_published_once_whatever_happens_or_the_stream_says_why_not(history: History) -> None:
+    play(history)
+
+
+@pytest.mark.parametrize("fix", REMOVED)
+def test_without_a_fix_the_search_finds_what_it_is_for(fix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed = REMOVED[fix]
+    tried: list[History] = []
+
+    @settings(
+        max_examples=ENOUGH,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=PHASES,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(history=histories(removed.faults))
+    def search(history: History) -> None:
+        tried.append(history)
+        play(history)
+
+    removed.remove(monkeypatch)
+    with pytest.raises(AssertionError) as found:
+        search()
+    print(f"{fix}: {len(tried)} histories\n{found.value}")

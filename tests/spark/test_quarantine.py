@@ -1,0 +1,202 @@
+"""A batch's rejected records are in the quarantine once, and only if the batch is published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sluice.model.verification.quarantine import Rejections
+from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
+from spark_jobs.common.kafka import offsets
+from spark_jobs.common.lake import quarantine
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.lake.quarantine import BatchQuarantine
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit
+from spark_jobs.common.spark.process import Fenced, Unrecoverable
+from tests.support.lakehouse import Stream
+from tests.support.raising import raising
+
+
+class Interrupted(Exception):
+    """Where the process ends, in place of a kill."""
+
+
+def rejecting(rows: DataFrame) -> DataFrame:
+    record = F.struct(F.col("value").cast("string").alias("text"))
+    reason = F.when(F.col("value").cast("string").eqNullSafe("bad"), "it is bad").cast("string")
+    return rows.select("*", record.alias("record"), reason.alias("reason"))
+
+
+def picky(stream: Stream) -> StreamWriter:
+    """A writer whose schema rejects "bad"; that of ``stream.owner()`` accepts it."""
+    owner = stream.owner()
+    owner.decode = rejecting
+    return owner
+
+
+def send(stream: Stream, *values: bytes) -> None:
+    stream.services.send(stream.spec.topic.name, {0: list(values)})
+
+
+def quarantined(stream: Stream) -> list[int]:
+    rows = stream.spark.table(f"lake.{stream.spec.quarantine_table}").where("stage = 'consumer'")
+    return sorted(row["_kafka_offset"] for row in rows.collect())
+
+
+def published(stream: Stream) -> list[int]:
+    return [offset for _, offset in stream.record_offsets()]
+
+
+def branches(stream: Stream) -> list[str]:
+    return IcebergTable(stream.spark, stream.spec.quarantine_table).branches()
+
+
+def interrupt(*_: object) -> None:
+    raise Interrupted
+
+
+def instead_of_publishing(owner: StreamWriter, do: Callable[..., None]) -> None:
+    """Between the publish of a batch and that of its rejected records."""
+    vars(owner.quarantine)["publish"] = do
+
+
+def test_rejected_records_are_quarantined_once_with_their_bytes(stream: Stream) -> None:
+    send(stream, b"good", b"bad", b"bad", b"good")
+    owner = picky(stream)
+    running = stream.run(owner)
+    send(stream, b"bad", b"good")
+    running.query.processAllAvailable()
+    assert (published(stream), quarantined(stream)) == ([0, 3, 5], [1, 2, 4])
+    assert branches(stream) == [MAIN]
+    row = stream.spark.table(f"lake.{stream.spec.quarantine_table}").first()
+    assert row is not None
+    assert (row["stage"], row["reason"], bytes(row["value"])) == ("consumer", "it is bad", b"bad")
+    assert owner.state.rejected.count == 3
+
+
+def test_what_an_attempt_rejected_that_was_never_published_does_not_count(stream: Stream) -> None:
+    """A newer schema accepts the record: it is in the table, and in the table alone."""
+    send(stream, b"good", b"bad")
+    owner = picky(stream)
+    positions = owner.acquire()
+
+    class Ended(offsets.Topic):
+        def id(self) -> str:
+            raise Interrupted
+
+    owner.topic = Ended(stream.platform.kafka, stream.spec.topic.name)
+    with raising(Interrupted):
+        stream.await_end(stream.consume(owner, positions))
+    assert set(branches(stream)) == {MAIN, owner.branch}, "it was staged"
+    stream.run(stream.owner())
+    assert (published(stream), quarantined(stream)) == ([0, 1], [])
+    assert branches(stream) == [MAIN]
+
+
+def test_a_writer_that_ended_between_the_two_publishes_is_finished_by_the_next(stream: Stream) -> None:
+    send(stream, b"good", b"bad")
+    owner = picky(stream)
+    positions = owner.acquire()
+    instead_of_publishing(owner, interrupt)
+    with raising(Interrupted):
+        stream.await_end(stream.consume(owner, positions))
+    assert (published(stream), quarantined(stream)) == ([0], [])
+    # One that ends again, between the lease and the quarantine.
+    second = picky(stream)
+    vars(second.quarantine)["settle"] = interrupt
+    with raising(Interrupted):
+        second.acquire()
+    send(stream, b"bad")
+    stream.run(picky(stream))
+    assert (published(stream), quarantined(stream)) == ([0], [1, 2])
+    assert branches(stream) == [MAIN]
+
+
+def test_a_zombie_does_not_publish_again_what_its_successor_published(stream: Stream) -> None:
+    send(stream, b"good", b"bad")
+    zombie = picky(stream)
+    positions = zombie.acquire()
+
+    def successor(writer: str, rejected: Rejections) -> None:
+        send(stream, b"bad")
+        stream.run(picky(stream)).query.stop()
+        BatchQuarantine.publish(zombie.quarantine, writer, rejected)
+
+    instead_of_publishing(zombie, successor)
+    with pytest.raises((Fenced, ConcurrentCommit)):
+        stream.await_end(stream.consume(zombie, positions))
+    with raising(Fenced):
+        zombie.check_lease()
+    assert (published(stream), quarantined(stream)) == ([0], [1, 2])
+
+
+def test_rows_of_the_producer_in_between_are_kept(stream: Stream) -> None:
+    send(stream, b"good", b"bad")
+    owner = picky(stream)
+
+    def late(writer: str, rejected: Rejections) -> None:
+        rows = stream.spark.createDataFrame(
+            [("o", "s", 4, 5, "a,b", "no number")],
+            "object string, source_id string, row long, line long, text string, reason string",
+        )
+        quarantine.quarantine_rows(stream.spark, stream.spec, rows, ["s"])
+        quarantine.quarantine_rows(stream.spark, stream.spec, rows, ["s"])
+        BatchQuarantine.publish(owner.quarantine, writer, rejected)
+
+    instead_of_publishing(owner, late)
+    stream.run(owner)
+    table = stream.spark.table(f"lake.{stream.spec.quarantine_table}")
+    assert sorted(row["stage"] for row in table.collect()) == ["consumer", "producer"]
+    assert (published(stream), quarantined(stream), branches(stream)) == ([0], [1], [MAIN])
+    stream.run(picky(stream))
+    assert quarantined(stream) == [1]
+
+
+def test_a_stream_that_was_restored_alone_quarantines_each_record_once(stream: Stream) -> None:
+    send(stream, b"good", b"bad")
+    stream.run(picky(stream)).query.stop()
+    before = stream.metadata_location()
+    send(stream, b"bad", b"good")
+    stream.run(picky(stream)).query.stop()
+    assert quarantined(stream) == [1, 2]
+    stream.restore_catalog(before)
+    stream.owner().acquire()
+    assert (published(stream), quarantined(stream)) == ([0], [1]), "what the table lost is read again"
+    stream.run(picky(stream))
+    assert (published(stream), quarantined(stream)) == ([0, 3], [1, 2])
+
+
+def test_a_quarantine_that_was_restored_alone_is_named(stream: Stream) -> None:
+    send(stream, b"bad")
+    stream.run(picky(stream)).query.stop()
+    before = stream.metadata_location(stream.spec.quarantine_table)
+    send(stream, b"bad", b"bad")
+    running = picky(stream)
+    stream.run(running).query.stop()
+    stream.restore_catalog(before, stream.spec.quarantine_table)
+    send(stream, b"bad")
+    with raising(ConcurrentCommit, stream.spec.quarantine_table, 1, 3):
+        rows = stream.spark.table(f"lake.{stream.spec.quarantine_table}")
+        three = running.state.rejected
+        running.quarantine.stage(rows, running.branch, three, three.more(1, "b"))
+    with raising(Unrecoverable, stream.spec.quarantine_table, "has 1", "stream 3"):
+        stream.owner().acquire()
+
+
+def test_a_decoding_that_differs_from_time_to_time_is_not_published(stream: Stream) -> None:
+    send(stream, b"good", b"bad")
+    owner = picky(stream)
+    positions = owner.acquire()
+    stage = owner.quarantine.stage
+
+    def none_this_time(bad: DataFrame, *more: Any) -> list[str]:
+        return stage(bad.where("false"), *more)
+
+    vars(owner.quarantine)["stage"] = none_this_time
+    with pytest.raises(VerificationFailed, match="gap"):
+        stream.await_end(stream.consume(owner, positions))
+    assert (published(stream), quarantined(stream)) == ([], [])

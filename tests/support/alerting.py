@@ -1,0 +1,17 @@
+"""The health statuses that alert a person: a new one must be sorted into its consequence on purpose."""
+
+from __future__ import annotations
+
+from sluice.model.health.status import Health
+
+ALERTING = frozenset(
+    {
+        Health.LAGGING,
+        Health.DATA_AT_RISK,
+        Health.DATA_LOST,
+        Health.TOPIC_RECREATED,
+        Health.FENCED,
+        Health.SOURCE_UNAVAILABLE,
+        Health.UNKNOWN,
+    }
+)

@@ -1,0 +1,117 @@
+"""Loads without a stack: objects and ledger in memory, a SQLite and files lake, and a topic that is a number.
+
+What a load sends is published at once, one file per load; a row's offset in partition 0 follows the topic's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+from airflow.sdk.exceptions import TaskDeferred
+from pyiceberg.catalog.sql import IcebergTables
+from sqlalchemy import update
+from sqlalchemy.orm import Session
+
+from sluice.clients.objects import Bucket
+from sluice.hooks import load_plan as plans
+from sluice.operators.load.produce import ProduceOperator
+from sluice.operators.load.published import WaitForPublishOperator
+from tests.support import lake as lakes
+from tests.support.memory_s3 import MemoryS3
+from tests.support.steps import ValidateRows, given, ledger
+
+TOPIC_ID, WRITER = "topic-1", "w1_aa"
+
+
+class Loads:
+    """``s3.requests`` counts, by kind, what the steps ask of the source's bucket and of the ledger."""
+
+    def __init__(self, folder: Path, page: int = 1000) -> None:
+        self.s3 = MemoryS3(page)
+        self.lake = lakes.make(folder)
+        self.ledger = ledger("nyc_taxi", self.s3)
+        self.source = self.bucket("source")
+        self.kafka, self.end = self, 0
+        self.writer = WRITER
+        self.commit([], kind="epoch-start")
+
+    def bucket(self, name: str) -> Bucket:
+        return Bucket(self.s3.as_client(), name)
+
+    def ends(self, topic: str) -> dict[int, int]:
+        return {0: self.end}
+
+    def upload(self, name: str, rows: int = 3) -> None:
+        lines = "\n".join(["header", *(f"{name} {row}" for row in range(rows))])
+        self.s3.objects["source", f"nyc_taxi/{name}.csv"] = lines.encode()
+
+    def commit(self, rows: list[tuple[str, int]], kind: str = "batch") -> None:
+        """Publish these (source id, row) at the next offsets."""
+        data = [
+            {
+                "fare_amount": 1.0, "_kafka_partition": 0, "_kafka_offset": self.end + number,
+                "_source_id": source, "_source_row": row,
+            }
+            for number, (source, row) in enumerate(rows)
+        ]  # fmt: skip
+        ranges = {0: (self.end, self.end + len(rows))}
+        self.end += len(rows)
+        more = {"topic-id": TOPIC_ID, "writer": self.writer}
+        summary = lakes.summary(kind, 1, {0: self.end}, ranges=ranges, more=more)
+        table = pa.Table.from_pylist(data, schema=lakes.ROWS)
+        self.lake.catalog.load_table(lakes.TABLE).append(table, snapshot_properties=summary)
+
+    def location(self) -> str:
+        """The table's metadata file, to which :meth:`restore` goes back."""
+        found = self.lake.location(lakes.TABLE)
+        assert found is not None
+        return found
+
+    def restore(self, location: str) -> None:
+        """As a restored backup of the catalog's database."""
+        with Session(self.lake.catalog.engine) as session:
+            session.execute(
+                update(IcebergTables)
+                .where(IcebergTables.table_name == lakes.TABLE.split(".")[1])
+                .values(metadata_location=location)
+            )
+            session.commit()
+
+    def _send(self, context: Any, _options: Any) -> None:
+        for source in plans.pending(self.ledger, plans.plan_of(self.ledger, context["run_id"])):
+            rows = self.s3.objects["source", source["key"]].count(b"\n")
+            self.commit([(source["source_id"], row) for row in range(rows)])
+
+    def produce(self, run: str, **params: Any) -> dict[str, Any]:
+        operator = ProduceOperator(task_id="produce", stream="nyc_taxi")
+        operator.__dict__ |= {"platform_hook": self, "ledger": self.ledger, "submit": self._send}
+        return operator.execute(given(run_id=run, params={"source_prefix": "nyc_taxi/", **params}))
+
+    def validate(self, run: str, **params: Any) -> dict[str, Any]:
+        operator = ValidateRows(task_id="validate", stream="nyc_taxi")
+        operator.__dict__ |= {"platform_hook": self, "ledger": self.ledger}
+        return operator.work(given(run_id=run, params={"max_quarantined_percent": 50, **params}))
+
+    def wait(self, run: str) -> None:
+        sensor = WaitForPublishOperator(task_id="wait_for_publish", stream="nyc_taxi")
+        sensor.__dict__ |= {"platform_hook": SimpleNamespace(), "ledger": self.ledger}
+        try:
+            sensor.execute(given(run_id=run, params={}))
+        except TaskDeferred:
+            return
+
+    def load(self, run: str, **params: Any) -> dict[str, Any]:
+        """Produce, wait and validate; returns the short proof."""
+        self.produce(run, **params)
+        self.wait(run)
+        return self.validate(run)
+
+    def requests(self, run: str, **params: Any) -> Counter[str]:
+        """What a load asks of S3, by kind."""
+        before = self.s3.requests.copy()
+        self.load(run, **params)
+        return self.s3.requests - before

@@ -1,0 +1,69 @@
+"""Whether the quarantine holds what a stream's batches rejected, from the summaries of both tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from sluice.model.verification.quarantine import (
+    NO_REJECTIONS,
+    Rejections,
+    Settlement,
+    held_in,
+    rejected_by,
+    settlement,
+)
+
+FIRST, SECOND = Rejections(3, "w1_a/0"), Rejections(5, "w1_a/7")
+LINE = [SECOND, FIRST, NO_REJECTIONS]
+
+
+@pytest.mark.parametrize(
+    ("rejected", "line", "is_staged", "expected"),
+    [
+        (SECOND, LINE, False, Settlement.NOTHING),
+        (NO_REJECTIONS, [NO_REJECTIONS], False, Settlement.NOTHING),
+        (SECOND, LINE[1:], True, Settlement.PUBLISH_STAGED),
+        (SECOND, LINE[1:], False, Settlement.LOST),
+        (FIRST, LINE, False, Settlement.REMOVE_LATER),
+        (NO_REJECTIONS, LINE, True, Settlement.REMOVE_LATER),
+        # Older snapshots have expired.
+        (FIRST, [SECOND], False, Settlement.REMOVE_LATER),
+        (SECOND, [FIRST], False, Settlement.LOST),
+        (SECOND, [], False, Settlement.LOST),
+        # As many, rejected by batches of another line: both tables were restored, one after the other.
+        (Rejections(5, "w2_b/0"), LINE, False, Settlement.LOST),
+        (Rejections(3, "w2_b/0"), LINE, False, Settlement.LOST),
+    ],
+)
+def test_both_tables_show_what_is_to_be_done(
+    rejected: Rejections, line: list[Rejections], is_staged: bool, expected: Settlement
+) -> None:
+    assert settlement(rejected, line, is_staged=is_staged) is expected
+
+
+def test_a_batch_rejected_its_offsets_less_its_rows() -> None:
+    before = {"sluice.rejected": "4", "sluice.rejected-by": "w1_a/0"}
+    batch = before | {
+        "sluice.kind": "batch",
+        "sluice.writer": "w2_b",
+        "sluice.batch-id": "7",
+        "sluice.offset-ranges": '{"0": [3, 8], "2": [0, 5]}',
+    }
+    assert rejected_by(batch | {"added-records": "7"}) == Rejections(4 + 3, "w2_b/7")
+    # Iceberg writes no count of a commit without rows.
+    assert rejected_by(batch) == Rejections(4 + 10, "w2_b/7")
+    assert rejected_by(batch | {"added-records": "10"}) == Rejections(4, "w1_a/0")
+    assert rejected_by(before | {"sluice.kind": "epoch-start"}) == Rejections(4, "w1_a/0")
+    assert rejected_by({}) == NO_REJECTIONS
+
+
+def test_a_batch_from_before_rejections_were_counted_has_none() -> None:
+    """Its rejected records are in the quarantine, whose snapshots do not count them either."""
+    batch = {"sluice.kind": "batch", "sluice.offset-ranges": '{"0": [3, 8]}', "added-records": "1"}
+    assert rejected_by(batch) == NO_REJECTIONS
+
+
+def test_commits_of_others_do_not_change_what_the_quarantine_holds() -> None:
+    producer: dict[str, str] = {"added-records": "2"}
+    assert held_in([producer, SECOND.properties(), FIRST.properties()]) == SECOND
+    assert held_in([producer]) == NO_REJECTIONS

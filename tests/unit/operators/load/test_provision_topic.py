@@ -1,0 +1,47 @@
+"""The topic of a load is provisioned as declared, and within the times that Spark can read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from sluice.clients.kafka_admin import TopicDiff
+from sluice.model.spec.stream import PROGRESS_TOPIC, Topic
+from sluice.operators.load import inventory, provision
+from sluice.operators.load.provision import ProvisionTopicOperator, with_timestamp_bounds
+from tests.support.steps import given
+
+AFTER, BEFORE = "message.timestamp.after.max.ms", "message.timestamp.before.max.ms"
+# Java's largest long, in ms: Spark multiplies a record's timestamp by 1000.
+LIMIT_MS = (2**63 - 1) // 1000
+NOW_MS = 1_795_400_000_000
+
+
+def test_a_load_s_topic_gets_the_bounds_beside_what_is_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    topics: list[Topic] = []
+
+    def note(topic: Topic) -> TopicDiff:
+        topics.append(topic)
+        return TopicDiff(topic.name)
+
+    monkeypatch.setattr(inventory, "record_before", lambda *_: None)
+    step = ProvisionTopicOperator(task_id="provision_topic", stream="nyc_taxi")
+    step.__dict__["platform_hook"] = SimpleNamespace(kafka=SimpleNamespace(provision=note), lake=None)
+    step.__dict__["ledger"] = None
+    step.work(given(run_id="r"))
+    declared = step.spec.topic
+    assert topics == [replace(declared, config=declared.config | provision.TIMESTAMP_BOUNDS), PROGRESS_TOPIC]
+
+
+def test_no_record_within_the_bounds_overflows_and_all_history_since_1970_is_within() -> None:
+    bounds = {key: int(value) for key, value in with_timestamp_bounds(Topic("t", 1)).config.items()}
+    assert set(bounds) == {AFTER, BEFORE}
+    assert NOW_MS + bounds[AFTER] < LIMIT_MS
+    assert -LIMIT_MS < NOW_MS - bounds[BEFORE] < 0
+
+
+def test_a_declared_bound_is_kept() -> None:
+    config = with_timestamp_bounds(Topic("t", 1, config={AFTER: "5", "retention.ms": "6"})).config
+    assert config == {AFTER: "5", BEFORE: provision.TIMESTAMP_BOUNDS[BEFORE], "retention.ms": "6"}

@@ -1,0 +1,129 @@
+"""The state of a stream, from the newest snapshots alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from sluice.model.verification.deduplication import LoadedRows
+from sluice.model.verification.quarantine import Rejections
+from sluice.model.verification.ranges import OffsetRanges
+from spark_jobs.common.consumer import state
+from spark_jobs.common.consumer.state import StreamState
+from spark_jobs.common.lake.iceberg import Snapshot
+from spark_jobs.common.lake.loaded_rows import BatchRows
+from spark_jobs.common.spark.process import Unrecoverable
+from tests.support.raising import raising
+
+A = "a" * 16
+
+
+def rows(start: int, until: int) -> LoadedRows:
+    return LoadedRows({A: OffsetRanges.of({0: [(start, until)]})})
+
+
+def history(batches: int, recorded: int = 0) -> list[Snapshot]:
+    """An epoch-start and batches of 10 records each, one of them rejected, newest first."""
+    now, found = StreamState(epoch=3, topic_id="T", starts={0: 0}, ends={0: 0}), list[Snapshot]()
+
+    def add(number: int, kind: str, more: dict[str, str]) -> None:
+        summary = {
+            "sluice.kind": kind,
+            "sluice.epoch": "3",
+            "sluice.writer": "w3_x",
+            "sluice.end-offsets": json.dumps(now.ends),
+            **now.summary(),
+            **more,
+        }
+        found.append(Snapshot(number, number, summary))
+
+    add(1, "epoch-start", {})
+    for number in range(batches):
+        begin, end = number * 10, number * 10 + 10
+        more = {"sluice.batch-id": str(number), "sluice.offset-ranges": json.dumps({0: [begin, end]})}
+        now.ends = {0: end}
+        add(number + 2, "batch", more | {"added-records": "9"})
+        now.rejected = now.rejected.more(1, f"w3_x/{number}")
+        now.unrecorded.append(BatchRows(OffsetRanges.of({0: [(begin, end)]}), rows(begin, end)))
+        if number + 1 == recorded:
+            now.recorded, now.unrecorded = recorded, []
+    return found[::-1]
+
+
+def read(snapshots: Sequence[Snapshot]) -> StreamState:
+    def of_files(snapshot_id: int) -> LoadedRows:
+        assert snapshot_id == snapshots[0].id, "the others are in a summary"
+        return rows(snapshot_id * 10 - 20, snapshot_id * 10 - 10)
+
+    return state.read(snapshots, of_files, "raw.trips")
+
+
+def test_a_table_without_snapshots_is_a_new_stream() -> None:
+    assert read([]) == StreamState()
+
+
+def test_all_is_in_the_newest_snapshots_and_the_newest_batch() -> None:
+    found = read(history(3))
+    assert (found.epoch, found.topic_id, found.starts, found.ends) == (3, "T", {0: 0}, {0: 30})
+    assert (found.rejected, found.recorded) == (Rejections(3, "w3_x/2"), 0)
+    assert [batch.offsets.count for batch in found.unrecorded] == [10, 10, 10]
+    assert found.unrecorded_rows(A) == OffsetRanges.of({0: [(0, 30)]})
+    assert not found.unrecorded_rows("b" * 16)
+
+
+def test_an_epoch_start_carries_the_state_on_and_so_do_many() -> None:
+    newest = read(history(3))
+    starts = [
+        Snapshot(
+            100 + number,
+            100,
+            {"sluice.kind": "epoch-start", "sluice.epoch": str(4 + number), "sluice.end-offsets": '{"0": 30}'}
+            | newest.summary(),
+        )
+        for number in range(3)
+    ]
+    found = state.read([*starts[::-1], *history(3)], lambda _: LoadedRows(), "raw.trips")
+    newest.epoch = 6
+    assert found == newest
+
+
+def test_maintenance_on_top_changes_nothing() -> None:
+    found = state.read(
+        [Snapshot(100, 100, {"operation": "replace"}), *history(1)], lambda _: rows(0, 10), "raw.trips"
+    )
+    assert found.ends == {0: 10}
+
+
+def test_what_is_recorded_needs_no_snapshot() -> None:
+    kept = history(12, recorded=10)
+    found = read(kept[:3])
+    assert (found.recorded, len(found.unrecorded), found.rejected.count) == (10, 2, 12)
+    assert found.unrecorded_rows(A) == OffsetRanges.of({0: [(100, 120)]})
+    assert read(kept[:2]) == found, "the newest from its files, the one before from the newest summary"
+
+
+def test_snapshots_that_were_expired_too_early_are_named() -> None:
+    with raising(Unrecoverable, "raw.trips", "12 batches"):
+        read(history(12)[:5])
+
+
+@pytest.mark.parametrize("summary", [{}, {"operation": "replace"}])
+def test_snapshots_without_any_state_are_no_new_stream(summary: dict[str, str]) -> None:
+    with raising(Unrecoverable, "raw.trips"):
+        read([Snapshot(1, 1, summary)])
+
+
+def test_what_the_next_writer_reads_does_not_expire() -> None:
+    """A compaction and a failover with every batch: more snapshots than are kept otherwise."""
+    kept = list[Snapshot]()
+    for snapshot in history(3):
+        later = [Snapshot(snapshot.id, snapshot.at_ms, {"operation": "replace"})] * 2
+        kept += [*later, snapshot]
+    # The epoch-start is 1, the batches are 2 to 4.
+    assert state.needed_from(kept, 3, now=9) == 2
+    assert state.needed_from(kept, 1, now=9) == 4
+    assert state.needed_from(kept, 0, now=9) == 9
+    set_back = [Snapshot(9, 1, {"operation": "replace"}), *kept]
+    assert state.needed_from(set_back, 1, now=9) == 1

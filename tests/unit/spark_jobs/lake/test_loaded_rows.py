@@ -1,0 +1,60 @@
+"""Loaded rows beside the table: found by their source, whoever wrote them, and only if they are published."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sluice.model.verification.deduplication import LoadedRows
+from sluice.model.verification.ranges import OffsetRanges
+from spark_jobs.common.lake.loaded_rows import BatchRows, LoadedRowsStore
+from tests.support.memory_s3 import MemoryS3
+from tests.support.raising import raising
+
+A, B = "a" * 16, "b" * 16
+
+
+def batch(offsets: tuple[int, int], **sources: tuple[int, int]) -> BatchRows:
+    rows = {name: OffsetRanges.of({0: [pair]}) for name, pair in sources.items()}
+    return BatchRows(OffsetRanges.of({0: [offsets]}), LoadedRows(rows))
+
+
+@pytest.fixture
+def s3() -> MemoryS3:
+    return MemoryS3(page=1)
+
+
+@pytest.fixture
+def store(s3: MemoryS3) -> LoadedRowsStore:
+    return LoadedRowsStore(s3.as_client(), "s3://lake/warehouse/raw/trips")
+
+
+def test_rows_are_found_by_their_source_over_all_recordings(store: LoadedRowsStore, s3: MemoryS3) -> None:
+    store.record("w1_x-9", [batch((0, 10), **{A: (0, 10)}), batch((10, 30), **{A: (10, 15), B: (0, 15)})])
+    store.record("w1_x-19", [batch((30, 40), **{A: (15, 25)})])
+    assert {key for _, key in s3.objects} == {
+        f"warehouse/raw/trips/loaded/{A}/w1_x-9.json",
+        f"warehouse/raw/trips/loaded/{A}/w1_x-19.json",
+        f"warehouse/raw/trips/loaded/{B}/w1_x-9.json",
+    }
+    found = store.of([A, "c" * 16], {0: 40})
+    assert found.sources == {A: OffsetRanges.of({0: [(0, 25)]})}
+    assert not [key for key in s3.got if B in key], "no object of another source is read"
+
+
+def test_a_batch_that_main_lost_does_not_count_until_its_offsets_are_published_again(
+    store: LoadedRowsStore,
+) -> None:
+    store.record("w1_x-9", [batch((0, 10), **{A: (0, 10)}), batch((10, 30), **{A: (10, 30)})])
+    assert store.of([A], {0: 10})[A] == OffsetRanges.of({0: [(0, 10)]})
+    assert store.of([A], {0: 29})[A] == OffsetRanges.of({0: [(0, 10)]}), "a batch counts as a whole"
+    assert not store.of([A], {})[A]
+    # Batches with other bounds went over them: the records are the same.
+    assert store.of([A], {0: 35})[A] == OffsetRanges.of({0: [(0, 30)]})
+
+
+def test_what_is_recorded_is_never_replaced(store: LoadedRowsStore) -> None:
+    store.record("w1_x-9", [batch((0, 10), **{A: (0, 10)})])
+    with raising(ClientError, "PreconditionFailed"):
+        store.record("w1_x-9", [batch((0, 5), **{A: (0, 5)})])
+    assert store.of([A], {0: 10})[A].count == 10

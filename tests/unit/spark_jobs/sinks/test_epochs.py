@@ -1,0 +1,190 @@
+"""Epochs and batches that a sink finds, without a server: who may open it, and what it has lost."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import pytest
+
+from sluice.model.queries.state import CommittedBatch
+from sluice.model.spec.platform import S3, Kafka
+from sluice.model.spec.query import Query, Sink
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit
+from spark_jobs.common.queries.run import raise_above
+from spark_jobs.common.sinks import transactions
+from spark_jobs.common.sinks.base import SinkWriteFailed, Target
+from spark_jobs.common.sinks.files import FilesSink
+from spark_jobs.common.sinks.transactions import Record, Transactions
+from spark_jobs.common.spark.process import Fenced
+from tests.support.raising import raising
+
+T = TypeVar("T")
+
+
+def target(sink: Sink) -> Target:
+    return Target("isp", "hits", Query([sink], ["zipcode"]), sink, threading.Event(), 1)
+
+
+class Markers:
+    """Of a prefix in a bucket. ``before_put`` is called once."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, set[int]] = {}
+        self.before_put: Callable[[], None] = lambda: None
+
+    def newest(self, kind: str) -> int | None:
+        return max(self.numbers.get(kind, ()), default=None)
+
+    def put(self, kind: str, number: int, document: Mapping[str, Any]) -> bool:
+        act, self.before_put = self.before_put, lambda: None
+        act()
+        existed = number in self.numbers.setdefault(kind, set())
+        self.numbers[kind].add(number)
+        return not existed
+
+
+@pytest.fixture
+def markers() -> Markers:
+    return Markers()
+
+
+def files(markers: Markers) -> FilesSink:
+    made = FilesSink(
+        target(Sink("files", prefix="hits/")), S3("key", "secret", "http://127.0.0.1:1"), "s3://b/l"
+    )
+    fake: Any = markers
+    made._markers = fake
+    return made
+
+
+def test_files_of_an_epoch_that_is_issued_again_are_another_writers(markers: Markers) -> None:
+    files(markers).open(5)
+    with raising(Fenced, "hits", "writer epoch 5") as caught:
+        files(markers).open(5)
+    assert caught.value.epoch == 5
+    assert files(markers).open(6) is None
+
+
+def test_of_two_writers_with_one_epoch_at_once_one_opens_the_files(markers: Markers) -> None:
+    markers.before_put = lambda: markers.numbers.update(writers={5})
+    with raising(Fenced, "writer epoch 5"):
+        files(markers).open(5)
+
+
+class Silent:
+    """A producer without a broker."""
+
+    def __init__(self, settings: object) -> None:
+        pass
+
+    def init_transactions(self, seconds: float) -> None:
+        pass
+
+    def poll(self, seconds: float) -> None:
+        pass
+
+    def begin_transaction(self) -> None:
+        pass
+
+    def commit_transaction(self, seconds: float) -> None:
+        pass
+
+    def abort_transaction(self, seconds: float) -> None:
+        pass
+
+    def purge(self, **how: bool) -> None:
+        pass
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Topic(Transactions):
+    """Over ``marker``, the group's offset; its records are not looked at."""
+
+    def __init__(self, marker: CommittedBatch | None) -> None:
+        super().__init__(target(Sink("kafka", topic="hits", partitions=1)), Kafka("127.0.0.1:1"))
+        self.marker = marker
+
+    def _check_topic(self) -> None:
+        pass
+
+    def _committed_batch(self, isolation: str) -> CommittedBatch | None:
+        return self.marker
+
+    def _newest_version(self) -> int:
+        return -1
+
+    def _send_committed_batch(self, producer: Any, committed: CommittedBatch) -> None:
+        self.marker = committed
+
+    def disconnect(self) -> None:
+        self._is_disconnected = True
+
+
+def none() -> Iterable[Record]:
+    return ()
+
+
+@pytest.fixture(autouse=True)
+def producer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "Producer", Silent)
+
+
+def test_a_topic_of_an_epoch_that_is_issued_again_is_another_writers() -> None:
+    topic = Topic(CommittedBatch(5, 10))
+    with raising(Fenced, "hits", "writer epoch 5") as caught:
+        topic.open(5)
+    assert caught.value.epoch == 5
+    with raising(LookupError, "open()"):
+        topic.write_records(11, none)
+    assert topic.open(6) == 10
+    topic.disconnect()
+    assert topic.write_records(11, none), "its own epoch is no other writer's"
+    assert topic.marker == CommittedBatch(6, 11)
+
+
+@pytest.mark.parametrize("is_connected", [True, False])
+@pytest.mark.parametrize(
+    ("marker", "last"), [(CommittedBatch(4, 10), 10), (CommittedBatch(6, 11), 11), (None, -1)]
+)
+def test_a_topic_that_lost_batches_takes_no_later_one(
+    marker: CommittedBatch | None, last: int, is_connected: bool
+) -> None:
+    topic = Topic(CommittedBatch(4, 10))
+    topic.open(6)
+    assert [topic.write_records(batch, none) for batch in (11, 12)] == [True, True]
+    topic.marker = marker
+    if not is_connected:
+        topic.disconnect()
+    for _ in range(2):
+        with raising(SinkWriteFailed, "hits", f"last batch is {last}", "batch 12"):
+            topic.write_records(13, none)
+    assert topic.marker == marker
+    assert topic.open(7) == (last if last >= 0 else None), "from which the query is rebuilt"
+
+
+class Lease:
+    """The queries' table, with the epoch of another writer, or not."""
+
+    table = type("Table", (), {"name": "queries.isp"})
+    at_least = 1
+
+    def __init__(self, *, has_other_writer: bool) -> None:
+        self.has_other_writer = has_other_writer
+
+    def raise_if_fenced(self) -> None:
+        if self.has_other_writer:
+            raise Fenced("a later writer", 6)
+
+
+def test_an_epoch_is_acquired_above_the_one_that_a_sink_has() -> None:
+    lease: Any = Lease(has_other_writer=False)
+    with raising(ConcurrentCommit, "queries.isp"):
+        raise_above(lease, Fenced("the same", 5))
+    assert lease.at_least == 6
+    other: Any = Lease(has_other_writer=True)
+    with raising(Fenced, "a later writer"):
+        raise_above(other, Fenced("the same", 5))
