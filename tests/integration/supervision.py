@@ -67,11 +67,18 @@ def trigger(rig: Rig, **conf: Any) -> str:
 
 
 def finish(rig: Rig, run_id: str) -> Supervised:
-    state = rig.airflow.wait(rig.supervision, run_id, RUN_SECONDS)
-    run = Supervised(rig, run_id, state, tasks_of(rig, run_id))
-    for task in (name for name, end in run.tasks.items() if end == "failed"):
-        print(f"{run_id} {task} failed:\n{run.log(task)[-3000:]}")
-    return run
+    state = wait_for_run(rig, rig.supervision, run_id)
+    return Supervised(rig, run_id, state, tasks_of(rig, run_id))
+
+
+def wait_for_run(rig: Rig, dag: str, run_id: str) -> str:
+    """The state in which a run ends. Prints what Airflow says of its failed tasks."""
+    state = rig.airflow.wait(dag, run_id, RUN_SECONDS)
+    for task in rig.airflow.tasks(dag, run_id):
+        if task["state"] == "failed":
+            said = "\n".join(rig.airflow.log(dag, run_id, task["task_id"]))
+            print(f"{run_id} failed: {task}\n{said[-3000:]}")
+    return state
 
 
 def supervise(rig: Rig, **conf: Any) -> Supervised:

@@ -29,6 +29,7 @@ from tests.integration.supervision import (
     supervise,
     trigger,
     trigger_log,
+    wait_for_run,
     wait_for_task,
 )
 
@@ -129,7 +130,7 @@ def test_what_ended_is_started_once_and_what_keeps_ending_is_asked_about_in_a_ru
     rig.airflow.request(
         "PATCH", question(rig, run_id), json={"chosen_options": ["Restart it"], "params_input": {}}
     )
-    assert rig.airflow.wait(DECISION, run_id, RUN_SECONDS) == "success"
+    assert wait_for_run(rig, DECISION, run_id) == "success"
     answer = rig.history.latest("decision")
     assert answer is not None
     assert (answer["choice"], answer["who"], answer["run"]) == ("Restart it", "operator", run_id)
@@ -148,7 +149,7 @@ def test_a_request_is_obeyed_while_a_question_is_open_and_ends_it(rig: Rig) -> N
     run_id = open_question(rig)
     run = supervise(rig, action="restart", component="consumer", reason="somebody acts")
     assert (run.state, run.did) == ("success", {"restart", "recovered"})
-    assert rig.airflow.wait(DECISION, run_id, RUN_SECONDS) == "success"
+    assert wait_for_run(rig, DECISION, run_id) == "success"
     answer = rig.history.latest("decision")
     assert answer is not None
     assert (answer["choice"], answer["who"], answer["run"]) == ("Check again", "no user", run_id)
