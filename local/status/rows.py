@@ -154,7 +154,7 @@ def health_style(found: dict[str, Any] | Unavailable | None, component: str) -> 
 
 def _restarts(requested: list[bool]) -> Cell:
     return Cell(
-        f"{requested.count(False)} own, {requested.count(True)} requested" if requested else "0", None
+        f"{requested.count(False)} automatic, {requested.count(True)} requested" if requested else "0", None
     )
 
 

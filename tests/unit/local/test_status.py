@@ -71,7 +71,7 @@ def test_a_consumer_that_is_healthy() -> None:
         ("1,200", None),
         ("10", None),
         ("30 s ago", None),
-        ("2 own, 1 requested", None),
+        ("2 automatic, 1 requested", None),
         ("100 s ago", True),
         ("restart by ada, 60 s ago", None),
     ]
