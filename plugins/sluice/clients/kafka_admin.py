@@ -27,7 +27,7 @@ from confluent_kafka.admin import (
 )
 
 from sluice.clients.errors import Missing, Refused, Unreachable
-from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN, TIMEOUT_SECONDS, committed, consumer
+from sluice.io.kafka import MISSING_RIGHT, REFUSED_LOGIN, TIMEOUT_SECONDS, committed, consumer, while_moving
 from sluice.io.retry import wait_for
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.heartbeat import Heartbeat, parse_heartbeat
@@ -268,9 +268,12 @@ class KafkaAdmin:
     def _results(
         self, what: str, request: Callable[[], Mapping[Any, Future[Any]]], unless: int | None = None
     ) -> dict[Any, Any]:
+        def ask() -> dict[Any, Any]:
+            return {key: future.result(timeout=self.timeout) for key, future in request().items()}
+
         def wait() -> dict[Any, Any]:
             try:
-                return {key: future.result(timeout=self.timeout) for key, future in request().items()}
+                return while_moving(self.timeout)(ask)
             except KafkaException as error:
                 if error.args[0].code() == unless:
                     return {}

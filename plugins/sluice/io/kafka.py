@@ -50,16 +50,21 @@ def begin_and_end_offsets(
             ErrorCode.TOPIC_NOT_FOUND,
             LookupError(f"topic {topic!r}: {found.error}. Fix: run the load's provision_topic step first"),
         )
-    retrying = Retrying(
+    retrying = while_moving(seconds)
+    return {
+        partition: retrying(asked.get_watermark_offsets, TopicPartition(topic, partition), timeout=seconds)
+        for partition in sorted(found.partitions)
+    }
+
+
+def while_moving(seconds: float) -> Retrying:
+    """Repeats a request to a partition's leader while that moves; its last error after ``seconds``."""
+    return Retrying(
         retry=retry_if_exception(_is_moving),
         stop=stop_after_delay(seconds),
         wait=wait_fixed(0.2),
         reraise=True,
     )
-    return {
-        partition: retrying(asked.get_watermark_offsets, TopicPartition(topic, partition), timeout=seconds)
-        for partition in sorted(found.partitions)
-    }
 
 
 def _is_moving(error: BaseException) -> bool:

@@ -78,6 +78,8 @@ class Broker:
         self.config = config or {}
         self.requested: list[str] = []
         self.error: int | None = None
+        # Requests for offsets during which the partitions have no leader.
+        self.leaderless = 0
 
     def poll(self, _: float) -> None:
         pass
@@ -90,10 +92,13 @@ class Broker:
 
     def list_offsets(self, request: dict[Any, Any], request_timeout: float) -> dict[Any, Future[Any]]:
         self.requested.append("list_offsets")
-        return {
+        error, self.error = self.error, KafkaError.NOT_LEADER_FOR_PARTITION if self.leaderless else self.error
+        answers = {
             place: self._answer(SimpleNamespace(offset=self._offset(place.partition, spec._value)))
             for place, spec in request.items()
         }
+        self.error, self.leaderless = error, max(self.leaderless - 1, 0)
+        return answers
 
     def _offset(self, partition: int, moment: int) -> int:
         times = self.records[partition]
@@ -114,9 +119,9 @@ class Broker:
         return future
 
 
-def admin(broker: Broker) -> KafkaAdmin:
+def admin(broker: Broker, timeout: float = 5.0) -> KafkaAdmin:
     with patch.object(kafka_admin, "AdminClient", lambda _: broker):
-        return KafkaAdmin(Kafka("k:9092"), 5.0)
+        return KafkaAdmin(Kafka("k:9092"), timeout)
 
 
 def test_a_topic_is_identified_in_one_request() -> None:
@@ -148,6 +153,16 @@ def test_begins_and_ends_ask_for_the_partitions_unless_they_are_given() -> None:
     assert admin(broker).ends("t", 1) == {0: 2}
     assert admin(broker).begins("t", 2) == {0: 0, 1: 0}
     assert broker.requested == ["list_offsets"] * 2
+
+
+def test_offsets_of_a_topic_that_was_created_just_now_wait_for_its_leaders() -> None:
+    broker = Broker({0: [1, 2]})
+    broker.leaderless = 2
+    assert admin(broker).ends("t", 1) == {0: 2}
+    assert broker.requested == ["list_offsets"] * 3
+    broker.leaderless = 100
+    with raising(Unreachable, "offsets of topic 't'", "Not leader"):
+        admin(broker, timeout=0.5).ends("t", 1)
 
 
 def test_the_first_record_from_a_moment_on_or_the_end() -> None:
