@@ -19,7 +19,7 @@ from sluice.model.verification.quarantine import (
 )
 from sluice.model.writers import epoch_of
 from spark_jobs.common.lake.clock import committing
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, StagedSnapshot
 from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit, now_ms
 from spark_jobs.common.spark.process import Unrecoverable
 
@@ -172,12 +172,12 @@ class BatchQuarantine:
             start = self.table.stage({}) if main is None else main
             try:
                 self.table.change_refs({MAIN: main}, {MAIN: start, writer: start})
-                return start
+                return start if isinstance(start, int) else start.id
             except Refused:
                 self.table.refresh()
         raise self._moved("its main moves too often")
 
-    def _on_top(self, staged: int) -> int:
+    def _on_top(self, staged: int) -> StagedSnapshot:
         summary = self.table.summary(staged)
         properties = {key: value for key, value in summary.items() if key.startswith("sluice.")}
         return self.table.stage(properties, files_of=staged)

@@ -89,14 +89,12 @@ class WriterLease:
             check_epoch(self.name, self.epoch, published, self.table.name, opening=True)
             try:
                 start = self.table.stage(self._signed(summary()))
-                if self.table.parent(start) != main:
-                    raise Refused(f"{self.table.name}: main moved from {main}")
                 refs = dict.fromkeys(branches) | {MAIN: start, self.branch: start}
                 self.table.change_refs({MAIN: main}, refs)
             except Refused as refusal:
                 log.info("lease refused writer=%s epoch=%d: %s", self.name, self.epoch, refusal)
                 continue
-            self.published = self.head = start
+            self.published = self.head = start.id
             log.info("lease acquired writer=%s epoch=%d branch=%s", self.name, self.epoch, self.branch)
             return
         raise Fenced(f"{self.name}: lease refused {MAX_ATTEMPTS} times; another writer is starting")
