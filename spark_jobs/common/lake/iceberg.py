@@ -13,7 +13,7 @@ from itertools import dropwhile
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
@@ -318,6 +318,31 @@ class IcebergTable:
 
 
 _BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
+
+
+def on_branch(table: str, branch: str) -> str:
+    """Spark's name for a branch of ``table`` (``namespace.table``)."""
+    return f"{CATALOG}.{table}.branch_{branch}"
+
+
+def write_rows(
+    table: IcebergTable,
+    branch: str,
+    rows: DataFrame,
+    properties: Mapping[str, str],
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Commit ``rows`` to a branch that exists, in a snapshot with ``properties``; ``overwrite`` replaces the
+    partitions that they are in. Raises ClockSetBack, and Spark's and Java's errors."""
+    writer = rows.writeTo(on_branch(table.name, branch))
+    for key, value in properties.items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    with table.committing():
+        if overwrite:
+            writer.overwritePartitions()
+        else:
+            writer.append()
 
 
 def _heads(metadata: Any, names: Iterable[str]) -> dict[str, int | None]:

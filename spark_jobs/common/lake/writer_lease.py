@@ -19,9 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.platform import CATALOG
 from sluice.model.writers import epoch_of, next_epoch, writer_name
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, write_rows
 from spark_jobs.common.spark.process import Fenced, check_epoch, first_line
 
 log = logging.getLogger(__name__)
@@ -106,15 +105,8 @@ class WriterLease:
         not where this writer left it, ClockSetBack.
         """
         self._drop_unpublished()
-        writer = frame.writeTo(f"{CATALOG}.{self.table.name}.branch_{self.branch}")
-        for key, value in self._signed(summary).items():
-            writer = writer.option(f"snapshot-property.{key}", value)
         try:
-            with self.table.committing():
-                if overwrite:
-                    writer.overwritePartitions()
-                else:
-                    writer.append()
+            write_rows(self.table, self.branch, frame, self._signed(summary), overwrite=overwrite)
         except (Py4JJavaError, PySparkException) as error:
             self.table.refresh()
             if self.table.head(self.branch) != self.head:
