@@ -17,7 +17,6 @@ from sluice.model.verification.deduplication import LoadedRows
 from sluice.model.verification.offsets import FileStats
 from spark_jobs.common.lake.iceberg import MAIN, AddedFile, Refused, Snapshot
 from spark_jobs.common.lake.loaded_rows import BatchRows
-from spark_jobs.common.lake.read_offsets import COLUMNS, by_partition
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
 from tests.protocol.catalog import Commit, File, Metadata
 
@@ -163,10 +162,6 @@ class OffsetReader:
 
     def __init__(self, world: Any) -> None:
         self._world = world
-
-    def read(self, uris: Iterable[str]) -> dict[int, list[int]]:
-        tables = self.tables(uris, COLUMNS)
-        return by_partition(pyarrow.concat_tables(tables)) if tables else {}
 
     def tables(self, uris: Iterable[str], columns: Sequence[str]) -> list[pyarrow.Table]:
         self._world.point("read files")
