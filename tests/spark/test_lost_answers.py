@@ -11,8 +11,8 @@ from typing import Any
 
 from local.stack.stack import wait_until
 from spark_jobs.common.consumer.writer import StreamWriter
+from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN
-from spark_jobs.common.lake.writer_lease import now_ms
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 

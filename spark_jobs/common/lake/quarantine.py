@@ -18,7 +18,7 @@ from sluice.model.verification.quarantine import (
     settlement,
 )
 from sluice.model.writers import epoch_of
-from spark_jobs.common.lake.clock import committing
+from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.iceberg import (
     MAIN,
     IcebergTable,
@@ -27,7 +27,7 @@ from spark_jobs.common.lake.iceberg import (
     on_branch,
     write_rows,
 )
-from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit, now_ms
+from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit
 from spark_jobs.common.spark.process import Unrecoverable
 
 KEEP_SNAPSHOTS = 20

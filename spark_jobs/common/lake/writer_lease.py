@@ -10,7 +10,6 @@ Acquiring the lease moves ``main`` to a snapshot with a higher epoch in the same
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
@@ -20,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.writers import epoch_of, next_epoch, writer_name
+from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, write_rows
 from spark_jobs.common.spark.process import Fenced, check_epoch, first_line
 
@@ -33,10 +33,6 @@ MAX_MOVES = 5
 
 # Iceberg's ids are positive.
 NO_SNAPSHOT = -1
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 class ConcurrentCommit(RuntimeError):
