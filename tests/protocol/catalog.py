@@ -101,31 +101,38 @@ class Catalog:
     def commit(
         self,
         name: str,
-        branch: str | None,
+        branch: str,
         summary: Mapping[str, str],
         added: Sequence[File] = (),
         kept: Callable[[tuple[File, ...]], tuple[File, ...]] = lambda files: files,
         what: str = "append",
     ) -> int:
-        """A snapshot on top of ``branch`` as it is by now; None: staged on top of main, with no ref.
-
-        ``kept``: which of the parent's files it keeps.
-        """
+        """A snapshot on top of ``branch`` as it is by now. ``kept``: which of the parent's files it keeps."""
         base = self.tables[name]
-        parent = base.latest(branch or MAIN)
+        made = self.snapshot(base, branch, summary, added, kept)
+        new = Metadata({**base.commits, made.id: made}, {**base.refs, branch: made.id})
+        self.swap(name, base, new, f"{what} {made.id} on {branch}")
+        return made.id
+
+    def snapshot(
+        self,
+        base: Metadata,
+        branch: str,
+        summary: Mapping[str, str],
+        added: Sequence[File],
+        kept: Callable[[tuple[File, ...]], tuple[File, ...]] = lambda files: files,
+    ) -> Commit:
+        """One on top of ``branch`` in ``base``, not committed."""
+        parent = base.latest(branch)
         self._last_id += 1
         records = sum(len(file.records) for file in added)
-        commit = Commit(
+        return Commit(
             self._last_id,
             None if parent is None else parent.id,
             {**summary, **({"added-records": str(records)} if records else {})},
             tuple(added),
             kept(() if parent is None else parent.files) + tuple(added),
         )
-        refs = base.refs if branch is None else {**base.refs, branch: commit.id}
-        new = Metadata({**base.commits, commit.id: commit}, refs)
-        self.swap(name, base, new, f"{what} {commit.id} on {branch or 'no ref'}")
-        return commit.id
 
     def expire(self, name: str, keep: int) -> None:
         """All snapshots but the newest ``keep`` of each branch, also those to which no ref points."""

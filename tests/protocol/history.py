@@ -57,7 +57,7 @@ def until_commit(world: World, a: int, b: int) -> None:
             if not process or not process.is_alive:
                 return
             process.step()
-            if process.at.startswith(("commit ", "append ", "stage ")):
+            if process.at.startswith(("commit ", "append ")):
                 break
             if process.at == "idle":
                 return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow
 
@@ -17,9 +17,19 @@ from sluice.model.verification.deduplication import LoadedRows
 from sluice.model.verification.offsets import FileStats
 from spark_jobs.common.lake.iceberg import MAIN, AddedFile, Refused, Snapshot
 from spark_jobs.common.lake.loaded_rows import BatchRows
-from spark_jobs.common.lake.read_offsets import COLUMNS, by_partition
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
-from tests.protocol.catalog import File, Metadata
+from tests.protocol.catalog import Commit, File, Metadata
+
+
+class Staged(NamedTuple):
+    """In place of :class:`spark_jobs.common.lake.iceberg.StagedSnapshot`."""
+
+    base: Metadata
+    commit: Commit
+
+    @property
+    def id(self) -> int:
+        return self.commit.id
 
 
 class Table:
@@ -86,7 +96,7 @@ class Table:
     def change_refs(
         self,
         expected: Mapping[str, int | None],
-        changed: Mapping[str, int | None],
+        changed: Mapping[str, int | Staged | None],
         expired: Sequence[int] = (),
     ) -> None:
         self._world.point(f"check {self.name}")
@@ -95,35 +105,37 @@ class Table:
         found = {name: base.refs.get(name) for name in expected}
         if found != dict(expected):
             raise Refused(f"{self.name}: refs are {found}, expected {dict(expected)}")
-        if lost := [n for n in changed.values() if n is not None and n not in base.commits]:
+        staged = [target for target in changed.values() if isinstance(target, Staged)]
+        if any(target.base is not base for target in staged):
+            raise Refused(f"{self.name}: another commit came since a snapshot was staged")
+        present = {**base.commits, **{target.id: target.commit for target in staged}}
+        targets = {n: t.id if isinstance(t, Staged) else t for n, t in changed.items()}
+        if lost := [n for n in targets.values() if n is not None and n not in present]:
             raise Refused(f"{self.name}: snapshots {lost} have expired")
-        kept = {name: head for name, head in base.refs.items() if name not in changed}
-        refs = kept | {name: head for name, head in changed.items() if head is not None}
+        kept = {name: head for name, head in base.refs.items() if name not in targets}
+        refs = kept | {name: head for name, head in targets.items() if head is not None}
         gone = set(expired).difference(refs.values())
-        commits = {number: commit for number, commit in base.commits.items() if number not in gone}
-        if refs == base.refs and len(commits) == len(base.commits):
+        commits = {number: commit for number, commit in present.items() if number not in gone}
+        if refs == base.refs and commits == base.commits:
             return  # Iceberg commits nothing.
         self._world.point(f"commit {self.name}")
-        what = f"refs {_brief(changed)}" + (f", expire {sorted(gone)}" if gone else "")
+        what = f"refs {_brief(targets)}" + (f", expire {sorted(gone)}" if gone else "")
         self._catalog.swap(self.name, base, Metadata(commits, refs), what)
         self._is_stale = True
         self._world.point(f"committed {self.name}")
 
-    def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> int:
+    def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> Staged:
         files = () if files_of is None else self._current().commits[files_of].added
-        return self._commit(None, properties, files, "stage")
+        self.refresh()
+        staged = Staged(self._known, self._catalog.snapshot(self._known, MAIN, properties, files))
+        self._world.point(f"stage {self.name}")
+        return staged
 
     def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
-        self._commit(branch, properties, (), "empty")
-
-    def _commit(
-        self, branch: str | None, properties: Mapping[str, str], files: tuple[File, ...], what: str
-    ) -> int:
-        self._world.point(f"{what} {self.name}")
-        staged: int = self._catalog.commit(self.name, branch, properties, files, what=what)
+        self._world.point(f"empty {self.name}")
+        self._catalog.commit(self.name, branch, properties, what="empty")
         self._is_stale = True
-        self._world.point(f"{what}d {self.name}")
-        return staged
+        self._world.point(f"emptied {self.name}")
 
     def expire(self, keep: int) -> None:
         self._world.point(f"expire {self.name}")
@@ -150,10 +162,6 @@ class OffsetReader:
 
     def __init__(self, world: Any) -> None:
         self._world = world
-
-    def read(self, uris: Iterable[str]) -> dict[int, list[int]]:
-        tables = self.tables(uris, COLUMNS)
-        return by_partition(pyarrow.concat_tables(tables)) if tables else {}
 
     def tables(self, uris: Iterable[str], columns: Sequence[str]) -> list[pyarrow.Table]:
         self._world.point("read files")

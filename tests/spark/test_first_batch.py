@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +12,6 @@ from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, TimeWindow
 from spark_jobs.common.queries import first_batch
 from spark_jobs.common.queries.first_batch import PartialSnapshotRead
-from spark_jobs.common.queries.preview import MemorySink, start
 from tests.support.queried import Hit, Make, Queried, wait
 from tests.support.raising import raising
 
@@ -124,10 +121,8 @@ def test_a_rebuild_reads_rows_of_expired_snapshots(make: Make) -> None:
     queried.put([hit(0)])
     queried.catch_up(queried.own())
     five_batches(queried)
-    queried.stop()
+    queried.lose_checkpoints()
     queried.expire()
-    for folder in queried.checkpoints.iterdir():
-        shutil.rmtree(folder)
     queried.catch_up(queried.own())
     assert all(state.batch_offset > 0 for state in queried.states().values())
     assert_exact(queried)
@@ -181,18 +176,11 @@ def test_a_batch_that_ran_over_rows_of_a_restored_catalog_is_rebuilt(make: Make,
     assert_exact(queried)
 
 
-def test_a_preview_shows_rows_of_expired_snapshots(make: Make, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_preview_shows_rows_of_expired_snapshots(make: Make) -> None:
     queried = make(zipcodes=ZIPCODES)
     five_batches(queried)
     queried.expire()
-    sink = MemorySink(queried.spec.name, "zipcodes", ZIPCODES)
-    streaming = start(spark, queried.spec, "zipcodes", sink.write, tmp_path / "preview")
-    try:
-        streaming.processAllAvailable()
-        found = spark.table(sink.view).select("zipcode", "hits").collect()
-    finally:
-        streaming.stop()
-    assert sorted(tuple(row) for row in found) == [("00001", 6), ("00002", 5)]
+    assert queried.previewed("zipcodes") == [("00001", 6), ("00002", 5)]
 
 
 def test_files_that_compaction_removed_are_not_counted_again(make: Make, spark: SparkSession) -> None:
@@ -211,10 +199,8 @@ def test_files_that_compaction_removed_are_not_counted_again(make: Make, spark: 
     queried.put([hit(6)])
     queried.catch_up(queried.own())
     assert_exact(queried)
-    queried.stop()
+    queried.lose_checkpoints()
     queried.expire()
-    for folder in queried.checkpoints.iterdir():
-        shutil.rmtree(folder)
     with raising(PartialSnapshotRead, queried.spec.table, "removed files", "rewrite the table's manifests"):
         queried.own()
     spark.sql(f"{procedures}.rewrite_manifests({table}, use_caching => false)")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -214,9 +213,7 @@ def test_a_rebuild_and_the_recount_come_to_the_same(queried: Queried) -> None:
         queried.catch_up(running)
     assert sum(queried.late("windows").values()) == 4
     assert_as_in_the_lake(queried)
-    queried.stop()
-    for folder in queried.checkpoints.iterdir():
-        shutil.rmtree(folder)
+    queried.lose_checkpoints()
     queried.catch_up(queried.own())
     base = queried.states()["windows"].batch_offset
     assert base > 0

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -18,7 +16,6 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, TimeWindow
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.queries.preview import MemorySink, start
 from spark_jobs.common.queries.run import check_no_debug_sinks
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
 from spark_jobs.common.spark.process import Fenced
@@ -150,9 +147,7 @@ def test_early_rows_are_counted_again_with_all_others(make: Make) -> None:
     running = queried.own()
     queried.put([("00001", 200_000, "a", "x"), ("00001", 100_000, "a", "x")], arrived=100_000)
     queried.catch_up(running)
-    queried.stop()
-    for folder in queried.checkpoints.iterdir():
-        shutil.rmtree(folder)
+    queried.lose_checkpoints()
     running = queried.own()
     queried.catch_up(running)
     assert queried.states()["windows"].batch_offset > 0
@@ -180,9 +175,7 @@ def test_what_no_checkpoint_holds_is_counted_anew(make: Make) -> None:
     queried.put([("00001", 100_000, "a", "x")])
     queried.catch_up(running)
     assert sum(queried.late("windows").values()) == 2
-    queried.stop()
-    for folder in queried.checkpoints.iterdir():
-        shutil.rmtree(folder)
+    queried.lose_checkpoints()
     before = dict(sink.versions)
     running = queried.own()
     queried.catch_up(running)
@@ -274,19 +267,10 @@ def test_a_zombie_writes_nothing_and_says_so(make: Make) -> None:
         assert len(sink.batches) == len(set(sink.batches))
 
 
-def test_a_person_may_look_at_a_query_and_leaves_nothing_behind(
-    make: Make, spark: SparkSession, tmp_path: Path
-) -> None:
+def test_a_person_may_look_at_a_query_and_leaves_nothing_behind(make: Make, spark: SparkSession) -> None:
     queried = make(zipcodes=ZIPCODES)
     queried.put([("00001", 100_000, "a", "x"), ("00001", 100_300, "a", "x"), ("00002", 100_000, "a", "x")])
-    sink = MemorySink(queried.spec.name, "zipcodes", ZIPCODES)
-    streaming = start(spark, queried.spec, "zipcodes", sink.write, tmp_path / "preview")
-    try:
-        streaming.processAllAvailable()
-        found = spark.table(sink.view).select("zipcode", "hits").collect()
-    finally:
-        streaming.stop()
-    assert sorted(tuple(row) for row in found) == [("00001", 2), ("00002", 1)]
+    assert queried.previewed("zipcodes") == [("00001", 2), ("00002", 1)]
     assert not spark.catalog.tableExists(f"{CATALOG}.{queried.spec.queries_table}")
 
 

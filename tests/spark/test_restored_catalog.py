@@ -14,7 +14,7 @@ from local.stack.stack import wait_until
 from sluice.clients.lake.catalog import Lake
 from spark_jobs.common.consumer import run
 from spark_jobs.common.lake import tables
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.tables import TableLost
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark.process import Fenced
@@ -83,7 +83,7 @@ def test_of_two_first_writers_of_a_table_the_slower_one_does_not_publish_again(s
     done: list[int] = []
 
     class Suspended(IcebergTable):
-        def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> int:
+        def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> StagedSnapshot:
             if not done:
                 done.append(1)
                 stream.run(faster).query.stop()
@@ -93,6 +93,26 @@ def test_of_two_first_writers_of_a_table_the_slower_one_does_not_publish_again(s
     stream.run(slower).query.processAllAvailable()
     stream.assert_exact(3)
     assert (faster.epoch, slower.epoch) == (1, 2)
+
+
+def test_a_commit_to_a_branch_while_the_lease_is_acquired_costs_an_attempt(stream: Stream) -> None:
+    """What was staged is older than that commit, and Iceberg cannot add it any more."""
+    running, successor = stream.owner(), stream.owner()
+    running.acquire()
+    staged: list[StagedSnapshot] = []
+
+    class Raced(IcebergTable):
+        def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> StagedSnapshot:
+            staged.append(super().stage(properties, files_of))
+            if len(staged) == 1:
+                running.commit_to_branch({"sluice.kind": "batch"})
+            return staged[-1]
+
+    successor.table = Raced(stream.spark, stream.spec.table)
+    successor.acquire()
+    successor.check_lease()
+    assert (successor.epoch, successor.head) == (2, staged[1].id)
+    assert successor.table.parent(successor.head) == running.published
 
 
 def test_what_a_zombie_writes_to_its_removed_branch_is_not_published(stream: Stream) -> None:

@@ -19,7 +19,7 @@ from spark_jobs.common.consumer import run
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, StagedSnapshot
 from spark_jobs.common.spark.process import Fenced
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
@@ -133,7 +133,7 @@ def test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again(str
         def change_refs(
             self,
             expected: Mapping[str, int | None],
-            changed: Mapping[str, int | None],
+            changed: Mapping[str, int | StagedSnapshot | None],
             expired: Sequence[int] = (),
         ) -> None:
             if not races:

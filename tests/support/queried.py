@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,8 @@ from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, SinkKind
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.queries import recovery
+from spark_jobs.common.queries import preview, recovery
+from spark_jobs.common.queries.preview import MemorySink
 from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.queries.streaming_query import StreamingQueryRun
 from spark_jobs.common.sinks import base
@@ -198,6 +200,23 @@ class Queried:
     def stop(self) -> None:
         for query in self.running:
             query.stop()
+
+    def lose_checkpoints(self) -> None:
+        """Stop, and remove all checkpoints."""
+        self.stop()
+        for folder in self.checkpoints.iterdir():
+            shutil.rmtree(folder)
+
+    def previewed(self, name: str) -> list[tuple[str, int]]:
+        """(zipcode, hits) as a preview of the query shows them, by zipcode."""
+        sink = MemorySink(self.spec.name, name, self.spec.queries[name])
+        streaming = preview.start(self.spark, self.spec, name, sink.write, self.folder / "preview")
+        try:
+            streaming.processAllAvailable()
+            found = self.spark.table(sink.view).select("zipcode", "hits").collect()
+        finally:
+            streaming.stop()
+        return sorted((row[0], row[1]) for row in found)
 
     def late(self, name: str, base: int = 0) -> Counter[tuple[int, int]]:
         """(offset, window's beginning in seconds) of the rows that a query left out."""

@@ -108,10 +108,8 @@ def read(snapshots: Iterable[Snapshot], rows_of: Callable[[int], LoadedRows], ta
         if len(state.unrecorded) == missing:
             break
         if snapshot.summary[KIND] == "batch":
-            offsets = {int(p): [r] for p, r in json.loads(snapshot.summary["sluice.offset-ranges"]).items()}
-            state.unrecorded.append(
-                BatchRows(OffsetRanges.of(offsets), rows_of(snapshot.id) if rows is None else rows)
-            )
+            offsets = OffsetRanges.of_batch(snapshot.summary["sluice.offset-ranges"])
+            state.unrecorded.append(BatchRows(offsets, rows_of(snapshot.id) if rows is None else rows))
         rows = LoadedRows.from_json(snapshot.summary.get("sluice.loaded-rows", "{}"))
     if len(state.unrecorded) < missing:
         raise Unrecoverable(

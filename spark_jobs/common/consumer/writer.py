@@ -29,11 +29,12 @@ from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.keys import with_identity
 from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import deduplicate
+from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, AddedFile, IcebergTable
 from spark_jobs.common.lake.loaded_rows import BatchRows, LoadedRowsStore
 from spark_jobs.common.lake.quarantine import BatchQuarantine
 from spark_jobs.common.lake.read_offsets import OffsetReader
-from spark_jobs.common.lake.writer_lease import WriterLease, now_ms
+from spark_jobs.common.lake.writer_lease import WriterLease
 from spark_jobs.common.lake.written_batch import WrittenBatch
 from spark_jobs.common.spark.checkpoint import Checkpoints
 from spark_jobs.common.spark.offset_log import planned_end_offsets

@@ -35,6 +35,11 @@ class ClockSetBack(RuntimeError):
     code = ErrorCode.CLOCK_SET_BACK
 
 
+def now_ms() -> int:
+    """By this machine's clock, since 1970."""
+    return int(time.time() * 1000)
+
+
 @contextmanager
 def committing(spark: SparkSession, table: str) -> Iterator[None]:
     """Around commits to ``table`` (``namespace.table``).
@@ -46,7 +51,7 @@ def committing(spark: SparkSession, table: str) -> Iterator[None]:
     except (Py4JJavaError, PySparkException) as error:
         if not any(text in str(error) for text in _REFUSALS):
             raise
-        now, newest = round(time.time() * 1000), _newest_change(spark, table)
+        now, newest = now_ms(), _newest_change(spark, table)
         raise ClockSetBack(
             f"{table}: Iceberg refused the commit, nothing was committed: this machine's clock says "
             f"{_utc(now)}, {(newest - now) / 1000:.0f} s before the table's newest change at {_utc(newest)}; "

@@ -6,14 +6,14 @@ See Iceberg's ``Table``, ``ManageSnapshots`` and ``AppendFiles``.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import dropwhile
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
@@ -74,6 +74,15 @@ class Snapshot:
     id: int
     at_ms: int
     summary: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class StagedSnapshot:
+    """A snapshot that is written and not committed. ``base``: the metadata file that it is on top of."""
+
+    id: int
+    base: str
+    snapshot: Any
 
 
 class IcebergTable:
@@ -173,51 +182,68 @@ class IcebergTable:
     def change_refs(
         self,
         expected: Mapping[str, int | None],
-        changed: Mapping[str, int | None],
+        changed: Mapping[str, int | StagedSnapshot | None],
         expired: Sequence[int] = (),
     ) -> None:
         """Set refs to snapshots, or remove them (None), and remove the snapshots ``expired`` from the
         metadata unless a ref then points at them, all in one commit that is made only if the refs of
-        ``expected`` are there (None: missing). No file is deleted.
+        ``expected`` are there (None: missing). It adds the staged snapshots. No file is deleted.
 
         Raises Refused if one is not, if a snapshot of ``changed`` has expired, or if another commit came
-        first: the catalog compares the metadata file that was checked with its own.
+        first, also since a snapshot was staged: the catalog compares the metadata file that was checked with
+        its own.
         """
         operations = self._table.operations()
         base = operations.refresh()
-        found = {name: base.ref(name) for name in expected}
-        heads = {name: None if ref is None else int(ref.snapshotId()) for name, ref in found.items()}
-        if heads != dict(expected):
+        if (heads := _heads(base, expected)) != dict(expected):
             raise Refused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
         builder = self._metadata_from(base)
-        for name, snapshot_id in changed.items():
+        staged = {target.id: target for target in changed.values() if isinstance(target, StagedSnapshot)}
+        for target in staged.values():
+            if target.base != base.metadataFileLocation():
+                raise Refused(f"{self.name}: another commit came since {target.id} was staged")
+            builder.addSnapshot(target.snapshot)
+        targets = {n: t.id if isinstance(t, StagedSnapshot) else t for n, t in changed.items()}
+        for name, snapshot_id in targets.items():
             if snapshot_id is None:
                 builder.removeRef(name)
-            elif base.snapshot(snapshot_id) is None:
+            elif snapshot_id not in staged and base.snapshot(snapshot_id) is None:
                 raise Refused(f"{self.name}: snapshot {snapshot_id} for {name} has expired")
             else:
                 builder.setBranchSnapshot(snapshot_id, name)
         if expired:
             # Iceberg removes a ref with its snapshot; a staged one may be old, if its writer was suspended.
             others = (ref for name, ref in base.refs().items() if name not in changed)
-            reached = {*(int(ref.snapshotId()) for ref in others), *changed.values()}
+            reached = {*(int(ref.snapshotId()) for ref in others), *targets.values()}
             # A set: the overload for a list takes snapshots.
             ids = self._jvm.java.util.HashSet()
             for snapshot_id in set(expired) - reached:
                 ids.add(snapshot_id)
             builder.removeSnapshots(ids)
         # Not read back: the next look at the table does.
-        self._commit(lambda: operations.commit(base, builder.build()))
+        try:
+            self._commit(lambda: operations.commit(base, builder.build()))
+        except Refused:
+            # After a lost answer, the catalog's client asks again, and is refused by what it has committed.
+            wanted = {**expected, **targets}
+            if _heads(operations.refresh(), wanted) != wanted:
+                raise
 
-    def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> int:
-        """Commit a snapshot with ``properties``, whose parent is the head of ``main``. No ref points at it.
-        Returns its id. ``files_of``: with the files that this snapshot added, instead of none."""
-        append = _with(self._table.newFastAppend().stageOnly(), properties)
+    def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> StagedSnapshot:
+        """Write a snapshot with ``properties`` on top of the head of ``main``, for :meth:`change_refs`.
+        ``files_of``: with the files that this snapshot added, instead of none.
+
+        Iceberg does not commit it: if the answer to its own commit is lost, it refreshes and sets ``main`` to
+        what it finds committed, whatever ``main`` has become.
+        """
+        append = _with(self._table.newFastAppend(), properties)
         if files_of is not None:
             for file in self._data_files(files_of):
                 append.appendFile(file)
-        self._commit(append.commit)
-        return int(append.updateEvent().snapshotId())
+        snapshot = append.apply()
+        # The one that apply() has read.
+        base = self._table.operations().current()
+        return StagedSnapshot(int(snapshot.snapshotId()), str(base.metadataFileLocation()), snapshot)
 
     def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
         """Commit a snapshot with ``properties`` and no files to ``branch``."""
@@ -292,6 +318,36 @@ class IcebergTable:
 
 
 _BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
+
+
+def on_branch(table: str, branch: str) -> str:
+    """Spark's name for a branch of ``table`` (``namespace.table``)."""
+    return f"{CATALOG}.{table}.branch_{branch}"
+
+
+def write_rows(
+    table: IcebergTable,
+    branch: str,
+    rows: DataFrame,
+    properties: Mapping[str, str],
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Commit ``rows`` to a branch that exists, in a snapshot with ``properties``; ``overwrite`` replaces the
+    partitions that they are in. Raises ClockSetBack, and Spark's and Java's errors."""
+    writer = rows.writeTo(on_branch(table.name, branch))
+    for key, value in properties.items():
+        writer = writer.option(f"snapshot-property.{key}", value)
+    with table.committing():
+        if overwrite:
+            writer.overwritePartitions()
+        else:
+            writer.append()
+
+
+def _heads(metadata: Any, names: Iterable[str]) -> dict[str, int | None]:
+    refs = {name: metadata.ref(name) for name in names}
+    return {name: None if ref is None else int(ref.snapshotId()) for name, ref in refs.items()}
 
 
 def _with(append: Any, properties: Mapping[str, str]) -> Any:

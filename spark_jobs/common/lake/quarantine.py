@@ -18,9 +18,16 @@ from sluice.model.verification.quarantine import (
     settlement,
 )
 from sluice.model.writers import epoch_of
-from spark_jobs.common.lake.clock import committing
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
-from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit, now_ms
+from spark_jobs.common.lake.clock import committing, now_ms
+from spark_jobs.common.lake.iceberg import (
+    MAIN,
+    IcebergTable,
+    Refused,
+    StagedSnapshot,
+    on_branch,
+    write_rows,
+)
+from spark_jobs.common.lake.writer_lease import MAX_ATTEMPTS, ConcurrentCommit
 from spark_jobs.common.spark.process import Unrecoverable
 
 KEEP_SNAPSHOTS = 20
@@ -52,11 +59,7 @@ class BatchQuarantine:
         source = ["_source_id", "_source_row", "_source_base_offset"]
         rows = bad.select(*offsets, *source, "key", "value", "reason")
         summary = {"sluice.writer": writer, **after.properties()}
-        write = _of_stage(self.spark, self.name, rows, "consumer").writeTo(self._on(writer))
-        for key, value in summary.items():
-            write = write.option(f"snapshot-property.{key}", value)
-        with self.table.committing():
-            write.append()
+        write_rows(self.table, writer, _of_stage(self.spark, self.name, rows, "consumer"), summary)
         self.table.refresh()
         staged = self.table.head(writer)
         # The catalog may have been restored since the branch began, to where main lacks the earlier ones.
@@ -130,11 +133,10 @@ class BatchQuarantine:
         published = " OR ".join(
             f"(_kafka_partition = {partition} AND _kafka_offset < {end})" for partition, end in ends.items()
         )
+        branch = on_branch(self.name, writer)
         with self.table.committing():
-            self.spark.sql(
-                f"DELETE FROM {self._on(writer)} WHERE stage = 'consumer' AND NOT ({published or 'false'})"
-            )
-        left = self.spark.table(self._on(writer)).where("stage = 'consumer'").count()
+            self.spark.sql(f"DELETE FROM {branch} WHERE stage = 'consumer' AND NOT ({published or 'false'})")
+        left = self.spark.table(branch).where("stage = 'consumer'").count()
         if left != rejected.count:
             # Rejected by a batch of another line, of which this one published the offsets otherwise.
             raise self._lost(f"{left} rejected records", rejected)
@@ -172,18 +174,15 @@ class BatchQuarantine:
             start = self.table.stage({}) if main is None else main
             try:
                 self.table.change_refs({MAIN: main}, {MAIN: start, writer: start})
-                return start
+                return start if isinstance(start, int) else start.id
             except Refused:
                 self.table.refresh()
         raise self._moved("its main moves too often")
 
-    def _on_top(self, staged: int) -> int:
+    def _on_top(self, staged: int) -> StagedSnapshot:
         summary = self.table.summary(staged)
         properties = {key: value for key, value in summary.items() if key.startswith("sluice.")}
         return self.table.stage(properties, files_of=staged)
-
-    def _on(self, branch: str) -> str:
-        return f"{CATALOG}.{self.name}.branch_{branch}"
 
     def _lost(self, found: str, rejected: Rejections) -> Unrecoverable:
         return Unrecoverable(

@@ -31,11 +31,6 @@ class OffsetReader:
     def __init__(self, s3: S3) -> None:
         self._client = connect(s3)
 
-    def read(self, uris: Iterable[str]) -> dict[int, list[int]]:
-        """Return partition -> offsets of these files, with duplicates. As :meth:`tables`."""
-        tables = self.tables(uris, COLUMNS)
-        return by_partition(pyarrow.concat_tables(tables)) if tables else {}
-
     def tables(self, uris: Iterable[str], columns: Sequence[str]) -> list[pyarrow.Table]:
         """Return these columns of each file (``s3://…``).
 
@@ -54,7 +49,7 @@ class OffsetReader:
 
 
 def by_partition(rows: pyarrow.Table) -> dict[int, list[int]]:
-    """Partition -> offsets of ``rows``, whose columns are COLUMNS."""
+    """Partition -> offsets of ``rows``, whose columns are COLUMNS, with duplicates."""
     partitions, offsets = (column.to_numpy() for column in rows.columns)
     return {int(number): offsets[partitions == number].tolist() for number in numpy.unique(partitions)}
 

@@ -61,6 +61,7 @@ LOADED_ROWS = {
 SHUFFLED = {"write.distribution-mode": "hash"}
 
 _METADATA_FILE = re.compile(r"/(\d+)-[^/]+\.metadata\.json$")
+_NOT_FOUND = "org.apache.iceberg.exceptions.NoSuchTableException"
 _ALREADY_EXISTS = "org.apache.iceberg.exceptions.AlreadyExistsException"
 
 # Iceberg specification, "Truncate Transform Details".
@@ -103,35 +104,53 @@ def create(
     does not know a table whose files are there.
     """
     wanted = PROPERTIES | dict(properties)
-    values = _sql_properties(wanted)
-    partitioned = f"PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
-    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{table.rsplit('.', 1)[0]}")
-    _check_not_lost(spark, table)
-    spark.sql(
-        f"CREATE TABLE IF NOT EXISTS {CATALOG}.{table} ({', '.join(columns)}) USING iceberg {partitioned} "
-        f"TBLPROPERTIES ({values})"
-    )
-    present = {row["key"] for row in spark.sql(f"SHOW TBLPROPERTIES {CATALOG}.{table}").collect()}
-    lacking = {key: value for key, value in wanted.items() if key not in present}
-    if lacking:
-        spark.sql(f"ALTER TABLE {CATALOG}.{table} SET TBLPROPERTIES ({_sql_properties(lacking)})")
+    present = _properties_of(spark, table)
+    if present is None:
+        partitioned = f"PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
+        spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {CATALOG}.{table.rsplit('.', 1)[0]}")
+        _check_not_lost(spark, table)
+        spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {CATALOG}.{table} ({', '.join(columns)}) USING iceberg "
+            f"{partitioned} TBLPROPERTIES ({_sql_properties(wanted)})"
+        )
+        return
+    # The version of a table that exists is none of its properties.
+    names = wanted.keys() - {"format-version"}
+    if lacking := {name: wanted[name] for name in sorted(names) if not present.containsKey(name)}:
+        _alter(spark, table, f"SET TBLPROPERTIES ({_sql_properties(lacking)})")
 
 
 def _sql_properties(properties: Mapping[str, str]) -> str:
     return ", ".join(f"'{key}' = '{value}'" for key, value in properties.items())
 
 
+def _in_catalog(spark: SparkSession, table: str) -> tuple[Any, Any]:
+    """Iceberg's catalog, and its identifier of the table."""
+    manager = spark._jsparkSession.sessionState().catalogManager()
+    identifiers = cast("Any", spark._jvm).org.apache.iceberg.catalog.TableIdentifier
+    return manager.catalog(CATALOG).icebergCatalog(), identifiers.parse(table)
+
+
+def _properties_of(spark: SparkSession, table: str) -> Any:
+    """Java's map; None if there is no such table. Reads the table once: Spark's statements would three times,
+    at every start."""
+    catalog, name = _in_catalog(spark, table)
+    try:
+        return catalog.loadTable(name).properties()
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() == _NOT_FOUND:
+            return None
+        raise
+
+
 def _check_not_lost(spark: SparkSession, table: str) -> None:
     # A new, empty table in its place would start where the topic now begins, without what was published.
-    iceberg, manager = cast("Any", spark._jvm).org.apache.iceberg, spark._jsparkSession.sessionState()
-    catalog = manager.catalogManager().catalog(CATALOG).icebergCatalog()
-    name, no_columns = (
-        iceberg.catalog.TableIdentifier.parse(table),
-        cast("Any", spark._jvm).java.util.ArrayList(),
-    )
+    catalog, name = _in_catalog(spark, table)
+    jvm = cast("Any", spark._jvm)
+    no_columns = jvm.org.apache.iceberg.Schema(jvm.java.util.ArrayList())
     try:
         # Never committed: it has the location of a new table, and the catalog's access to files.
-        new = catalog.newCreateTableTransaction(name, iceberg.Schema(no_columns)).table()
+        new = catalog.newCreateTableTransaction(name, no_columns).table()
     except Py4JJavaError as error:
         if error.java_exception.getClass().getName() == _ALREADY_EXISTS:
             return

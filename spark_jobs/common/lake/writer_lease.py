@@ -10,7 +10,6 @@ Acquiring the lease moves ``main`` to a snapshot with a higher epoch in the same
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
@@ -19,9 +18,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.platform import CATALOG
 from sluice.model.writers import epoch_of, next_epoch, writer_name
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused
+from spark_jobs.common.lake.clock import now_ms
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, write_rows
 from spark_jobs.common.spark.process import Fenced, check_epoch, first_line
 
 log = logging.getLogger(__name__)
@@ -34,10 +33,6 @@ MAX_MOVES = 5
 
 # Iceberg's ids are positive.
 NO_SNAPSHOT = -1
-
-
-def now_ms() -> int:
-    return int(time.time() * 1000)
 
 
 class ConcurrentCommit(RuntimeError):
@@ -89,14 +84,12 @@ class WriterLease:
             check_epoch(self.name, self.epoch, published, self.table.name, opening=True)
             try:
                 start = self.table.stage(self._signed(summary()))
-                if self.table.parent(start) != main:
-                    raise Refused(f"{self.table.name}: main moved from {main}")
                 refs = dict.fromkeys(branches) | {MAIN: start, self.branch: start}
                 self.table.change_refs({MAIN: main}, refs)
             except Refused as refusal:
                 log.info("lease refused writer=%s epoch=%d: %s", self.name, self.epoch, refusal)
                 continue
-            self.published = self.head = start
+            self.published = self.head = start.id
             log.info("lease acquired writer=%s epoch=%d branch=%s", self.name, self.epoch, self.branch)
             return
         raise Fenced(f"{self.name}: lease refused {MAX_ATTEMPTS} times; another writer is starting")
@@ -108,15 +101,8 @@ class WriterLease:
         not where this writer left it, ClockSetBack.
         """
         self._drop_unpublished()
-        writer = frame.writeTo(f"{CATALOG}.{self.table.name}.branch_{self.branch}")
-        for key, value in self._signed(summary).items():
-            writer = writer.option(f"snapshot-property.{key}", value)
         try:
-            with self.table.committing():
-                if overwrite:
-                    writer.overwritePartitions()
-                else:
-                    writer.append()
+            write_rows(self.table, self.branch, frame, self._signed(summary), overwrite=overwrite)
         except (Py4JJavaError, PySparkException) as error:
             self.table.refresh()
             if self.table.head(self.branch) != self.head:

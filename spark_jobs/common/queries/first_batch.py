@@ -13,12 +13,12 @@ before. Its start position for all files of a snapshot (``scan_all_files``) is e
 from __future__ import annotations
 
 import logging
-import time
 from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
 from sluice.model.error_codes import ErrorCode
+from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
 from spark_jobs.common.spark import offset_log
 from spark_jobs.common.spark.checkpoint import Checkpoint
@@ -58,4 +58,4 @@ def plan(spark: SparkSession, checkpoint: Checkpoint, table: str) -> Snapshot:
 def _metadata(spark: SparkSession) -> str:
     # With the session's settings that a checkpoint keeps: those that are missing would be Spark's oldest.
     metadata = cast("Any", spark._jvm).org.apache.spark.sql.execution.streaming.OffsetSeqMetadata
-    return str(metadata.apply(0, int(time.time() * 1000), cast("Any", spark._jsparkSession).conf()).json())
+    return str(metadata.apply(0, now_ms(), cast("Any", spark._jsparkSession).conf()).json())

@@ -15,7 +15,7 @@ from sluice.model.spec import query as queries
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import VERSION, WINDOW
 from spark_jobs.common.lake import tables
-from spark_jobs.common.lake.iceberg import MAIN
+from spark_jobs.common.lake.iceberg import MAIN, on_branch
 from spark_jobs.common.lake.writer_lease import WriterLease
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 
@@ -82,7 +82,7 @@ class IcebergSink(WriterLease):
         self._batch = int(found["sluice.batch-id"]) if found.get("sluice.batch-id") else None
 
     def _merge(self, rows: DataFrame, batch: int, windows: list[int], summary: Mapping[str, str]) -> None:
-        branch = f"{CATALOG}.{self.table.name}.branch_{self.branch}"
+        branch = on_branch(self.table.name, self.branch)
         starts = [F.timestamp_millis(F.lit(start)) for start in sorted(windows)]
         existing = self.spark.table(branch).where(F.col(WINDOW).isin(starts))
         keys, values = self._query.keys, [*self._query.aggregates, VERSION]

@@ -6,7 +6,6 @@ is in the newest ancestor of ``main`` that has them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.verification.quarantine import held_in, rejected_by
-from sluice.model.verification.ranges import offsets_from_json
+from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
 
 MAIN = "main"
 # The longest of these predicts the next one.
@@ -200,7 +199,6 @@ def commits(table: Table, since: int | None = None) -> Iterator[Commit]:
 
 
 def _commit(snapshot: Snapshot, properties: dict[str, str]) -> Commit:
-    ranges: dict[str, list[int]] = json.loads(properties.get("offset-ranges", "{}"))
     began = properties.get("started-at")
     return Commit(
         snapshot_id=snapshot.snapshot_id,
@@ -208,7 +206,7 @@ def _commit(snapshot: Snapshot, properties: dict[str, str]) -> Commit:
         kind=properties.get("kind", ""),
         epoch=int(properties.get("epoch") or 0),
         ends=offsets_from_json(properties.get("end-offsets", "{}")),
-        records=sum(until - start for start, until in ranges.values()),
+        records=OffsetRanges.of_batch(properties.get("offset-ranges", "{}")).count,
         began=int(began) / 1000 if began else None,
     )
 

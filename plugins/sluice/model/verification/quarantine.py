@@ -10,10 +10,11 @@ other batches may have rejected as many.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+
+from sluice.model.verification.ranges import OffsetRanges
 
 # In summaries of both tables.
 REJECTED = "sluice.rejected"
@@ -74,9 +75,7 @@ def rejected_by(summary: Mapping[str, str]) -> Rejections:
     # A table from before rejections were counted has none.
     if summary.get("sluice.kind") != "batch" or REJECTED not in summary:
         return before
-    ranges: Mapping[str, tuple[int, int]] = json.loads(summary["sluice.offset-ranges"])
-    offsets = sum(until - start for start, until in ranges.values())
-    own = offsets - int(summary.get("added-records", 0))
+    own = OffsetRanges.of_batch(summary["sluice.offset-ranges"]).count - int(summary.get("added-records", 0))
     return before.more(own, f"{summary['sluice.writer']}/{summary['sluice.batch-id']}")
 
 

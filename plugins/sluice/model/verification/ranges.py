@@ -103,6 +103,11 @@ class OffsetRanges:
         """
         return cls.of({partition: [(starts.get(partition, 0), end)] for partition, end in ends.items()})
 
+    @classmethod
+    def of_batch(cls, text: str) -> OffsetRanges:
+        """From ``{"0": [from, until], …}``: a batch's range of each partition, in its snapshot's summary."""
+        return cls.of({int(partition): [pair] for partition, pair in json.loads(text).items()})
+
     def __getitem__(self, partition: int) -> IntervalSet:
         return self.partitions.get(partition, IntervalSet())
 

@@ -49,6 +49,11 @@ def test_a_range_set_survives_json() -> None:
     assert ranges.count == 9
 
 
+def test_a_batch_s_ranges_are_one_a_partition() -> None:
+    assert OffsetRanges.of_batch('{"1":[3,8],"0":[4,4]}') == OffsetRanges.of({1: [(3, 8)]})
+    assert not OffsetRanges.of_batch("{}")
+
+
 def test_range_sets_are_compared_partition_by_partition() -> None:
     have = OffsetRanges.of({0: [(0, 10)], 1: [(0, 5)]})
     want = OffsetRanges.of({0: [(2, 4)], 1: [(3, 8)], 2: [(0, 1)]})

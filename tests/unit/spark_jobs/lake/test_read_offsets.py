@@ -13,7 +13,7 @@ from pyarrow import parquet
 
 from sluice.model.spec.platform import S3
 from spark_jobs.common.lake import read_offsets
-from spark_jobs.common.lake.read_offsets import OffsetReader
+from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
 
 ROWS = 9_000
 Reading = Callable[..., OffsetReader]
@@ -62,6 +62,10 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
     return made
 
 
+def offsets_of(reader: OffsetReader, *uris: str) -> dict[int, list[int]]:
+    return by_partition(pyarrow.concat_tables(reader.tables(uris, COLUMNS)))
+
+
 @pytest.mark.parametrize(
     ("tail", "requests"),
     [(64, 3), (70_000, 1), (1024 * 1024, 1)],
@@ -70,7 +74,7 @@ def test_what_lies_in_the_tail_costs_no_further_request(tail: int, requests: int
     offsets = list(range(100, 100 + ROWS))
     bucket = Bucket({"s3://b/a/k.parquet": file_of(offsets)})
     assert len(bucket.objects["s3://b/a/k.parquet"]) > 2 * 70_000
-    assert reading(bucket, tail).read(["s3://b/a/k.parquet"]) == {1: offsets}
+    assert offsets_of(reading(bucket, tail), "s3://b/a/k.parquet") == {1: offsets}
     assert bucket.asked["a/k.parquet"] == requests
 
 
@@ -78,7 +82,7 @@ def test_offsets_of_all_files_come_by_partition_each_as_often_as_it_is_there(rea
     bucket = Bucket(
         {"s3://b/1": file_of([3, 1, 1]), "s3://b/2": file_of([1, 9]), "s3://b/3": file_of([1], 2)}
     )
-    found = reading(bucket).read(bucket.objects)
+    found = offsets_of(reading(bucket), *bucket.objects)
     assert {partition: sorted(offsets) for partition, offsets in found.items()} == {
         1: [1, 1, 1, 3, 9],
         2: [1],
@@ -87,13 +91,13 @@ def test_offsets_of_all_files_come_by_partition_each_as_often_as_it_is_there(rea
 
 
 def test_an_answer_without_a_range_is_the_whole_object(reading: Reading) -> None:
-    assert reading(Bucket({"s3://b/k": file_of([7])}, plain=True)).read(["s3://b/k"]) == {1: [7]}
+    assert offsets_of(reading(Bucket({"s3://b/k": file_of([7])}, plain=True)), "s3://b/k") == {1: [7]}
 
 
 def test_without_files_nothing_is_asked(reading: Reading) -> None:
-    assert reading(Bucket({})).read([]) == {}
+    assert reading(Bucket({})).tables([], COLUMNS) == []
 
 
 def test_a_file_that_is_cut_off_is_an_error_and_not_less(reading: Reading) -> None:
     with pytest.raises(pyarrow.ArrowInvalid):
-        reading(Bucket({"s3://b/k": file_of([1, 2])[:-20]})).read(["s3://b/k"])
+        offsets_of(reading(Bucket({"s3://b/k": file_of([1, 2])[:-20]})), "s3://b/k")

@@ -1,0 +1,30 @@
+"""Tables that exist when a process starts."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_jobs.common.lake import tables
+from spark_jobs.common.lake.iceberg import IcebergTable
+from tests.support.lakehouse import Stream
+
+
+def test_a_table_that_exists_is_asked_nothing_and_gets_the_properties_that_it_lacks(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each statement would read its metadata again, at every failover."""
+    asked: list[str] = []
+    sql = SparkSession.sql
+
+    def asking(session: SparkSession, statement: str) -> DataFrame:
+        asked.append(statement)
+        return sql(session, statement)
+
+    monkeypatch.setattr(SparkSession, "sql", asking)
+    tables.create(stream.spark, stream.spec.table, [], tables.LOADED_ROWS)
+    assert asked == []
+    tables.create(stream.spark, stream.spec.table, [], {"write.target-file-size-bytes": "1048576"})
+    assert len(asked) == 1
+    properties = IcebergTable(stream.spark, stream.spec.table)._table.properties()
+    assert properties.get("write.target-file-size-bytes") == "1048576"
