@@ -34,13 +34,19 @@ class BatchRows:
 
 
 class LoadedRowsStore:
-    """The loaded rows of one table, by source."""
+    """The loaded rows of one table, by source, for one writer; those of the newest sources stay in memory.
+
+    So the cost of a batch does not follow the number of its source's batches: a generator's source may have
+    one every few seconds for hours.
+    """
 
     def __init__(self, client: S3Client, location: str) -> None:
         """``location``: the table's ``s3://bucket/…``."""
         self._client = client
         self._bucket, _, prefix = location.removeprefix("s3://").partition("/")
         self._prefix = f"{prefix}/loaded"
+        # What the store has of the sources that were asked for since the last recording, or are in it.
+        self._known: dict[str, OffsetRanges] = {}
 
     def record(self, name: str, batches: Sequence[BatchRows]) -> None:
         """Write one object ``name`` per source of these batches. Raises botocore's errors, also if one is
@@ -52,15 +58,27 @@ class LoadedRowsStore:
                 documents.setdefault(source, []).append(entry)
         with ThreadPoolExecutor(THREADS) as threads:
             list(threads.map(lambda item: self._put(name, *item), documents.items()))
+        # Those of earlier sources are dropped; of a source that was not looked up there may be more.
+        known = {source: self._known[source] for source in documents if source in self._known}
+        for source in known:
+            for batch in batches:
+                known[source] = known[source].union(batch.rows[source])
+        self._known = known
 
     def of(self, sources: Iterable[str], ends: Mapping[int, int]) -> LoadedRows:
         """The recorded rows of these sources at offsets below ``ends`` (partition -> end offset of ``main``).
 
-        One LIST per source, and one GET per object. Raises botocore's errors.
+        Of a source that is not known one LIST, and one GET per object. Raises botocore's errors.
         """
+        requested = set(sources)
         with ThreadPoolExecutor(THREADS) as threads:
-            found = threads.map(lambda source: self._rows(source, ends), sources)
-        return LoadedRows({source: rows for source, rows in found if rows})
+            found = threads.map(lambda source: self._rows(source, ends), requested - self._known.keys())
+            self._known.update(found)
+        return LoadedRows({source: rows for source in requested if (rows := self._known[source])})
+
+    def forget(self) -> None:
+        """Look up everything again: the catalog may have been restored, or another writer recorded rows."""
+        self._known = {}
 
     def _rows(self, source: str, ends: Mapping[int, int]) -> tuple[str, OffsetRanges]:
         rows = OffsetRanges()
