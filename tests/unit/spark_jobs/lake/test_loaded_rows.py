@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 from botocore.exceptions import ClientError
 
 from sluice.model.verification.deduplication import LoadedRows
 from sluice.model.verification.ranges import OffsetRanges
-from spark_jobs.common.lake.loaded_rows import BatchRows, LoadedRowsStore
+from spark_jobs.common.lake.loaded_rows import THREADS, BatchRows, LoadedRowsStore
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 
@@ -82,6 +85,21 @@ def test_a_source_with_many_batches_is_looked_up_once_and_an_earlier_one_is_not_
     assert len(s3.got) == 2, "B was in none of the newest batches"
     store.forget()
     assert store.of([A], {0: 10})[A].count == 5, "main may have lost batches"
+
+
+def test_the_objects_of_one_source_are_read_several_at_a_time(
+    store: LoadedRowsStore, s3: MemoryS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2 * THREADS):
+        store.record(f"w1_x-{number}9", [batch((number, number + 1), **{A: (number, number + 1)})])
+    read, together = s3.get_object, threading.Barrier(THREADS)
+
+    def get_object(**given: Any) -> dict[str, Any]:
+        together.wait(10)
+        return read(**given)
+
+    monkeypatch.setattr(s3, "get_object", get_object)
+    assert store.of([A], {0: 100})[A].count == 2 * THREADS
 
 
 def test_a_recorded_source_that_was_never_looked_up_may_have_earlier_rows(store: LoadedRowsStore) -> None:
