@@ -28,6 +28,7 @@ from bench.supervision import cpu_seconds, cpu_seconds_since
 from local.drills.consumer_faults import component_processes, process_tree, signal_all
 from local.drills.stream import StreamUnderTest
 from local.setup.bootstrap import java_home
+from local.stack.airflow_api import DONE
 from local.stack.stack import Stack, wait_until
 from sluice.clients.errors import ClientError
 from sluice.clients.lake import query_results
@@ -103,25 +104,27 @@ class Course(StreamUnderTest):
         breaking = threading.Thread(target=lambda: killed.extend(self.break_all(rounds, over)))
         breaking.start()
         try:
-            state = self._wait(run, seconds)
+            state = end_of_run(self.stack, LOAD, run, seconds)
         finally:
             over.set()
             breaking.join()
         return run, state, killed
 
-    def _wait(self, run: str, seconds: float) -> str:
-        deadline = time.monotonic() + seconds
-        state = "unknown"
-        while time.monotonic() < deadline:
-            try:
-                # With a new login: the killed database is Airflow's too.
-                state = str(self.stack.airflow().run(LOAD, run)["state"])
-            except Exception as error:  # any error of a server whose database is down
-                print(f"Airflow does not answer: {type(error).__name__}", flush=True)
-            if state in ("success", "failed"):
-                return state
-            time.sleep(1)
-        return state
+
+def end_of_run(stack: Stack, dag: str, run: str, seconds: float) -> str:
+    """The state of a run when it is done, or after ``seconds``, whether Airflow answers meanwhile or not."""
+    deadline = time.monotonic() + seconds
+    state = "unknown"
+    while time.monotonic() < deadline:
+        try:
+            # With a new login: a killed database is Airflow's too.
+            state = str(stack.airflow().run(dag, run)["state"])
+        except Exception as error:  # any error of a server whose database is down, or that has no time
+            print(f"Airflow does not answer: {type(error).__name__}", flush=True)
+        if state in DONE:
+            return state
+        time.sleep(1)
+    return state
 
 
 class Heap:

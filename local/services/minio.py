@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -91,9 +92,14 @@ def provision(context: Context, users: dict[str, tuple[str, str]]) -> None:
 
 
 def requests(context: Context) -> dict[str, int]:
-    """Requests since its start by S3 API (`PutObject` → 12), from its Prometheus endpoint.
+    """Requests since its start by S3 API (`PutObject` → 12). Raises httpx.HTTPError if it refuses."""
+    return parse_requests(metrics(context))
 
-    Version 3 of the endpoint: version 2 lags by about 10 s. Raises httpx.HTTPError if it refuses.
+
+def metrics(context: Context) -> str:
+    """Its API metrics as Prometheus' text. Raises httpx.HTTPError if it refuses.
+
+    Version 3 of the endpoint: version 2 lags by about 10 s.
     """
     claims: dict[str, Any] = {"sub": ROOT_USER, "iss": "prometheus", "exp": int(time.time()) + 60}
     token = jwt.encode(claims, context.secrets["minio_root"], algorithm="HS256")
@@ -104,14 +110,27 @@ def requests(context: Context) -> dict[str, int]:
         trust_env=False,
     )
     response.raise_for_status()
-    return parse_requests(response.text)
+    return response.text
 
 
 def parse_requests(text: str) -> dict[str, int]:
     """`minio_api_requests_total` of type s3 by API, summed over servers, from Prometheus' text."""
     requests: Counter[str] = Counter()
-    for text_labels, value in re.findall(r"^minio_api_requests_total\{([^}]*)\} (\S+)$", text, re.M):
-        labels = dict(re.findall(r'(\w+)="([^"]*)"', text_labels))
-        if labels.get("type") == "s3":
-            requests[labels["name"]] += int(float(value))
+    for labels, value in _of_s3("minio_api_requests_total", text):
+        requests[labels["name"]] += int(value)
     return dict(requests)
+
+
+def parse_traffic(text: str) -> dict[str, int]:
+    """Bytes that it `received` and `sent` for S3, summed over servers, from Prometheus' text."""
+    return {
+        way: int(sum(value for _, value in _of_s3(f"minio_api_requests_traffic_{way}_bytes", text)))
+        for way in ("received", "sent")
+    }
+
+
+def _of_s3(name: str, text: str) -> Iterator[tuple[dict[str, str], float]]:
+    for found, value in re.findall(rf"^{name}\{{([^}}]*)\}} (\S+)$", text, re.M):
+        labels = dict(re.findall(r'(\w+)="([^"]*)"', found))
+        if labels.get("type") == "s3":
+            yield labels, float(value)

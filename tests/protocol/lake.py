@@ -193,6 +193,9 @@ class LoadedRowsStore:
     def of(self, sources: Iterable[str], ends: Mapping[int, int]) -> LoadedRows:
         return LoadedRows()
 
+    def forget(self) -> None:
+        """Nothing is known."""
+
 
 class Checkpoint:
     def __init__(self, uri: str) -> None:

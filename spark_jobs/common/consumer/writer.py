@@ -81,8 +81,6 @@ class StreamWriter(WriterLease):
         self.quarantine = BatchQuarantine(spark, spec)
         self.store = LoadedRowsStore(connect(platform.s3), self.table.location())
         self.state = StreamState()
-        # Source -> its rows in the store, since they were recorded last.
-        self._looked_up: dict[str, OffsetRanges] = {}
         self.acquired_at = 0
         self.checkpoint = self.checkpoints.of_writer(self.branch)
 
@@ -97,7 +95,8 @@ class StreamWriter(WriterLease):
 
         def read() -> None:
             self.state = state.read(self.table.snapshots(MAIN), self._rows_of, self.spec.table)
-            self._looked_up, self.acquired_at = {}, now_ms()
+            self.store.forget()
+            self.acquired_at = now_ms()
             self._check_topic(topic_id)
             self.state.topic_id = topic_id
             if any(end > bounds.get(p, (0, end))[1] for p, end in self.state.ends.items()):
@@ -268,17 +267,10 @@ class StreamWriter(WriterLease):
         return self.table.added_files(self.head)
 
     def _loaded_rows(self, sources: set[str]) -> LoadedRows:
-        """The published rows of these sources; looked up at their first batch since the last recording."""
-        if self.state.recorded:
-            missing = sources - self._looked_up.keys()
-            found = self.store.of(missing, self.state.ends)
-            self._looked_up |= {source: found[source] for source in missing}
-        nothing = OffsetRanges()
+        """The published rows of these sources."""
+        found = self.store.of(sources, self.state.ends) if self.state.recorded else LoadedRows()
         return LoadedRows(
-            {
-                source: self._looked_up.get(source, nothing).union(self.state.unrecorded_rows(source))
-                for source in sources
-            }
+            {source: found[source].union(self.state.unrecorded_rows(source)) for source in sources}
         )
 
     def _needed_from(self) -> int:
@@ -300,4 +292,3 @@ class StreamWriter(WriterLease):
             self.store.record(name, self.state.unrecorded)
             self.state.recorded += len(self.state.unrecorded)
             self.state.unrecorded = []
-            self._looked_up = {}

@@ -11,7 +11,7 @@ not count until the stream's ends have passed them again, and then their records
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -34,13 +34,19 @@ class BatchRows:
 
 
 class LoadedRowsStore:
-    """The loaded rows of one table, by source."""
+    """The loaded rows of one table, by source, for one writer; those of the newest sources stay in memory.
+
+    So the cost of a batch does not follow the number of its source's batches: a generator's source may have
+    one every few seconds for hours.
+    """
 
     def __init__(self, client: S3Client, location: str) -> None:
         """``location``: the table's ``s3://bucket/…``."""
         self._client = client
         self._bucket, _, prefix = location.removeprefix("s3://").partition("/")
         self._prefix = f"{prefix}/loaded"
+        # What the store has of the sources that were asked for since the last recording, or are in it.
+        self._known: dict[str, OffsetRanges] = {}
 
     def record(self, name: str, batches: Sequence[BatchRows]) -> None:
         """Write one object ``name`` per source of these batches. Raises botocore's errors, also if one is
@@ -52,32 +58,48 @@ class LoadedRowsStore:
                 documents.setdefault(source, []).append(entry)
         with ThreadPoolExecutor(THREADS) as threads:
             list(threads.map(lambda item: self._put(name, *item), documents.items()))
+        # Those of earlier sources are dropped; of a source that was not looked up there may be more.
+        known = {source: self._known[source] for source in documents if source in self._known}
+        for source in known:
+            for batch in batches:
+                known[source] = known[source].union(batch.rows[source])
+        self._known = known
 
     def of(self, sources: Iterable[str], ends: Mapping[int, int]) -> LoadedRows:
         """The recorded rows of these sources at offsets below ``ends`` (partition -> end offset of ``main``).
 
-        One LIST per source, and one GET per object. Raises botocore's errors.
+        Of a source that is not known one LIST, and one GET per object. Raises botocore's errors.
         """
+        requested = set(sources)
+        missing = sorted(requested - self._known.keys())
+        found = dict.fromkeys(missing, OffsetRanges())
+        published = OffsetRanges.from_ends({}, ends)
         with ThreadPoolExecutor(THREADS) as threads:
-            found = threads.map(lambda source: self._rows(source, ends), sources)
-        return LoadedRows({source: rows for source, rows in found if rows})
+            # In two steps: a failover within a long load has one source, of many objects.
+            listed = zip(missing, threads.map(self._keys, missing), strict=True)
+            keys = [(source, key) for source, of_source in listed for key in of_source]
+            objects = threads.map(lambda one: self._entries(one[1]), keys)
+            for (source, _), entries in zip(keys, objects, strict=True):
+                for entry in entries:
+                    if published.covers(_ranges(entry["offsets"])):
+                        found[source] = found[source].union(_ranges(entry["rows"]))
+        self._known |= found
+        return LoadedRows({source: rows for source in requested if (rows := self._known[source])})
 
-    def _rows(self, source: str, ends: Mapping[int, int]) -> tuple[str, OffsetRanges]:
-        rows = OffsetRanges()
-        for entry in self._entries(source):
-            offsets = OffsetRanges.from_json(json.dumps(entry["offsets"]))
-            if OffsetRanges.from_ends({}, ends).covers(offsets):
-                rows = rows.union(OffsetRanges.from_json(json.dumps(entry["rows"])))
-        return source, rows
+    def forget(self) -> None:
+        """Look up everything again: the catalog may have been restored, or another writer recorded rows."""
+        self._known = {}
 
-    def _entries(self, source: str) -> Iterator[dict[str, Any]]:
+    def _keys(self, source: str) -> list[str]:
         pages = self._client.get_paginator("list_objects_v2").paginate(
             Bucket=self._bucket, Prefix=f"{self._prefix}/{source}/"
         )
-        for page in pages:
-            for listed in page.get("Contents", []):
-                body = self._client.get_object(Bucket=self._bucket, Key=listed["Key"])["Body"]
-                yield from json.loads(body.read())
+        return [listed["Key"] for page in pages for listed in page.get("Contents", [])]
+
+    def _entries(self, key: str) -> list[dict[str, Any]]:
+        body = self._client.get_object(Bucket=self._bucket, Key=key)["Body"]
+        entries: list[dict[str, Any]] = json.loads(body.read())
+        return entries
 
     def _put(self, name: str, source: str, entries: list[dict[str, Any]]) -> None:
         self._client.put_object(
@@ -87,3 +109,7 @@ class LoadedRowsStore:
             ContentType="application/json",
             IfNoneMatch="*",
         )
+
+
+def _ranges(pairs: Any) -> OffsetRanges:
+    return OffsetRanges.from_json(json.dumps(pairs))

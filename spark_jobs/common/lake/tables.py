@@ -52,6 +52,9 @@ PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "false",
     "write.metadata.previous-versions-max": "20",
     "write.metadata.compression-codec": "gzip",
+    # Every hundredth commit writes the newest manifests again, as one, until it has this size: by default
+    # 8 MB, so a small batch would cost more the more came before it.
+    "commit.manifest.target-size-bytes": str(1024 * 1024),
 }
 LOADED_ROWS = {
     "write.metadata.metrics.column._source_id": "full",

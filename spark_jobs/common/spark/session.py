@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -12,12 +14,23 @@ from pyspark.sql import functions as F
 
 from sluice.model.spec.platform import CATALOG, Kafka, Platform
 
+log = logging.getLogger(__name__)
+
 # Avro allocates a string of the length that a record names before it reads it: without limits, 19 bytes are
 # an OutOfMemoryError, which ends the job, at each restart again. Beyond them a record is malformed.
 AVRO_LIMITS = {
     "org.apache.avro.limits.string.maxLength": "16777216",
     "org.apache.avro.limits.bytes.maxLength": "16777216",
     "org.apache.avro.limits.collectionItems.maxLength": "1048576",
+}
+
+# Of what Spark keeps for its web page, which is off: by default the last 1,000 queries with their plans and
+# 100,000 tasks, so a stream's memory would grow for its first hours.
+RETAINED = {
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "20",
 }
 
 
@@ -29,9 +42,9 @@ def start(
     ``settings``: further ones without secrets; they override the platform's. Master, memory, jars and
     addresses come from ``spark-defaults.conf`` (SPARK_CONF_DIR).
     """
-    interrupt = signal.getsignal(signal.SIGINT)
+    began, interrupt = monotonic(), signal.getsignal(signal.SIGINT)
     builder = SparkSession.builder.appName(name)
-    for key, value in (settings or {}).items():
+    for key, value in (RETAINED | dict(settings or {})).items():
         builder = builder.config(key, value)
     spark = (
         builder.config(
@@ -60,6 +73,7 @@ def start(
     # opened at its first use, so they are in time.
     for key, value in (catalog_options(platform) | checkpoint_options(platform) | overrides).items():
         spark.conf.set(key, value)
+    log.info("Spark started seconds=%.1f", monotonic() - began)
     return spark
 
 

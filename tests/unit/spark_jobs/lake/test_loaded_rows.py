@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
 import pytest
 from botocore.exceptions import ClientError
 
 from sluice.model.verification.deduplication import LoadedRows
 from sluice.model.verification.ranges import OffsetRanges
-from spark_jobs.common.lake.loaded_rows import BatchRows, LoadedRowsStore
+from spark_jobs.common.lake.loaded_rows import THREADS, BatchRows, LoadedRowsStore
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 
@@ -46,11 +49,16 @@ def test_a_batch_that_main_lost_does_not_count_until_its_offsets_are_published_a
     store: LoadedRowsStore,
 ) -> None:
     store.record("w1_x-9", [batch((0, 10), **{A: (0, 10)}), batch((10, 30), **{A: (10, 30)})])
-    assert store.of([A], {0: 10})[A] == OffsetRanges.of({0: [(0, 10)]})
-    assert store.of([A], {0: 29})[A] == OffsetRanges.of({0: [(0, 10)]}), "a batch counts as a whole"
-    assert not store.of([A], {})[A]
+
+    def found(ends: dict[int, int]) -> OffsetRanges:
+        store.forget()
+        return store.of([A], ends)[A]
+
+    assert found({0: 10}) == OffsetRanges.of({0: [(0, 10)]})
+    assert found({0: 29}) == OffsetRanges.of({0: [(0, 10)]}), "a batch counts as a whole"
+    assert not found({})
     # Batches with other bounds went over them: the records are the same.
-    assert store.of([A], {0: 35})[A] == OffsetRanges.of({0: [(0, 30)]})
+    assert found({0: 35}) == OffsetRanges.of({0: [(0, 30)]})
 
 
 def test_what_is_recorded_is_never_replaced(store: LoadedRowsStore) -> None:
@@ -58,3 +66,44 @@ def test_what_is_recorded_is_never_replaced(store: LoadedRowsStore) -> None:
     with raising(ClientError, "PreconditionFailed"):
         store.record("w1_x-9", [batch((0, 5), **{A: (0, 5)})])
     assert store.of([A], {0: 10})[A].count == 10
+
+
+def test_a_source_with_many_batches_is_looked_up_once_and_an_earlier_one_is_not_kept(
+    store: LoadedRowsStore, s3: MemoryS3
+) -> None:
+    store.record("w1_x-9", [batch((0, 10), **{A: (0, 5), B: (0, 5)})])
+    assert {s: store.of([s], {0: 10})[s].count for s in (A, B)} == {A: 5, B: 5}
+    s3.got.clear()
+    s3.listed.clear()
+    for number in range(1, 4):
+        start = number * 10
+        rows = {A: (start, start + 10)} | ({B: (5, 8)} if number == 1 else {})
+        store.record(f"w1_x-{number}9", [batch((start, start + 10), **rows)])
+        assert store.of([A], {0: start + 10})[A] == OffsetRanges.of({0: [(0, 5), (10, start + 10)]})
+    assert (s3.got, s3.listed) == ([], []), "the writer knows what it recorded"
+    assert store.of([B], {0: 40})[B] == OffsetRanges.of({0: [(0, 8)]})
+    assert len(s3.got) == 2, "B was in none of the newest batches"
+    store.forget()
+    assert store.of([A], {0: 10})[A].count == 5, "main may have lost batches"
+
+
+def test_the_objects_of_one_source_are_read_several_at_a_time(
+    store: LoadedRowsStore, s3: MemoryS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(2 * THREADS):
+        store.record(f"w1_x-{number}9", [batch((number, number + 1), **{A: (number, number + 1)})])
+    read, together = s3.get_object, threading.Barrier(THREADS)
+
+    def get_object(**given: Any) -> dict[str, Any]:
+        together.wait(10)
+        return read(**given)
+
+    monkeypatch.setattr(s3, "get_object", get_object)
+    assert store.of([A], {0: 100})[A].count == 2 * THREADS
+
+
+def test_a_recorded_source_that_was_never_looked_up_may_have_earlier_rows(store: LoadedRowsStore) -> None:
+    store.record("w1_x-9", [batch((0, 10), **{A: (0, 10)})])
+    store.forget()
+    store.record("w2_x-9", [batch((10, 20), **{A: (10, 20)})])
+    assert store.of([A], {0: 20})[A].count == 20

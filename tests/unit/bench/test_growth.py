@@ -1,0 +1,51 @@
+"""The growth measurement's own arithmetic, and what it reads from a consumer's log."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench.growing_stream import Event, events
+from bench.growth import mean, over_goal, points, ratios
+
+
+@pytest.mark.parametrize(
+    ("batches", "expected"),
+    [
+        (5_000, [10, 100, 300, 1_000, 5_000]),
+        (300, [10, 100, 300]),
+        (301, [10, 100, 300, 301]),
+        (60, [10, 60]),
+        (1, [10]),
+    ],
+)
+def test_a_stream_is_measured_at_the_points_below_its_batches_and_at_its_end(
+    batches: int, expected: list[int]
+) -> None:
+    assert points(batches) == expected
+
+
+def test_a_ratio_is_large_by_small_and_a_figure_that_is_0_or_missing_has_none() -> None:
+    small = {"seconds": 0.5, "calls": 10.0, "read": 0.0, "small_only": 1.0}
+    large = {"seconds": 0.65, "calls": 9.0, "read": 3.0, "large_only": 1.0}
+    assert ratios(small, large) == {"seconds": 1.3, "calls": 0.9}
+
+
+def test_what_grows_is_named_the_worst_first_and_the_goal_itself_is_reached() -> None:
+    assert over_goal({"a": 1.3, "b": 1.2, "c": 2.0}) == ["c", "a"]
+
+
+def test_repeated_figures_are_averaged_if_each_measurement_has_them() -> None:
+    assert mean([{"a": 1.0, "b": 2.0}, {"a": 2.0}]) == {"a": 1.5}
+
+
+def test_a_consumer_s_log_tells_its_starts_and_its_batches() -> None:
+    text = """\
+2026-11-23 06:24:05,123 INFO spark_jobs.common.spark.session: Spark started seconds=9.1
+2026-11-23 06:24:07,000 INFO spark_jobs.common.lake.writer_lease: lease acquired writer=x epoch=2 branch=w2_a
+2026-11-23T06:24:08.000Z WARN Something: of the JVM
+2026-11-23 06:24:09,500 INFO spark_jobs.common.consumer.writer: batch published batch=0 records=100 files=2 \
+verification='100 of 100 offsets' seconds=1.4
+"""
+    start, lease, batch = events(text)
+    assert [start.what, lease.what, batch.what] == ["Spark started", "lease acquired", "batch published"]
+    assert batch == Event(start.at + 4.377, "batch published", 100, 1.4)
