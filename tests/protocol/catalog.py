@@ -10,7 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from pyspark.errors import PySparkException
+
 from spark_jobs.common.lake.iceberg import MAIN, Refused, Snapshot
+
+
+class AnswerLost(PySparkException):
+    """To a call that was made."""
 
 
 class Record(NamedTuple):
@@ -133,6 +139,16 @@ class Catalog:
             tuple(added),
             kept(() if parent is None else parent.files) + tuple(added),
         )
+
+    def repeat(self, name: str, branch: str, number: int) -> None:
+        """As Iceberg does after a lost answer: it refreshes, finds its snapshot, and sets the branch to it,
+        wherever the branch is by now. After a restore it does not find it."""
+        base = self.tables[name]
+        if number not in base.commits:
+            raise AnswerLost("no answer")
+        if base.refs.get(branch) != number:
+            new = replace(base, refs={**base.refs, branch: number})
+            self.swap(name, base, new, f"{branch} again at {number}")
 
     def expire(self, name: str, keep: int) -> None:
         """All snapshots but the newest ``keep`` of each branch, also those to which no ref points."""

@@ -87,8 +87,8 @@ class Write:
         name, branch = spark.branch(self._target)
         files = spark.written(self._rows.evaluate())
         spark.world.point(f"append {name}")
-        spark.world.catalog.commit(name, branch, self._properties, files)
-        spark.world.point(f"appended {name}")
+        number = spark.world.catalog.commit(name, branch, self._properties, files)
+        spark.world.answer(f"appended {name}", name, branch, number)
 
 
 class Spark:

@@ -18,7 +18,7 @@ from sluice.model.verification.ranges import offsets_from_json
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.spark.process import Fenced
-from tests.protocol.catalog import Record
+from tests.protocol.catalog import AnswerLost, Record
 from tests.protocol.kafka import KINDS
 from tests.protocol.processes import compact, consume
 from tests.protocol.reader import QUARANTINE, STREAM, Violation, require
@@ -96,10 +96,10 @@ def kill(world: World, a: int, b: int) -> None:
 
 
 def lose_answer(world: World, a: int, b: int) -> None:
-    """The call has failed, or was made and its answer is lost."""
+    """The call has failed, or was made and its answer is lost; some of those Iceberg repeats."""
     if (process := _process(world, a)) and process.at != "start":
         world.note(f"{process.name}: no answer at {process.at}")
-        process.throw(PySparkException("no answer"))
+        process.throw((AnswerLost if b % 2 else PySparkException)("no answer"))
 
 
 def _partition(world: World, number: int) -> int:

@@ -133,9 +133,9 @@ class Table:
 
     def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
         self._world.point(f"empty {self.name}")
-        self._catalog.commit(self.name, branch, properties, what="empty")
+        number = self._catalog.commit(self.name, branch, properties, what="empty")
         self._is_stale = True
-        self._world.point(f"emptied {self.name}")
+        self._world.answer(f"emptied {self.name}", self.name, branch, number)
 
     def expire(self, keep: int) -> None:
         self._world.point(f"expire {self.name}")

@@ -29,6 +29,7 @@ class Reader:
     def __init__(self, world: Any) -> None:
         self._world = world
         self._checked: set[int] = set()
+        self._ends: dict[int, int] = {}
 
     @property
     def stream(self) -> Metadata:
@@ -64,6 +65,7 @@ class Reader:
             return
         starts = offsets_from_json(newest["sluice.start-offsets"])
         self._check_starts(starts)
+        self._check_ends()
         expected = {
             (partition, offset)
             for partition, end in self.ends().items()
@@ -98,6 +100,12 @@ class Reader:
         )
         staged = places([record for file in next(pending, ()) for record in file.records])
         require(missing <= set(staged), f"missing: {sorted(missing - set(staged))}")
+
+    def _check_ends(self) -> None:
+        """What was published stays, but for a restore."""
+        ends, self._ends = self._ends, self.ends()
+        gone = {p: end for p, end in ends.items() if self._ends.get(p, 0) < end}
+        require(not gone or self._world.restored, f"published up to {ends}, and now to {self._ends}")
 
     def _check_starts(self, starts: Mapping[int, int]) -> None:
         """A new stream begins with what the topic keeps; a partition that was added to it, at 0."""

@@ -13,6 +13,8 @@ from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.quarantine import BatchQuarantine
 from spark_jobs.common.lake.writer_lease import WriterLease
+from tests.protocol import lake
+from tests.protocol.catalog import Metadata
 from tests.protocol.dataframes import Rows
 from tests.protocol.reader import Reader, places
 
@@ -120,6 +122,24 @@ def nothing_staged_is_published_later(patch: pytest.MonkeyPatch) -> None:
             vars(self).pop("_staged", None)
 
     patch.setattr(BatchQuarantine, "settle", settle_main_alone)
+
+
+def staged_by_a_commit_of_its_own(patch: pytest.MonkeyPatch) -> None:
+    """Iceberg repeats it if its answer is lost: ``main`` is then set to what was staged."""
+
+    def stage(self: lake.Table, properties: Mapping[str, str], files_of: int | None = None) -> lake.Staged:
+        self.refresh()
+        world, catalog, base = self._world, self._catalog, self._known
+        files = () if files_of is None else base.commits[files_of].added
+        made = catalog.snapshot(base, MAIN, properties, files)
+        world.point(f"commit {self.name}")
+        new = Metadata({**base.commits, made.id: made}, base.refs)
+        catalog.swap(self.name, base, new, f"stage {made.id}")
+        world.answer(f"committed {self.name}", self.name, MAIN, made.id)
+        self.refresh()
+        return lake.Staged(self._known, made)
+
+    patch.setattr(lake.Table, "stage", stage)
 
 
 REMOVED = {

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from tests.protocol.history import History, histories, play
+from tests.protocol.history import History, Step, histories, play
 from tests.protocol.processes import without_servers
-from tests.protocol.removed_fixes import REMOVED
+from tests.protocol.removed_fixes import REMOVED, staged_by_a_commit_of_its_own
 
 # Times the examples of the profile: one takes 5 ms.
 HISTORIES_PER_EXAMPLE = 20
@@ -58,3 +58,16 @@ def test_without_a_fix_the_search_finds_what_it_is_for(fix: str, monkeypatch: py
     with pytest.raises(AssertionError) as found:
         search()
     print(f"{fix}: {len(tried)} histories\n{found.value}")
+
+
+def test_a_staged_snapshot_does_not_take_back_what_was_published_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Too rare for the search: of two writers the first gets no answer, and the second has published."""
+    names = ("until_commit", "go", "start_another", "finish", "produce", "finish", "lose_answer")
+    first_writer = {"lose_answer": (1, 1)}
+    history = History([[Step(name, *first_writer.get(name, (0, 0))) for name in names]], frozenset())
+    play(history)
+    staged_by_a_commit_of_its_own(monkeypatch)
+    with pytest.raises(AssertionError, match="published up to"):
+        play(history)

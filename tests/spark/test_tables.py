@@ -22,9 +22,10 @@ def test_a_table_that_exists_is_asked_nothing_and_gets_the_properties_that_it_la
         return sql(session, statement)
 
     monkeypatch.setattr(SparkSession, "sql", asking)
-    tables.create(stream.spark, stream.spec.table, [], tables.LOADED_ROWS)
+    columns = ["text STRING"]
+    tables.create(stream.spark, stream.spec.table, columns, tables.LOADED_ROWS)
     assert asked == []
-    tables.create(stream.spark, stream.spec.table, [], {"write.target-file-size-bytes": "1048576"})
+    tables.create(stream.spark, stream.spec.table, columns, {"write.target-file-size-bytes": "1048576"})
     assert len(asked) == 1
     properties = IcebergTable(stream.spark, stream.spec.table)._table.properties()
     assert properties.get("write.target-file-size-bytes") == "1048576"
