@@ -68,6 +68,16 @@ def over_goal(ratio: Mapping[str, float], goal: float = GOAL) -> list[str]:
     return sorted((name for name in ratio if ratio[name] > goal), key=lambda name: -ratio[name])
 
 
+def after_a_day(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Bytes of the metadata file after DAY_BATCHES: on the line through the shortest and the longest history,
+    or of the longest if that is a day's."""
+    lengths = {point["batches"]: point["metadata_bytes"] for point in curve}
+    first, last = min(lengths), max(lengths)
+    slope = (lengths[last] - lengths[first]) / (last - first) if last > first else 0.0
+    size = lengths[last] + max(slope, 0.0) * max(DAY_BATCHES - last, 0)
+    return {"batches": DAY_BATCHES, "metadata_bytes": round(size), "extrapolated_from": [first, last]}
+
+
 def make_streams(folder: Path) -> None:
     """Streams of taxi trips with small batches."""
     for name in NAMES:
@@ -88,7 +98,6 @@ class Measurement:
         self.result: dict[str, Any] = {
             "complete": False,
             "batches": batches,
-            "day_batches": DAY_BATCHES,
             "records_per_batch": RECORDS_PER_BATCH,
             "cores": os.cpu_count(),
             "ratio": {},
@@ -131,6 +140,7 @@ class Measurement:
             self._loaded += 1
         figures |= mean(loads) | stream.table_sizes()
         self.result["curve"].append({**point, **figures, "machine_load": round(os.getloadavg()[0], 1)})
+        self.result["after_a_day"] = after_a_day(self.result["curve"])
         print(json.dumps(self.result["curve"][-1]), flush=True)
         return figures
 
