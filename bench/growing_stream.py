@@ -87,14 +87,11 @@ class GrowingStream(StreamUnderTest):
         super().__init__(stack, streams.load(name))
         self._trips, self._producer = Trips(self), self.producer()
         self._log = stack.home.logs / f"{self.spec.program}.log"
-        self._sent = 0
-        self._sources = 0
-        self.batches = 0
+        self._sent = self._sources = self.batches = 0
 
     def begin(self) -> None:
-        kafka = KafkaAdmin(self.stack.platform("airflow").kafka)
         for topic in (self.spec.topic, PROGRESS_TOPIC):
-            kafka.provision(topic)
+            KafkaAdmin(self.stack.platform("airflow").kafka).provision(topic)
         self.start_stream()
 
     def grow(self, batches: int, say: Callable[[str], None] = print) -> dict[str, float]:
@@ -105,9 +102,9 @@ class GrowingStream(StreamUnderTest):
             some = min(50, batches - sent)
             self.publish([self._key(number) for number in self._numbers(some)])
             sent += some
-            rate = (time.monotonic() - began) / sent
-            left = rate * (batches - sent) / 60
-            say(f"{self.spec.name}: {self.batches} batches, {rate:.2f} s each, {left:.0f} min to go")
+            each = (time.monotonic() - began) / sent
+            left = f"{each * (batches - sent) / 60:.0f} min to go"
+            say(f"{self.spec.name}: {self.batches} batches, {each:.2f} s each, {left}")
         return self._per_batch(before, self.batches - published)
 
     def publish(self, keys: Sequence[str]) -> list[Event]:
@@ -204,15 +201,18 @@ class GrowingStream(StreamUnderTest):
         self.airflow.unpause(dag)
         return end_of_run(self.stack, dag, self.airflow.trigger(dag), 3600)
 
-    def table_sizes(self) -> dict[str, float]:
-        """What the table's metadata hold, and the bytes of its metadata file, compressed and not."""
+    def metadata_sizes(self) -> dict[str, float]:
+        """Bytes of the table's metadata file: as JSON, and as it is stored."""
         table = self.table()
-        head = table.current_snapshot()
         bucket, key = table.metadata_location.removeprefix("s3://").split("/", 1)
         stored = self.stack.admin_s3().head_object(Bucket=bucket, Key=key)["ContentLength"]
+        return {"metadata_bytes": len(table.metadata.model_dump_json()), "metadata_stored_bytes": stored}
+
+    def table_sizes(self) -> dict[str, int]:
+        """What may grow."""
+        table = self.table()
+        head = table.current_snapshot()
         return {
-            "metadata_bytes": len(table.metadata.model_dump_json()),
-            "metadata_stored_bytes": stored,
             "snapshots": len(table.metadata.snapshots),
             "manifests": len(head.manifests(table.io)) if head else 0,
             "data_files": int(head.summary["total-data-files"] or 0) if head and head.summary else 0,
