@@ -41,7 +41,7 @@ schema = "schema.avsc"
 table = "bench.{{name}}"
 
 [csv]
-time_formats = ["yyyy-MM-dd HH:mm:ss"]
+time_formats = ["MM/dd/yyyy hh:mm:ss a"]
 extra_columns = "other_columns"
 
 [topic]
@@ -129,8 +129,7 @@ class GrowingStream(StreamUnderTest):
         mark, killed = self._size(), time.time()
         signal_all(component_processes(self, self.spec.program), signal.SIGKILL)
         self._send([self._key(number) for number in self._numbers(1)])
-        found = self._wait(mark, RECORDS_PER_BATCH)
-        cpu = cpu_seconds(self)
+        found, cpu = self._wait(mark, RECORDS_PER_BATCH), cpu_seconds(self)
         times = {event.what: event.at for event in reversed(found)}
         published = times["batch published"]
         return {
@@ -182,7 +181,9 @@ class GrowingStream(StreamUnderTest):
             state = end_of_run(self.stack, dag, run, 2 * LIMIT_SECONDS)
         tasks = {task["task_id"]: task for task in self.airflow.tasks(dag, run)}
         if state != "success":
-            raise RuntimeError(f"{run} of {dag}: { {name: task['state'] for name, task in tasks.items()} }")
+            failed = next((name for name, task in tasks.items() if task["state"] == "failed"), None)
+            log = self.airflow.log(dag, run, failed)[-20:] if failed else []
+            raise RuntimeError("\n".join([f"{run} of {dag} is {state}, task {failed}:", *log]))
         self._wait(mark, len(rows) - 1)
         ends = {name: _seconds(task["end_date"]) for name, task in tasks.items()}
         found = {"wait_for_publish_seconds": round(ends["wait_for_publish"] - ends["produce"], 2)}
