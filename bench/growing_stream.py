@@ -41,7 +41,7 @@ schema = "schema.avsc"
 table = "bench.{{name}}"
 
 [csv]
-time_formats = ["yyyy-MM-dd HH:mm:ss"]
+time_formats = ["MM/dd/yyyy hh:mm:ss a"]
 extra_columns = "other_columns"
 
 [topic]
@@ -87,14 +87,11 @@ class GrowingStream(StreamUnderTest):
         super().__init__(stack, streams.load(name))
         self._trips, self._producer = Trips(self), self.producer()
         self._log = stack.home.logs / f"{self.spec.program}.log"
-        self._sent = 0
-        self._sources = 0
-        self.batches = 0
+        self._sent = self._sources = self.batches = 0
 
     def begin(self) -> None:
-        kafka = KafkaAdmin(self.stack.platform("airflow").kafka)
         for topic in (self.spec.topic, PROGRESS_TOPIC):
-            kafka.provision(topic)
+            KafkaAdmin(self.stack.platform("airflow").kafka).provision(topic)
         self.start_stream()
 
     def grow(self, batches: int, say: Callable[[str], None] = print) -> dict[str, float]:
@@ -105,9 +102,9 @@ class GrowingStream(StreamUnderTest):
             some = min(50, batches - sent)
             self.publish([self._key(number) for number in self._numbers(some)])
             sent += some
-            rate = (time.monotonic() - began) / sent
-            left = rate * (batches - sent) / 60
-            say(f"{self.spec.name}: {self.batches} batches, {rate:.2f} s each, {left:.0f} min to go")
+            each = (time.monotonic() - began) / sent
+            left = f"{each * (batches - sent) / 60:.0f} min to go"
+            say(f"{self.spec.name}: {self.batches} batches, {each:.2f} s each, {left}")
         return self._per_batch(before, self.batches - published)
 
     def publish(self, keys: Sequence[str]) -> list[Event]:
@@ -132,8 +129,7 @@ class GrowingStream(StreamUnderTest):
         mark, killed = self._size(), time.time()
         signal_all(component_processes(self, self.spec.program), signal.SIGKILL)
         self._send([self._key(number) for number in self._numbers(1)])
-        found = self._wait(mark, RECORDS_PER_BATCH)
-        cpu = cpu_seconds(self)
+        found, cpu = self._wait(mark, RECORDS_PER_BATCH), cpu_seconds(self)
         times = {event.what: event.at for event in reversed(found)}
         published = times["batch published"]
         return {
@@ -185,7 +181,9 @@ class GrowingStream(StreamUnderTest):
             state = end_of_run(self.stack, dag, run, 2 * LIMIT_SECONDS)
         tasks = {task["task_id"]: task for task in self.airflow.tasks(dag, run)}
         if state != "success":
-            raise RuntimeError(f"{run} of {dag}: { {name: task['state'] for name, task in tasks.items()} }")
+            failed = next((name for name, task in tasks.items() if task["state"] == "failed"), None)
+            log = self.airflow.log(dag, run, failed)[-20:] if failed else []
+            raise RuntimeError("\n".join([f"{run} of {dag} is {state}, task {failed}:", *log]))
         self._wait(mark, len(rows) - 1)
         ends = {name: _seconds(task["end_date"]) for name, task in tasks.items()}
         found = {"wait_for_publish_seconds": round(ends["wait_for_publish"] - ends["produce"], 2)}
@@ -204,15 +202,18 @@ class GrowingStream(StreamUnderTest):
         self.airflow.unpause(dag)
         return end_of_run(self.stack, dag, self.airflow.trigger(dag), 3600)
 
-    def table_sizes(self) -> dict[str, float]:
-        """What the table's metadata hold, and the bytes of its metadata file, compressed and not."""
+    def metadata_sizes(self) -> dict[str, float]:
+        """Bytes of the table's metadata file: as JSON, and as it is stored."""
         table = self.table()
-        head = table.current_snapshot()
         bucket, key = table.metadata_location.removeprefix("s3://").split("/", 1)
         stored = self.stack.admin_s3().head_object(Bucket=bucket, Key=key)["ContentLength"]
+        return {"metadata_bytes": len(table.metadata.model_dump_json()), "metadata_stored_bytes": stored}
+
+    def table_sizes(self) -> dict[str, int]:
+        """What may grow."""
+        table = self.table()
+        head = table.current_snapshot()
         return {
-            "metadata_bytes": len(table.metadata.model_dump_json()),
-            "metadata_stored_bytes": stored,
             "snapshots": len(table.metadata.snapshots),
             "manifests": len(head.manifests(table.io)) if head else 0,
             "data_files": int(head.summary["total-data-files"] or 0) if head and head.summary else 0,

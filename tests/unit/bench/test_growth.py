@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.growing_stream import Event, events
-from bench.growth import mean, over_goal, points, ratios
+from bench.growth import DAY_BATCHES, after_a_day, mean, over_goal, points, ratios
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,19 @@ verification='100 of 100 offsets' seconds=1.4
     start, lease, batch = events(text)
     assert [start.what, lease.what, batch.what] == ["Spark started", "lease acquired", "batch published"]
     assert batch == Event(start.at + 4.377, "batch published", 100, 1.4)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "expected"),
+    [
+        ({10: 1_000}, 1_000),
+        ({10: 1_000, 280: 1_270}, 1_270 + DAY_BATCHES - 280),
+        ({10: 1_000, 100: 900}, 900),
+        ({10: 1_000, DAY_BATCHES + 5: 1_500}, 1_500),
+    ],
+)
+def test_the_metadata_of_a_day_are_on_the_line_through_the_ends_of_the_curve(
+    lengths: dict[int, int], expected: int
+) -> None:
+    curve = [{"batches": batches, "metadata_bytes": size} for batches, size in lengths.items()]
+    assert after_a_day(curve)["metadata_bytes"] == expected
