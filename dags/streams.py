@@ -10,7 +10,6 @@ from airflow.sdk.bases.operator import chain
 
 from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.schema import has_closed_dates
 from sluice.model.spec.stream import SourceType, StreamSpec
 from sluice.operators import docs, forms
 from sluice.operators.load.audit import AuditOperator
@@ -77,18 +76,18 @@ def load_dag(spec: StreamSpec) -> DAG:
 
 
 def maintenance_dag(spec: StreamSpec) -> DAG:
-    """``<stream>_maintenance``: compaction, once a day."""
+    """``<stream>_maintenance``: compaction, by default once a day."""
     with make_dag(
         f"{spec.name}_maintenance",
         f"{spec.label}: maintenance",
-        "Rewrites the small files of closed dates into a few large ones with the same rows, verified twice",
+        "Rewrites small files into a few large ones with the same rows, verified twice",
         tags=["maintenance", spec.name],
         timeout=timedelta(hours=8),
         retries=2,
         retry_delay=timedelta(minutes=1),
         task_timeout=timedelta(hours=2),
-        schedule=timedelta(days=1),
-        params=forms.maintenance(),
+        schedule=timedelta(hours=spec.maintenance.schedule_hours),
+        params=forms.maintenance(spec),
     ) as dag:
         steps = [
             CompactOperator(task_id="compact", stream=spec.name),
@@ -111,5 +110,4 @@ for name in stream.names():
     interval = timedelta(seconds=spec.supervision.interval_seconds)
     supervision_dag(name, spec.label, tuple(spec.components), interval)
     decision_dag(name, spec.label)
-    if has_closed_dates(spec):
-        maintenance_dag(spec)
+    maintenance_dag(spec)

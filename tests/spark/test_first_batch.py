@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, TimeWindow
+from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.queries import first_batch
 from spark_jobs.common.queries.first_batch import PartialSnapshotRead
 from spark_jobs.common.queries.preview import MemorySink, start
@@ -195,18 +197,38 @@ def test_a_preview_shows_rows_of_expired_snapshots(make: Make, spark: SparkSessi
     assert sorted(tuple(row) for row in found) == [("00001", 6), ("00002", 5)]
 
 
-def test_files_that_compaction_removed_are_not_counted_again(make: Make, spark: SparkSession) -> None:
-    """Their entries stay in manifests, also of later snapshots, until the manifests are rewritten."""
-    queried = make(**BOTH)
-    procedures, table = f"CALL {CATALOG}.system", f"table => '{queried.spec.table}'"
-    # The first and last entry of the manifest are of removed files.
+def compacted(queried: Queried) -> Queried:
+    """The first and last entry of the manifest are of removed files."""
     for minute in range(5):
         queried.put([hit(minute, "00002" if minute % 2 else "00001")])
-    spark.sql(f"{procedures}.rewrite_manifests({table}, use_caching => false)")
+    queried.spark.sql(
+        f"CALL {CATALOG}.system.rewrite_manifests(table => '{queried.spec.table}', use_caching => false)"
+    )
     queried.put([hit(5)])
+    return queried
+
+
+def test_a_query_that_begins_behind_a_compaction_counts_every_row_once(make: Make) -> None:
+    """Before it, the snapshots that are kept list no removed file; behind it, no more."""
+    queried = compacted(make(**BOTH))
+    assert compact(queried.spark, queried.spec.table, date(2026, 3, 1))
+    queried.catch_up(queried.own())
+    assert_exact(queried)
+    queried.stop()
+    queried.put([hit(6)])
+    queried.expire()
+    for folder in queried.checkpoints.iterdir():
+        shutil.rmtree(folder)
+    queried.catch_up(queried.own())
+    assert_exact(queried)
+
+
+def test_files_that_another_program_removed_are_not_counted_again(make: Make, spark: SparkSession) -> None:
+    """Their entries stay in manifests, also of later snapshots, until the manifests are rewritten."""
+    queried = compacted(make(**BOTH))
     spark.sql(
-        f"{procedures}.rewrite_data_files({table}, where => 'zipcode = \"00001\"', "
-        "options => map('rewrite-all', 'true'))"
+        f"CALL {CATALOG}.system.rewrite_data_files(table => '{queried.spec.table}', "
+        "where => 'zipcode = \"00001\"', options => map('rewrite-all', 'true'))"
     )
     queried.put([hit(6)])
     queried.catch_up(queried.own())
@@ -215,9 +237,9 @@ def test_files_that_compaction_removed_are_not_counted_again(make: Make, spark: 
     queried.expire()
     for folder in queried.checkpoints.iterdir():
         shutil.rmtree(folder)
-    with raising(PartialSnapshotRead, queried.spec.table, "removed files", "rewrite the table's manifests"):
+    with raising(PartialSnapshotRead, queried.spec.table, "removed files", "maintenance"):
         queried.own()
-    spark.sql(f"{procedures}.rewrite_manifests({table}, use_caching => false)")
+    assert compact(spark, queried.spec.table, date(2026, 3, 1)), "the manifests, without a file to rewrite"
     queried.put([hit(7)])
     queried.catch_up(queried.own())
     assert_exact(queried)

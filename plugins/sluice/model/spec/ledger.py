@@ -9,7 +9,7 @@
     runs/<run_id, quoted>/produced.json     the offset ranges of all of them
     runs/<run_id, quoted>/baseline.json     the tables' newest snapshots before the load
     runs/<run_id, quoted>/proof.json        the result of `validate`, if it passed; repeated: proof-<snapshot>
-    runs/<run_id, quoted>/compaction.json   date and snapshot, pinned by the first attempt of a compaction
+    runs/<run_id, quoted>/compaction.json   date and snapshots, pinned by the first attempt of a compaction
     history/<kind>/<countdown>-<moment>-<suffix>.json   the stream's events; the newest sorts first
 """
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sluice.model.spec.stream import StreamSpec
 
 
 @dataclass(frozen=True)
@@ -12,3 +16,12 @@ class Maintenance:
 
     schedule_hours: int = 24
     restore_horizon_days: int = 7
+
+
+def compacted_tables(spec: StreamSpec) -> list[str]:
+    """The stream's table, its quarantine, and the table of its queries' states.
+
+    Not the tables of Iceberg sinks: each of their partitions is a window, which a batch writes anew as one
+    file, and files of two partitions are never put together.
+    """
+    return [spec.table, spec.quarantine_table, *([spec.queries_table] if spec.queries else [])]

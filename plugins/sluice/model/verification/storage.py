@@ -107,11 +107,13 @@ def find_unreferenced(
 
 
 REPLACE = "replace"
+# In the summary of a snapshot that maintenance published: an id of its own.
+REWRITE_ID = "rewrite-id"
 
 
 @dataclass(frozen=True)
 class FileSetDigest:
-    """``records``: rows read from the ``files``; ``digest``: of their offsets, independent of their order."""
+    """``records``: rows read from the ``files``; ``digest``: of their compared columns, in any order."""
 
     files: int
     records: int
@@ -121,7 +123,8 @@ class FileSetDigest:
 @dataclass(frozen=True)
 class Rewrite:
     """A snapshot of ``main`` that no writer of the stream made. ``total_before``, ``total_after``: rows of
-    the table by its parent's and its own summary, None if missing; ``has_deletes``: it has delete files."""
+    the table by its parent's (None if that has expired) and its own summary (None if missing);
+    ``has_deletes``: it has delete files."""
 
     snapshot_id: int
     operation: str
@@ -139,9 +142,9 @@ class Rewrite:
         problems = []
         if self.has_deletes:
             problems.append(f"{name} has files of deleted rows, which no stream writes")
-        if self.total_before is None or self.total_after is None:
-            problems.append(f"{name}: its summary or its parent's has no total number of rows")
-        elif self.total_before != self.total_after:
+        if self.total_after is None:
+            problems.append(f"{name}: its summary has no total number of rows")
+        elif self.total_before not in (None, self.total_after):
             problems.append(f"{name}: the table had {self.total_before} rows and has {self.total_after}")
         old, new = self.removed, self.added
         if old.records != new.records:
@@ -151,6 +154,6 @@ class Rewrite:
             )
         elif old.digest != new.digest:
             problems.append(
-                f"{name}: the offsets in its {new.files} new files differ from those in the {old.files} old"
+                f"{name}: the rows in its {new.files} new files differ from those in the {old.files} old"
             )
         return problems
