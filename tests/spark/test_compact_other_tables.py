@@ -16,7 +16,6 @@ from pyspark.sql import functions as F
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Lake
 from sluice.model.spec.platform import CATALOG
-from sluice.model.spec.query import Query, Sink, TimeWindow
 from sluice.model.verification.quarantine import Rejections
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.model.verification.storage import REWRITE_ID
@@ -24,15 +23,14 @@ from sluice.operators.load import checks
 from sluice.operators.load.checks import LoadFiles
 from sluice.operators.load.inventory import written_since
 from spark_jobs.common.lake import quarantine
-from spark_jobs.common.lake.iceberg import HOUR_MS, IcebergTable
+from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable
 from spark_jobs.common.lake.quarantine import BatchQuarantine
-from spark_jobs.common.lake.writer_lease import ConcurrentCommit, now_ms
+from spark_jobs.common.lake.writer_lease import now_ms
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_rewrite import CommitConflict, StagedRewrite
 from tests.spark.test_quarantine import picky, published, quarantined, send
 from tests.support.lakehouse import Stream
-from tests.support.queried import Hit, Make, wait
 from tests.support.raising import raising
 
 ANY = date(2026, 3, 1)
@@ -118,14 +116,15 @@ def test_rows_without_offsets_are_compared_as_often_as_they_are(spark: SparkSess
         return compare(before, spark.createDataFrame(list(rows), columns), ()).message()
 
     assert against((None, "a", {"y": "2", "x": "1"}), b, a) == "3 rows, the same, each once"
-    for other, words in [
+    wrong: list[tuple[list[Any], str]] = [
         ([a, b, b], "2 rows are missing"),
         ([a, b], "has 2 rows before and 1 after"),
         ([a, a, b, b], "has 1 rows before and 2 after"),
         ([a, a, (None, "b", {})], "2 rows are missing"),
         ([a, a, (0, "b", None)], "2 rows are missing"),
         ([a, (None, "a", {"x": "2", "y": "1"}), b], "2 rows are missing"),
-    ]:
+    ]
+    for other, words in wrong:
         assert words in against(*other), other
 
 
@@ -147,6 +146,28 @@ def test_snapshots_that_expire_during_a_rewrite_do_not_stop_it(
     assert compact(spark, table, ANY, (), Expiring)
     assert len(files(spark, table)) == 1 + 3
     assert not files(spark, table) & small
+
+
+def test_a_batch_that_is_published_while_a_rewrite_commits_stays(
+    spark: SparkSession, stream: Stream, table: str
+) -> None:
+    """Iceberg makes both snapshots again on top of it."""
+    for number in range(5):
+        append(spark, table, number)
+
+    class Raced(StagedRewrite):
+        def _rewrite_manifests(self, transaction: Any, properties: Any) -> bool:
+            done = super()._rewrite_manifests(transaction, properties)
+            append(spark, table, 5)
+            return done
+
+    assert compact(spark, table, ANY, (), Raced)
+    assert rewrites(stream, table) == [([], 5, 1)]
+    append(spark, table, 6)
+    found = IcebergTable(spark, table)
+    assert found.streamable_files(next(found.snapshots(MAIN))) == len(files(spark, table)) == 3
+    numbers = spark.table(f"{CATALOG}.{table}").select("number").collect()
+    assert sorted(row[0] for row in numbers) == [0, 1, 2, 3, 4, 5, 6]
 
 
 def expire(spark: SparkSession, table: str, keep: int = 1, before: int = 2**62) -> None:
@@ -262,41 +283,6 @@ def test_rejected_records_are_quarantined_once_if_the_quarantine_is_compacted_me
     running.query.stop()
     stream.run(picky(stream))
     assert quarantined(stream) == [0, 2, 4, 6, 8, 10, 12], "the next writer finds nothing to settle"
-
-
-WINDOWS = Query(
-    [Sink("console")], ["zipcode"], {"hits": "count"}, "hittime", TimeWindow(10, 5, 2), 10, trigger_seconds=0
-)
-BEGIN = 1_700_000_000 - 1_700_000_000 % 300 + 120
-
-
-def hit(minutes: int) -> Hit:
-    return ("00001", BEGIN + 60 * minutes, "a", "x")
-
-
-def test_late_rows_and_states_survive_a_compaction_of_the_queries_table(make: Make) -> None:
-    queried = make(windows=WINDOWS)
-    running = queried.own()
-    for batch in range(6):
-        queried.put([hit(100 + batch), hit(0)])
-        queried.catch_up(running)
-    late, name = queried.late("windows"), queried.spec.queries_table
-    assert len(files(queried.spark, name)) == 5
-    assert compact(queried.spark, name, ANY, ())
-    assert len(files(queried.spark, name)) == 1
-    assert queried.late("windows") == late
-    queried.put([hit(107), hit(0)])
-    assert isinstance(wait(running), ConcurrentCommit)
-    queried.stop()
-    # As run_with_lease does.
-    queried.catch_up(queried.own())
-    assert queried.states()["windows"].batch_offset == 0, "no rebuild"
-    assert len(queried.late("windows")) > len(late)
-    for sink in queried.sinks["windows"]:
-        assert sink.results == queried.counted("windows")
-        assert len(sink.batches) == len(set(sink.batches))
-    assert set(queried.late("windows").values()) == {1}, "each once"
-    assert queried.recounted("windows") == queried.sinks["windows"][0].results
 
 
 def test_a_load_is_verified_though_its_table_and_quarantine_are_compacted_meanwhile(stream: Stream) -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, TimeWindow
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.queries import first_batch
 from spark_jobs.common.queries.first_batch import PartialSnapshotRead
@@ -242,4 +243,27 @@ def test_files_that_another_program_removed_are_not_counted_again(make: Make, sp
     assert compact(spark, queried.spec.table, date(2026, 3, 1)), "the manifests, without a file to rewrite"
     queried.put([hit(7)])
     queried.catch_up(queried.own())
+    assert_exact(queried)
+
+
+def test_late_rows_and_states_survive_a_compaction_of_their_table(make: Make) -> None:
+    """Nothing is rebuilt: the writer acquires the lease again, and the batch in flight runs again."""
+    queried = make(windows=WINDOWS)
+    running, name = queried.own(), queried.spec.queries_table
+    for batch in range(6):
+        queried.put([hit(100 + batch), hit(0)])
+        queried.catch_up(running)
+    late, files = queried.late("windows"), f"SELECT * FROM {CATALOG}.{name}.files"
+    assert queried.spark.sql(files).count() == 5
+    assert compact(queried.spark, name, date(2026, 3, 1), ())
+    assert queried.spark.sql(files).count() == 1
+    assert queried.late("windows") == late
+    queried.put([hit(107), hit(0)])
+    assert isinstance(wait(running), ConcurrentCommit)
+    queried.stop()
+    # As run_with_lease does.
+    queried.catch_up(queried.own())
+    assert queried.states()["windows"].batch_offset == 0
+    assert len(queried.late("windows")) > len(late)
+    assert set(queried.late("windows").values()) == {1}
     assert_exact(queried)

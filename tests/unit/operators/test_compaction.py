@@ -69,7 +69,7 @@ class World:
         return found
 
     def since(self, table: Any, head: Head | None, columns: Sequence[str]) -> list[Rewrite]:
-        self.requested.append((table.name, head and head.snapshot_id, tuple(columns)))
+        self.requested.append((table.name, head.snapshot_id if head else None, tuple(columns)))
         return self.rewrites if table.name == "raw.wiki_changes" else []
 
     def _with_clients(self, made: Step) -> Step:
