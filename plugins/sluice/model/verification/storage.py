@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-
-# S3 has whole seconds, and another clock than the driver.
-CLOCK_SLACK = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -84,26 +80,6 @@ def metadata_files(written_at_ms: Sequence[int], at_ms: int, until_ms: int | Non
     if not written_at_ms or written_at_ms[0] > at_ms:
         return None
     return sum(at_ms <= written < (until_ms or written + 1) for written in written_at_ms)
-
-
-@dataclass(frozen=True)
-class UnreferencedObjects:
-    """Objects below a table's location that no snapshot of any kept metadata file names, nor is one itself.
-    ``orphans`` are older than the newest commit, so they will never be committed; ``too_recent`` ones may
-    belong to a batch in flight."""
-
-    orphans: list[str]
-    too_recent: list[str]
-
-
-def find_unreferenced(
-    objects: Mapping[str, datetime], referenced: set[str], newest_commit: datetime | None
-) -> UnreferencedObjects:
-    """``objects``: address -> written at, of data and metadata. Before the first commit all unreferenced
-    objects are too recent."""
-    uris = sorted(set(objects) - referenced)
-    old = {uri for uri in uris if newest_commit is not None and objects[uri] < newest_commit - CLOCK_SLACK}
-    return UnreferencedObjects([uri for uri in uris if uri in old], [uri for uri in uris if uri not in old])
 
 
 REPLACE = "replace"
