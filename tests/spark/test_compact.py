@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import date
+from datetime import date, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
 from spark_jobs.common.lake.writer_lease import run_with_lease
+from spark_jobs.common.maintenance import staged_rewrite
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_rewrite import CommitConflict, StagedRewrite
@@ -226,6 +227,17 @@ def test_of_two_at_once_one_is_refused(changes: Changes) -> None:
     assert rows(changes) == before
     assert counts(changes.spark, changes.table)[FIRST, "a"] == 1
     assert not compact(changes.spark, changes.spec.table, SECOND)
+
+
+def test_a_rewrite_that_was_suspended_until_its_files_may_be_gone_is_not_published(
+    changes: Changes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish_three(changes)
+    before = files(changes.spark, changes.table)
+    monkeypatch.setattr(staged_rewrite, "MAX_WRITE_AGE", timedelta(0))
+    with raising(CommitConflict, "ago", "run it again"):
+        compact(changes.spark, changes.spec.table, SECOND)
+    assert files(changes.spark, changes.table) == before
 
 
 def test_a_commit_whose_answer_is_lost_is_published_and_its_files_stay(

@@ -17,7 +17,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -26,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
+from sluice.model.verification.file_removal import MAX_WRITE_AGE
 from sluice.model.verification.storage import REWRITE_ID
 from spark_jobs.common.lake.clock import committing
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
@@ -74,6 +75,7 @@ class StagedRewrite:
         operations = self._table.newTransaction().table().operations()
         self._stage = self._jvm.org.apache.iceberg.BaseTable(operations, self._table.name())
         self._key = str(uuid.uuid4())
+        self._began = datetime.now(UTC)
         self._cache = self._static_get("org.apache.iceberg.spark.SparkTableCache")
         self._task_sets = self._static_get("org.apache.iceberg.spark.ScanTaskSetManager")
         self.base = self._head()
@@ -172,6 +174,12 @@ class StagedRewrite:
     def publish(self, properties: Mapping[str, str]) -> None:
         """Replace the files on ``main``, and rewrite the manifests that list removed files, in snapshots with
         ``properties``. Raises CommitConflict; then ``main`` is unchanged."""
+        age = datetime.now(UTC) - self._began
+        if age > MAX_WRITE_AGE:
+            raise CommitConflict(
+                f"{self._table.name()}: rewritten {age} ago, so its files may have been removed; nothing was "
+                "published. Fix: run it again"
+            )
         self._commit(properties, with_files=True)
 
     def publish_manifests(self, properties: Mapping[str, str]) -> bool:
