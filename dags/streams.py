@@ -21,6 +21,7 @@ from sluice.operators.load.published import WaitForPublishOperator
 from sluice.operators.load.reconcile import ReconcileSinksOperator
 from sluice.operators.load.validate import EmitAssetEventOperator, ValidateOperator
 from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator
+from sluice.operators.removal import RecordMetadataOperator, RemoveFilesOperator
 from sluice.operators.stream_dags import decision_dag, make_dag, supervision_dag
 
 # Timeouts of task `produce` (a feed's waits in the triggerer) and of the run, with a retry.
@@ -76,11 +77,11 @@ def load_dag(spec: StreamSpec) -> DAG:
 
 
 def maintenance_dag(spec: StreamSpec) -> DAG:
-    """``<stream>_maintenance``: compaction, by default once a day."""
+    """``<stream>_maintenance``: compaction and late deletion of files, by default once a day."""
     with make_dag(
         f"{spec.name}_maintenance",
         f"{spec.label}: maintenance",
-        "Rewrites small files into a few large ones with the same rows, verified twice",
+        "Rewrites small files into a few large ones with the same rows, and deletes files that nothing needs",
         tags=["maintenance", spec.name],
         timeout=timedelta(hours=8),
         retries=2,
@@ -90,8 +91,11 @@ def maintenance_dag(spec: StreamSpec) -> DAG:
         params=forms.maintenance(spec),
     ) as dag:
         steps = [
+            # Before anything changes, so that a catalog restored to before this run finds its files.
+            RecordMetadataOperator(task_id="record_metadata", stream=spec.name),
             CompactOperator(task_id="compact", stream=spec.name),
             VerifyCompactionOperator(task_id="verify_compaction", stream=spec.name),
+            RemoveFilesOperator(task_id="remove_files", stream=spec.name),
         ]
         chain(*steps)
     dag.doc_md = docs.maintenance(spec, steps)

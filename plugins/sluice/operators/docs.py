@@ -54,7 +54,8 @@ another those of a partition that has five or more.
 {steps_table(steps)}
 
 A rewrite is published only if it is verified to hold the same rows, each once. The stream runs meanwhile:
-its consumer and its queries detect the commit and resume from it.
+its consumer and its queries detect the commit and resume from it. Replaced files are deleted when no state
+of the catalog of the last {spec.maintenance.restore_horizon_days} days needs them.
 """
 
 

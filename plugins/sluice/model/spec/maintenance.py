@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sluice.model.spec.query import SinkKind
+
 if TYPE_CHECKING:
     from sluice.model.spec.stream import StreamSpec
 
@@ -25,3 +27,10 @@ def compacted_tables(spec: StreamSpec) -> list[str]:
     file, and files of two partitions are never put together.
     """
     return [spec.table, spec.quarantine_table, *([spec.queries_table] if spec.queries else [])]
+
+
+def lake_tables(spec: StreamSpec) -> list[str]:
+    """Every Iceberg table that the stream's processes write; one may not have been created yet."""
+    sinks = (sink for query in spec.queries.values() for sink in query.sinks)
+    results = {sink.table for sink in sinks if sink.kind == SinkKind.ICEBERG}
+    return [*compacted_tables(spec), *sorted(results)]
