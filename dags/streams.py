@@ -10,7 +10,6 @@ from airflow.sdk.bases.operator import chain
 
 from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.schema import has_closed_dates
 from sluice.model.spec.stream import SourceType, StreamSpec
 from sluice.operators import docs, forms
 from sluice.operators.load.audit import AuditOperator
@@ -22,6 +21,7 @@ from sluice.operators.load.published import WaitForPublishOperator
 from sluice.operators.load.reconcile import ReconcileSinksOperator
 from sluice.operators.load.validate import EmitAssetEventOperator, ValidateOperator
 from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator
+from sluice.operators.removal import RecordMetadataOperator, RemoveFilesOperator
 from sluice.operators.stream_dags import decision_dag, make_dag, supervision_dag
 
 # Timeouts of task `produce` (a feed's waits in the triggerer) and of the run, with a retry.
@@ -77,22 +77,25 @@ def load_dag(spec: StreamSpec) -> DAG:
 
 
 def maintenance_dag(spec: StreamSpec) -> DAG:
-    """``<stream>_maintenance``: compaction, once a day."""
+    """``<stream>_maintenance``: compaction and late deletion of files, by default once a day."""
     with make_dag(
         f"{spec.name}_maintenance",
         f"{spec.label}: maintenance",
-        "Rewrites the small files of closed dates into a few large ones with the same rows, verified twice",
+        "Rewrites small files into a few large ones with the same rows, and deletes files that nothing needs",
         tags=["maintenance", spec.name],
         timeout=timedelta(hours=8),
         retries=2,
         retry_delay=timedelta(minutes=1),
         task_timeout=timedelta(hours=2),
-        schedule=timedelta(days=1),
-        params=forms.maintenance(),
+        schedule=timedelta(hours=spec.maintenance.schedule_hours),
+        params=forms.maintenance(spec),
     ) as dag:
         steps = [
+            # Before anything changes, so that a catalog restored to before this run finds its files.
+            RecordMetadataOperator(task_id="record_metadata", stream=spec.name),
             CompactOperator(task_id="compact", stream=spec.name),
             VerifyCompactionOperator(task_id="verify_compaction", stream=spec.name),
+            RemoveFilesOperator(task_id="remove_files", stream=spec.name),
         ]
         chain(*steps)
     dag.doc_md = docs.maintenance(spec, steps)
@@ -111,5 +114,4 @@ for name in stream.names():
     interval = timedelta(seconds=spec.supervision.interval_seconds)
     supervision_dag(name, spec.label, tuple(spec.components), interval)
     decision_dag(name, spec.label)
-    if has_closed_dates(spec):
-        maintenance_dag(spec)
+    maintenance_dag(spec)

@@ -76,7 +76,7 @@ _VERSIONS = ["s3:ListBucketVersions", "s3:GetBucketVersioning", "s3:ListBucketMu
 
 
 def s3_policies() -> dict[str, dict[str, Any]]:
-    """One policy per role. None may delete."""
+    """One policy per role. Only ``maintenance`` may delete, and only current versions of tables' files."""
     ledger, lake = f"{WAREHOUSE}/ledger/*", f"{WAREHOUSE}/lake/*"
     # The files of queries: the prefixes of sinks begin with files/.
     files = f"{WAREHOUSE}/files/*"
@@ -96,6 +96,10 @@ def s3_policies() -> dict[str, dict[str, Any]]:
             (_READ + _WRITE, [lake, files]),
         ),
         "reader": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, files])),
+        # Airflow reads and decides; not loaded/, the tables' record of loaded rows.
+        "maintenance": _policy(
+            (["s3:DeleteObject"], [f"{WAREHOUSE}/lake/*/{part}/*" for part in ("data", "metadata")])
+        ),
     }
 
 

@@ -23,8 +23,17 @@ from sluice.model.spec.platform import S3
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import LifecycleRuleTypeDef
 
 ROOT_USER = "sluice-root"
+# Files that maintenance deleted can be restored for a week; then their versions go, and the delete markers.
+_REMOVED_FILES: LifecycleRuleTypeDef = {
+    "ID": "removed-files",
+    "Status": "Enabled",
+    "Filter": {"Prefix": "lake/"},
+    "NoncurrentVersionExpiration": {"NoncurrentDays": 7},
+    "Expiration": {"ExpiredObjectDeleteMarker": True},
+}
 
 
 def program(context: Context) -> Program:
@@ -35,7 +44,7 @@ def program(context: Context) -> Program:
         "MINIO_BROWSER": "off",
         "MINIO_UPDATE": "off",
         "MINIO_CALLHOME_ENABLE": "off",
-        # The scanner restores and expires objects: neither happens here.
+        # The scanner removes versions by _REMOVED_FILES: within a day is soon enough.
         "MINIO_SCANNER_SPEED": "slowest",
     }
     address = f"{HOST}:{context.ports['minio']}"
@@ -79,6 +88,9 @@ def provision(context: Context, users: dict[str, tuple[str, str]]) -> None:
             if error.response["Error"]["Code"] != "BucketAlreadyOwnedByYou":
                 raise
         client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    client.put_bucket_lifecycle_configuration(
+        Bucket=WAREHOUSE, LifecycleConfiguration={"Rules": [_REMOVED_FILES]}
+    )
     admin = MinioAdmin(
         endpoint=f"{HOST}:{context.ports['minio']}",
         credentials=StaticProvider(ROOT_USER, context.secrets["minio_root"]),

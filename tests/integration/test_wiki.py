@@ -327,7 +327,8 @@ def check_compaction(wiki: Wiki, day: str) -> None:
     assert files >= len(KILLED) * OLD_SERVERS
     run_id = wiki.run(COMPACT)
     checked = airflow_calls.xcom(wiki.airflow, COMPACT, run_id, "verify_compaction")
-    assert (checked["files_before"], checked["files_after"]) == (files, OLD_SERVERS)
+    rewritten = checked["tables"][SPEC.table]
+    assert (rewritten["files_before"], rewritten["files_after"]) == (files, OLD_SERVERS)
     assert wiki.files(day) == OLD_SERVERS
     assert sorted(wiki.rows(day), key=str) == sorted(before, key=str)
     found = details.compare_with_topic(wiki.stack, SPEC)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import date
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ from pyspark.sql import SparkSession
 
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query, Sink, TimeWindow
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit
+from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.queries import first_batch
 from spark_jobs.common.queries.first_batch import PartialSnapshotRead
 from tests.support.queried import Hit, Make, Queried, wait
@@ -183,27 +186,68 @@ def test_a_preview_shows_rows_of_expired_snapshots(make: Make) -> None:
     assert queried.previewed("zipcodes") == [("00001", 6), ("00002", 5)]
 
 
-def test_files_that_compaction_removed_are_not_counted_again(make: Make, spark: SparkSession) -> None:
-    """Their entries stay in manifests, also of later snapshots, until the manifests are rewritten."""
-    queried = make(**BOTH)
-    procedures, table = f"CALL {CATALOG}.system", f"table => '{queried.spec.table}'"
-    # The first and last entry of the manifest are of removed files.
+def compacted(queried: Queried) -> Queried:
+    """The first and last entry of the manifest are of removed files."""
     for minute in range(5):
         queried.put([hit(minute, "00002" if minute % 2 else "00001")])
-    spark.sql(f"{procedures}.rewrite_manifests({table}, use_caching => false)")
+    queried.spark.sql(
+        f"CALL {CATALOG}.system.rewrite_manifests(table => '{queried.spec.table}', use_caching => false)"
+    )
     queried.put([hit(5)])
+    return queried
+
+
+def test_a_query_that_begins_behind_a_compaction_counts_every_row_once(make: Make) -> None:
+    """Before it, the snapshots that are kept list no removed file; behind it, no more."""
+    queried = compacted(make(**BOTH))
+    assert compact(queried.spark, queried.spec.table, date(2026, 3, 1))
+    queried.catch_up(queried.own())
+    assert_exact(queried)
+    queried.lose_checkpoints()
+    queried.put([hit(6)])
+    queried.expire()
+    queried.catch_up(queried.own())
+    assert_exact(queried)
+
+
+def test_files_that_another_program_removed_are_not_counted_again(make: Make, spark: SparkSession) -> None:
+    """Their entries stay in manifests, also of later snapshots, until the manifests are rewritten."""
+    queried = compacted(make(**BOTH))
     spark.sql(
-        f"{procedures}.rewrite_data_files({table}, where => 'zipcode = \"00001\"', "
-        "options => map('rewrite-all', 'true'))"
+        f"CALL {CATALOG}.system.rewrite_data_files(table => '{queried.spec.table}', "
+        "where => 'zipcode = \"00001\"', options => map('rewrite-all', 'true'))"
     )
     queried.put([hit(6)])
     queried.catch_up(queried.own())
     assert_exact(queried)
     queried.lose_checkpoints()
     queried.expire()
-    with raising(PartialSnapshotRead, queried.spec.table, "removed files", "rewrite the table's manifests"):
+    with raising(PartialSnapshotRead, queried.spec.table, "removed files", "maintenance"):
         queried.own()
-    spark.sql(f"{procedures}.rewrite_manifests({table}, use_caching => false)")
+    assert compact(spark, queried.spec.table, date(2026, 3, 1)), "the manifests, without a file to rewrite"
     queried.put([hit(7)])
     queried.catch_up(queried.own())
+    assert_exact(queried)
+
+
+def test_late_rows_and_states_survive_a_compaction_of_their_table(make: Make) -> None:
+    """Nothing is rebuilt: the writer acquires the lease again, and the batch in flight runs again."""
+    queried = make(windows=WINDOWS)
+    running, name = queried.own(), queried.spec.queries_table
+    for batch in range(6):
+        queried.put([hit(100 + batch), hit(0)])
+        queried.catch_up(running)
+    late, files = queried.late("windows"), f"SELECT * FROM {CATALOG}.{name}.files"
+    assert queried.spark.sql(files).count() == 5
+    assert compact(queried.spark, name, date(2026, 3, 1), ())
+    assert queried.spark.sql(files).count() == 1
+    assert queried.late("windows") == late
+    queried.put([hit(107), hit(0)])
+    assert isinstance(wait(running), ConcurrentCommit)
+    queried.stop()
+    # As run_with_lease does.
+    queried.catch_up(queried.own())
+    assert queried.states()["windows"].batch_offset == 0
+    assert len(queried.late("windows")) > len(late)
+    assert set(queried.late("windows").values()) == {1}
     assert_exact(queried)

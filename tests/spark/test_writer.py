@@ -19,7 +19,10 @@ from spark_jobs.common.consumer import run
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, StagedSnapshot
+from spark_jobs.common.lake import writer_lease
+from spark_jobs.common.lake.clock import now_ms
+from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable, Refused, StagedSnapshot
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.spark.process import Fenced
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
@@ -164,6 +167,25 @@ def test_a_zombie_neither_publishes_nor_moves_the_group(stream: Stream) -> None:
         stream.await_end(stream.consume(zombie, positions))
     stream.assert_exact(5)
     assert stream.group() == {0: 5, 1: 5}
+
+
+def test_a_writer_that_was_suspended_until_its_files_may_be_gone_writes_them_again(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.send(3)
+    owner = stream.owner()
+    positions = owner.acquire()
+    before_publishing(
+        owner, stream, lambda: monkeypatch.setattr(writer_lease, "now_ms", lambda: now_ms() + 13 * HOUR_MS)
+    )
+    with pytest.raises(ConcurrentCommit, match="written 13:00"):
+        stream.await_end(stream.consume(owner, positions))
+    stream.assert_exact(0)
+    # As run_with_lease does; the clock is right again only in this test.
+    monkeypatch.undo()
+    owner.topic = stream.owner().topic
+    stream.run(owner).query.stop()
+    stream.assert_exact(3)
 
 
 def test_an_owner_whose_checkpoint_its_successor_removed_is_superseded_and_has_not_failed(

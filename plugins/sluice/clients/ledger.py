@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Self
 
@@ -17,6 +17,7 @@ from sluice.io.s3 import connect
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.status import RestartHistory
 from sluice.model.spec.ledger import (
+    METADATA,
     RUNTIME,
     Document,
     history_key,
@@ -180,6 +181,21 @@ class History(Ledger):
                 [begin.timestamp(), *(at.timestamp() for at, event in events if event.get("who") == RUNTIME)]
             ),
         )
+
+    def record_metadata(self, locations: Mapping[str, str], at: datetime) -> None:
+        """Record the metadata file that the catalog has of each table (name -> address)."""
+        document = {"at": at.astimezone(UTC).isoformat(), "tables": dict(locations)}
+        self.put(history_key(METADATA, at, "tables"), document)
+
+    def metadata_since(self, at: datetime) -> list[Document]:
+        """What was recorded from ``at`` on, and the newest record before it; older ones are not listed."""
+        keys = []
+        for key, when in self._events(METADATA):
+            keys.append(key)
+            if when <= at:
+                break
+        records = (self.get(key) for key in keys)
+        return [record for record in records if record is not None]
 
     def requested_since(self, at: datetime) -> str | None:
         """Kind and time of the newest action on request after ``at``; None if there was none."""

@@ -12,6 +12,7 @@ from sluice.clients.errors import Missing, Refused
 from sluice.clients.s3 import asking
 from sluice.io.s3 import GZIP_ERRORS, unpacked
 from sluice.model.error_codes import ErrorCode
+from sluice.model.verification.file_removal import StoredFile
 from sluice.model.verification.sources import source_id
 from sluice.model.verification.storage import PrefixUsage
 
@@ -159,6 +160,14 @@ class Bucket:
             answer = self.client.get_object(Bucket=self.name, Key=source.key, **pin)  # type: ignore[arg-type]
             with closing(answer["Body"]) as body:
                 yield body
+
+    def files(self, prefix: str) -> Iterator[StoredFile]:
+        """The current objects under ``prefix``, page by page."""
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=self.name, Prefix=prefix)
+        with asking(f"s3://{self.name}/{prefix}"):
+            for page in pages:
+                for item in page.get("Contents", []):
+                    yield StoredFile(f"{self.name}/{item['Key']}", item["Size"], item["LastModified"])
 
     def entries(self, prefix: str) -> Iterator[Entry]:
         """Every version and delete marker under ``prefix``, page by page."""

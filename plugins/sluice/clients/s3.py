@@ -13,7 +13,7 @@ from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.error_codes import ErrorCode
 
 _MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound"})
-_DENIED = frozenset({"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
+DENIED = frozenset({"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
 
 
 def error_code(error: S3Error) -> str:
@@ -30,7 +30,7 @@ def asking(what: str) -> Iterator[None]:
         code = error_code(error)
         if code in _MISSING:
             raise Missing(f"{what} does not exist ({code})", ErrorCode.OBJECT_NOT_FOUND) from error
-        if code in _DENIED:
+        if code in DENIED:
             raise Refused(
                 f"{what}: S3 denies access ({code}). Fix: check [s3] in the role's platform file and "
                 "the user's policy",

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from sluice.model.spec.maintenance import compacted_tables
 from sluice.model.spec.stream import SourceType, StreamSpec
 
 RECORDS = {
@@ -42,16 +43,19 @@ Every step may be cleared and run again, and runs may overlap. {_SENT_ONCE[spec.
 
 
 def maintenance(spec: StreamSpec, steps: Iterable[Any]) -> str:
+    tables = ", ".join(f"`{table}`" for table in compacted_tables(spec))
     return f"""
-### Maintain {spec.table}
+### Maintain {tables}
 
-Each batch adds a file to each partition that it touches. Once a day the files of closed dates are rewritten
-into a few large ones.
+Each batch adds a file to each partition that it touches. Every {spec.maintenance.schedule_hours} hours small
+files are rewritten into a few large ones: in a table partitioned first by a date those of closed dates, in
+another those of a partition that has five or more.
 
 {steps_table(steps)}
 
 A rewrite is published only if it is verified to hold the same rows, each once. The stream runs meanwhile:
-its consumer detects the commit and resumes from it.
+its consumer and its queries detect the commit and resume from it. Replaced files are deleted when no state
+of the catalog of the last {spec.maintenance.restore_horizon_days} days needs them.
 """
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import Param
 
 from sluice.model.health.status import ALL, Action
+from sluice.model.spec.schema import has_closed_dates
 from sluice.model.spec.stream import SourceType, StreamSpec
 
 
@@ -100,7 +101,10 @@ def _feed() -> dict[str, Param]:
     }
 
 
-def maintenance() -> dict[str, Param]:
+def maintenance(spec: StreamSpec) -> dict[str, Param]:
+    """None for a table without closed dates, all of whose small files are rewritten."""
+    if not has_closed_dates(spec):
+        return {}
     return {
         "compact_before": Param(
             None,

@@ -1,33 +1,37 @@
-"""Compact the files of closed dates, and verify the compaction without Spark."""
+"""Compact the small files of a stream's tables, and verify the compaction without Spark."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Refused
 from sluice.hooks import failures
 from sluice.hooks.failures import final_failures
-from sluice.hooks.load_plan import now
+from sluice.hooks.load_plan import head_of, now
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
+from sluice.model.spec.maintenance import compacted_tables
 from sluice.operators.base import StreamOperator
 from sluice.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from sluice.clients.lake.catalog import Head
     from sluice.model.verification.storage import Rewrite
 
 
 class CompactOperator(SparkJobOperator):
-    """Rewrite the files of the dates before the param ``compact_before``.
+    """Rewrite the small files of the stream's tables; of the dates before the param ``compact_before`` in
+    a table that is partitioned by a DATE first.
 
-    The first attempt pins the date and ``main``'s snapshot in the ledger for later attempts and the check.
+    The first attempt pins the date and the newest snapshots in the ledger for later attempts and the check.
     The job publishes only a verified rewrite.
     """
 
-    does = "rewrites the files of the dates before `compact_before`"
+    does = "rewrites small files of the stream's table, its quarantine and its queries' states"
     fails_if = "the rewrite cannot be verified to hold the same rows"
 
     def __init__(self, **kwargs: Any) -> None:
@@ -36,18 +40,20 @@ class CompactOperator(SparkJobOperator):
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         with final_failures():
             pinned = self._pin(context)
-            self.log.info("compaction pinned: before=%s snapshot=%s", pinned["before"], pinned["snapshot_id"])
-            self.submit(context, ["--before", pinned["before"]])
-            return {"before": pinned["before"], "snapshot_id": pinned["snapshot_id"]}
+            self.log.info("compaction pinned: before=%s main=%s", pinned["before"], pinned["main"])
+            # Before the stream's first start there is no table.
+            if pinned["main"]:
+                self.submit(context, ["--before", pinned["before"]])
+            return {"before": pinned["before"], "main": pinned["main"]}
 
     def _pin(self, context: Context) -> Document:
         def create() -> Document:
             before = closed_before(context["params"].get("compact_before"), context["dag_run"].run_after)
-            head = self.platform_hook.lake.table(self.spec.table).current_snapshot()
+            heads = self.platform_hook.lake.heads(*compacted_tables(self.spec))
             return {
                 "run_id": context["run_id"],
                 "before": before.isoformat(),
-                "snapshot_id": head.snapshot_id if head else None,
+                "main": {name: asdict(head) for name, head in heads.items()},
                 "at": now(),
             }
 
@@ -86,37 +92,46 @@ def closed_before(given: str | None, at: datetime) -> date:
 
 
 class VerifyCompactionOperator(StreamOperator):
-    """Verify that since the compaction began ``main`` got only batches of its writer and rewrites.
+    """Verify that since the compaction began ``main`` of each table got only batches of its writer and
+    rewrites.
 
-    A rewrite keeps the number of rows, and its added files hold exactly the offsets of its removed files:
-    both are read. Fails without retries otherwise, naming the snapshot; it reverts nothing.
+    A rewrite keeps the number of rows, and its added files hold exactly the rows of its removed files: of
+    the stream's table the offsets, of the others all columns but bytes. Fails without retries otherwise,
+    naming the snapshot; it reverts nothing.
     """
 
-    does = "compares both sides without Spark: the same offsets, as many rows"
+    does = "compares both sides without Spark: the same rows by their offsets, or by their values"
     fails_if = "they differ"
 
     def work(self, context: Context) -> dict[str, Any]:
         pinned = self.ledger.require(run_key(context["run_id"], "compaction"), "compact")
+        tables = {name: self._verify(name, head_of(pinned, name)) for name in pinned["main"]}
+        return {"before": pinned["before"], "tables": tables}
+
+    def _verify(self, name: str, head: Head | None) -> dict[str, int]:
         from sluice.clients.lake import compaction
 
-        rewrites = compaction.since(self.platform_hook.lake.table(self.spec.table), pinned["snapshot_id"])
-        self.log.info("%s", report(rewrites))
+        table = self.platform_hook.lake.table(name)
+        is_of_stream = name == self.spec.table
+        columns = compaction.OFFSETS if is_of_stream else compaction.without_binary(table)
+        rewrites = compaction.since(table, head, columns)
+        self.log.info("%s", report(name, rewrites))
         self.check_no_problems(
             ErrorCode.COMPACTION_NOT_VERIFIED,
             [problem for rewrite in rewrites for problem in rewrite.problems()],
-            f"{self.spec.table} changed",
-            f". Fix: stop the stream, and roll main back to snapshot {pinned['snapshot_id']}",
+            f"{name} changed",
+            f". Fix: stop the stream, and roll main of {name} back to snapshot "
+            f"{head.snapshot_id if head else None}",
         )
         return {
-            "before": pinned["before"],
-            "rewrites": len(rewrites),
+            "rewrites": sum(1 for rewrite in rewrites if rewrite.removed.files),
             "files_before": sum(rewrite.removed.files for rewrite in rewrites),
             "files_after": sum(rewrite.added.files for rewrite in rewrites),
             "rows": sum(rewrite.added.records for rewrite in rewrites),
         }
 
 
-def report(rewrites: list[Rewrite]) -> str:
+def report(table: str, rewrites: list[Rewrite]) -> str:
     rows = [
         [
             rewrite.snapshot_id,
@@ -130,4 +145,4 @@ def report(rewrites: list[Rewrite]) -> str:
         for rewrite in rewrites
     ]
     head = ["snapshot", "operation", "files before", "after", "rows before", "after", "result"]
-    return failures.table(head, rows) if rows else "no file was rewritten"
+    return f"{table}: {failures.table(head, rows) if rows else 'no file was rewritten'}"

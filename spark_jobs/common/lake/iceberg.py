@@ -21,10 +21,13 @@ from sluice.model.spec.schema import spelled
 from sluice.model.verification.deduplication import Run
 from sluice.model.verification.offsets import FileStats
 from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.storage import REWRITE_ID
 from spark_jobs.common.lake.clock import committing
 
 MAIN = "main"
 HOUR_MS = 3_600_000
+# The check of a rewrite runs after it, with its retries.
+KEEP_REWRITES_MS = 24 * HOUR_MS
 
 
 class Refused(RuntimeError):
@@ -170,14 +173,25 @@ class IcebergTable:
 
     def expirable(self, keep: int, before_ms: int) -> list[int]:
         """Snapshots of ``main`` behind its newest ``keep`` and from before ``before_ms`` (since 1970), and
-        those from an hour before that which no ref reaches. None that a branch or a tag points at. No I/O."""
+        those from an hour before that which no ref reaches. None that a branch or a tag points at, and none
+        of maintenance from the day before ``before_ms``. No I/O."""
         main = list(self.snapshots(MAIN))
-        older = dropwhile(lambda snapshot: snapshot.at_ms >= before_ms, main[keep:])
+        older = [*dropwhile(lambda snapshot: snapshot.at_ms >= before_ms, main[keep:])]
         reached = {snapshot.id for snapshot in main}
         every = [(int(found.snapshotId()), found.timestampMillis()) for found in self._table.snapshots()]
-        lost = [number for number, at in every if number not in reached and at < before_ms - HOUR_MS]
+        lost = [
+            Snapshot(number, at, self.summary(number))
+            for number, at in every
+            if number not in reached and at < before_ms - HOUR_MS
+        ]
         heads = {self.head(name) for name in self.branches()}
-        return [number for number in (*(snapshot.id for snapshot in older), *lost) if number not in heads]
+        rewritten_since = before_ms - KEEP_REWRITES_MS
+        return [
+            snapshot.id
+            for snapshot in (*older, *lost)
+            if snapshot.id not in heads
+            and not (REWRITE_ID in snapshot.summary and snapshot.at_ms >= rewritten_since)
+        ]
 
     def change_refs(
         self,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import NoReturn
 
 from py4j.protocol import Py4JJavaError
@@ -18,6 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
+from sluice.model.verification.file_removal import MAX_WRITE_AGE
 from sluice.model.writers import epoch_of, next_epoch, writer_name
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, write_rows
@@ -58,6 +60,8 @@ class WriterLease:
         self.published = NO_SNAPSHOT
         # The newest one on the branch: ``published``, or on top of it and not yet verified.
         self.head = NO_SNAPSHOT
+        # When the newest write to the branch began, in ms since 1970.
+        self._began = 0
         self._until_expiry = EXPIRY_INTERVAL
 
     def _acquire(
@@ -101,6 +105,7 @@ class WriterLease:
         not where this writer left it, ClockSetBack.
         """
         self._drop_unpublished()
+        self._began = now_ms()
         try:
             write_rows(self.table, self.branch, frame, self._signed(summary), overwrite=overwrite)
         except (Py4JJavaError, PySparkException) as error:
@@ -113,6 +118,7 @@ class WriterLease:
     def commit_to_branch(self, summary: Mapping[str, str]) -> None:
         """Commit a summary without rows to the branch. As :meth:`write_branch`."""
         self._drop_unpublished()
+        self._began = now_ms()
         try:
             self.table.commit_empty(self.branch, self._signed(summary))
         except Refused as refusal:
@@ -141,9 +147,14 @@ class WriterLease:
 
         Every EXPIRY_INTERVAL times, snapshots behind the newest ``keep`` expire in the same commit, but none
         from ``needed_from`` on (ms since 1970). Raises Fenced if another writer has the lease,
-        ConcurrentCommit if maintenance moved ``main``, or the catalog was restored; then ``main`` is
-        unchanged.
+        ConcurrentCommit if maintenance moved ``main``, the catalog was restored, or this writer was suspended
+        for so long that its files may be gone; then ``main`` is unchanged.
         """
+        age = timedelta(milliseconds=now_ms() - self._began)
+        if age > MAX_WRITE_AGE:
+            raise ConcurrentCommit(
+                f"{self.table.name}: written {age} ago; maintenance may have removed files"
+            )
         expected = {MAIN: self.published, self.branch: self.head}
         self._until_expiry -= 1
         expired = [] if self._until_expiry > 0 else self.table.expirable(keep, needed_from())

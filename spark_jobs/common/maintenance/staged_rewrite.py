@@ -4,9 +4,11 @@ Iceberg 1.10.2 cannot rewrite on a branch (apache/iceberg#14813), and a branch w
 moves ``main`` every few seconds, so it could not be fast-forwarded.
 
 Instead the action's table commits to a transaction that is never committed: files are in the bucket, and the
-snapshot is in this process alone. The publish is one commit of ``RewriteFiles`` on the current
-``main``, which keeps later appends and is refused if a removed file is missing. An attempt that ends before
-it leaves orphan files.
+snapshot is in this process alone. The publish is one commit on the current ``main``, which keeps later
+appends and is refused if a removed file is missing. An attempt that ends before it leaves orphan files.
+
+The commit makes two snapshots: one exchanges the files, the other rewrites the manifests that list removed
+files, which Iceberg's streaming source would read (see :meth:`IcebergTable.streamable_files`).
 """
 
 from __future__ import annotations
@@ -15,26 +17,25 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, timedelta
-from itertools import takewhile
+from datetime import UTC, date, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
+from sluice.model.verification.file_removal import MAX_WRITE_AGE
+from sluice.model.verification.storage import REWRITE_ID
 from spark_jobs.common.lake.clock import committing
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 
 log = logging.getLogger(__name__)
 
-# In the summary of a published rewrite: an id of its own.
-REWRITE_ID = "rewrite-id"
-# Sizes are Iceberg's defaults, or the table's.
-OPTIONS = {"min-input-files": "2"}
+# Files of one partition that are worth a rewrite: a closed date gets no more files; other partitions do, and
+# what is small after a rewrite is read again by the next one. Sizes are Iceberg's defaults, or the table's.
+MIN_FILES_CLOSED, MIN_FILES = 2, 5
 _EPOCH = date(1970, 1, 1)
 # Iceberg's exceptions: a removed file is missing or has deleted rows; every attempt of a commit raced.
 _CONFLICTS = ("ValidationException", "CommitFailedException")
@@ -48,30 +49,24 @@ class CommitConflict(RuntimeError):
 
 @dataclass(frozen=True)
 class Group:
-    """Files of one partition to rewrite together: their number, and the expected one after it."""
+    """Files of one partition to rewrite together: their number, and the expected one after it. ``date``: of
+    the partition, None in a table without closed dates."""
 
-    date: date
+    date: date | None
     files: int
     expected: int
 
 
-@dataclass(frozen=True)
-class RewriteResult:
-    """The staged snapshot, with its numbers of removed and added files."""
-
-    snapshot_id: int
-    removed: int
-    added: int
-
-
 class StagedRewrite:
-    """A rewrite of one table whose first partition field is the DATE ``column``, for one thread.
+    """A rewrite of one table, for one thread: of the dates before ``before`` if its first partition field is
+    a DATE, else of all its small files.
 
-    ``base``: the snapshot of ``main`` that it reads, or None. In its context the staged table can be read.
+    ``base``: the snapshot of ``main`` that it reads, or None. ``column``: that DATE, or None. ``removed``,
+    ``added``: the data files that the rewrite exchanges. In its context their rows can be read.
     """
 
-    def __init__(self, spark: SparkSession, table: str, column: str) -> None:
-        self._spark, self._name, self._column = spark, table, column
+    def __init__(self, spark: SparkSession, table: str, before: date) -> None:
+        self._spark, self._name, self._before = spark, table, before
         self._jvm = cast("Any", spark._jvm)
         self._session = spark._jsparkSession
         self._table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
@@ -80,8 +75,14 @@ class StagedRewrite:
         operations = self._table.newTransaction().table().operations()
         self._stage = self._jvm.org.apache.iceberg.BaseTable(operations, self._table.name())
         self._key = str(uuid.uuid4())
-        self._cache = self._table_cache()
+        self._began = datetime.now(UTC)
+        self._cache = self._static_get("org.apache.iceberg.spark.SparkTableCache")
+        self._task_sets = self._static_get("org.apache.iceberg.spark.ScanTaskSetManager")
         self.base = self._head()
+        self.column = self._date_column()
+        self._options = {"min-input-files": str(MIN_FILES_CLOSED if self.column else MIN_FILES)}
+        self.removed: list[Any] = []
+        self.added: list[Any] = []
 
     def __enter__(self) -> Self:
         self._cache.add(self._key, self._stage)
@@ -90,90 +91,162 @@ class StagedRewrite:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        for name in self._task_sets.fetchSetIds(self._stage):
+            if str(name).startswith(self._key):
+                self._task_sets.removeTasks(self._stage, name)
         self._cache.remove(self._key)
 
-    def _table_cache(self) -> Any:
-        # Iceberg's actions read tables without a catalog from it. By reflection: Py4J confuses its static
-        # ``get()`` with its other ``get``.
+    def _static_get(self, name: str) -> Any:
+        # Iceberg's actions read tables and files from such singletons. By reflection: Py4J confuses a static
+        # ``get()`` with another ``get``.
         new_array, lang = cast("Any", self._spark.sparkContext._gateway).new_array, self._jvm.java.lang
-        loader = self._stage.getClass().getClassLoader()
-        kind = loader.loadClass("org.apache.iceberg.spark.SparkTableCache")
+        kind = self._stage.getClass().getClassLoader().loadClass(name)
         return kind.getMethod("get", new_array(lang.Class, 0)).invoke(None, new_array(lang.Object, 0))
 
     def _head(self) -> int | None:
         snapshot = self._stage.currentSnapshot()
         return None if snapshot is None else int(snapshot.snapshotId())
 
-    def groups(self, before: date) -> Iterator[Group]:
-        """What Iceberg would rewrite of the dates before ``before``. Reads manifests only."""
+    def _date_column(self) -> str | None:
+        fields, schema = self._stage.spec().fields(), self._stage.schema()
+        if not fields or str(fields[0].transform().toString()) != "identity":
+            return None
+        column = schema.findField(fields[0].sourceId())
+        return str(column.name()) if str(column.type().toString()) == "date" else None
+
+    def groups(self) -> Iterator[Group]:
+        """What Iceberg would rewrite. Reads manifests only."""
         if self.base is None:
             return
-        earlier = self._jvm.org.apache.iceberg.expressions.Expressions.lessThan(
-            self._column, before.isoformat()
+        expressions = self._jvm.org.apache.iceberg.expressions.Expressions
+        chosen = (
+            expressions.lessThan(self.column, self._before.isoformat())
+            if self.column
+            else expressions.alwaysTrue()
         )
-        planner = self._jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(self._stage, earlier)
-        planner.init(OPTIONS)
+        planner = self._jvm.org.apache.iceberg.actions.BinPackRewriteFilePlanner(self._stage, chosen)
+        planner.init(self._options)
         days = self._jvm.java.lang.Class.forName("java.lang.Integer")
         groups = planner.plan().groups().iterator()
         while groups.hasNext():
             group = groups.next()
-            day = _EPOCH + timedelta(days=int(group.info().partition().get(0, days)))
-            yield Group(day, int(group.inputFileNum()), int(group.expectedOutputFiles()))
+            day = int(group.info().partition().get(0, days)) if self.column else None
+            yield Group(
+                None if day is None else _EPOCH + timedelta(days=day),
+                int(group.inputFileNum()),
+                int(group.expectedOutputFiles()),
+            )
 
-    def rewrite(self, dates: Sequence[date]) -> RewriteResult | None:
-        """Rewrite the files of these dates; None if there are none to rewrite."""
-        texts = self._jvm.java.util.ArrayList()
-        for day in dates:
-            texts.add(day.isoformat())
-        chosen = getattr(self._jvm.org.apache.iceberg.expressions.Expressions, "in")(self._column, texts)
+    def rewrite(self, dates: Sequence[date]) -> None:
+        """Rewrite the small files of these dates; of the whole table if it has no DATE."""
         actions = self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(self._session)
+        action = actions.rewriteDataFiles(self._stage).options(self._options)
+        if self.column:
+            texts = self._jvm.java.util.ArrayList()
+            for day in dates:
+                texts.add(day.isoformat())
+            expressions = self._jvm.org.apache.iceberg.expressions.Expressions
+            action = action.filter(getattr(expressions, "in")(self.column, texts))
         with committing(self._spark, self._name):
-            actions.rewriteDataFiles(self._stage).filter(chosen).options(OPTIONS).execute()
-        head = self._head()
-        if head is None or head == self.base:
-            return None
-        removed, added = self._removed_and_added()
-        return RewriteResult(head, len(removed), len(added))
+            action.execute()
+        if self._head() != self.base:
+            self.removed, self.added = self._removed_and_added()
 
-    def rows(self, snapshot_id: int, dates: Sequence[date]) -> DataFrame:
-        """The rows of these dates in a snapshot, the base or the staged one."""
-        table = self._spark.read.format("iceberg").option("snapshot-id", snapshot_id).load(self._key)
-        return table.where(F.col(self._column).isin(*dates))
+    def _removed_and_added(self) -> tuple[list[Any], list[Any]]:
+        snapshot, io = self._stage.currentSnapshot(), self._stage.io()
+        return list(snapshot.removedDataFiles(io)), list(snapshot.addedDataFiles(io))
+
+    def rows(self, files: Sequence[Any]) -> DataFrame:
+        """The rows of these data files, and of no other."""
+        iceberg, tasks = self._jvm.org.apache.iceberg, self._jvm.java.util.ArrayList()
+        no_deletes = cast("Any", self._spark.sparkContext._gateway).new_array(iceberg.DeleteFile, 0)
+        every = iceberg.expressions.ResidualEvaluator.unpartitioned(
+            iceberg.expressions.Expressions.alwaysTrue()
+        )
+        schema, specs = iceberg.SchemaParser.toJson(self._stage.schema()), self._stage.specs()
+        texts = {int(number): iceberg.PartitionSpecParser.toJson(specs[number]) for number in specs}
+        for file in files:
+            tasks.add(iceberg.BaseFileScanTask(file, no_deletes, schema, texts[file.specId()], every))
+        name = f"{self._key}-{uuid.uuid4()}"
+        self._task_sets.stageTasks(self._stage, name, tasks)
+        return self._spark.read.format("iceberg").option("scan-task-set-id", name).load(self._key)
 
     def publish(self, properties: Mapping[str, str]) -> None:
-        """Replace the files on ``main``, in a snapshot with ``properties``. Raises CommitConflict; then
-        ``main`` is unchanged."""
-        base = self._stage.snapshot(self.base)
-        removed, added = self._removed_and_added()
-        commit = self._table.newRewrite()
-        commit = commit.validateFromSnapshot(base.snapshotId()).dataSequenceNumber(base.sequenceNumber())
-        for file in removed:
-            commit = commit.deleteFile(file)
-        for file in added:
-            commit = commit.addFile(file)
-        for key, value in {**properties, REWRITE_ID: self._key}.items():
-            commit = commit.set(key, value)
+        """Replace the files on ``main``, and rewrite the manifests that list removed files, in snapshots with
+        ``properties``. Raises CommitConflict; then ``main`` is unchanged."""
+        age = datetime.now(UTC) - self._began
+        if age > MAX_WRITE_AGE:
+            raise CommitConflict(
+                f"{self._table.name()}: rewritten {age} ago, so its files may have been removed; nothing was "
+                "published. Fix: run it again"
+            )
+        self._commit(properties, with_files=True)
+
+    def publish_manifests(self, properties: Mapping[str, str]) -> bool:
+        """As :meth:`publish`, the manifests alone. Returns whether there were any."""
+        return self._commit(properties, with_files=False)
+
+    def _commit(self, properties: Mapping[str, str], *, with_files: bool) -> bool:
+        properties = {**properties, REWRITE_ID: self._key}
+        is_rewritten = False
         try:
             with committing(self._spark, self._name):
-                commit.commit()
+                transaction = self._table.newTransaction()
+                if with_files:
+                    self._exchange_files(transaction, properties)
+                is_rewritten = self._rewrite_manifests(transaction, properties)
+                transaction.commitTransaction()
         except Py4JJavaError as error:
             reason = str(error.java_exception)
             if any(name in reason for name in _CONFLICTS):
                 # Iceberg repeats an update of the catalog whose answer was lost, which then finds its own.
                 if self._is_published():
                     log.warning("rewrite published; the commit's answer was lost: %s", reason)
-                    return
+                    return True
                 raise CommitConflict(
                     f"{self._table.name()}: main was changed during the rewrite ({reason}), nothing was "
                     "published. Fix: run it again"
                 ) from error
             raise
+        return with_files or is_rewritten
+
+    def _exchange_files(self, transaction: Any, properties: Mapping[str, str]) -> None:
+        head = transaction.table().currentSnapshot()
+        if head is None or len(head.deleteManifests(transaction.table().io())):
+            raise CommitConflict(
+                f"{self._table.name()}: main has {'row-level deletes' if head else 'no snapshot'}, which no "
+                "stream makes; nothing was published. Fix: end the program that commits them"
+            )
+        # From main's head, not from the base: a writer lets that expire after some batches, and Iceberg then
+        # finds no history to look for row-level deletes in.
+        rewrite = transaction.newRewrite().validateFromSnapshot(head.snapshotId())
+        rewrite = rewrite.dataSequenceNumber(self._stage.snapshot(self.base).sequenceNumber())
+        for file in self.removed:
+            rewrite = rewrite.deleteFile(file)
+        for file in self.added:
+            rewrite = rewrite.addFile(file)
+        _with(rewrite, properties).commit()
+
+    def _rewrite_manifests(self, transaction: Any, properties: Mapping[str, str]) -> bool:
+        head, listing = transaction.table().currentSnapshot(), self._jvm.java.util.HashSet()
+        if head is None:
+            return False
+        for manifest in head.dataManifests(transaction.table().io()):
+            if manifest.hasDeletedFiles():
+                listing.add(manifest)
+        if not len(listing):
+            return False
+        guava = self._jvm.com.google.common.base
+        manifests = transaction.rewriteManifests().clusterBy(guava.Functions.constant(""))
+        _with(manifests.rewriteIf(getattr(guava.Predicates, "in")(listing)), properties).commit()
+        return True
 
     def _is_published(self) -> bool:
         snapshots = IcebergTable(self._spark, self._name).snapshots(MAIN)
-        since = takewhile(lambda snapshot: snapshot.id != self.base, snapshots)
-        return any(snapshot.summary.get(REWRITE_ID) == self._key for snapshot in since)
+        return any(snapshot.summary.get(REWRITE_ID) == self._key for snapshot in snapshots)
 
-    def _removed_and_added(self) -> tuple[list[Any], list[Any]]:
-        snapshot, io = self._stage.currentSnapshot(), self._stage.io()
-        return list(snapshot.removedDataFiles(io)), list(snapshot.addedDataFiles(io))
+
+def _with(update: Any, properties: Mapping[str, str]) -> Any:
+    for key, value in properties.items():
+        update = update.set(key, value)
+    return update

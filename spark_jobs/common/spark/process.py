@@ -18,11 +18,14 @@ from sluice.model import exits
 from sluice.model.error_codes import ErrorCode, code_of
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import StreamSpec
+from sluice.model.verification.file_removal import MISSING_FIX
 
 log = logging.getLogger(__name__)
 
 # The last line of a worker's traceback: module, class and text of one of our exceptions.
 _IN_WORKER = re.compile(r"((?:spark_jobs|sluice)\.[\w.]+)\.(\w+): (.+)")
+# Of Iceberg's S3InputStream. Other files, such as a checkpoint's, are not in these folders.
+_MISSING_FILE = re.compile(r"Location does not exist: (s3[an]?://\S+/(?:metadata|data)/\S+)")
 # Set by sluice.runtime.parent for its component.
 PARENT_PID = "SLUICE_PARENT_PID"
 
@@ -58,6 +61,20 @@ class Unrecoverable(LookupError):
     code = ErrorCode.UNRECOVERABLE
 
 
+class LakeFileMissing(Unrecoverable):
+    """The catalog names a file that is gone: it was restored to a state older than the horizon."""
+
+    code = ErrorCode.LAKE_FILE_MISSING
+
+
+def known(error: Exception) -> Exception:
+    """LakeFileMissing if Iceberg did not find a file of a table, by its text; else the error itself."""
+    found = _MISSING_FILE.search(str(error))
+    if found is None:
+        return error
+    return LakeFileMissing(f"{found[1]}: the catalog's metadata names it, and it is gone. Fix: {MISSING_FIX}")
+
+
 def log_to_stderr() -> None:
     """Configure the log of a job; its last line says why the job failed."""
     logging.basicConfig(
@@ -91,7 +108,7 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
     except Exception as error:
         log.exception("%s failed", name)
         log.error("%s", failure_line(error))
-        return exits.CONFIGURATION if isinstance(error, ConfigError | Unrecoverable) else 1
+        return exits.CONFIGURATION if isinstance(known(error), ConfigError | Unrecoverable) else 1
     if stop.is_set():
         log.info("stopped on request")
     return 0
@@ -110,6 +127,7 @@ def _check_parent() -> None:
 
 def failure_line(error: Exception) -> str:
     """``<code> <class>: <first line>``; of an error in a Python worker, known by its traceback, its own."""
+    error = known(error)
     for line in reversed(str(error).splitlines()):
         if match := _IN_WORKER.match(line):
             code = getattr(getattr(importlib.import_module(match[1]), match[2], None), "code", None)

@@ -112,7 +112,7 @@ def catalog_options(platform: Platform) -> dict[str, str]:
         ".jdbc.schema-version": "V1",
         ".warehouse": lake.warehouse,
         ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        # No role may delete. And after a commit whose answer was lost, Iceberg deletes what main now uses.
+        # Role maintenance deletes, late. If a commit's answer was lost, Iceberg deletes what main now uses.
         ".s3.delete-enabled": "false",
         # A cached table is a stale snapshot of main.
         ".cache-enabled": "false",

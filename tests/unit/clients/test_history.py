@@ -79,6 +79,22 @@ def test_since_is_from_the_moment_on_oldest_first_and_of_one_kind_and_stream() -
     assert history.since("health", NOON + timedelta(microseconds=1)) == []
 
 
+def test_records_of_metadata_are_those_since_and_the_newest_before() -> None:
+    client = MemoryS3()
+    history = make(client)
+    for seconds in (0, 10, 20, 30):
+        history.record_metadata({"raw.t": f"s3://{seconds}"}, ago(seconds))
+
+    def since(at: datetime) -> list[str]:
+        return [record["tables"]["raw.t"] for record in history.metadata_since(at)]
+
+    assert since(ago(15)) == ["s3://0", "s3://10", "s3://20"]
+    assert since(ago(20)) == ["s3://0", "s3://10", "s3://20"]
+    assert since(NOON + timedelta(days=1)) == ["s3://0"]
+    assert since(ago(90)) == ["s3://0", "s3://10", "s3://20", "s3://30"]
+    assert make(client, "other").metadata_since(NOON) == []
+
+
 def test_the_newest_event_is_found_however_old_it_is() -> None:
     client = MemoryS3()
     history = make(client)

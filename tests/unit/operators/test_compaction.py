@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -9,9 +10,11 @@ from typing import Any, TypeVar
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from pyiceberg.types import BinaryType, LongType, StringType
 
 from sluice.clients.errors import Refused
 from sluice.clients.lake import compaction
+from sluice.clients.lake.catalog import Head
 from sluice.model.spec import ledger as keys
 from sluice.model.spec.stream import ENTRY_POINT
 from sluice.model.verification.storage import FileSetDigest, Rewrite
@@ -20,11 +23,14 @@ from tests.support.raising import raising
 from tests.support.steps import given, ledger
 
 Step = TypeVar("Step", bound=CompactOperator | VerifyCompactionOperator)
+HEAD = {"snapshot_id": 77, "sequence_number": 9, "writer": "w1_a"}
+COLUMNS = {"query": StringType(), "batch": LongType(), "value": BinaryType()}
 AT = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
 
 
 class World:
-    """A table whose main is at ``head``, and a Spark that remembers what it was told."""
+    """Tables of which that of the stream has its main at ``head``, and the queries' one at 5; and a Spark
+    that remembers what it was told."""
 
     def __init__(self) -> None:
         self.head: int | None = 77
@@ -32,7 +38,7 @@ class World:
         self.failure: str | None = None
         self.ledger = ledger("wiki_changes")
         self.rewrites: list[Rewrite] = []
-        self.requested: list[int | None] = []
+        self.requested: list[tuple[str, int | None, tuple[str, ...]]] = []
 
     def submit(self, operator: CompactOperator) -> None:
         self.submitted.append([str(operator.application), *(operator.application_args or [])])
@@ -40,10 +46,13 @@ class World:
         if self.failure:
             raise AirflowException(f"Cannot execute: spark-submit. Error code is: 1.\n{self.failure}\n")
 
+    def heads(self, *names: str) -> dict[str, Head]:
+        assert names == ("raw.wiki_changes", "raw.wiki_changes_quarantine", "queries.wiki_changes")
+        return {names[0]: Head(self.head, 9, "w1_a"), names[2]: Head(5, 5, "w1_b")} if self.head else {}
+
     def table(self, name: str) -> Any:
-        assert name == "raw.wiki_changes"
-        head = SimpleNamespace(snapshot_id=self.head) if self.head else None
-        return SimpleNamespace(current_snapshot=lambda: head)
+        fields = [SimpleNamespace(name=column, field_type=kind) for column, kind in COLUMNS.items()]
+        return SimpleNamespace(name=name, schema=lambda: SimpleNamespace(fields=fields))
 
     def compact(self, before: str | None = None, at: datetime = AT) -> dict[str, Any]:
         made = self._with_clients(CompactOperator(task_id="step", stream="wiki_changes"))
@@ -59,9 +68,9 @@ class World:
             found: dict[str, Any] = made.execute(given(run_id="r"))
         return found
 
-    def since(self, table: Any, snapshot_id: int | None) -> list[Rewrite]:
-        self.requested.append(snapshot_id)
-        return self.rewrites
+    def since(self, table: Any, head: Head | None, columns: Sequence[str]) -> list[Rewrite]:
+        self.requested.append((table.name, head.snapshot_id if head else None, tuple(columns)))
+        return self.rewrites if table.name == "raw.wiki_changes" else []
 
     def _with_clients(self, made: Step) -> Step:
         made.__dict__ |= {"world": self, "platform_hook": SimpleNamespace(lake=self), "ledger": self.ledger}
@@ -101,7 +110,9 @@ def test_the_day_is_that_of_utc() -> None:
 
 
 def test_the_job_is_told_the_stream_and_the_date(world: World) -> None:
-    assert world.compact() == {"before": "2026-11-20", "snapshot_id": 77}
+    states = {"snapshot_id": 5, "sequence_number": 5, "writer": "w1_b"}
+    heads = {"raw.wiki_changes": HEAD, "queries.wiki_changes": states}
+    assert world.compact() == {"before": "2026-11-20", "main": heads}
     assert world.submitted == [[str(ENTRY_POINT), "compact", "wiki_changes", "--before", "2026-11-20"]]
     assert ENTRY_POINT.is_file()
 
@@ -113,7 +124,8 @@ def test_a_retry_on_another_day_means_the_same_and_checks_from_where_the_first_b
         world.compact()
     assert not isinstance(caught.value, AirflowFailException)
     world.failure = None
-    assert world.compact(at=datetime(2026, 12, 1, tzinfo=UTC))["snapshot_id"] == 77
+    again = world.compact(at=datetime(2026, 12, 1, tzinfo=UTC))
+    assert again["main"]["raw.wiki_changes"] == HEAD
     assert [told[-1] for told in world.submitted] == ["2026-11-20"] * 2
 
 
@@ -140,21 +152,32 @@ def test_without_spark_the_connection_is_named(world: World, monkeypatch: pytest
 
 
 GOOD = Rewrite(5, "replace", 100, 100, FileSetDigest(9, 40, 7), FileSetDigest(2, 40, 7))
+NOTHING = FileSetDigest(0, 0, 0)
 
 
 def test_the_check_begins_where_the_run_did(world: World) -> None:
     world.compact()
-    world.rewrites = [GOOD, GOOD]
-    assert world.check() == {
-        "before": "2026-11-20", "rewrites": 2, "files_before": 18, "files_after": 4, "rows": 80,
-    }  # fmt: skip
-    assert world.requested == [77]
+    world.rewrites = [GOOD, GOOD, Rewrite(6, "replace", 100, 100, NOTHING, NOTHING)]
+    nothing = {"rewrites": 0, "files_before": 0, "files_after": 0, "rows": 0}
+    done = {"rewrites": 2, "files_before": 18, "files_after": 4, "rows": 80}
+    tables = {"raw.wiki_changes": done, "queries.wiki_changes": nothing}
+    assert world.check() == {"before": "2026-11-20", "tables": tables}
+    assert sorted(world.requested) == [
+        ("queries.wiki_changes", 5, ("query", "batch")),
+        ("raw.wiki_changes", 77, ("_kafka_partition", "_kafka_offset")),
+    ], "the quarantine has no snapshot, and bytes are not compared"
 
 
 def test_nothing_to_rewrite_is_well(world: World) -> None:
-    world.head = None
     world.compact()
-    assert world.check()["rewrites"] == 0
+    assert {found["rewrites"] for found in world.check()["tables"].values()} == {0}
+
+
+def test_a_stream_that_never_started_needs_no_spark(world: World) -> None:
+    world.head = None
+    assert world.compact()["main"] == {}
+    assert world.submitted == []
+    assert world.check()["tables"] == {}
 
 
 def test_other_rows_are_red_with_the_snapshot_to_go_back_to(world: World) -> None:

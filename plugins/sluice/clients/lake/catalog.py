@@ -20,10 +20,11 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from sluice.clients.errors import Missing, Unreachable
+from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
+from sluice.model.verification.file_removal import MISSING_FIX
 from sluice.model.verification.quarantine import held_in, rejected_by
 from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
 
@@ -273,7 +274,8 @@ def _missing(what: str) -> Missing:
 
 @contextmanager
 def asking(what: str) -> Iterator[None]:
-    """PyIceberg's, SQLAlchemy's and Arrow's errors as Missing or Unreachable; no connection string."""
+    """PyIceberg's, SQLAlchemy's and Arrow's errors as Missing (no such table), Refused (a file of it is gone)
+    or Unreachable; no connection string."""
     try:
         yield
     except NoSuchTableError as error:
@@ -289,6 +291,9 @@ def asking(what: str) -> Iterator[None]:
         # Each connection waits for an answer.
         message = f"{what}: the catalog's database does not answer: no connection is free"
         raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
+    except FileNotFoundError as error:
+        message = f"{what}: a file that the catalog's metadata names is gone: {error}. Fix: {MISSING_FIX}"
+        raise Refused(message, ErrorCode.LAKE_FILE_MISSING) from error
     except OSError as error:
         raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error
 

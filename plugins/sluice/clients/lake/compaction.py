@@ -2,49 +2,74 @@
 
 from __future__ import annotations
 
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntryStatus
+from collections.abc import Sequence
+
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import BinaryType
 
 from sluice.clients.errors import Missing
-from sluice.clients.lake.arrow_sql import open_sql
-from sluice.clients.lake.catalog import ancestors, asking, sluice_properties
-from sluice.clients.lake.files import OFFSET, PARTITION, offsets
+from sluice.clients.lake.arrow_sql import open_sql, quoted
+from sluice.clients.lake.catalog import Head, ancestors, asking, sluice_properties
+from sluice.clients.lake.files import OFFSET, PARTITION, read
 from sluice.model.error_codes import ErrorCode
-from sluice.model.verification.storage import FileSetDigest, Rewrite
+from sluice.model.verification.storage import REWRITE_ID, FileSetDigest, Rewrite
+
+OFFSETS = (PARTITION, OFFSET)
 
 
-def since(table: Table, snapshot_id: int | None) -> list[Rewrite]:
-    """The maintenance snapshots of ``main`` after ``snapshot_id`` (None: all that are kept), oldest first.
+def since(table: Table, head: Head | None, columns: Sequence[str] = OFFSETS) -> list[Rewrite]:
+    """The maintenance snapshots of ``main`` after ``head`` (None: all that are kept), oldest first; of those
+    behind expired snapshots the compactions. Their rows are compared by ``columns``.
 
-    Reads two columns of every file that they removed or added. Raises Missing if ``snapshot_id`` is no
-    ancestor of ``main`` any more: it was rolled back, or the snapshot has expired.
+    Reads these columns of every file that they removed or added. Raises Missing if ``head`` is no ancestor of
+    ``main`` any more, and has not expired: the table was rolled back behind it.
     """
-    found: list[Rewrite] = []
-    for snapshot in ancestors(table):
-        if snapshot.snapshot_id == snapshot_id:
-            return found[::-1]
-        if not sluice_properties(snapshot):
-            found.append(_rewrite(table, snapshot))
-    if snapshot_id is not None:
-        raise Missing(
-            f"snapshot {snapshot_id} is no ancestor of main any more: the table was rolled back behind it, "
-            "or it has expired. Fix: check the table's history",
-            ErrorCode.COMPACTION_NOT_VERIFIED,
-        )
-    return found[::-1]
+    kept = list(ancestors(table))
+    newer = list[Snapshot]()
+    for snapshot in kept:
+        if head and snapshot.snapshot_id == head.snapshot_id:
+            break
+        newer.append(snapshot)
+    else:
+        if head and any((snapshot.sequence_number or 0) <= head.sequence_number for snapshot in kept):
+            raise Missing(
+                f"snapshot {head.snapshot_id} is no ancestor of main any more: the table was rolled back "
+                "behind it. Fix: check the table's history",
+                ErrorCode.COMPACTION_NOT_VERIFIED,
+            )
+        # A writer keeps a day's compactions, though main's history between them has expired.
+        known, after = {snapshot.snapshot_id for snapshot in kept}, head.sequence_number if head else 0
+        newer += [
+            snapshot
+            for snapshot in table.metadata.snapshots
+            if snapshot.snapshot_id not in known
+            and (snapshot.sequence_number or 0) > after
+            and snapshot.summary is not None
+            and REWRITE_ID in snapshot.summary.additional_properties
+        ]
+    newer.sort(key=lambda snapshot: snapshot.sequence_number or 0)
+    return [_rewrite(table, snapshot, columns) for snapshot in newer if not sluice_properties(snapshot)]
 
 
-def _rewrite(table: Table, snapshot: Snapshot) -> Rewrite:
+def without_binary(table: Table) -> list[str]:
+    """The table's columns but those of bytes, which may be large."""
+    return [field.name for field in table.schema().fields if not isinstance(field.field_type, BinaryType)]
+
+
+def _rewrite(table: Table, snapshot: Snapshot, columns: Sequence[str]) -> Rewrite:
     removed: list[DataFile] = []
     added: list[DataFile] = []
-    has_deletes = False
     with asking(f"manifests of snapshot {snapshot.snapshot_id}"):
-        for manifest in snapshot.manifests(table.io):
+        manifests = snapshot.manifests(table.io)
+        for manifest in manifests:
+            # What it added and removed is in the manifests that it wrote.
+            if manifest.added_snapshot_id != snapshot.snapshot_id:
+                continue
             for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
-                if entry.data_file.content != DataFileContent.DATA:
-                    has_deletes = True
-                elif entry.snapshot_id == snapshot.snapshot_id:
+                if entry.snapshot_id == snapshot.snapshot_id:
                     if entry.status == ManifestEntryStatus.DELETED:
                         removed.append(entry.data_file)
                     elif entry.status == ManifestEntryStatus.ADDED:
@@ -57,9 +82,9 @@ def _rewrite(table: Table, snapshot: Snapshot) -> Rewrite:
         operation=snapshot.summary.operation.value if snapshot.summary else "unknown",
         total_before=_total(parent),
         total_after=_total(snapshot),
-        removed=_digest(table, removed),
-        added=_digest(table, added),
-        has_deletes=has_deletes,
+        removed=_digest(table, removed, columns),
+        added=_digest(table, added, columns),
+        has_deletes=any(manifest.content == ManifestContent.DELETES for manifest in manifests),
     )
 
 
@@ -70,9 +95,13 @@ def _total(snapshot: Snapshot | None) -> int | None:
     return None if total is None else int(total)
 
 
-def _digest(table: Table, files: list[DataFile]) -> FileSetDigest:
+def _digest(table: Table, files: list[DataFile], columns: Sequence[str]) -> FileSetDigest:
+    if not files:
+        return FileSetDigest(0, 0, 0)
     # A sum, so that the rows' order does not matter.
-    query = f"select count(*), coalesce(sum(hash({PARTITION}, {OFFSET})), 0) % (1::hugeint << 64) from rows"
+    values = ", ".join(map(quoted, columns))
+    query = f"select count(*), coalesce(sum(hash({values})), 0) % (1::hugeint << 64) from rows"
+    tasks = [FileScanTask(file) for file in files]
     with open_sql() as sql:
-        ((records, digest),) = sql.rows(query, rows=offsets(table, [FileScanTask(file) for file in files]))
+        ((records, digest),) = sql.rows(query, rows=read(table, AlwaysTrue(), tuple(columns), tasks=tasks))
     return FileSetDigest(len(files), records, digest)

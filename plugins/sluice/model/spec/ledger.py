@@ -9,7 +9,8 @@
     runs/<run_id, quoted>/produced.json     the offset ranges of all of them
     runs/<run_id, quoted>/baseline.json     the tables' newest snapshots before the load
     runs/<run_id, quoted>/proof.json        the result of `validate`, if it passed; repeated: proof-<snapshot>
-    runs/<run_id, quoted>/compaction.json   date and snapshot, pinned by the first attempt of a compaction
+    runs/<run_id, quoted>/compaction.json   date and snapshots, pinned by the first attempt of a compaction
+    history/metadata/<countdown>-<moment>-tables.json   the metadata file of each table at this time
     history/<kind>/<countdown>-<moment>-<suffix>.json   the stream's events; the newest sorts first
 """
 
@@ -24,6 +25,8 @@ Document = dict[str, Any]
 
 # ``who`` of a restart that the runtime made by itself.
 RUNTIME = "runtime"
+# The kind of these records. They are no events of a component, and no other reader lists them.
+METADATA = "metadata"
 # UTC, to the microsecond, of one width: texts sort by time.
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from sluice.model.spec import config
 from sluice.model.spec.config import ConfigError, build
 
-ROLES = ("airflow", "producer", "consumer", "reader")
+ROLES = ("airflow", "producer", "consumer", "reader", "maintenance")
 DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"
 CATALOG = "lake"
 _CHECKPOINTS = re.compile(r"/|s3a://[^/]")

@@ -16,6 +16,7 @@ from sluice.model.spec import query as query_spec
 from sluice.model.spec import schema as table_schema
 from sluice.model.spec.config import IDENTIFIER, ConfigError, build, toml
 from sluice.model.spec.generator import Generator
+from sluice.model.spec.maintenance import Maintenance
 from sluice.model.spec.query import Query
 from sluice.model.spec.schema import Partition, parse_ddl
 
@@ -161,6 +162,7 @@ class StreamSpec:
     feed: Feed | None = None
     queries: dict[str, Query] = field(default_factory=dict)
     supervision: Supervision = field(default_factory=Supervision)
+    maintenance: Maintenance = field(default_factory=Maintenance)
 
     @property
     def label(self) -> str:
@@ -274,6 +276,7 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
         ("consumer trigger_seconds", spec.consumer.trigger_seconds),
         ("consumer max_offsets_per_trigger", spec.consumer.max_offsets_per_trigger),
         *((f"supervision {name}", value) for name, value in asdict(spec.supervision).items()),
+        *((f"maintenance {name}", value) for name, value in asdict(spec.maintenance).items()),
         *((f"feed {name}", value) for name, value in feed.items() if isinstance(value, int)),
     ):
         if value < 1:

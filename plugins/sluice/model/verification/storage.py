@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-
-# S3 has whole seconds, and another clock than the driver.
-CLOCK_SLACK = timedelta(seconds=5)
 
 
 @dataclass(frozen=True)
@@ -86,32 +82,14 @@ def metadata_files(written_at_ms: Sequence[int], at_ms: int, until_ms: int | Non
     return sum(at_ms <= written < (until_ms or written + 1) for written in written_at_ms)
 
 
-@dataclass(frozen=True)
-class UnreferencedObjects:
-    """Objects below a table's location that no snapshot of any kept metadata file names, nor is one itself.
-    ``orphans`` are older than the newest commit, so they will never be committed; ``too_recent`` ones may
-    belong to a batch in flight."""
-
-    orphans: list[str]
-    too_recent: list[str]
-
-
-def find_unreferenced(
-    objects: Mapping[str, datetime], referenced: set[str], newest_commit: datetime | None
-) -> UnreferencedObjects:
-    """``objects``: address -> written at, of data and metadata. Before the first commit all unreferenced
-    objects are too recent."""
-    uris = sorted(set(objects) - referenced)
-    old = {uri for uri in uris if newest_commit is not None and objects[uri] < newest_commit - CLOCK_SLACK}
-    return UnreferencedObjects([uri for uri in uris if uri in old], [uri for uri in uris if uri not in old])
-
-
 REPLACE = "replace"
+# In the summary of a snapshot that maintenance published: an id of its own.
+REWRITE_ID = "rewrite-id"
 
 
 @dataclass(frozen=True)
 class FileSetDigest:
-    """``records``: rows read from the ``files``; ``digest``: of their offsets, independent of their order."""
+    """``records``: rows read from the ``files``; ``digest``: of their compared columns, in any order."""
 
     files: int
     records: int
@@ -121,7 +99,8 @@ class FileSetDigest:
 @dataclass(frozen=True)
 class Rewrite:
     """A snapshot of ``main`` that no writer of the stream made. ``total_before``, ``total_after``: rows of
-    the table by its parent's and its own summary, None if missing; ``has_deletes``: it has delete files."""
+    the table by its parent's (None if that has expired) and its own summary (None if missing);
+    ``has_deletes``: it has delete files."""
 
     snapshot_id: int
     operation: str
@@ -139,9 +118,9 @@ class Rewrite:
         problems = []
         if self.has_deletes:
             problems.append(f"{name} has files of deleted rows, which no stream writes")
-        if self.total_before is None or self.total_after is None:
-            problems.append(f"{name}: its summary or its parent's has no total number of rows")
-        elif self.total_before != self.total_after:
+        if self.total_after is None:
+            problems.append(f"{name}: its summary has no total number of rows")
+        elif self.total_before not in (None, self.total_after):
             problems.append(f"{name}: the table had {self.total_before} rows and has {self.total_after}")
         old, new = self.removed, self.added
         if old.records != new.records:
@@ -151,6 +130,6 @@ class Rewrite:
             )
         elif old.digest != new.digest:
             problems.append(
-                f"{name}: the offsets in its {new.files} new files differ from those in the {old.files} old"
+                f"{name}: the rows in its {new.files} new files differ from those in the {old.files} old"
             )
         return problems

@@ -13,7 +13,7 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 
 from sluice.clients.errors import Missing
 from sluice.clients.lake import compaction
-from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.catalog import Head, Lake
 from sluice.model.verification.storage import Rewrite
 from tests.support import lake as lakes
 from tests.support.raising import raising
@@ -28,12 +28,6 @@ def lake(tmp_path: Path) -> Lake:
             rows = [(partition, start + number) for number in range(3)]
             lakes.append(made, rows, lakes.summary("batch", 1, {0: 6, 1: 6}))
     return made
-
-
-def head(lake: Lake) -> int:
-    snapshot = lake.table(lakes.TABLE).current_snapshot()
-    assert snapshot is not None
-    return snapshot.snapshot_id
 
 
 def rewrite(lake: Lake, rows: list[tuple[int, int]] | None = None, chosen: str = "true") -> None:
@@ -51,8 +45,8 @@ def rewrite(lake: Lake, rows: list[tuple[int, int]] | None = None, chosen: str =
             update.append_data_file(file)
 
 
-def since(lake: Lake, snapshot_id: int | None) -> list[Rewrite]:
-    return compaction.since(replacing(lake.table(lakes.TABLE)), snapshot_id)
+def since(lake: Lake, head: Head | None) -> list[Rewrite]:
+    return compaction.since(replacing(lake.table(lakes.TABLE)), head)
 
 
 def replacing(table: Table) -> Table:
@@ -69,7 +63,7 @@ def replacing(table: Table) -> Table:
 
 
 def test_the_same_rows_in_one_file(lake: Lake) -> None:
-    before = head(lake)
+    before = lake.heads(lakes.TABLE)[lakes.TABLE]
     rewrite(lake)
     (found,) = since(lake, before)
     assert found.problems() == []
@@ -94,25 +88,25 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG.keys())
 def test_other_rows(lake: Lake, case: Any) -> None:
     rows, words = case
-    before = head(lake)
+    before = lake.heads(lakes.TABLE)[lakes.TABLE]
     rewrite(lake, rows)
     (found,) = since(lake, before)
     assert words in "; ".join(found.problems())
 
 
 def test_the_owners_batches_are_none(lake: Lake) -> None:
-    before = head(lake)
+    before = lake.heads(lakes.TABLE)[lakes.TABLE]
     rewrite(lake)
     lakes.append(lake, [(0, 6)], lakes.summary("batch", 2, {0: 7, 1: 6}))
     rewrite(lake)
     found = since(lake, before)
     assert [(one.total_before, one.removed.files) for one in found] == [(12, 4), (13, 2)]
-    assert since(lake, head(lake)) == []
+    assert since(lake, lake.heads(lakes.TABLE)[lakes.TABLE]) == []
     assert len(since(lake, None)) == 2
 
 
 def test_files_that_were_left_alone_are_none_of_it(lake: Lake) -> None:
-    before = head(lake)
+    before = lake.heads(lakes.TABLE)[lakes.TABLE]
     rewrite(lake, chosen="_kafka_partition = 1")
     (found,) = since(lake, before)
     assert found.problems() == []
@@ -120,7 +114,7 @@ def test_files_that_were_left_alone_are_none_of_it(lake: Lake) -> None:
 
 
 def test_an_append_of_nobody_is_named(lake: Lake) -> None:
-    before = head(lake)
+    before = lake.heads(lakes.TABLE)[lakes.TABLE]
     lakes.append(lake, [(0, 6)])
     (found,) = since(lake, before)
     assert "its operation is append" in found.problems()[0]
@@ -128,5 +122,5 @@ def test_an_append_of_nobody_is_named(lake: Lake) -> None:
 
 def test_a_table_that_was_rolled_back_behind_it_is_an_error(lake: Lake) -> None:
     with raising(Missing, "snapshot 7"):
-        since(lake, 7)
+        since(lake, Head(7, 2, "w1_a"))
     assert compaction.since(lake.table(lakes.QUARANTINE), None) == []

@@ -22,10 +22,12 @@ from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.clients.lake import query_results, results_table
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.results_table import Editor, Results, ResultsReader, Window
+from sluice.model.error_codes import ErrorCode
 from sluice.model.queries import state as query_state
 from sluice.model.queries.state import QueryState, definition
 from tests.support import lake as lakes
 from tests.support import pages
+from tests.support.raising import raising
 
 # PyIceberg deletes before it writes, and says so where there is nothing to delete.
 pytestmark = pytest.mark.filterwarnings("ignore:Delete operation did not match")
@@ -248,7 +250,7 @@ def test_rows_that_were_deleted_one_by_one_are_not_shown_as_if_they_were_there(
         reader(lake).read(0)
 
 
-def test_a_file_that_cannot_be_read_is_unreachable_and_is_read_the_next_time(lake: Lake) -> None:
+def test_a_file_that_is_gone_is_named_and_is_read_when_it_is_back(lake: Lake) -> None:
     create(lake)
     write(lake, {0: [("Ann", False, 1)]})
     results = reader(lake)
@@ -256,8 +258,9 @@ def test_a_file_that_cannot_be_read_is_unreachable_and_is_read_the_next_time(lak
     file = Path(path.removeprefix("file://"))
     away = file.with_suffix(".away")
     file.rename(away)
-    with pytest.raises(Unreachable, match=r"1 files of table results\.editors"):
+    with raising(Refused, "1 files of table results.editors", file.name) as caught:
         results.read(0)
+    assert caught.value.code is ErrorCode.LAKE_FILE_MISSING
     away.rename(file)
     assert shown(results.read(0)) == {0: [Editor("Ann", False, 1)]}
 

@@ -24,9 +24,28 @@ def may(role: str, action: str, resource: str) -> bool:
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_nobody_may_delete_or_do_everything(role: str) -> None:
+def test_only_maintenance_may_delete_and_nobody_may_do_everything(role: str) -> None:
     actions = [action for statement in s3_policies()[role]["Statement"] for action in statement["Action"]]
-    assert not [action for action in actions if "Delete" in action or "*" in action]
+    assert not [action for action in actions if "*" in action]
+    deletes = [action for action in actions if "Delete" in action]
+    # Not a version: what it deletes can be restored.
+    assert deletes == (["s3:DeleteObject"] if role == "maintenance" else [])
+    assert role != "maintenance" or deletes == actions
+
+
+@pytest.mark.parametrize(
+    ("key", "allowed"),
+    [
+        ("warehouse/lake/raw/x/data/day=2026-01-01/a.parquet", True),
+        ("warehouse/lake/raw/x/metadata/a.avro", True),
+        ("warehouse/lake/raw/x/loaded/0123456789abcdef/w1_a-1.json", False),
+        ("warehouse/ledger/x/runs/r/proof.json", False),
+        ("warehouse/files/x/a.parquet", False),
+        ("source/x/data/a.csv", False),
+    ],
+)
+def test_what_maintenance_may_delete(key: str, allowed: bool) -> None:
+    assert may("maintenance", "s3:DeleteObject", key) is allowed
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.schema import TYPES, date_column, has_closed_dates, parse_all, parse_ddl
+from sluice.model.spec.schema import TYPES, has_closed_dates, parse_ddl
 from tests.support.raising import raising
 
 
@@ -64,32 +64,12 @@ def test_streams_partition_by_columns_that_they_have() -> None:
             assert spec.feed is None or spec.feed.event_id in columns
 
 
-TYPED = {"day": "date", "at": "timestamptz", "server": "string"}
-
-
-def test_a_table_is_compacted_by_the_date_that_it_is_partitioned_by_first() -> None:
-    assert date_column(parse_all(["day", "server"], "s"), TYPED, "raw.s") == "day"
-
-
-@pytest.mark.parametrize(
-    ("partition_by", "words"),
-    [
-        ([], "raw.s: no partition_by"),
-        (["server", "day"], "the first partition is server, and column server is a string; expected a date"),
-        (["at"], "column at is a timestamptz"),
-        (["truncate(4, server)", "day"], "the first partition is truncate(4, server)"),
-        (["hour"], "column hour is missing"),
-    ],
-)
-def test_what_has_no_closed_dates_is_named(partition_by: list[str], words: str) -> None:
-    with raising(ConfigError, words):
-        date_column(parse_all(partition_by, "s"), TYPED, "raw.s")
-
-
-def test_only_a_stream_with_closed_dates_is_compacted() -> None:
+def test_a_stream_that_is_partitioned_by_a_date_first_has_closed_dates() -> None:
     spec = stream.load("wiki_changes")
     assert has_closed_dates(spec)
     assert has_closed_dates(stream.load("isp_hits"))
     assert not has_closed_dates(stream.load("nyc_taxi"))
-    assert not has_closed_dates(replace(spec, partition_by=["server_name"]))
+    for other in (["server_name"], ["server_name", "change_timestamp_date"], ["absent"]):
+        assert not has_closed_dates(replace(spec, partition_by=other))
+    assert not has_closed_dates(replace(spec, partition_by=["truncate(4, change_timestamp_date)"]))
     assert not has_closed_dates(replace(spec, schema="absent.ddl"))

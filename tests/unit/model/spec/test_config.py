@@ -242,6 +242,16 @@ def test_every_value_of_supervision_is_1_or_more(key: str) -> None:
         stream.parse(f"{MINIMAL}[supervision]\n{key} = 0\n", "stream.toml")
 
 
+def test_maintenance_may_be_left_out_and_its_values_are_1_or_more() -> None:
+    declared = {"schedule_hours": 24, "restore_horizon_days": 7}
+    assert asdict(stream.parse(MINIMAL, "stream.toml").maintenance) == declared
+    for key in declared:
+        one = stream.parse(f"{MINIMAL}[maintenance]\n{key} = 1\n", "stream.toml").maintenance
+        assert asdict(one) == declared | {key: 1}
+        with raising(ConfigError, "stream.toml", f"maintenance {key} is 0"):
+            stream.parse(f"{MINIMAL}[maintenance]\n{key} = 0\n", "stream.toml")
+
+
 FEED = """
 [feed]
 url = "https://feed.example/stream"

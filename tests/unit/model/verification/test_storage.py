@@ -1,8 +1,6 @@
-"""Objects as they were written, their number within a budget, and those that nothing names."""
+"""Objects as they were written, and their number within a budget."""
 
 from __future__ import annotations
-
-from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -10,11 +8,9 @@ from sluice.model.verification.storage import (
     BudgetCheck,
     WrittenObject,
     check_object,
-    find_unreferenced,
     metadata_files,
 )
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ONE = ("e1", 5, True)
 
 
@@ -43,17 +39,6 @@ def test_metadata_files_belong_to_the_commit_before_them() -> None:
     assert metadata_files(log, 300, None) == 1
     assert metadata_files(log, 90, 100) is None
     assert metadata_files([], 1, None) is None
-
-
-def test_an_unreferenced_file_older_than_the_newest_commit_is_an_orphan() -> None:
-    objects = {
-        "old": NOW - timedelta(minutes=1),
-        "new": NOW + timedelta(seconds=1),
-        "known": NOW - timedelta(days=1),
-    }
-    found = find_unreferenced(objects, {"known"}, NOW)
-    assert (found.orphans, found.too_recent) == (["old"], ["new"])
-    assert find_unreferenced(objects, {"known"}, None).orphans == []
 
 
 @pytest.mark.parametrize(

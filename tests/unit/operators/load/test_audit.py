@@ -12,11 +12,12 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.errors import Missing
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.objects import Entry
+from sluice.clients.objects import Bucket, Entry
 from sluice.model.spec import stream
 from sluice.operators.load import inventory
 from sluice.operators.load.audit import AuditOperator
 from tests.support import lake as lakes
+from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
 
@@ -112,6 +113,17 @@ def test_a_file_of_another_size_than_its_manifest_says_is_named(audit: Audit) ->
     audit.odd[".parquet"] = [entry(size=1)]
     with raising(AirflowFailException, "parquet has 1 bytes"):
         audit.run()
+
+
+def test_markers_that_maintenance_left_are_on_other_objects() -> None:
+    s3, name = MemoryS3(), "lake/raw/t/data/a.parquet"
+    s3.objects = {("w", name): b"1", ("w", f"{name}.1"): b"1", ("w", "lake/raw/t/data/b.parquet"): b"1"}
+    s3.markers = [("w", f"{name}.1"), ("w", "lake/raw/t/data/b.parquet")]
+    made = AuditOperator(task_id="audit", stream="nyc_taxi")
+    made.__dict__["platform_hook"] = SimpleNamespace(bucket=lambda bucket: Bucket(s3.as_client(), bucket))
+    assert [(found.key, found.is_delete_marker) for found in made.entries(f"s3://w/{name}")] == [
+        (name, False)
+    ]
 
 
 def test_without_a_baseline_there_is_nothing_to_compare(tmp_path: Path) -> None:

@@ -12,9 +12,14 @@ import pytest
 
 from sluice.model import exits
 from sluice.model.spec.config import ConfigError
+from sluice.model.verification.file_removal import MISSING_FIX
 from spark_jobs.common.consumer.writer import VerificationFailed
 from spark_jobs.common.spark.process import PARENT_PID, Fenced, Unrecoverable, check_epoch, run_process
 from tests.support.raising import raising
+
+# As Iceberg says it, of a table's file and of one of a checkpoint.
+NOT_THERE, FIX = "Location does not exist:", f"Fix: {MISSING_FIX}"
+GONE, OTHER = "s3://w/lake/raw/t/metadata/1-a.gz.metadata.json", "s3a://w/q/w1_a/sources/0/0"
 
 
 @pytest.fixture(autouse=True)
@@ -33,6 +38,12 @@ def signals() -> Iterator[None]:
         (ConfigError("no key"), exits.CONFIGURATION, "SLU-101 ConfigError: no key"),
         (Unrecoverable("gone"), exits.CONFIGURATION, "SLU-507 Unrecoverable: gone"),
         (VerificationFailed("a gap\nmore"), 1, "SLU-402 VerificationFailed: a gap"),
+        (
+            RuntimeError(f"error while calling o1.load.\n: x.NotFoundException: {NOT_THERE} {GONE}\n\tat y"),
+            exits.CONFIGURATION,
+            f"SLU-224 LakeFileMissing: {GONE}: the catalog's metadata names it, and it is gone. {FIX}",
+        ),
+        (RuntimeError(f"{NOT_THERE} {OTHER}"), 1, f"SLU-500 RuntimeError: {NOT_THERE} {OTHER}"),
         (LookupError("no topic"), 1, "SLU-500 LookupError: no topic"),
     ],
 )
