@@ -15,7 +15,8 @@ import pyarrow
 
 from sluice.model.verification.deduplication import LoadedRows
 from sluice.model.verification.offsets import FileStats
-from spark_jobs.common.lake.iceberg import MAIN, AddedFile, Refused, Snapshot
+from spark_jobs.common.lake.added_file import AddedFile
+from spark_jobs.common.lake.iceberg import MAIN, Refused, Snapshot
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.spark.checkpoint import CheckpointCorrupted
 from tests.protocol.catalog import Commit, File, Metadata

@@ -21,7 +21,8 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG, S3
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.lake import read_offsets, tables
-from spark_jobs.common.lake.iceberg import MAIN, AddedFile, IcebergTable
+from spark_jobs.common.lake.added_file import AddedFile
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.read_offsets import OffsetReader
 from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.wiki_changes.transforms import MAX_SERVER_NAME, changes

@@ -29,8 +29,9 @@ from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.keys import with_identity
 from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import deduplicate
+from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.clock import now_ms
-from spark_jobs.common.lake.iceberg import MAIN, AddedFile, IcebergTable
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.loaded_rows import BatchRows, LoadedRowsStore
 from spark_jobs.common.lake.quarantine import BatchQuarantine
 from spark_jobs.common.lake.read_offsets import OffsetReader

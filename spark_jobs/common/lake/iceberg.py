@@ -18,10 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.schema import spelled
-from sluice.model.verification.deduplication import Run
-from sluice.model.verification.offsets import FileStats
-from sluice.model.verification.ranges import OffsetRanges
 from sluice.model.verification.storage import REWRITE_ID
+from spark_jobs.common.lake.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.clock import committing
 
 MAIN = "main"
@@ -34,40 +32,6 @@ class Refused(RuntimeError):
     """The catalog refused a commit: another came first, or a ref is not where it was expected."""
 
     code = ErrorCode.CONCURRENT_COMMIT
-
-
-@dataclass(frozen=True)
-class AddedFile:
-    """A data file with its bounds (None: no bound). ``external``: number of records without a source."""
-
-    stats: FileStats
-    source_lower: str | None
-    source_upper: str | None
-    base_offset_lower: int | None
-    base_offset_upper: int | None
-    external: int
-
-    def run(self) -> Run | None:
-        """Return the file's run if the bounds show that it is the only one: one source and base offset."""
-        stats = self.stats
-        if (
-            self.external
-            or self.source_lower is None
-            or self.source_lower != self.source_upper
-            or self.base_offset_lower is None
-            or self.base_offset_lower != self.base_offset_upper
-            or stats.partition_lower is None
-            or stats.offset_lower is None
-            or not stats.is_conclusive(OffsetRanges())
-        ):
-            return None
-        start = stats.offset_lower - self.base_offset_lower
-        return Run(self.source_lower, stats.partition_lower, start, start + stats.records, stats.records)
-
-    @property
-    def is_external(self) -> bool:
-        """Whether no record has a source, so the file has no loaded rows."""
-        return self.external == self.stats.records
 
 
 @dataclass(frozen=True)
@@ -290,8 +254,8 @@ class IcebergTable:
 
     def added_files(self, snapshot_id: int) -> list[AddedFile]:
         """The data files that this snapshot added; reads its manifest list and manifest only."""
-        columns = {name: self._table.schema().findField(name) for name in _BOUNDED}
-        return [self._added(file, columns) for file in self._data_files(snapshot_id)]
+        columns = {name: self._table.schema().findField(name) for name in BOUNDED}
+        return [read(file, columns, self._value_of) for file in self._data_files(snapshot_id)]
 
     def added_paths(self, snapshot_id: int) -> list[str]:
         """The locations of :meth:`added_files`."""
@@ -299,39 +263,6 @@ class IcebergTable:
 
     def _data_files(self, snapshot_id: int) -> Iterator[Any]:
         return iter(self._table.snapshot(snapshot_id).addedDataFiles(self._table.io()))
-
-    def _added(self, file: Any, columns: Mapping[str, Any]) -> AddedFile:
-        lower, upper = file.lowerBounds(), file.upperBounds()
-
-        def bound(bounds: Any, name: str) -> Any:
-            raw = None if bounds is None else bounds.get(columns[name].fieldId())
-            return None if raw is None else self._value_of(columns[name].type(), raw)
-
-        def text(bounds: Any) -> str | None:
-            value = bound(bounds, "_source_id")
-            return None if value is None else str(value if isinstance(value, str) else value.toString())
-
-        nulls = file.nullValueCounts()
-        external = None if nulls is None else nulls.get(columns["_source_id"].fieldId())
-        records = int(file.recordCount())
-        return AddedFile(
-            FileStats(
-                str(file.location()),
-                bound(lower, "_kafka_partition"),
-                bound(upper, "_kafka_partition"),
-                bound(lower, "_kafka_offset"),
-                bound(upper, "_kafka_offset"),
-                records,
-            ),
-            text(lower),
-            text(upper),
-            bound(lower, "_source_base_offset"),
-            bound(upper, "_source_base_offset"),
-            int(external or 0),
-        )
-
-
-_BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
 
 
 def on_branch(table: str, branch: str) -> str:

@@ -15,7 +15,7 @@ import pyarrow.compute
 
 from sluice.model.verification.deduplication import Run
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
-from spark_jobs.common.lake.iceberg import AddedFile
+from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
 
 SOURCE_COLUMNS = ["_source_id", "_source_base_offset"]

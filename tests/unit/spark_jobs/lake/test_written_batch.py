@@ -9,7 +9,7 @@ import pyarrow
 from sluice.model.verification.deduplication import Run
 from sluice.model.verification.offsets import FileStats
 from sluice.model.verification.ranges import OffsetRanges
-from spark_jobs.common.lake.iceberg import AddedFile
+from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.written_batch import WrittenBatch, runs_of
 from tests.support.raising import raising
 

@@ -1,0 +1,80 @@
+"""A data file as its manifest describes it: what verification and deduplication need, without reading it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sluice.model.verification.deduplication import Run
+from sluice.model.verification.offsets import FileStats
+from sluice.model.verification.ranges import OffsetRanges
+
+BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
+
+
+@dataclass(frozen=True)
+class AddedFile:
+    """A data file with its bounds (None: no bound). ``external``: number of records without a source."""
+
+    stats: FileStats
+    source_lower: str | None
+    source_upper: str | None
+    base_offset_lower: int | None
+    base_offset_upper: int | None
+    external: int
+
+    def run(self) -> Run | None:
+        """Return the file's run if the bounds show that it is the only one: one source and base offset."""
+        stats = self.stats
+        if (
+            self.external
+            or self.source_lower is None
+            or self.source_lower != self.source_upper
+            or self.base_offset_lower is None
+            or self.base_offset_lower != self.base_offset_upper
+            or stats.partition_lower is None
+            or stats.offset_lower is None
+            or not stats.is_conclusive(OffsetRanges())
+        ):
+            return None
+        start = stats.offset_lower - self.base_offset_lower
+        return Run(self.source_lower, stats.partition_lower, start, start + stats.records, stats.records)
+
+    @property
+    def is_external(self) -> bool:
+        """Whether no record has a source, so the file has no loaded rows."""
+        return self.external == self.stats.records
+
+
+def read(file: Any, columns: Mapping[str, Any], value_of: Callable[[Any, Any], Any]) -> AddedFile:
+    """From Iceberg's ``DataFile``. ``columns``: its schema's fields by name, those of BOUNDED; ``value_of``:
+    ``Conversions.fromByteBuffer``, of a type and a bound."""
+    lower, upper = file.lowerBounds(), file.upperBounds()
+
+    def bound(bounds: Any, name: str) -> Any:
+        raw = None if bounds is None else bounds.get(columns[name].fieldId())
+        return None if raw is None else value_of(columns[name].type(), raw)
+
+    def text(bounds: Any) -> str | None:
+        value = bound(bounds, "_source_id")
+        return None if value is None else str(value if isinstance(value, str) else value.toString())
+
+    nulls = file.nullValueCounts()
+    external = None if nulls is None else nulls.get(columns["_source_id"].fieldId())
+    records = int(file.recordCount())
+    return AddedFile(
+        FileStats(
+            str(file.location()),
+            bound(lower, "_kafka_partition"),
+            bound(upper, "_kafka_partition"),
+            bound(lower, "_kafka_offset"),
+            bound(upper, "_kafka_offset"),
+            records,
+        ),
+        text(lower),
+        text(upper),
+        bound(lower, "_source_base_offset"),
+        bound(upper, "_source_base_offset"),
+        int(external or 0),
+    )
