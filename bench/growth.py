@@ -54,9 +54,14 @@ def points(batches: int) -> list[int]:
 
 
 def mean(figures: Sequence[Mapping[str, float]]) -> Figures:
-    """Figure by figure; of those that all have."""
-    names = [name for name in figures[0] if all(name in one for one in figures)] if figures else []
-    return {name: round(statistics.fmean(one[name] for one in figures), 4) for name in names}
+    """Figure by figure."""
+    return {name: round(statistics.fmean(one[name] for one in figures), 4) for name in figures[0]}
+
+
+def least(figures: Sequence[Figures]) -> Figures:
+    """Figure by figure: what else happens on the machine adds seconds, and a late sample adds the S3 calls of
+    another task. Empty without any."""
+    return {name: min(one[name] for one in figures) for name in (figures[0] if figures else ())}
 
 
 def ratios(small: Mapping[str, float], large: Mapping[str, float]) -> Figures:
@@ -131,9 +136,7 @@ class Measurement:
         point: dict[str, Any] = {"stream": stream.spec.name, "batches": stream.batches}
         point["aged"] = {**stream.memory(), **(grown or {})}
         point["maintenance"] = stream.maintain() if self._loads_each else None
-        failovers = [stream.fail_over() for _ in range(FAILOVERS)]
-        # Of wall times the least: the machine's other work only adds to it.
-        figures = {name: min(one[name] for one in failovers) for name in failovers[0]}
+        figures = least([stream.fail_over() for _ in range(FAILOVERS)])
         stream.grow(WARM_UP - 1, _say)
         figures |= stream.steady() | stream.memory()
         loads = []
@@ -141,7 +144,7 @@ class Measurement:
             first = 1 + self._loaded * LOADED_ROWS
             loads.append(stream.load([self._rows[0], *self._rows[first : first + LOADED_ROWS]]))
             self._loaded += 1
-        figures |= mean(loads) | stream.metadata_sizes()
+        figures |= least(loads) | stream.metadata_sizes()
         point["table"] = stream.table_sizes()
         self.result["curve"].append({**point, **figures, "machine_load": round(os.getloadavg()[0], 1)})
         self.result["after_a_day"] = after_a_day(self.result["curve"])

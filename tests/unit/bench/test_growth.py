@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.growing_stream import Event, events
-from bench.growth import DAY_BATCHES, after_a_day, mean, over_goal, points, ratios
+from bench.growth import DAY_BATCHES, after_a_day, least, mean, over_goal, points, ratios
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,11 @@ def test_what_grows_is_named_the_worst_first_and_the_goal_itself_is_reached() ->
     assert over_goal({"a": 1.3, "b": 1.2, "c": 2.0}) == ["c", "a"]
 
 
-def test_repeated_figures_are_averaged_if_each_measurement_has_them() -> None:
-    assert mean([{"a": 1.0, "b": 2.0}, {"a": 2.0}]) == {"a": 1.5}
+def test_points_are_averaged_and_of_repetitions_within_one_the_least_counts() -> None:
+    repeated = [{"a": 1.0, "b": 6.0}, {"a": 2.0, "b": 5.0}]
+    assert mean(repeated) == {"a": 1.5, "b": 5.5}
+    assert least(repeated) == {"a": 1.0, "b": 5.0}
+    assert least([]) == {}
 
 
 def test_a_consumer_s_log_tells_its_starts_and_its_batches() -> None:
