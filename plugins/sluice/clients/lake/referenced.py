@@ -38,14 +38,17 @@ class ReferencedFiles:
         """
         with asking(f"metadata of table {self._table}"):
             metadata = FromInputFile.table_metadata(self._io.new_input(location))
-            names = [self._named(location, None)]
+            names = {self._named(location, None)}
             for statistics in (*metadata.statistics, *metadata.partition_statistics):
-                names.append(self._named(statistics.statistics_path, statistics.file_size_in_bytes))
+                names.add(self._named(statistics.statistics_path, statistics.file_size_in_bytes))
+            # Collected first: thousands of snapshots name the same manifests.
+            manifests = set[str]()
             for snapshot in metadata.snapshots:
-                names.append(self._named(snapshot.manifest_list, None))
-                for manifest in self._manifests_of(snapshot.manifest_list):
-                    names.append(manifest)
-                    names += self._manifests[manifest]
+                names.add(self._named(snapshot.manifest_list, None))
+                manifests.update(self._manifests_of(snapshot.manifest_list))
+            for manifest in manifests:
+                names.update(self._manifests[manifest])
+            names |= manifests
         return {name: self._sizes[name] for name in names}
 
     def _manifests_of(self, manifest_list: str) -> list[str]:

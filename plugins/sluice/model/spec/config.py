@@ -30,7 +30,7 @@ def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
     """Make the frozen dataclass ``cls`` from parsed TOML, nested tables included.
 
     ``where`` names the place in messages. Raises ConfigError for an unknown or missing key, or a value of
-    another type (a bool is no int).
+    another type (a bool is no int); the value of a field with ``repr=False`` is a secret, and not named.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
     hints = typing.get_type_hints(cls)
@@ -39,6 +39,10 @@ def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
         raise ConfigError(f"{where}: unknown key {unknown[0]!r}; known keys are {', '.join(sorted(fields))}")
     values: dict[str, Any] = {}
     for name, field in fields.items():
+        if name in data and not field.repr and not isinstance(data[name], str):
+            raise ConfigError(
+                f"{where} {name}: it is a {type(data[name]).__name__}. Fix: give a str, in quotes"
+            )
         if name in data:
             values[name] = _value(hints[name], data[name], f"{where} {name}")
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:

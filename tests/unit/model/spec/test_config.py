@@ -46,6 +46,12 @@ def test_a_platform_file_is_read_and_hides_its_secrets() -> None:
     assert not any(secret in repr(made) for secret in ("hidden", "p@ss", "pa\\"))
 
 
+def test_a_secret_of_another_type_is_not_named() -> None:
+    with raising(ConfigError, "secret_key: it is a int. Fix: give a str, in quotes") as caught:
+        platform.parse(PLATFORM.replace('"hidden"', "48151623"), "consumer.toml")
+    assert "48151623" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
