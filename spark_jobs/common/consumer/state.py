@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 
 from sluice.model.verification.deduplication import LoadedRows
 from sluice.model.verification.quarantine import NO_REJECTIONS, Rejections, rejected_by
@@ -19,6 +19,10 @@ from spark_jobs.common.lake.iceberg import Snapshot
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.spark.process import Unrecoverable
 
+# A query that is behind by more begins again, with all rows. By number too: each snapshot that is kept costs
+# 1.7 kB of metadata in every commit, so queries that are stopped would slow the stream down.
+READER_HORIZON_MS = 7 * 24 * 3_600_000
+READER_SNAPSHOTS = 5_000
 # Snapshots of maintenance and of other programs have none.
 KIND = "sluice.kind"
 
@@ -74,6 +78,15 @@ def needed_from(snapshots: Iterable[Snapshot], unrecorded: int, now: int) -> int
         needed = min(needed, snapshot.at_ms)
         unrecorded -= snapshot.summary.get(KIND) == "batch"
     return needed
+
+
+def reader_horizon(snapshots: Iterable[Snapshot], oldest: int, now: int) -> int:
+    """Since when ``snapshots`` (of ``main``, newest first) are kept for queries, in ms since 1970.
+
+    ``oldest``: when the oldest of those was committed that a query read last.
+    """
+    beyond = next(islice(snapshots, READER_SNAPSHOTS, None), None)
+    return max(oldest, now - READER_HORIZON_MS, 0 if beyond is None else beyond.at_ms + 1)
 
 
 def read(snapshots: Iterable[Snapshot], rows_of: Callable[[int], LoadedRows], table: str) -> StreamState:

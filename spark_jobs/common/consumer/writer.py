@@ -45,8 +45,6 @@ log = logging.getLogger(__name__)
 
 # Snapshots of the table that are kept; more of them for a query that has read none of them.
 KEEP_SNAPSHOTS = 20
-# A query that is behind by more begins again, with all rows.
-READER_HORIZON_MS = 7 * 24 * 3_600_000
 # Batches whose loaded rows are in snapshots only: fewer than are kept.
 RECORD_INTERVAL = 10
 # A broker that starts may not know its last records for a moment.
@@ -285,7 +283,7 @@ class StreamWriter(WriterLease):
             return now
         summaries = (snapshot.summary for snapshot in IcebergTable(self.spark, table).snapshots(MAIN))
         oldest = queries.oldest_source(summaries, self.spec.queries, now)
-        return max(oldest, now - READER_HORIZON_MS)
+        return state.reader_horizon(self.table.snapshots(MAIN), oldest, now)
 
     def _record_rows(self, name: str) -> None:
         """Record the rows of the newest batches outside of what expires, if they are many."""

@@ -127,3 +127,18 @@ def test_what_the_next_writer_reads_does_not_expire() -> None:
     assert state.needed_from(kept, 0, now=9) == 9
     set_back = [Snapshot(9, 1, {"operation": "replace"}), *kept]
     assert state.needed_from(set_back, 1, now=9) == 1
+
+
+@pytest.mark.parametrize(
+    ("kept", "oldest", "since"),
+    [(5_000, 7, 7), (5_001, 3, 3), (6_000, 7, 1_001), (6_000, 2_000, 2_000), (0, 7, 7)],
+)
+def test_snapshots_are_kept_for_queries_up_to_a_number(kept: int, oldest: int, since: int) -> None:
+    """Snapshot n was committed at n; the newest is ``kept``."""
+    main = [Snapshot(number, number, {}) for number in range(kept, 0, -1)]
+    assert state.reader_horizon(main, oldest, now=kept) == since
+
+
+def test_snapshots_are_kept_for_queries_up_to_a_week() -> None:
+    week = 7 * 24 * 3_600_000
+    assert state.reader_horizon([Snapshot(1, 5, {})], oldest=5, now=week + 9) == 9
