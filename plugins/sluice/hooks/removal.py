@@ -34,6 +34,7 @@ def remove_objects_by(bucket: str, keys: Iterable[str]) -> None:
         check=False,
     )
     if done.returncode:
-        reason = failure_reason(done.stderr.splitlines())
+        end = f"the process that deletes objects ended with code {done.returncode}"
+        reason = failure_reason([end, *done.stderr.splitlines()])
         fail = failed if done.returncode == exits.CONFIGURATION else failed_attempt
         raise fail(code_in(reason) or ErrorCode.PROCESS_FAILED, reason)

@@ -56,7 +56,7 @@ def test_it_can_be_run_by_this_interpreter() -> None:
     [
         (exits.CONFIGURATION, "noise\nSLU-212 denied\n", AirflowFailException, ("SLU-212 denied",)),
         (1, "SLU-211 no answer\n", AirflowException, ("SLU-211 no answer",)),
-        (-9, "", AirflowException, ("SLU-500", "empty")),
+        (-9, "", AirflowException, ("SLU-500", "ended with code -9")),
     ],
 )
 def test_its_error_is_the_task_s(
