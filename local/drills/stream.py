@@ -64,14 +64,13 @@ class StreamUnderTest:
         return {} if found is None else {p: end for p, end in found.ends.items() if end > found.starts[p]}
 
     def epoch(self) -> int:
-        """The newest writer epoch of main and the branches; 0 before the first."""
+        """The newest writer epoch of the table's snapshots; 0 before the first."""
         try:
             metadata = self.table().metadata
         except Missing:
             return 0
         epochs = [int(sluice_properties(s).get("epoch", 0)) for s in metadata.snapshots]
-        branches = [int(name[1:]) for name in metadata.refs if name[0] == "w" and name[1:].isdecimal()]
-        return max([0, *epochs, *branches])
+        return max([0, *epochs])
 
     def unpublished(self) -> list[str]:
         """The branches whose head is not on main."""

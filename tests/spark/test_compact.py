@@ -30,10 +30,9 @@ from sluice.clients.lake.catalog import Head, Lake
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import ENTRY_POINT
 from spark_jobs.common.consumer.writer import StreamWriter
-from spark_jobs.common.lake import tables
+from spark_jobs.common.lake import clock, tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
 from spark_jobs.common.lake.writer_lease import run_with_lease
-from spark_jobs.common.maintenance import staged_rewrite
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_rewrite import CommitConflict, StagedRewrite
@@ -234,7 +233,7 @@ def test_a_rewrite_that_was_suspended_until_its_files_may_be_gone_is_not_publish
 ) -> None:
     publish_three(changes)
     before = files(changes.spark, changes.table)
-    monkeypatch.setattr(staged_rewrite, "MAX_WRITE_AGE", timedelta(0))
+    monkeypatch.setattr(clock, "MAX_WRITE_AGE", timedelta(0))
     with raising(CommitConflict, "ago", "run it again"):
         compact(changes.spark, changes.spec.table, SECOND)
     assert files(changes.spark, changes.table) == before

@@ -19,7 +19,7 @@ from spark_jobs.common.consumer import run
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS
-from spark_jobs.common.lake import writer_lease
+from spark_jobs.common.lake import clock
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable, Refused, StagedSnapshot
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
@@ -176,7 +176,7 @@ def test_a_writer_that_was_suspended_until_its_files_may_be_gone_writes_them_aga
     owner = stream.owner()
     positions = owner.acquire()
     before_publishing(
-        owner, stream, lambda: monkeypatch.setattr(writer_lease, "now_ms", lambda: now_ms() + 13 * HOUR_MS)
+        owner, stream, lambda: monkeypatch.setattr(clock, "now_ms", lambda: now_ms() + 13 * HOUR_MS)
     )
     with pytest.raises(ConcurrentCommit, match="written 13:00"):
         stream.await_end(stream.consume(owner, positions))

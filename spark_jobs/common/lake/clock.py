@@ -1,4 +1,4 @@
-"""Commits that Iceberg refuses because this machine's clock is behind the table.
+"""The clock of commits: those that Iceberg refuses because the machine's is behind the table, and late ones.
 
 Iceberg's ``TableMetadata`` accepts a commit whose time is up to a minute before the table's newest change. If
 the clock was set back by more, or was ahead when that change was made, nothing is committed. Once the clock
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
+from sluice.model.verification.file_removal import MAX_WRITE_AGE
 
 # An IllegalArgumentException with one of these texts (Iceberg 1.10.2); the second and third hold no times.
 _REFUSALS = (
@@ -38,6 +39,12 @@ class ClockSetBack(RuntimeError):
 def now_ms() -> int:
     """By this machine's clock, since 1970."""
     return int(time.time() * 1000)
+
+
+def outdated_by(began_ms: int) -> timedelta | None:
+    """The age of a write that began then (since 1970) if its files may have been deleted since, else None."""
+    age = timedelta(milliseconds=now_ms() - began_ms)
+    return age if age > MAX_WRITE_AGE else None
 
 
 @contextmanager

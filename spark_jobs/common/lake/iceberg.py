@@ -214,7 +214,7 @@ class IcebergTable:
         Iceberg does not commit it: if the answer to its own commit is lost, it refreshes and sets ``main`` to
         what it finds committed, whatever ``main`` has become.
         """
-        append = _with(self._table.newFastAppend(), properties)
+        append = with_properties(self._table.newFastAppend(), properties)
         if files_of is not None:
             for file in self._data_files(files_of):
                 append.appendFile(file)
@@ -225,7 +225,8 @@ class IcebergTable:
 
     def commit_empty(self, branch: str, properties: Mapping[str, str]) -> None:
         """Commit a snapshot with ``properties`` and no files to ``branch``."""
-        self._commit(_with(self._table.newFastAppend().toBranch(branch), properties).commit)
+        append = self._table.newFastAppend().toBranch(branch)
+        self._commit(with_properties(append, properties).commit)
 
     def _commit(self, commit: Callable[[], Any]) -> None:
         """Raises Refused if another commit came first, ClockSetBack if the clock is behind the table."""
@@ -295,10 +296,11 @@ def _heads(metadata: Any, names: Iterable[str]) -> dict[str, int | None]:
     return {name: None if ref is None else int(ref.snapshotId()) for name, ref in refs.items()}
 
 
-def _with(append: Any, properties: Mapping[str, str]) -> Any:
+def with_properties(update: Any, properties: Mapping[str, str]) -> Any:
+    """The pending update of a table, to be committed with ``properties`` in its snapshot's summary."""
     for key, value in properties.items():
-        append = append.set(key, value)
-    return append
+        update = update.set(key, value)
+    return update
 
 
 _RACE = "org.apache.iceberg.exceptions.CommitFailedException"

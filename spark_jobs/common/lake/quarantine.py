@@ -62,7 +62,7 @@ class BatchQuarantine:
         write_rows(self.table, writer, _of_stage(self.spark, self.name, rows, "consumer"), summary)
         self.table.refresh()
         staged = self.table.head(writer)
-        # The catalog may have been restored since the branch began, to where main lacks the earlier ones.
+        # The catalog may have been restored since the branch began, and main be without the earlier ones.
         if staged is None or self.table.parent(staged) != start or self._held() != before:
             raise self._moved(f"main or branch {writer} was changed")
         return self.table.added_paths(staged)
@@ -155,7 +155,7 @@ class BatchQuarantine:
         return held_in(snapshot.summary for snapshot in self.table.snapshots(MAIN))
 
     def _staged(self, writer: str, rejected: Rejections) -> int | None:
-        """The snapshot on the writer's branch that holds what ``main`` lacks of ``rejected``, and no more."""
+        """The writer's snapshot that holds what is missing on ``main`` of ``rejected``, and no more."""
         branch = list(self.table.snapshots(writer))
         for number, snapshot in enumerate(branch):
             if REJECTED in snapshot.summary and held_in([snapshot.summary]) == rejected:
@@ -190,8 +190,8 @@ class BatchQuarantine:
             "earlier state, or lost snapshots. Fix: restore both tables of the same backup"
         )
 
-    def _moved(self, why: str) -> ConcurrentCommit:
-        return ConcurrentCommit(f"{self.name}: {why}")
+    def _moved(self, reason: str) -> ConcurrentCommit:
+        return ConcurrentCommit(f"{self.name}: {reason}")
 
 
 def quarantine_rows(spark: SparkSession, spec: StreamSpec, bad: DataFrame, sources: Sequence[str]) -> None:

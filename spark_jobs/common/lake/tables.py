@@ -103,8 +103,8 @@ def create(
 ) -> None:
     """Create the table and its namespace if they are missing; ``properties`` override PROPERTIES.
 
-    A table that exists gets the properties that it lacks. Raises TableLost if the catalog, restored or lost,
-    does not know a table whose files are there.
+    A table that exists gets its missing properties. Raises TableLost if the catalog, restored or lost, does
+    not know a table whose files are there.
     """
     wanted = PROPERTIES | dict(properties)
     present = _properties_of(spark, table)
@@ -119,8 +119,8 @@ def create(
         return
     # The version of a table that exists is none of its properties.
     names = wanted.keys() - {"format-version"}
-    if lacking := {name: wanted[name] for name in sorted(names) if not present.containsKey(name)}:
-        _alter(spark, table, f"SET TBLPROPERTIES ({_sql_properties(lacking)})")
+    if missing := {name: wanted[name] for name in sorted(names) if not present.containsKey(name)}:
+        _alter(spark, table, f"SET TBLPROPERTIES ({_sql_properties(missing)})")
 
 
 def _sql_properties(properties: Mapping[str, str]) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import NoReturn
 
 from py4j.protocol import Py4JJavaError
@@ -19,9 +18,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
-from sluice.model.verification.file_removal import MAX_WRITE_AGE
 from sluice.model.writers import epoch_of, next_epoch, writer_name
-from spark_jobs.common.lake.clock import now_ms
+from spark_jobs.common.lake.clock import now_ms, outdated_by
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Refused, write_rows
 from spark_jobs.common.spark.process import Fenced, check_epoch, first_line
 
@@ -150,8 +148,7 @@ class WriterLease:
         ConcurrentCommit if maintenance moved ``main``, the catalog was restored, or this writer was suspended
         for so long that its files may be gone; then ``main`` is unchanged.
         """
-        age = timedelta(milliseconds=now_ms() - self._began)
-        if age > MAX_WRITE_AGE:
+        if age := outdated_by(self._began):
             raise ConcurrentCommit(
                 f"{self.table.name}: written {age} ago; maintenance may have removed files"
             )

@@ -17,7 +17,7 @@ import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -26,10 +26,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
-from sluice.model.verification.file_removal import MAX_WRITE_AGE
 from sluice.model.verification.storage import REWRITE_ID
-from spark_jobs.common.lake.clock import committing
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.lake.clock import committing, now_ms, outdated_by
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, with_properties
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +74,7 @@ class StagedRewrite:
         operations = self._table.newTransaction().table().operations()
         self._stage = self._jvm.org.apache.iceberg.BaseTable(operations, self._table.name())
         self._key = str(uuid.uuid4())
-        self._began = datetime.now(UTC)
+        self._began = now_ms()
         self._cache = self._static_get("org.apache.iceberg.spark.SparkTableCache")
         self._task_sets = self._static_get("org.apache.iceberg.spark.ScanTaskSetManager")
         self.base = self._head()
@@ -174,8 +173,7 @@ class StagedRewrite:
     def publish(self, properties: Mapping[str, str]) -> None:
         """Replace the files on ``main``, and rewrite the manifests that list removed files, in snapshots with
         ``properties``. Raises CommitConflict; then ``main`` is unchanged."""
-        age = datetime.now(UTC) - self._began
-        if age > MAX_WRITE_AGE:
+        if age := outdated_by(self._began):
             raise CommitConflict(
                 f"{self._table.name()}: rewritten {age} ago, so its files may have been removed; nothing was "
                 "published. Fix: run it again"
@@ -225,7 +223,7 @@ class StagedRewrite:
             rewrite = rewrite.deleteFile(file)
         for file in self.added:
             rewrite = rewrite.addFile(file)
-        _with(rewrite, properties).commit()
+        with_properties(rewrite, properties).commit()
 
     def _rewrite_manifests(self, transaction: Any, properties: Mapping[str, str]) -> bool:
         head, listing = transaction.table().currentSnapshot(), self._jvm.java.util.HashSet()
@@ -238,15 +236,10 @@ class StagedRewrite:
             return False
         guava = self._jvm.com.google.common.base
         manifests = transaction.rewriteManifests().clusterBy(guava.Functions.constant(""))
-        _with(manifests.rewriteIf(getattr(guava.Predicates, "in")(listing)), properties).commit()
+        rewrite = manifests.rewriteIf(getattr(guava.Predicates, "in")(listing))
+        with_properties(rewrite, properties).commit()
         return True
 
     def _is_published(self) -> bool:
         snapshots = IcebergTable(self._spark, self._name).snapshots(MAIN)
         return any(snapshot.summary.get(REWRITE_ID) == self._key for snapshot in snapshots)
-
-
-def _with(update: Any, properties: Mapping[str, str]) -> Any:
-    for key, value in properties.items():
-        update = update.set(key, value)
-    return update

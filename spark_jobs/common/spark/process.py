@@ -18,7 +18,7 @@ from sluice.model import exits
 from sluice.model.error_codes import ErrorCode, code_of
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import StreamSpec
-from sluice.model.verification.file_removal import MISSING_FIX
+from sluice.model.verification.file_removal import missing_message
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def known(error: Exception) -> Exception:
     found = _MISSING_FILE.search(str(error))
     if found is None:
         return error
-    return LakeFileMissing(f"{found[1]}: the catalog's metadata names it, and it is gone. Fix: {MISSING_FIX}")
+    return LakeFileMissing(missing_message(found[1]))
 
 
 def log_to_stderr() -> None:

@@ -24,7 +24,7 @@ from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
-from sluice.model.verification.file_removal import MISSING_FIX
+from sluice.model.verification.file_removal import missing_message
 from sluice.model.verification.quarantine import held_in, rejected_by
 from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
 
@@ -292,7 +292,7 @@ def asking(what: str) -> Iterator[None]:
         message = f"{what}: the catalog's database does not answer: no connection is free"
         raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
     except FileNotFoundError as error:
-        message = f"{what}: a file that the catalog's metadata names is gone: {error}. Fix: {MISSING_FIX}"
+        message = f"{what}: {missing_message(str(error))}"
         raise Refused(message, ErrorCode.LAKE_FILE_MISSING) from error
     except OSError as error:
         raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error

@@ -23,7 +23,7 @@ class Maintenance:
 def compacted_tables(spec: StreamSpec) -> list[str]:
     """The stream's table, its quarantine, and the table of its queries' states.
 
-    Not the tables of Iceberg sinks: each of their partitions is a window, which a batch writes anew as one
+    Not the tables of Iceberg sinks: each of their partitions is a window, which a batch replaces by one
     file, and files of two partitions are never put together.
     """
     return [spec.table, spec.quarantine_table, *([spec.queries_table] if spec.queries else [])]

@@ -178,8 +178,8 @@ def parse(text: str, where: str) -> Platform:
     root = platform.checkpoints.root
     if not _CHECKPOINTS.match(root):
         raise ConfigError(
-            f"{where}: checkpoints root is {root!r}: Spark writes checkpoints to a folder or through s3a://, "
-            "and the audit counts them there. Fix: write an absolute path, or s3a://bucket/prefix"
+            f"{where}: checkpoints root is {root!r}: Spark writes checkpoints to a folder or through s3a://. "
+            "Fix: write an absolute path, or s3a://bucket/prefix"
         )
     for stream, url in platform.feeds.items():
         if not url.startswith(("http://", "https://")):

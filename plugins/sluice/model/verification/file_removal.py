@@ -19,7 +19,7 @@ from datetime import datetime, timedelta
 # and the rest is for clocks that differ.
 SLACK = timedelta(days=1)
 MAX_WRITE_AGE = timedelta(hours=12)
-# Of an error about a file that the metadata names and the bucket does not have.
+# Of an error about files that the metadata names and the bucket does not have.
 MISSING_FIX = (
     "restore a state of the catalog that is younger than restore_horizon_days, or the object's previous "
     "version (docs/operating.md, File of a table is gone)"
@@ -42,6 +42,11 @@ class MetadataRecord:
 
     at: datetime
     location: str
+
+
+def missing_message(path: str) -> str:
+    """Of an error about a file that the catalog's metadata names and the bucket does not have."""
+    return f"{path}: the catalog's metadata names it, and it is gone. Fix: {MISSING_FIX}"
 
 
 def path_of(uri: str) -> str:
@@ -70,6 +75,11 @@ def removable(
     return sorted(found, key=lambda file: file.path)
 
 
+def size_problem(size: int, expected: int | None) -> str | None:
+    """Why an object of ``size`` bytes is not the one that the metadata names; ``expected``: if it tells."""
+    return None if expected in (None, size) else f"has {size} bytes, and the metadata says {expected}"
+
+
 def missing(
     referenced: Mapping[str, int | None], files: Mapping[str, StoredFile], folders: Sequence[str]
 ) -> list[str]:
@@ -82,8 +92,8 @@ def missing(
         file = files.get(path)
         if file is None:
             problems.append(f"{path} is missing")
-        elif size not in (None, file.size):
-            problems.append(f"{path} has {file.size} bytes, and the metadata says {size}")
+        elif problem := size_problem(file.size, size):
+            problems.append(f"{path} {problem}")
     return problems
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from sluice.model.verification.file_removal import size_problem
+
 
 @dataclass(frozen=True)
 class PrefixUsage:
@@ -67,8 +69,8 @@ def check_object(
         problem = "is missing"
     elif len({etag for etag, _, _ in versions}) > 1:
         problem = "was overwritten with other content"
-    elif written.size not in (None, current):
-        problem = f"has {current} bytes, and its manifest says {written.size}"
+    else:
+        problem = size_problem(current, written.size)
     return ObjectCheck(written.uri, current or 0, delete_markers, problem)
 
 

@@ -83,9 +83,9 @@ class ReconcileSinksOperator(StreamOperator):
         expired = None
         for _ in range(TRIES):
             try:
-                expired, checked = None, self._compared(name, self._positions(), expected, whole=False)
+                expired, checked = None, self._compared(name, self._positions(), expected, read_all=False)
                 if checked is not None and not all(sink.is_ok for sink in checked.sinks):
-                    checked = self._compared(name, self._positions(), expected, whole=True)
+                    checked = self._compared(name, self._positions(), expected, read_all=True)
             except SnapshotExpired as error:
                 # Other queries, and the stream, commit while the sinks are read.
                 expired, checked = error, None
@@ -111,7 +111,7 @@ class ReconcileSinksOperator(StreamOperator):
         return positions
 
     def _compared(
-        self, name: str, positions: QueryPositions, expected: OffsetRanges, *, whole: bool
+        self, name: str, positions: QueryPositions, expected: OffsetRanges, *, read_all: bool
     ) -> QueryReconciliation | None:
         """None if a sink was at another batch before or after its read."""
         from sluice.clients.lake import query_results
@@ -134,7 +134,7 @@ class ReconcileSinksOperator(StreamOperator):
         windows = query_results.affected_windows(
             table(self.spec.table), state.source_snapshot_id, query, expected
         )
-        since = None if whole else written_since(query, state, windows)
+        since = None if read_all else written_since(query, state, windows)
         readers = [
             (sink, reader) for sink in query.sinks if (reader := self.read_sink(name, sink, windows, since))
         ]

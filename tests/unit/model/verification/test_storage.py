@@ -21,7 +21,7 @@ ONE = ("e1", 5, True)
         ([ONE], None, None),
         ([ONE, ("e1", 5, False)], 5, None),
         ([ONE, ("e2", 5, False)], 5, "was overwritten with other content"),
-        ([ONE], 6, "has 5 bytes, and its manifest says 6"),
+        ([ONE], 6, "has 5 bytes, and the metadata says 6"),
         ([("e1", 5, False)], 5, "is missing"),
         ([], 5, "is missing"),
     ],

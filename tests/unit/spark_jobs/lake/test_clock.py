@@ -12,7 +12,9 @@ from pyspark.errors import PySparkException
 
 from sluice.model import exits
 from sluice.model.error_codes import PERMANENT, ErrorCode
-from spark_jobs.common.lake.clock import ClockSetBack, committing
+from sluice.model.verification.file_removal import MAX_WRITE_AGE
+from spark_jobs.common.lake import clock
+from spark_jobs.common.lake.clock import ClockSetBack, committing, outdated_by
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.spark import process
 from tests.support.raising import raising
@@ -89,3 +91,10 @@ def test_the_next_attempt_may_succeed(
     assert process.run_process("the consumer of trips", work) not in exits.FINAL
     assert levels("SLU-510 ClockSetBack: raw.trips", NEWEST.isoformat()) == ["ERROR"]
     assert ErrorCode.CLOCK_SET_BACK not in PERMANENT
+
+
+def test_a_write_is_outdated_once_its_files_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "now_ms", lambda: MS)
+    limit = MAX_WRITE_AGE // timedelta(milliseconds=1)
+    assert outdated_by(MS - limit) is None
+    assert outdated_by(MS - limit - 1) == MAX_WRITE_AGE + timedelta(milliseconds=1)
