@@ -74,7 +74,7 @@ def test_the_form_and_the_steps_of_compaction(bag: Any) -> None:
         for row in table(DAGS.read_text(), "DAG", "runs", "what it does")
         if row[1].startswith("daily")
     ]
-    text = section(DAGS.read_text(), "Compaction")
+    text = section(DAGS.read_text(), "Maintenance")
     for name in stream.names():
         params, steps = dag_of(bag, f"{name}{suffix}")
         assert [step for row in table(text, "step", "what it does") for step in names(row[0])] == steps
@@ -103,7 +103,7 @@ def test_the_docs_say_when_each_step_fails(bag: Any) -> None:
     for dag_id in ("nyc_taxi_load", "wiki_changes_load", "wiki_changes_maintenance", "isp_hits_load"):
         steps |= set(dag_of(bag, dag_id)[1])
     rows = table(section(dags, "Load"), "step", "streams", "what it does", "fails if")
-    rows += table(section(dags, "Compaction"), "step", "what it does", "fails if")
+    rows += table(section(dags, "Maintenance"), "step", "what it does", "fails if")
     assert {name for row in rows for name in names(row[0])} == steps
     assert all(all(row) for row in rows)
     text = OPERATING.read_text()
