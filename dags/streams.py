@@ -94,10 +94,13 @@ def maintenance_dag(spec: StreamSpec) -> DAG:
             # Before anything changes, so that a catalog restored to before this run finds its files.
             RecordMetadataOperator(task_id="record_metadata", stream=spec.name),
             CompactOperator(task_id="compact", stream=spec.name),
-            VerifyCompactionOperator(task_id="verify_compaction", stream=spec.name),
+            # Also of a job that failed: it may have published the first of its tables.
+            VerifyCompactionOperator(task_id="verify_compaction", stream=spec.name, trigger_rule="all_done"),
             RemoveFilesOperator(task_id="remove_files", stream=spec.name),
         ]
         chain(*steps)
+        # Otherwise the run would end well though its compaction failed.
+        steps[1] >> steps[3]
     dag.doc_md = docs.maintenance(spec, steps)
     return dag
 

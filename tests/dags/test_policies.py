@@ -154,6 +154,16 @@ def test_a_load_of_a_stream_with_queries_makes_their_sinks_and_checks_them(bag: 
     assert seen
 
 
+def test_a_failed_compaction_is_verified_and_removes_nothing(bag: Any) -> None:
+    for name in stream.names():
+        dag = bag.dags[f"{name}_maintenance"]
+        assert dag.get_task("verify_compaction").trigger_rule == "all_done"
+        removing = dag.get_task("remove_files")
+        assert (removing.trigger_rule, removing.upstream_task_ids) == (
+            "all_success", {"compact", "verify_compaction"},
+        )  # fmt: skip
+
+
 def test_what_is_healthy_costs_no_worker(bag: Any) -> None:
     for dag in streams(bag):
         for task in supervising(dag):

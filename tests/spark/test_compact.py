@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -165,7 +165,7 @@ def test_closed_dates_get_one_file_a_partition_with_the_same_rows(
     snapshot = newest(changes)
     assert snapshot.summary["operation"] == "replace"
     assert snapshot.summary["maintenance"] == "compaction of the dates before 2026-03-02"
-    found = compaction.since(Lake.open(changes.platform).table(changes.spec.table), base)
+    found = compaction.since(Lake.open(changes.platform).table(changes.spec.table), base, datetime.now(UTC))
     assert [(one.problems(), one.removed.files, one.added.files) for one in found] == [
         ([], 6, 2), ([], 0, 0),
     ]  # fmt: skip
@@ -350,7 +350,11 @@ def test_a_running_consumer_takes_over_again_and_late_rows_are_there_once(days: 
     days.assert_exact(10)
     assert [partition for partition, n in counts(days.spark, days.table).items() if n > 1] == [(SECOND, "b")]
     lake = Lake.open(days.platform)
-    rewrites = [one for one in compaction.since(lake.table(days.spec.table), None) if one.added.files]
+    rewrites = [
+        one
+        for one in compaction.since(lake.table(days.spec.table), None, datetime.now(UTC))
+        if one.added.files
+    ]
     assert [(rewrite.problems(), rewrite.added.records) for rewrite in rewrites] == [([], 6), ([], 12)]
     assert [s["epoch"] for s in days.summaries() if s["kind"] == "epoch-start"] == ["2", "1"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from datetime import date
+from datetime import UTC, date, datetime
 from itertools import count
 from typing import Any
 
@@ -65,7 +65,7 @@ def rewrites(stream: Stream, table: str) -> list[tuple[list[str], int, int]]:
     """Problems and files of the table's compactions, as the check without Spark finds them."""
     with closing(Lake.open(stream.platform)) as lake:
         columns = compaction.without_binary(lake.table(table))
-        found = compaction.since(lake.table(table), None, columns)
+        found = compaction.since(lake.table(table), None, datetime.now(UTC), columns)
     return [
         (one.problems(), one.removed.files, one.added.files)
         for one in found
@@ -190,7 +190,7 @@ def test_a_compaction_is_kept_for_its_check_though_a_writer_expires_what_is_arou
         append(spark, table, number)
         expire(spark, table, 1, now_ms() + HOUR_MS + 1)
     with closing(Lake.open(stream.platform)) as lake:
-        found = compaction.since(lake.table(table), head, ["number", "text"])
+        found = compaction.since(lake.table(table), head, datetime.now(UTC), ["number", "text"])
     assert [(one.total_before, one.removed.files, one.added.files) for one in found[:2]] == [
         (None, 5, 1), (5, 0, 0),
     ]  # fmt: skip

@@ -15,10 +15,12 @@ from pyspark.sql.types import StructType
 from local.runtime import roles
 from sluice.clients.errors import Refused
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.referenced import ReferencedFiles
 from sluice.hooks.platform import PlatformHook
 from sluice.model import exits
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import DIRECTORY_VARIABLE
+from sluice.model.verification import file_removal
 from sluice.operators.removal import RecordMetadataOperator, RemoveFilesOperator
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
@@ -33,7 +35,7 @@ RECORDS = 3
 
 class Maintained:
     """A stream with three states of its table, each with other files for the same rows, and each without the
-    snapshots before it. ``states``: their metadata files. It is ``later`` now: nine days."""
+    snapshots before it. ``states``: their metadata files. For Airflow it is ``later``: nine days."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream, self.table = stream, stream.spec.table
@@ -61,8 +63,12 @@ class Maintained:
         return made
 
     def record(self, days_ago: int, location: str) -> None:
-        at = self.later - days_ago * DAY
-        self.hook.history(self.stream.spec.name).record_metadata({self.table: location}, at)
+        """As of each day until then."""
+        history = self.hook.history(self.stream.spec.name)
+        recorded = {round((self.later - record.at) / DAY) for record in history.metadata()}
+        for day in range(days_ago, 0, -1):
+            if day not in recorded:
+                history.record_metadata({self.table: location}, self.later - day * DAY, "")
 
     def remove(self) -> Any:
         return self.step(RemoveFilesOperator).remove(self.later)[self.table]
@@ -86,6 +92,8 @@ class Maintained:
 @pytest.fixture
 def maintained(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maintained]:
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(stream.services.stack.home.platform))
+    # For S3 all files are of now.
+    monkeypatch.setattr(file_removal, "SLACK", timedelta(0))
     made = Maintained(stream)
     yield made
     made.hook.lake.close()
@@ -96,10 +104,9 @@ def test_a_catalog_of_within_the_horizon_finds_its_files_and_an_older_one_is_nam
 ) -> None:
     oldest, recorded, current = maintained.states
     before = maintained.keys()
-    assert "no record" in maintained.remove()
-    # The base is older than the horizon by some hours, as its files are a day older than itself.
-    maintained.record(7, recorded)
+    assert "do not cover 7 days" in maintained.remove()
     maintained.record(1, current)
+    maintained.record(8, recorded)
     removed = maintained.remove()
     gone = before - maintained.keys()
     assert len(gone) == removed > 0
@@ -128,7 +135,7 @@ def test_a_catalog_of_within_the_horizon_finds_its_files_and_an_older_one_is_nam
 def test_a_file_that_the_current_table_lacks_is_named_before_anything_is_deleted(
     maintained: Maintained,
 ) -> None:
-    maintained.record(7, maintained.states[-1])
+    maintained.record(8, maintained.states[-1])
     with closing(Lake.open(maintained.stream.platform)) as lake:
         uri = next(iter(lake.table(maintained.table).scan().plan_files())).file.file_path
     key = uri.removeprefix("s3://").split("/", 1)[1]
@@ -142,10 +149,30 @@ def test_a_file_that_the_current_table_lacks_is_named_before_anything_is_deleted
     maintained.stream.assert_exact(RECORDS)
 
 
+def test_a_file_that_a_recorded_state_lacks_is_named_before_anything_is_deleted(
+    maintained: Maintained,
+) -> None:
+    _, recorded, current = maintained.states
+    maintained.record(1, current)
+    maintained.record(8, recorded)
+    with closing(Lake.open(maintained.stream.platform)) as lake:
+        reader = ReferencedFiles(lake.table(maintained.table).io, maintained.table)
+        only = reader.of(recorded)[0].keys() - reader.of(current)[0].keys()
+    path = next(path for path in sorted(only) if "/data/" in path)
+    key = path.split("/", 1)[1]
+    maintained.stream.services.minio.delete_object(Bucket=roles.WAREHOUSE, Key=key)
+    before = maintained.keys()
+    with raising(AirflowFailException, "SLU-224", key, "is missing"):
+        maintained.remove()
+    assert maintained.keys() == before
+    maintained.undelete({path})
+    assert maintained.remove() > 0
+
+
 def test_no_other_role_may_delete(
     maintained: Maintained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    maintained.record(7, maintained.states[-1])
+    maintained.record(8, maintained.states[-1])
     documents = maintained.stream.services.stack.platform_documents()
     documents["maintenance"]["s3"] = documents["consumer"]["s3"]
     roles.write(tmp_path, documents)
@@ -158,7 +185,8 @@ def test_no_other_role_may_delete(
 
 def test_the_first_step_records_the_tables_that_there_are(maintained: Maintained) -> None:
     made = maintained.step(RecordMetadataOperator)
-    made.work(given())
-    (record,) = maintained.hook.history(maintained.stream.spec.name).metadata_since(datetime.now(UTC))
-    assert record["tables"][maintained.table] == maintained.states[-1]
-    assert set(record["tables"]) == {maintained.table, maintained.stream.spec.quarantine_table}
+    made.work(given(run_id="r"))
+    (record,) = maintained.hook.history(maintained.stream.spec.name).metadata()
+    assert record.run == "r"
+    assert record.tables[maintained.table] == maintained.states[-1]
+    assert set(record.tables) == {maintained.table, maintained.stream.spec.quarantine_table}

@@ -27,6 +27,7 @@ from sluice.model.spec.ledger import (
 )
 from sluice.model.spec.platform import Platform
 from sluice.model.spec.stream import Supervision
+from sluice.model.verification.file_removal import MetadataRecord
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -182,20 +183,18 @@ class History(Ledger):
             ),
         )
 
-    def record_metadata(self, locations: Mapping[str, str], at: datetime) -> None:
-        """Record the metadata file that the catalog has of each table (name -> address)."""
-        document = {"at": at.astimezone(UTC).isoformat(), "tables": dict(locations)}
+    def record_metadata(self, locations: Mapping[str, str], at: datetime, run: str) -> None:
+        """Record the metadata file that the catalog has of each table (name -> address), by ``run``."""
+        document = {"at": at.astimezone(UTC).isoformat(), "run": run, "tables": dict(locations)}
         self.put(history_key(METADATA, at, "tables"), document)
 
-    def metadata_since(self, at: datetime) -> list[Document]:
-        """What was recorded from ``at`` on, and the newest record before it; older ones are not listed."""
-        keys = []
-        for key, when in self._events(METADATA):
-            keys.append(key)
-            if when <= at:
-                break
-        records = (self.get(key) for key in keys)
-        return [record for record in records if record is not None]
+    def metadata(self) -> Iterator[MetadataRecord]:
+        """The records of metadata, newest first; each is read when it is asked for."""
+        for key, _ in self._events(METADATA):
+            document = self.get(key)
+            if document is not None:
+                at = datetime.fromisoformat(document["at"])
+                yield MetadataRecord(at, document["tables"], document.get("run", ""))
 
     def requested_since(self, at: datetime) -> str | None:
         """Kind and time of the newest action on request after ``at``; None if there was none."""

@@ -7,9 +7,10 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Refused
-from sluice.hooks import failures
+from sluice.hooks import compaction_runs, failures
+from sluice.hooks.compaction_runs import ATTEMPT, VERIFIED
 from sluice.hooks.failures import final_failures
-from sluice.hooks.load_plan import head_of, now
+from sluice.hooks.load_plan import head_of
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.spec.maintenance import compacted_tables
@@ -19,7 +20,6 @@ from sluice.operators.spark_job import SparkJobOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from sluice.clients.lake.catalog import Head
     from sluice.model.verification.storage import Rewrite
 
 
@@ -43,6 +43,7 @@ class CompactOperator(SparkJobOperator):
             self.log.info("compaction pinned: before=%s main=%s", pinned["before"], pinned["main"])
             # Before the stream's first start there is no table.
             if pinned["main"]:
+                compaction_runs.begin_attempt(self.ledger, context["run_id"])
                 self.submit(context, ["--before", pinned["before"]])
             return {"before": pinned["before"], "main": pinned["main"]}
 
@@ -54,7 +55,7 @@ class CompactOperator(SparkJobOperator):
                 "run_id": context["run_id"],
                 "before": before.isoformat(),
                 "main": {name: asdict(head) for name, head in heads.items()},
-                "at": now(),
+                "at": datetime.now(UTC).isoformat(),
             }
 
         run_id, given = context["run_id"], context["params"].get("compact_before")
@@ -97,38 +98,52 @@ class VerifyCompactionOperator(StreamOperator):
 
     A rewrite keeps the number of rows, and its added files hold exactly the rows of its removed files: of
     the stream's table the offsets, of the others all columns but bytes. Fails without retries otherwise,
-    naming the snapshot; it reverts nothing.
+    naming the snapshot and the metadata files to go back to; it reverts nothing.
     """
 
     does = "compares both sides without Spark: the same rows by their offsets, or by their values"
     fails_if = "they differ"
 
     def work(self, context: Context) -> dict[str, Any]:
-        pinned = self.ledger.require(run_key(context["run_id"], "compaction"), "compact")
-        tables = {name: self._verify(name, head_of(pinned, name)) for name in pinned["main"]}
-        return {"before": pinned["before"], "tables": tables}
+        run_id = context["run_id"]
+        pinned = self.ledger.require(run_key(run_id, "compaction"), "compact")
+        attempt = compaction_runs.newest(self.ledger, run_id, ATTEMPT)
+        tables = {name: self._verify(name, pinned) for name in pinned["main"]}
+        done = {"before": pinned["before"], "tables": tables}
+        # Until then no run deletes files.
+        compaction_runs.record(self.ledger, run_id, VERIFIED, attempt, done)
+        return done
 
-    def _verify(self, name: str, head: Head | None) -> dict[str, int]:
+    def _verify(self, name: str, pinned: Document) -> dict[str, int]:
         from sluice.clients.lake import compaction
 
         table = self.platform_hook.lake.table(name)
         is_of_stream = name == self.spec.table
         columns = compaction.OFFSETS if is_of_stream else compaction.without_binary(table)
-        rewrites = compaction.since(table, head, columns)
+        at = datetime.fromisoformat(pinned["at"])
+        rewrites = compaction.since(table, head_of(pinned, name), at, columns)
         self.log.info("%s", report(name, rewrites))
-        self.check_no_problems(
-            ErrorCode.COMPACTION_NOT_VERIFIED,
-            [problem for rewrite in rewrites for problem in rewrite.problems()],
-            f"{name} changed",
-            f". Fix: stop the stream, and roll main of {name} back to snapshot "
-            f"{head.snapshot_id if head else None}",
-        )
+        problems = [problem for rewrite in rewrites for problem in rewrite.problems()]
+        fix = self._fix(name, at) if problems else ""
+        self.check_no_problems(ErrorCode.COMPACTION_NOT_VERIFIED, problems, f"{name} changed", fix)
         return {
             "rewrites": sum(1 for rewrite in rewrites if rewrite.removed.files),
             "files_before": sum(rewrite.removed.files for rewrite in rewrites),
             "files_after": sum(rewrite.added.files for rewrite in rewrites),
             "rows": sum(rewrite.added.records for rewrite in rewrites),
         }
+
+    def _fix(self, name: str, at: datetime) -> str:
+        """How to go back. Not to a snapshot: a busy stream has let it expire."""
+        before = next((r for r in self.platform_hook.history(self.stream).metadata() if r.at <= at), None)
+        found = before.tables if before else {}
+        # Of these tables alone, records that batches rejected or queries counted would be lost.
+        names = [name] if name == self.spec.table else list(found)
+        files = ", ".join(f"{one} at {found[one]}" for one in names if one in found)
+        return (
+            f". Fix: stop the stream, and register {files or 'the metadata file from before the run'} again "
+            "(docs/operating.md, Compaction verification failed)"
+        )
 
 
 def report(table: str, rewrites: list[Rewrite]) -> str:

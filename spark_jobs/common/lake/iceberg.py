@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import dropwhile
 from typing import Any, cast
 
@@ -18,14 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.schema import spelled
-from sluice.model.verification.storage import REWRITE_ID
+from sluice.model.verification.storage import KEEP_REWRITES, REWRITE_ID
 from spark_jobs.common.lake.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.clock import committing
 
 MAIN = "main"
 HOUR_MS = 3_600_000
-# The check of a rewrite runs after it, with its retries.
-KEEP_REWRITES_MS = 24 * HOUR_MS
 
 
 class Refused(RuntimeError):
@@ -149,7 +148,7 @@ class IcebergTable:
             if number not in reached and at < before_ms - HOUR_MS
         ]
         heads = {self.head(name) for name in self.branches()}
-        rewritten_since = before_ms - KEEP_REWRITES_MS
+        rewritten_since = before_ms - KEEP_REWRITES // timedelta(milliseconds=1)
         return [
             snapshot.id
             for snapshot in (*older, *lost)

@@ -14,6 +14,7 @@ from sluice.clients.ledger import History
 from sluice.model.health.status import RestartHistory
 from sluice.model.spec.ledger import RUNTIME, history_key, moment, moment_of
 from sluice.model.spec.stream import Supervision
+from sluice.model.verification.file_removal import MetadataRecord
 from tests.support.memory_s3 import MemoryS3, error
 from tests.support.raising import raising
 
@@ -79,20 +80,23 @@ def test_since_is_from_the_moment_on_oldest_first_and_of_one_kind_and_stream() -
     assert history.since("health", NOON + timedelta(microseconds=1)) == []
 
 
-def test_records_of_metadata_are_those_since_and_the_newest_before() -> None:
+def test_records_of_metadata_come_newest_first_and_are_read_as_they_are_asked_for() -> None:
     client = MemoryS3()
     history = make(client)
-    for seconds in (0, 10, 20, 30):
-        history.record_metadata({"raw.t": f"s3://{seconds}"}, ago(seconds))
+    for seconds in (30, 20, 10, 0):
+        history.record_metadata({"raw.t": f"s3://{seconds}"}, ago(seconds), f"run {seconds}")
+    records = history.metadata()
+    assert client.got == []
+    assert next(records) == MetadataRecord(NOON, {"raw.t": "s3://0"}, "run 0")
+    assert len(client.got) == 1
+    assert [record.run for record in records] == ["run 10", "run 20", "run 30"]
+    assert list(make(client, "other").metadata()) == []
 
-    def since(at: datetime) -> list[str]:
-        return [record["tables"]["raw.t"] for record in history.metadata_since(at)]
 
-    assert since(ago(15)) == ["s3://0", "s3://10", "s3://20"]
-    assert since(ago(20)) == ["s3://0", "s3://10", "s3://20"]
-    assert since(NOON + timedelta(days=1)) == ["s3://0"]
-    assert since(ago(90)) == ["s3://0", "s3://10", "s3://20", "s3://30"]
-    assert make(client, "other").metadata_since(NOON) == []
+def test_a_record_of_an_earlier_version_has_no_run() -> None:
+    history = make(MemoryS3())
+    history.put(history_key("metadata", NOON, "tables"), {"at": NOON.isoformat(), "tables": {}})
+    assert list(history.metadata()) == [MetadataRecord(NOON, {}, "")]
 
 
 def test_the_newest_event_is_found_however_old_it_is() -> None:

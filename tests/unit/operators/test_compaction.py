@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -15,14 +15,17 @@ from pyiceberg.types import BinaryType, LongType, StringType
 from sluice.clients.errors import Refused
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Head
+from sluice.clients.ledger import History
 from sluice.model.spec import ledger as keys
 from sluice.model.spec.stream import ENTRY_POINT
 from sluice.model.verification.storage import FileSetDigest, Rewrite
 from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator, closed_before
+from sluice.operators.removal import RemoveFilesOperator
+from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
 
-Step = TypeVar("Step", bound=CompactOperator | VerifyCompactionOperator)
+Step = TypeVar("Step", bound=CompactOperator | VerifyCompactionOperator | RemoveFilesOperator)
 HEAD = {"snapshot_id": 77, "sequence_number": 9, "writer": "w1_a"}
 COLUMNS = {"query": StringType(), "batch": LongType(), "value": BinaryType()}
 AT = datetime(2026, 11, 21, 0, 30, tzinfo=UTC)
@@ -36,8 +39,11 @@ class World:
         self.head: int | None = 77
         self.submitted: list[list[str]] = []
         self.failure: str | None = None
-        self.ledger = ledger("wiki_changes")
+        memory = MemoryS3()
+        self.ledger = ledger("wiki_changes", memory)
+        self.history = History(memory.as_client(), "s3://w/ledger", "wiki_changes")
         self.rewrites: list[Rewrite] = []
+        self.rewritten = "raw.wiki_changes"
         self.requested: list[tuple[str, int | None, tuple[str, ...]]] = []
 
     def submit(self, operator: CompactOperator) -> None:
@@ -54,27 +60,39 @@ class World:
         fields = [SimpleNamespace(name=column, field_type=kind) for column, kind in COLUMNS.items()]
         return SimpleNamespace(name=name, schema=lambda: SimpleNamespace(fields=fields))
 
-    def compact(self, before: str | None = None, at: datetime = AT) -> dict[str, Any]:
+    def compact(self, before: str | None = None, at: datetime = AT, run: str = "r") -> dict[str, Any]:
         made = self._with_clients(CompactOperator(task_id="step", stream="wiki_changes"))
         values = {"params": {"compact_before": before}, "dag_run": SimpleNamespace(run_after=at)}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(SparkSubmitOperator, "execute", lambda operator, context: self.submit(operator))
-            return made.execute(given(run_id="r", **values))
+            return made.execute(given(run_id=run, **values))
 
-    def check(self) -> dict[str, Any]:
+    def check(self, run: str = "r") -> dict[str, Any]:
         made = self._with_clients(VerifyCompactionOperator(task_id="step", stream="wiki_changes"))
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(compaction, "since", self.since)
-            found: dict[str, Any] = made.execute(given(run_id="r"))
+            found: dict[str, Any] = made.execute(given(run_id=run))
         return found
 
-    def since(self, table: Any, head: Head | None, columns: Sequence[str]) -> list[Rewrite]:
+    def since(self, table: Any, head: Head | None, at: datetime, columns: Sequence[str]) -> list[Rewrite]:
+        assert timedelta(0) <= datetime.now(UTC) - at < timedelta(minutes=10)
         self.requested.append((table.name, head.snapshot_id if head else None, tuple(columns)))
-        return self.rewrites if table.name == "raw.wiki_changes" else []
+        return self.rewrites if table.name == self.rewritten else []
 
     def _with_clients(self, made: Step) -> Step:
-        made.__dict__ |= {"world": self, "platform_hook": SimpleNamespace(lake=self), "ledger": self.ledger}
+        hook = SimpleNamespace(lake=self, history=lambda stream: self.history)
+        made.__dict__ |= {"world": self, "platform_hook": hook, "ledger": self.ledger}
         return made
+
+    def begin(self, run: str) -> None:
+        """As task record_metadata does."""
+        tables = {name: f"s3://{run}/{name}" for name in ("raw.wiki_changes", "queries.wiki_changes")}
+        self.history.record_metadata(tables, datetime.now(UTC), run)
+
+    def remove(self, run: str) -> dict[str, Any]:
+        made = RemoveFilesOperator(task_id="step", stream="wiki_changes")
+        made.remove = lambda now: {"raw.wiki_changes": 3}  # type: ignore[method-assign]
+        return self._with_clients(made).work(given(run_id=run))
 
 
 @pytest.fixture
@@ -180,11 +198,77 @@ def test_a_stream_that_never_started_needs_no_spark(world: World) -> None:
     assert world.check()["tables"] == {}
 
 
-def test_other_rows_are_red_with_the_snapshot_to_go_back_to(world: World) -> None:
+BAD = Rewrite(6, "replace", 100, 99, FileSetDigest(9, 40, 7), FileSetDigest(2, 39, 8))
+
+
+def test_other_rows_are_red_with_the_metadata_file_to_go_back_to(world: World) -> None:
+    world.begin("earlier")
+    world.begin("r")
     world.compact()
-    world.rewrites = [GOOD, Rewrite(6, "replace", 100, 99, FileSetDigest(9, 40, 7), FileSetDigest(2, 39, 8))]
-    with raising(AirflowFailException, "raw.wiki_changes", "snapshot 6", "100", "99", "snapshot 77"):
+    world.begin("later")
+    world.rewrites = [GOOD, BAD]
+    reason = (
+        "raw.wiki_changes",
+        "snapshot 6",
+        "100",
+        "99",
+        "register raw.wiki_changes at s3://r/raw.wiki_changes",
+    )
+    with raising(AirflowFailException, *reason) as caught:
         world.check()
+    assert "queries.wiki_changes at" not in str(caught.value)
+
+
+def test_a_table_of_the_queries_is_restored_with_the_others(world: World) -> None:
+    world.begin("r")
+    world.compact()
+    world.rewrites, world.rewritten = [BAD], "queries.wiki_changes"
+    with raising(
+        AirflowFailException,
+        *(f"{name} at s3://r/{name}" for name in ("raw.wiki_changes", "queries.wiki_changes")),
+    ):
+        world.check()
+
+
+def test_nothing_is_deleted_until_every_compaction_is_verified(world: World) -> None:
+    world.begin("r")
+    world.compact()
+    world.check()
+    assert world.remove("r") == {"raw.wiki_changes": 3}
+    world.begin("bad")
+    world.compact(run="bad")
+    world.rewrites = [BAD]
+    with raising(AirflowFailException, "SLU-407"):
+        world.check("bad")
+    world.rewrites = [GOOD]
+    for run in ("next", "last"):
+        world.begin(run)
+        world.compact(run=run)
+        world.check(run)
+        missing = "s3://w/ledger/wiki_changes/runs/bad/compaction-verified-1.json"
+        with raising(AirflowFailException, "SLU-407", "run 'bad'", missing) as caught:
+            world.remove(run)
+        assert "'next'" not in str(caught.value)
+    world.check("bad")
+    assert world.remove("last") == {"raw.wiki_changes": 3}
+
+
+def test_an_attempt_after_the_verification_is_not_verified(world: World) -> None:
+    world.begin("r")
+    world.compact()
+    world.check()
+    world.remove("r")
+    world.compact()
+    with raising(AirflowFailException, "run 'r'", "compaction-verified-2.json"):
+        world.remove("r")
+    world.check()
+    world.remove("r")
+
+
+def test_runs_of_earlier_versions_are_not_judged(world: World) -> None:
+    world.begin("")
+    world.compact()
+    world.remove("r")
 
 
 def test_without_a_compaction_there_is_nothing_to_check(world: World) -> None:

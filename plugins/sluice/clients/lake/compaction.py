@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.manifest import DataFile, ManifestContent, ManifestEntryStatus
@@ -12,20 +13,24 @@ from pyiceberg.types import BinaryType
 
 from sluice.clients.errors import Missing
 from sluice.clients.lake.arrow_sql import open_sql, quoted
-from sluice.clients.lake.catalog import Head, ancestors, asking, sluice_properties
+from sluice.clients.lake.catalog import Head, ancestors, asking, sequence_since, sluice_properties
 from sluice.clients.lake.files import OFFSET, PARTITION, read
 from sluice.model.error_codes import ErrorCode
-from sluice.model.verification.storage import REWRITE_ID, FileSetDigest, Rewrite
+from sluice.model.verification.storage import KEEP_REWRITES, REWRITE_ID, FileSetDigest, Rewrite
 
 OFFSETS = (PARTITION, OFFSET)
 
 
-def since(table: Table, head: Head | None, columns: Sequence[str] = OFFSETS) -> list[Rewrite]:
+def since(
+    table: Table, head: Head | None, pinned_at: datetime, columns: Sequence[str] = OFFSETS
+) -> list[Rewrite]:
     """The maintenance snapshots of ``main`` after ``head`` (None: all that are kept), oldest first; of those
-    behind expired snapshots the compactions. Their rows are compared by ``columns``.
+    behind expired snapshots the compactions. Their rows are compared by ``columns``. ``pinned_at``: when
+    ``main`` was at ``head``.
 
-    Reads these columns of every file that they removed or added. Raises Missing if ``head`` is no ancestor of
-    ``main`` any more, and has not expired: the table was rolled back behind it.
+    Reads these columns of every file that they removed or added. If ``head`` is no ancestor of ``main`` any
+    more, raises Missing: the table was rolled back behind it, or it has expired so long ago that compactions
+    after it may have, too.
     """
     kept = list(ancestors(table))
     newer = list[Snapshot]()
@@ -40,8 +45,16 @@ def since(table: Table, head: Head | None, columns: Sequence[str] = OFFSETS) -> 
                 "behind it. Fix: check the table's history",
                 ErrorCode.COMPACTION_NOT_VERIFIED,
             )
-        # A writer keeps a day's compactions, though main's history between them has expired.
-        known, after = {snapshot.snapshot_id for snapshot in kept}, head.sequence_number if head else 0
+        if head and (age := datetime.now(UTC) - pinned_at) > KEEP_REWRITES:
+            raise Missing(
+                f"snapshot {head.snapshot_id} has expired, and was main's {age} ago. Compactions are kept "
+                f"for {KEEP_REWRITES}: whether they changed rows cannot be verified any more. Fix: compare "
+                "numbers of rows (docs/operating.md, Compaction verification failed)",
+                ErrorCode.COMPACTION_NOT_VERIFIED,
+            )
+        # A writer keeps a day's compactions, though main's history between them has expired. Those before
+        # ``head`` too if it is not known to be of this history: a restored catalog gives its numbers again.
+        known, after = {snapshot.snapshot_id for snapshot in kept}, sequence_since(table, [head])
         newer += [
             snapshot
             for snapshot in table.metadata.snapshots

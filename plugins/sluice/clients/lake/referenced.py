@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile, read_manifest_list
 from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 
 from sluice.clients.lake.catalog import asking
 from sluice.model.verification.file_removal import path_of
@@ -30,26 +32,39 @@ class ReferencedFiles:
         self._paths: dict[str, str] = {}
         self._next_line = time.monotonic() + PROGRESS_SECONDS
 
-    def of(self, location: str) -> dict[str, int | None]:
-        """Path (``path_of``) -> size in bytes if metadata tells: of the metadata file ``location``, and of
-        all files that its snapshots name, also those on branches and staged ones.
+    def of(self, location: str) -> tuple[dict[str, int | None], set[str]]:
+        """What the metadata file ``location`` and its snapshots name: path (``path_of``) -> size in bytes if
+        metadata tells, of those that a branch or a tag reaches; and the paths that only others name.
 
-        Raises Refused with LAKE_FILE_MISSING if one of its metadata files, lists or manifests is gone.
+        A snapshot that no ref reaches is of a writer that was suspended and never published it: some of its
+        files may be gone. Raises Refused with LAKE_FILE_MISSING if ``location`` or another's list or manifest
+        is gone.
         """
         with asking(f"metadata of table {self._table}"):
             metadata = FromInputFile.table_metadata(self._io.new_input(location))
             names = {self._named(location, None)}
             for statistics in (*metadata.statistics, *metadata.partition_statistics):
                 names.add(self._named(statistics.statistics_path, statistics.file_size_in_bytes))
-            # Collected first: thousands of snapshots name the same manifests.
-            manifests = set[str]()
+            reached = _reached(metadata)
+            names |= self._files_of(s for s in metadata.snapshots if s.snapshot_id in reached)
+            others = set[str]()
             for snapshot in metadata.snapshots:
-                names.add(self._named(snapshot.manifest_list, None))
-                manifests.update(self._manifests_of(snapshot.manifest_list))
-            for manifest in manifests:
-                names.update(self._manifests[manifest])
-            names |= manifests
-        return {name: self._sizes[name] for name in names}
+                if snapshot.snapshot_id not in reached:
+                    try:
+                        others |= self._files_of([snapshot])
+                    except FileNotFoundError as error:
+                        log.warning("snapshot %d is on no branch: %s", snapshot.snapshot_id, error)
+        return {name: self._sizes[name] for name in names}, others - names
+
+    def _files_of(self, snapshots: Iterable[Snapshot]) -> set[str]:
+        # Collected first: thousands of snapshots name the same manifests.
+        names, manifests = set[str](), set[str]()
+        for snapshot in snapshots:
+            names.add(self._named(snapshot.manifest_list, None))
+            manifests.update(self._manifests_of(snapshot.manifest_list))
+        for manifest in manifests:
+            names.update(self._manifests[manifest])
+        return names | manifests
 
     def _manifests_of(self, manifest_list: str) -> list[str]:
         if manifest_list not in self._lists:
@@ -79,3 +94,15 @@ class ReferencedFiles:
         path = self._paths.setdefault(path, path)
         self._sizes[path] = size
         return path
+
+
+def _reached(metadata: TableMetadata) -> set[int]:
+    """The snapshots of branches and tags, with the ancestors that are kept."""
+    parents = {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in metadata.snapshots}
+    reached = set[int]()
+    for ref in metadata.refs.values():
+        number: int | None = ref.snapshot_id
+        while number is not None and number in parents and number not in reached:
+            reached.add(number)
+            number = parents[number]
+    return reached

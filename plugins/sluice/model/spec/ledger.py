@@ -10,6 +10,9 @@
     runs/<run_id, quoted>/baseline.json     the tables' newest snapshots before the load
     runs/<run_id, quoted>/proof.json        the result of `validate`, if it passed; repeated: proof-<snapshot>
     runs/<run_id, quoted>/compaction.json   date and snapshots, pinned by the first attempt of a compaction
+    runs/<run_id, quoted>/compaction-attempt-<n>.json   before its Spark job is started
+    runs/<run_id, quoted>/compaction-verified-<n>.json  what the attempts up to n changed, if it was verified
+    runs/<run_id, quoted>/removed-<n>.json  how many files of each table were deleted after attempt n
     history/metadata/<countdown>-<moment>-tables.json   the metadata file of each table at this time
     history/<kind>/<countdown>-<moment>-<suffix>.json   the stream's events; the newest sorts first
 """
@@ -63,7 +66,8 @@ def verified_of(key: str) -> tuple[str, int] | None:
 
 
 def run_key(run_id: str, name: str) -> str:
-    """``name``: plan, produced, baseline, reconciliation, proof, proof-<snapshot> or compaction."""
+    """``name``: plan, produced, baseline, reconciliation, proof, proof-<snapshot>, compaction, or one of
+    :mod:`sluice.hooks.compaction_runs`."""
     # Run ids contain ":" and "+".
     return f"runs/{quote(run_id, safe='')}/{name}.json"
 

@@ -1,9 +1,10 @@
 """Which files of a table may be deleted: those that no state of the catalog younger than the horizon names.
 
-The base is the newest record that is as old as the horizon. States after it come from the recorded one by
-commits, and a commit adds files that were written shortly before. So they name files of the base's metadata,
-and younger ones; records after the base cover what a restored catalog brought back. Neither the names of
-metadata files nor their log would do: a refused commit leaves a metadata file that was never current, and
+The base is the newest record that is as old as the horizon, also if a clock stepped. States after it come
+from the recorded one by commits, and a commit adds files that were written shortly before. So they name files
+of the base's metadata, and files that are younger than its metadata file, less SLACK; records after the base
+cover what a restored catalog brought back. The ages of files are those of S3's clock alone. Neither the names
+of metadata files nor their log would do: a refused commit leaves a metadata file that was never current, and
 the log is bounded.
 """
 
@@ -38,10 +39,16 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class MetadataRecord:
-    """``location``: the table's metadata file in the catalog at this time."""
+    """``tables``: name -> the metadata file that the catalog had at this time. ``run``: of maintenance, ""
+    if an earlier version recorded it."""
 
     at: datetime
-    location: str
+    tables: Mapping[str, str]
+    run: str = ""
+
+
+class ClockChanged(ValueError):
+    """A record's time is not the one at which it was written."""
 
 
 def missing_message(path: str) -> str:
@@ -55,23 +62,44 @@ def path_of(uri: str) -> str:
 
 
 def needed_records(
-    records: Iterable[MetadataRecord], now: datetime, horizon: timedelta
+    newest_first: Iterable[MetadataRecord], now: datetime, horizon: timedelta, longest_gap: timedelta
 ) -> list[MetadataRecord]:
-    """The records whose files must stay, the base first; empty if none is as old as the horizon."""
-    ordered = sorted(records, key=lambda record: record.at)
-    base = next((record for record in reversed(ordered) if record.at <= now - horizon), None)
-    return [] if base is None else [record for record in ordered if record.at >= base.at]
+    """The records whose files must stay, the base first; empty if they do not cover the horizon.
+
+    The clock may have stepped forward between two records, or since the newest: a gap counts as at most
+    ``longest_gap``, and the longest one does not count at all. So a pause of maintenance keeps files longer.
+    Raises ClockChanged if a record is from the future.
+    """
+    found: list[MetadataRecord] = []
+    gaps: list[timedelta] = []
+    for record in newest_first:
+        if record.at > now:
+            raise ClockChanged(f"the record of {_text(record.at)} is from the future, it is {_text(now)}")
+        gaps.append(min((found[-1].at if found else now) - record.at, longest_gap))
+        found.append(record)
+        if sum(gaps, timedelta(0)) - max(gaps) >= horizon:
+            return found[::-1]
+    return []
+
+
+def _text(at: datetime) -> str:
+    return at.isoformat(timespec="seconds")
 
 
 def removable(
-    files: Iterable[StoredFile], referenced: Collection[str], records: Sequence[MetadataRecord]
+    files: Mapping[str, StoredFile], needed: Collection[str], base: datetime, location: str
 ) -> list[StoredFile]:
-    """The files that may be deleted, sorted. ``referenced``: paths that the current metadata names, or that
-    of the ``records`` (of :func:`needed_records`)."""
-    if not records:
-        return []
-    before = records[0].at - SLACK
-    found = (file for file in files if file.modified < before and file.path not in referenced)
+    """The files that may be deleted, sorted. ``files``: by path; ``needed``: paths that the current metadata
+    names, or that of the records that :func:`needed_records` returned; ``base``, ``location``: time and
+    metadata file of their first.
+
+    Raises ClockChanged if that file was written after it was recorded, so that the record may be younger.
+    """
+    # Not ``base``: the clock may have been ahead, and files of the time between are of later states.
+    written = files[path_of(location)].modified
+    if written > base + SLACK:
+        raise ClockChanged(f"{location} is of {_text(written)}, and was recorded at {_text(base)}")
+    found = (f for f in files.values() if f.modified < written - SLACK and f.path not in needed)
     return sorted(found, key=lambda file: file.path)
 
 
@@ -83,7 +111,7 @@ def size_problem(size: int, expected: int | None) -> str | None:
 def missing(
     referenced: Mapping[str, int | None], files: Mapping[str, StoredFile], folders: Sequence[str]
 ) -> list[str]:
-    """Why current metadata cannot be read as a whole: a line per file in ``folders`` that it names, and that
+    """Why a table's state cannot be read as a whole: a line per file in ``folders`` that it names, and that
     is gone or has another size. ``referenced``: path -> size in bytes if the metadata tells."""
     problems = []
     for path, size in referenced.items():

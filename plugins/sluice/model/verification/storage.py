@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from sluice.model.verification.file_removal import size_problem
 
@@ -87,6 +88,8 @@ def metadata_files(written_at_ms: Sequence[int], at_ms: int, until_ms: int | Non
 REPLACE = "replace"
 # In the summary of a snapshot that maintenance published: an id of its own.
 REWRITE_ID = "rewrite-id"
+# Writers keep these snapshots for so long: their check runs after the rewrite, with its retries.
+KEEP_REWRITES = timedelta(days=1)
 
 
 @dataclass(frozen=True)

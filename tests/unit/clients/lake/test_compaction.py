@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ from pyiceberg.table.snapshots import Operation, Snapshot
 from sluice.clients.errors import Missing
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Head, Lake
-from sluice.model.verification.storage import Rewrite
+from sluice.model.error_codes import ErrorCode
+from sluice.model.verification.storage import KEEP_REWRITES, Rewrite
 from tests.support import lake as lakes
 from tests.support.raising import raising
 
@@ -45,8 +47,8 @@ def rewrite(lake: Lake, rows: list[tuple[int, int]] | None = None, chosen: str =
             update.append_data_file(file)
 
 
-def since(lake: Lake, head: Head | None) -> list[Rewrite]:
-    return compaction.since(replacing(lake.table(lakes.TABLE)), head)
+def since(lake: Lake, head: Head | None, age: timedelta = timedelta(0)) -> list[Rewrite]:
+    return compaction.since(replacing(lake.table(lakes.TABLE)), head, datetime.now(UTC) - age)
 
 
 def replacing(table: Table) -> Table:
@@ -123,4 +125,16 @@ def test_an_append_of_nobody_is_named(lake: Lake) -> None:
 def test_a_table_that_was_rolled_back_behind_it_is_an_error(lake: Lake) -> None:
     with raising(Missing, "snapshot 7"):
         since(lake, Head(7, 2, "w1_a"))
-    assert compaction.since(lake.table(lakes.QUARANTINE), None) == []
+    assert compaction.since(lake.table(lakes.QUARANTINE), None, datetime.now(UTC)) == []
+
+
+def test_a_compaction_that_may_have_expired_with_what_was_before_it_is_an_error(lake: Lake) -> None:
+    before = lake.heads(lakes.TABLE)[lakes.TABLE]
+    rewrite(lake)
+    hour = timedelta(hours=1)
+    assert len(since(lake, before, KEEP_REWRITES + hour)) == 1, "main's history still reaches back to it"
+    expired = Head(7, 0, before.writer)
+    assert len(since(lake, expired, KEEP_REWRITES - hour)) == 1
+    with raising(Missing, "snapshot 7 has expired", "numbers of rows") as caught:
+        since(lake, expired, KEEP_REWRITES + hour)
+    assert caught.value.code is ErrorCode.COMPACTION_NOT_VERIFIED

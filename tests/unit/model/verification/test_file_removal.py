@@ -15,6 +15,7 @@ from sluice.model.verification import file_removal
 from sluice.model.verification.file_removal import (
     MAX_WRITE_AGE,
     SLACK,
+    ClockChanged,
     MetadataRecord,
     StoredFile,
     kind_of,
@@ -23,10 +24,12 @@ from sluice.model.verification.file_removal import (
     path_of,
     removable,
 )
+from tests.support.raising import raising
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 HORIZON = timedelta(days=3)
+LONGEST = timedelta(days=2)
 
 
 @dataclass
@@ -43,9 +46,12 @@ class State:
 
 @dataclass
 class World:
-    """A table's bucket, catalog and records. ``past``: (from, until) in which a state was current."""
+    """A table's bucket, catalog and records. ``past``: (from, until) in which a state was current; ``ahead``:
+    how far Airflow's clock is. It steps forward once, and may be set right later."""
 
     now: datetime = BEGIN
+    ahead: timedelta = timedelta(0)
+    has_stepped: bool = False
     files: dict[str, datetime] = field(default_factory=dict)
     states: dict[str, State] = field(default_factory=dict)
     current: State = field(default_factory=lambda: State("m0"))
@@ -89,7 +95,16 @@ class World:
         self.commit(self.current.snapshots[-1:])
 
     def record(self) -> None:
-        self.records.append(MetadataRecord(self.now, self.current.location))
+        at = self.now + self.ahead
+        self.records.append(MetadataRecord(at, {"t": self.current.location}))
+        self.records.sort(key=lambda record: record.at)
+
+    def step(self, hours: int) -> None:
+        if not self.has_stepped:
+            self.ahead, self.has_stepped = hours * HOUR, True
+
+    def correct(self) -> None:
+        self.ahead = timedelta(0)
 
     def restorable(self) -> list[State]:
         """Each state that was current at a moment of the last days, and is there."""
@@ -102,11 +117,32 @@ class World:
         self.record()
 
     def remove(self) -> None:
-        stored = [StoredFile(name, 1, at) for name, at in self.files.items()]
-        records = needed_records(self.records, self.now, HORIZON)
-        needed = {name for record in records for name in self.states[record.location].names}
-        for file in removable(stored, needed | self.current.names, records):
+        stored = {name: StoredFile(name, 1, at) for name, at in self.files.items()}
+        try:
+            records = needed_records(reversed(self.records), self.now + self.ahead, HORIZON, LONGEST)
+            if not records:
+                return
+            base = records[0]
+            needed = {name for record in records for name in self.states[record.tables["t"]].names}
+            found = removable(stored, needed | self.current.names, base.at, base.tables["t"])
+        except ClockChanged:
+            return
+        for file in found:
             del self.files[file.path]
+
+    def maintain(self) -> None:
+        """As the DAG: what is current, a compaction, what may go."""
+        self.record()
+        self.rewrite(timedelta(0))
+        self.expire()
+        self.remove()
+
+    def days(self, number: int) -> None:
+        for _ in range(number):
+            self.now += 12 * HOUR
+            self.append(timedelta(0), accepted=True)
+            self.now += 12 * HOUR
+            self.maintain()
 
     def assert_whole(self) -> None:
         for state in self.restorable():
@@ -120,7 +156,10 @@ STEPS = st.one_of(
     st.tuples(st.just("expire")),
     st.tuples(st.just("record")),
     st.tuples(st.just("maintenance")),
+    st.tuples(st.just("days"), st.integers(1, 6)),
     st.tuples(st.just("restore"), st.integers(0, 20)),
+    st.tuples(st.just("step"), st.integers(1, 300)),
+    st.tuples(st.just("correct")),
     st.tuples(st.just("wait"), st.integers(1, 100)),
 )
 
@@ -135,37 +174,75 @@ def test_no_state_of_the_horizon_loses_a_file_and_the_rest_goes_at_last(
         if name == "wait":
             world.now += HOUR * arguments[0]  # type: ignore[operator]
         elif name == "maintenance":
-            world.record()
-            world.remove()
+            world.maintain()
         else:
             getattr(world, str(name))(*arguments)
         world.assert_whole()
-    world.expire()
-    for _ in range(6):
+    world.correct()
+    for _ in range(20):
         world.now += timedelta(days=1)
+        world.expire()
         world.record()
         world.remove()
         world.assert_whole()
-    assert world.files.keys() == world.current.names
+    rest = world.files.keys() - world.current.names
+    assert all(world.now - world.files[name] <= HORIZON + LONGEST + SLACK for name in rest), rest
 
 
-def test_without_a_record_as_old_as_the_horizon_nothing_is_deleted() -> None:
-    old = StoredFile("b/t/data/a.parquet", 1, BEGIN)
-    now = BEGIN + timedelta(days=30)
-    young = [MetadataRecord(now - HORIZON + HOUR, "m")]
-    assert needed_records(young, now, HORIZON) == []
-    assert removable([old], set(), []) == []
-    records = [MetadataRecord(now - HORIZON, "m"), *young]
-    assert needed_records(reversed(records), now, HORIZON) == records
-    assert removable([old], set(), records) == [old]
+def recorded(*hours_ago: float) -> list[MetadataRecord]:
+    return [MetadataRecord(BEGIN - hours * HOUR, {"t": f"m{hours}"}) for hours in hours_ago]
 
 
-def test_a_file_that_a_commit_may_still_name_stays() -> None:
-    base = MetadataRecord(BEGIN, "m")
-    ages = [SLACK - HOUR, SLACK + HOUR]
-    files = [StoredFile(f"b/t/data/{number}", 1, BEGIN - age) for number, age in enumerate(ages)]
-    assert removable(files, set(), [base]) == files[1:]
+def base_of(*hours_ago: float) -> float | None:
+    found = needed_records(recorded(*hours_ago), BEGIN, HORIZON, LONGEST)
+    return (BEGIN - found[0].at) / HOUR if found else None
+
+
+def test_the_base_covers_the_horizon_without_its_longest_gap() -> None:
+    assert base_of(0, 24, 48, 72) is None
+    assert base_of(0, 24, 48, 72, 96, 120) == 96
+    assert base_of(0, 24, 40, 64, 88, 112) == 112
+    assert base_of() is None
+    days = needed_records(recorded(0, 24, 48, 72, 96, 120), BEGIN, HORIZON, LONGEST)
+    assert days == recorded(96, 72, 48, 24, 0)
+
+
+def test_a_clock_that_is_ahead_for_a_run_makes_no_record_as_old_as_the_horizon() -> None:
+    # It was set forward by eight days, after the run of 199 hours ago and before that of an hour ago.
+    assert base_of(1, 199, 223) is None
+    assert base_of(1, 199, 223, 247, 271) == 271
+    # After it.
+    assert base_of(192, 216, 240) is None
+
+
+def test_a_pause_of_maintenance_keeps_files_longer() -> None:
+    pauses = (0, 24, 48, 1000, 1024, 1048, 1072)
+    assert base_of(*pauses) == 1024
+    # Maintenance that always runs less often than the schedule says: a gap counts as two intervals.
+    assert base_of(0, 200, 400, 600, 800) == 600
+
+
+def test_a_record_from_the_future_is_an_error() -> None:
+    with raising(ClockChanged, "2026-01-01T01:00:00", "2026-01-01T00:00:00"):
+        base_of(-1, 24, 48, 72, 96)
+
+
+def test_what_may_be_deleted_is_older_than_the_bases_metadata_file_and_named_by_none() -> None:
+    ages = [SLACK - HOUR, SLACK + HOUR, SLACK + HOUR]
+    old = {f"b/t/data/{n}": StoredFile(f"b/t/data/{n}", 1, BEGIN - age) for n, age in enumerate(ages)}
+    base = {"b/t/metadata/m": StoredFile("b/t/metadata/m", 1, BEGIN)}
+    # The clock was ahead when it was recorded.
+    at = BEGIN + 10 * SLACK
+    needed = {"b/t/metadata/m", "b/t/data/2"}
+    assert removable(old | base, needed, at, "s3://b/t/metadata/m") == [old["b/t/data/1"]]
     assert file_removal.MAX_WRITE_AGE * 2 <= SLACK
+
+
+def test_a_base_that_was_written_after_its_record_is_an_error() -> None:
+    base = {"b/t/metadata/m": StoredFile("b/t/metadata/m", 1, BEGIN)}
+    assert removable(base, set(base), BEGIN - SLACK, "s3a://b/t/metadata/m") == []
+    with raising(ClockChanged, "s3a://b/t/metadata/m", "2026-01-01T00:00:00", "2025-12-30T23:00:00"):
+        removable(base, set(base), BEGIN - SLACK - HOUR, "s3a://b/t/metadata/m")
 
 
 def test_what_current_metadata_names_and_the_bucket_lacks() -> None:
