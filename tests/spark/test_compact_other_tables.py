@@ -22,7 +22,7 @@ from sluice.model.verification.storage import REWRITE_ID
 from sluice.operators.load import checks
 from sluice.operators.load.checks import LoadFiles
 from sluice.operators.load.inventory import written_since
-from spark_jobs.common.lake import quarantine
+from spark_jobs.common.lake import source_quarantine
 from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable
 from spark_jobs.common.lake.quarantine import BatchQuarantine
 from spark_jobs.common.lake.writer_lease import now_ms
@@ -228,7 +228,7 @@ def test_a_quarantine_is_compacted_with_the_producers_rows(stream: Stream) -> No
         rows = stream.spark.createDataFrame(
             [row], "object string, source_id string, row long, line long, text string, reason string"
         )
-        quarantine.quarantine_rows(stream.spark, spec, rows, [])
+        source_quarantine.quarantine_rows(stream.spark, spec, rows, [])
     before = sorted(map(str, stream.spark.table(f"{CATALOG}.{name}").collect()))
     assert compact(stream.spark, name, ANY, ())
     assert len(files(stream.spark, name)) == 1
@@ -241,7 +241,7 @@ def test_a_quarantine_is_compacted_with_the_producers_rows(stream: Stream) -> No
             return removed[1:], added
 
     for _ in range(5):
-        quarantine.quarantine_rows(stream.spark, spec, rows, [])
+        source_quarantine.quarantine_rows(stream.spark, spec, rows, [])
     with raising(RowsDiffer, "rows before and"):
         compact(stream.spark, name, ANY, (), Losing)
 

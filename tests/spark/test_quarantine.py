@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from sluice.model.verification.quarantine import Rejections
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.kafka import offsets
-from spark_jobs.common.lake import quarantine
+from spark_jobs.common.lake import source_quarantine
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.quarantine import BatchQuarantine
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
@@ -143,8 +143,8 @@ def test_rows_of_the_producer_in_between_are_kept(stream: Stream) -> None:
             [("o", "s", 4, 5, "a,b", "no number")],
             "object string, source_id string, row long, line long, text string, reason string",
         )
-        quarantine.quarantine_rows(stream.spark, stream.spec, rows, ["s"])
-        quarantine.quarantine_rows(stream.spark, stream.spec, rows, ["s"])
+        source_quarantine.quarantine_rows(stream.spark, stream.spec, rows, ["s"])
+        source_quarantine.quarantine_rows(stream.spark, stream.spec, rows, ["s"])
         BatchQuarantine.publish(owner.quarantine, writer, rejected)
 
     instead_of_publishing(owner, late)
