@@ -41,12 +41,13 @@ class File(NamedTuple):
 
 @dataclass(frozen=True)
 class Commit:
-    """A snapshot: ``added`` in it, and all ``files`` that a reader of it sees."""
+    """A snapshot: ``added`` and ``removed`` in it, and all ``files`` that a reader of it sees."""
 
     id: int
     parent: int | None
     summary: Mapping[str, str]
     added: tuple[File, ...]
+    removed: tuple[File, ...]
     files: tuple[File, ...]
 
 
@@ -132,12 +133,15 @@ class Catalog:
         parent = base.latest(branch)
         self._last_id += 1
         records = sum(len(file.records) for file in added)
+        before = () if parent is None else parent.files
+        files = kept(before) + tuple(added)
         return Commit(
             self._last_id,
             None if parent is None else parent.id,
             {**summary, **({"added-records": str(records)} if records else {})},
-            tuple(added),
-            kept(() if parent is None else parent.files) + tuple(added),
+            tuple(file for file in files if file not in before),
+            tuple(file for file in before if file not in files),
+            files,
         )
 
     def repeat(self, name: str, branch: str, number: int) -> None:

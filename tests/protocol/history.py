@@ -18,9 +18,9 @@ from sluice.model.verification.ranges import offsets_from_json
 from spark_jobs.common.lake.iceberg import MAIN
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.spark.process import Fenced
-from tests.protocol.catalog import AnswerLost, Record
+from tests.protocol.catalog import AnswerLost
 from tests.protocol.kafka import KINDS
-from tests.protocol.processes import compact, consume
+from tests.protocol.processes import compact, consume, reject_rows
 from tests.protocol.reader import QUARANTINE, STREAM, Violation, require
 from tests.protocol.world import Process, World
 
@@ -159,10 +159,9 @@ def widen(world: World, a: int, b: int) -> None:
         world.note("topic: a partition was added")
 
 
-def reject_rows(world: World, a: int, b: int) -> None:
-    """A producer quarantines a row of a source."""
-    file = world.catalog.new_file([Record("", -1, -1, "row", "malformed", "producer")])
-    world.catalog.commit(QUARANTINE, MAIN, {}, [file])
+def start_producer(world: World, a: int, b: int) -> None:
+    if len(world.alive) < MAX_ALIVE:
+        world.start("producer", partial(reject_rows, number=1 + b % 2))
 
 
 # With the frequency of each.
@@ -182,7 +181,7 @@ STEPS: dict[Callable[[World, int, int], None], int] = {
     retain: 2,
     recreate: 1,
     widen: 2,
-    reject_rows: 1,
+    start_producer: 2,
 }
 BY_NAME = {step.__name__: step for step in STEPS}
 FAULTS = frozenset(BY_NAME) - {"go", "until_commit", "finish", "start", "produce"}

@@ -126,9 +126,14 @@ class Table:
         self._world.point(f"committed {self.name}")
 
     def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> Staged:
-        files = () if files_of is None else self._current().commits[files_of].added
+        found = None if files_of is None else self._current().commits[files_of]
+        added, removed = (found.added, found.removed) if found else ((), ())
         self.refresh()
-        staged = Staged(self._known, self._catalog.snapshot(self._known, MAIN, properties, files))
+
+        def others(files: tuple[File, ...]) -> tuple[File, ...]:
+            return tuple(file for file in files if file not in removed)
+
+        staged = Staged(self._known, self._catalog.snapshot(self._known, MAIN, properties, added, others))
         self._world.point(f"stage {self.name}")
         return staged
 

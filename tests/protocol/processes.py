@@ -11,13 +11,14 @@ import pytest
 
 from spark_jobs.common.consumer import writer as consumer
 from spark_jobs.common.consumer.writer import StreamWriter
-from spark_jobs.common.lake import quarantine, writer_lease
+from spark_jobs.common.lake import quarantine, source_quarantine, writer_lease
 from spark_jobs.common.lake.iceberg import MAIN
+from spark_jobs.common.lake.source_quarantine import SourceQuarantine
 from spark_jobs.common.lake.writer_lease import run_with_lease
 from tests.protocol import dataframes, kafka, lake
 from tests.protocol.catalog import File, Record
 from tests.protocol.dataframes import Rows
-from tests.protocol.reader import SPEC, STREAM
+from tests.protocol.reader import QUARANTINE, SPEC, STREAM, require
 from tests.protocol.world import Process, World
 
 # Than any snapshot, whose ids are their times.
@@ -34,6 +35,8 @@ REPLACED: Mapping[Any, Mapping[str, Any]] = {
         "KEEP_SNAPSHOTS": 4,
         "now_ms": lambda: LATER_MS,
     },
+    # Each branch of another producer is old enough to be removed.
+    source_quarantine: {"now_ms": lambda: LATER_MS},
     consumer: {
         "F": dataframes.F,
         "now_ms": lambda: LATER_MS,
@@ -119,6 +122,32 @@ def _records(world: World, starts: Mapping[int, int], ends: Mapping[int, int]) -
         return world.topic.read({partition: starts.get(partition, 0) for partition in ends}, ends)
 
     return Rows(world.spark, read)
+
+
+class ModelSourceQuarantine(SourceQuarantine):
+    """With the model's rows in place of Spark's joins."""
+
+    def _missing(self, rows: Any) -> Any:
+        catalog = self.spark.world.catalog  # type: ignore[attr-defined]
+        present = set(catalog.tables[self.name].records(self.branch))
+        return Rows(rows.spark, lambda: [record for record in rows.evaluate() if record not in present])
+
+    def _is_repeated(self, staged: int) -> bool:
+        world = self.spark.world  # type: ignore[attr-defined]
+        world.point("read quarantine")
+        added = self.table._known.commits[staged].added  # type: ignore[attr-defined]
+        present = set(world.catalog.tables[self.name].records(MAIN))
+        return any(record in present for file in added for record in file.records)
+
+
+def reject_rows(process: Process, number: int) -> None:
+    """A producer quarantines so many rows of its source; another attempt of it may run."""
+    world = process.world
+    rows = [Record("", -1, row, "row", "malformed", "producer") for row in range(number)]
+    spark: Any = world.spark
+    ModelSourceQuarantine(spark, SPEC, []).add(Rows(spark, lambda: rows))  # type: ignore[arg-type]
+    missing = set(rows) - set(world.catalog.tables[QUARANTINE].records(MAIN))
+    require(not missing or world.restored, f"a producer has quarantined {missing}, and they are not there")
 
 
 def compact(process: Process) -> None:

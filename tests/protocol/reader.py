@@ -58,6 +58,8 @@ class Reader:
 
     def check(self) -> None:
         """Raises Violation."""
+        of_sources = [r for r in self.quarantine.records(MAIN) if r.stage == "producer"]
+        require(len(of_sources) == len(set(of_sources)), f"rows of a source more than once: {of_sources}")
         newest = self.newest()
         rows = self.stream.records(MAIN)
         if newest is None:

@@ -109,33 +109,12 @@ def meanwhile(do: Callable[[], None]) -> type[StagedRewrite]:
     return Meanwhile
 
 
-class Repeating:
-    """A table of Java whose transactions are committed, and repeated as if they had not been."""
-
-    def __init__(self, table: Any) -> None:
-        self._table = table
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        return getattr(self._table, name)
-
-    def newTransaction(self) -> Any:  # noqa: N802
-        transaction = self._table.newTransaction()
-
-        class Transaction:
-            def __getattr__(self, name: str) -> Callable[..., Any]:
-                return getattr(transaction, name)
-
-            def commitTransaction(self) -> None:  # noqa: N802
-                transaction.commitTransaction()
-                transaction.commitTransaction()
-
-        return Transaction()
-
-
 class AnswerLost(StagedRewrite):
-    def publish(self, properties: Mapping[str, str]) -> None:
-        self._table = Repeating(self._table)
-        super().publish(properties)
+    """Its update of the catalog is repeated as if it had not been made."""
+
+    def _swap(self, transaction: Any) -> None:
+        super()._swap(transaction)
+        super()._swap(transaction)
 
 
 class Losing(StagedRewrite):
@@ -242,7 +221,7 @@ def test_a_rewrite_that_was_suspended_until_its_files_may_be_gone_is_not_publish
 def test_a_commit_whose_answer_is_lost_is_published_and_its_files_stay(
     changes: Changes, services: Services
 ) -> None:
-    """Iceberg repeats it, finds the old files gone, says that it failed, and would delete what it wrote."""
+    """The catalog refuses its repetition, which tells Iceberg that it failed; nothing may be deleted."""
     publish_three(changes)
     before, base = rows(changes), newest(changes).id
     root = {".s3.access-key-id": ROOT_USER, ".s3.secret-access-key": services.stack.secrets["minio_root"]}

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sluice.clients.lake import compaction
+from sluice.clients.lake.catalog import Lake
 from sluice.model.verification.quarantine import Rejections
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.kafka import offsets
-from spark_jobs.common.lake import quarantine
+from spark_jobs.common.lake import source_quarantine, writer_lease
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.quarantine import BatchQuarantine
+from spark_jobs.common.lake.source_quarantine import SourceQuarantine
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.spark.process import Fenced, Unrecoverable
 from tests.support.lakehouse import Stream
@@ -134,17 +139,61 @@ def test_a_zombie_does_not_publish_again_what_its_successor_published(stream: St
     assert (published(stream), quarantined(stream)) == ([0], [1, 2])
 
 
+def rejected_row(stream: Stream) -> DataFrame:
+    return stream.spark.createDataFrame(
+        [("o", "s", 4, 5, "a,b", "no number")],
+        "object string, source_id string, row long, line long, text string, reason string",
+    )
+
+
+def rewrites(stream: Stream) -> list[int]:
+    """What the check of compactions takes for one in the quarantine."""
+    with closing(Lake.open(stream.platform)) as lake:
+        table = lake.table(stream.spec.quarantine_table)
+        return [one.snapshot_id for one in compaction.since(table, None, datetime.now(UTC))]
+
+
+def test_of_two_producers_of_a_source_one_quarantines_its_row(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish, first = SourceQuarantine._publish, list[bool]()
+
+    def raced(self: SourceQuarantine, *given: Any) -> bool:
+        if not first:
+            first.append(True)
+            source_quarantine.quarantine_rows(stream.spark, stream.spec, rejected_row(stream), ["s"])
+        return publish(self, *given)
+
+    monkeypatch.setattr(SourceQuarantine, "_publish", raced)
+    source_quarantine.quarantine_rows(stream.spark, stream.spec, rejected_row(stream), ["s"])
+    assert stream.spark.table(f"lake.{stream.spec.quarantine_table}").count() == 1
+    assert branches(stream) == [MAIN]
+
+
+def test_a_producer_that_was_suspended_for_hours_publishes_nothing_and_the_next_removes_its_branch(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quarantine = f"lake.{stream.spec.quarantine_table}"
+    with monkeypatch.context() as patch:
+        patch.setattr(writer_lease, "MAX_WRITE_AGE", timedelta(0))
+        with raising(ConcurrentCommit, "written", "ago"):
+            source_quarantine.quarantine_rows(stream.spark, stream.spec, rejected_row(stream), ["s"])
+    assert stream.spark.table(quarantine).count() == 0
+    (left,) = branches(stream)
+    monkeypatch.setattr(source_quarantine, "MAX_WRITE_AGE", timedelta(0))
+    source_quarantine.quarantine_rows(stream.spark, stream.spec, rejected_row(stream), ["s"])
+    assert stream.spark.table(quarantine).count() == 1
+    assert left not in branches(stream)
+
+
 def test_rows_of_the_producer_in_between_are_kept(stream: Stream) -> None:
     send(stream, b"good", b"bad")
     owner = picky(stream)
 
     def late(writer: str, rejected: Rejections) -> None:
-        rows = stream.spark.createDataFrame(
-            [("o", "s", 4, 5, "a,b", "no number")],
-            "object string, source_id string, row long, line long, text string, reason string",
-        )
-        quarantine.quarantine_rows(stream.spark, stream.spec, rows, ["s"])
-        quarantine.quarantine_rows(stream.spark, stream.spec, rows, ["s"])
+        rows = rejected_row(stream)
+        source_quarantine.quarantine_rows(stream.spark, stream.spec, rows, ["s"])
+        source_quarantine.quarantine_rows(stream.spark, stream.spec, rows, ["s"])
         BatchQuarantine.publish(owner.quarantine, writer, rejected)
 
     instead_of_publishing(owner, late)
@@ -152,6 +201,7 @@ def test_rows_of_the_producer_in_between_are_kept(stream: Stream) -> None:
     table = stream.spark.table(f"lake.{stream.spec.quarantine_table}")
     assert sorted(row["stage"] for row in table.collect()) == ["consumer", "producer"]
     assert (published(stream), quarantined(stream), branches(stream)) == ([0], [1], [MAIN])
+    assert not rewrites(stream)
     stream.run(picky(stream))
     assert quarantined(stream) == [1]
 
@@ -166,6 +216,7 @@ def test_a_stream_that_was_restored_alone_quarantines_each_record_once(stream: S
     stream.restore_catalog(before)
     stream.owner().acquire()
     assert (published(stream), quarantined(stream)) == ([0], [1]), "what the table lost is read again"
+    assert not rewrites(stream)
     stream.run(picky(stream))
     assert (published(stream), quarantined(stream)) == ([0, 3], [1, 2])
 

@@ -16,6 +16,15 @@ def writer_name(epoch: int) -> str:
     return f"w{epoch}_{secrets.token_hex(4)}"
 
 
+def producer_name() -> str:
+    """A new name for a branch of a producer in the quarantine; it has no epoch."""
+    return f"producer_{secrets.token_hex(4)}"
+
+
+def is_producer(name: str) -> bool:
+    return name.startswith("producer_")
+
+
 def epoch_of(name: str) -> int:
     """The epoch in a writer's name; 0 for any other name."""
     match = re.fullmatch(r"w(\d+)(_[0-9a-f]+)?", name)

@@ -208,16 +208,19 @@ class IcebergTable:
 
     def stage(self, properties: Mapping[str, str], files_of: int | None = None) -> StagedSnapshot:
         """Write a snapshot with ``properties`` on top of the head of ``main``, for :meth:`change_refs`.
-        ``files_of``: with the files that this snapshot added, instead of none.
+        ``files_of``: it adds and removes the data files that this snapshot did, instead of none.
 
         Iceberg does not commit it: if the answer to its own commit is lost, it refreshes and sets ``main`` to
         what it finds committed, whatever ``main`` has become.
         """
-        append = with_properties(self._table.newFastAppend(), properties)
-        if files_of is not None:
-            for file in self._data_files(files_of):
-                append.appendFile(file)
-        snapshot = append.apply()
+        found, io = None if files_of is None else self._table.snapshot(files_of), self._table.io()
+        removed = list(found.removedDataFiles(io)) if found else []
+        update = self._table.newOverwrite() if removed else self._table.newFastAppend()
+        for file in removed:
+            update.deleteFile(file)
+        for file in found.addedDataFiles(io) if found else ():
+            (update.addFile if removed else update.appendFile)(file)
+        snapshot = with_properties(update, properties).apply()
         # The one that apply() has read.
         base = self._table.operations().current()
         return StagedSnapshot(int(snapshot.snapshotId()), str(base.metadataFileLocation()), snapshot)

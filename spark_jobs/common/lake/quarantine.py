@@ -18,7 +18,7 @@ from sluice.model.verification.quarantine import (
     settlement,
 )
 from sluice.model.writers import epoch_of
-from spark_jobs.common.lake.clock import committing, now_ms
+from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import (
     MAIN,
     IcebergTable,
@@ -33,18 +33,37 @@ from spark_jobs.common.spark.process import Unrecoverable
 KEEP_SNAPSHOTS = 20
 
 
-class BatchQuarantine:
-    """The records that a stream's batches reject, for its writer.
-
-    They are staged on a branch with the writer's name, and published after their batch by moving ``main``
-    from the expected snapshot, which removes the branch in the same commit. A later writer removes the branch
-    too, after it has published what belongs to a published batch: what a suspended writer staged is published
-    once, or never.
-    """
+class Quarantine:
+    """A stream's quarantine. What is added is staged on a branch, and published by moving ``main`` from the
+    expected snapshot, which removes the branch in the same commit: Iceberg's own commit to ``main`` would,
+    after a lost answer, take back what others published meanwhile."""
 
     def __init__(self, spark: SparkSession, spec: StreamSpec) -> None:
         self.spark, self.name = spark, spec.quarantine_table
         self.table = IcebergTable(spark, self.name)
+
+    def _move_main(
+        self, main: int | None, branch: str, staged: int, head: int, expired: Sequence[int] = ()
+    ) -> None:
+        """Publish ``staged`` of a branch with this head. Raises Refused."""
+        target = staged if self.table.parent(staged) == main else self._on_top(staged)
+        self.table.change_refs({MAIN: main, branch: head}, {MAIN: target, branch: None}, expired)
+
+    def _on_top(self, staged: int) -> StagedSnapshot:
+        summary = self.table.summary(staged)
+        properties = {key: value for key, value in summary.items() if key.startswith("sluice.")}
+        return self.table.stage(properties, files_of=staged)
+
+    def _moved(self, why: str) -> ConcurrentCommit:
+        return ConcurrentCommit(f"{self.name}: {why}")
+
+
+class BatchQuarantine(Quarantine):
+    """The records that a stream's batches reject, for its writer, on a branch with its name.
+
+    They are published after their batch. A later writer removes the branch too, after it has published what
+    belongs to a published batch: what a suspended writer staged is published once, or never.
+    """
 
     def stage(self, bad: DataFrame, writer: str, before: Rejections, after: Rejections) -> list[str]:
         """Stage a batch's rejected records; return the addresses of their files.
@@ -59,7 +78,7 @@ class BatchQuarantine:
         source = ["_source_id", "_source_row", "_source_base_offset"]
         rows = bad.select(*offsets, *source, "key", "value", "reason")
         summary = {"sluice.writer": writer, **after.properties()}
-        write_rows(self.table, writer, _of_stage(self.spark, self.name, rows, "consumer"), summary)
+        write_rows(self.table, writer, of_stage(self.spark, self.name, rows, "consumer"), summary)
         self.table.refresh()
         staged = self.table.head(writer)
         # The catalog may have been restored since the branch began, and main be without the earlier ones.
@@ -79,16 +98,12 @@ class BatchQuarantine:
                 self.table.head(writer),
                 self._staged(writer, rejected),
             )
-            if staged is None:
+            if staged is None or branch is None:
                 break
-            # The producer quarantines rows of sources meanwhile.
-            head = staged if self.table.parent(staged) == main else self._on_top(staged)
             try:
-                self.table.change_refs(
-                    {MAIN: main, writer: branch},
-                    {MAIN: head, writer: None},
-                    self.table.expirable(KEEP_SNAPSHOTS, now_ms()),
-                )
+                # The producer quarantines rows of sources meanwhile.
+                expired = self.table.expirable(KEEP_SNAPSHOTS, now_ms())
+                self._move_main(main, writer, staged, branch, expired)
                 return
             except Refused:
                 continue
@@ -140,10 +155,12 @@ class BatchQuarantine:
         if left != rejected.count:
             # Rejected by a batch of another line, of which this one published the offsets otherwise.
             raise self._lost(f"{left} rejected records", rejected)
-        self.table.commit_empty(writer, {"sluice.writer": writer, **rejected.properties()})
         self.table.refresh()
         head = self.table.head(writer)
-        self.table.change_refs({MAIN: main, writer: head}, {MAIN: head, writer: None})
+        # Spark's DELETE has no properties, and the check of compactions would take it for one.
+        properties = {"sluice.writer": writer, **rejected.properties()}
+        target = self.table.stage(properties, files_of=None if head == main else head)
+        self.table.change_refs({MAIN: main, writer: head}, {MAIN: target, writer: None})
 
     def _line(self) -> list[Rejections]:
         """What ``main`` held, newest first, as far as that is kept; at last nothing, if all is."""
@@ -171,7 +188,7 @@ class BatchQuarantine:
             if (held := self._held()) != rejected:
                 raise self._moved(f"it has {held}, the stream has {rejected}")
             main = self.table.head(MAIN)
-            start = self.table.stage({}) if main is None else main
+            start = self.table.stage({"sluice.kind": "init"}) if main is None else main
             try:
                 self.table.change_refs({MAIN: main}, {MAIN: start, writer: start})
                 return start if isinstance(start, int) else start.id
@@ -179,42 +196,14 @@ class BatchQuarantine:
                 self.table.refresh()
         raise self._moved("its main moves too often")
 
-    def _on_top(self, staged: int) -> StagedSnapshot:
-        summary = self.table.summary(staged)
-        properties = {key: value for key, value in summary.items() if key.startswith("sluice.")}
-        return self.table.stage(properties, files_of=staged)
-
     def _lost(self, found: str, rejected: Rejections) -> Unrecoverable:
         return Unrecoverable(
             f"{self.name}: has {found}, and its stream {rejected}: one of the tables was restored to an "
             "earlier state, or lost snapshots. Fix: restore both tables of the same backup"
         )
 
-    def _moved(self, reason: str) -> ConcurrentCommit:
-        return ConcurrentCommit(f"{self.name}: {reason}")
 
-
-def quarantine_rows(spark: SparkSession, spec: StreamSpec, bad: DataFrame, sources: Sequence[str]) -> None:
-    """Quarantine source rows that the producer rejected, each once over all attempts.
-
-    ``bad`` has ``object``, ``source_id``, ``row``, ``line``, ``text`` and ``reason``; ``sources``: all ids.
-    """
-    rows = bad.select(
-        F.col("text").cast("binary").alias("value"),
-        "object",
-        "line",
-        F.col("source_id").alias("_source_id"),
-        F.col("row").alias("_source_row"),
-        "reason",
-    )
-    table, identity = f"{CATALOG}.{spec.quarantine_table}", ["_source_id", "_source_row"]
-    of_sources = (F.col("stage") == "producer") & F.col("_source_id").isin(*sources)
-    new = rows.join(spark.table(table).where(of_sources).select(identity), identity, "left_anti")
-    with committing(spark, spec.quarantine_table):
-        _of_stage(spark, spec.quarantine_table, new, "producer").writeTo(table).append()
-
-
-def _of_stage(spark: SparkSession, table: str, rows: DataFrame, stage: str) -> DataFrame:
+def of_stage(spark: SparkSession, table: str, rows: DataFrame, stage: str) -> DataFrame:
     """The rows of one file with all columns of the quarantine; those missing in ``rows`` are null."""
     staged = rows.withColumns({"stage": F.lit(stage), "quarantined_at": F.current_timestamp()})
     fields = spark.table(f"{CATALOG}.{table}").schema

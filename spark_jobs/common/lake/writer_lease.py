@@ -41,6 +41,12 @@ class ConcurrentCommit(RuntimeError):
     code = ErrorCode.CONCURRENT_COMMIT
 
 
+def check_age(table: str, began_ms: int) -> None:
+    """Raise ConcurrentCommit if what was written since then may not be published: its files may be gone."""
+    if age := outdated_by(began_ms):
+        raise ConcurrentCommit(f"{table}: written {age} ago; maintenance may have removed files")
+
+
 class WriterLease:
     """The writer of ``table`` from :meth:`_acquire` on; ``name`` is for messages. For one thread."""
 
@@ -148,10 +154,7 @@ class WriterLease:
         ConcurrentCommit if maintenance moved ``main``, the catalog was restored, or this writer was suspended
         for so long that its files may be gone; then ``main`` is unchanged.
         """
-        if age := outdated_by(self._began):
-            raise ConcurrentCommit(
-                f"{self.table.name}: written {age} ago; maintenance may have removed files"
-            )
+        check_age(self.table.name, self._began)
         expected = {MAIN: self.published, self.branch: self.head}
         self._until_expiry -= 1
         expired = [] if self._until_expiry > 0 else self.table.expirable(keep, needed_from())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, MapType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from sluice.model.error_codes import ErrorCode
 
@@ -84,8 +84,27 @@ def _side(frame: DataFrame, unique: Sequence[str], before: int, after: int) -> D
 
 
 def _hashable(column: Column, kind: DataType) -> Column:
-    # Spark hashes no map, since equal ones may have other orders.
-    return F.array_sort(F.map_entries(column)) if isinstance(kind, MapType) else column
+    """The column with each map as its sorted entries, at any depth: Spark hashes no map, since equal ones may
+    have other orders."""
+    if not _has_map(kind):
+        return column
+    if isinstance(kind, MapType):
+        values = kind.valueType
+        return F.transform(
+            F.array_sort(F.map_keys(column)),
+            lambda key: F.struct(key, _hashable(F.element_at(column, key), values).alias("value")),
+        )
+    if isinstance(kind, ArrayType):
+        return F.transform(column, lambda element: _hashable(element, kind.elementType))
+    assert isinstance(kind, StructType)
+    members = [_hashable(column[field.name], field.dataType).alias(field.name) for field in kind.fields]
+    return F.when(column.isNotNull(), F.struct(*members))
+
+
+def _has_map(kind: DataType) -> bool:
+    if isinstance(kind, StructType):
+        return any(_has_map(field.dataType) for field in kind.fields)
+    return isinstance(kind, MapType) or (isinstance(kind, ArrayType) and _has_map(kind.elementType))
 
 
 def _describe(names: Sequence[str], first: Sequence[int] | None) -> str:

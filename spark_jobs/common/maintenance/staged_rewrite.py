@@ -5,7 +5,8 @@ moves ``main`` every few seconds, so it could not be fast-forwarded.
 
 Instead the action's table commits to a transaction that is never committed: files are in the bucket, and the
 snapshot is in this process alone. The publish is one commit on the current ``main``, which keeps later
-appends and is refused if a removed file is missing. An attempt that ends before it leaves orphan files.
+appends and is refused if a removed file is missing. If another commit comes first, it is made again on top
+of that. An attempt that ends before it leaves orphan files.
 
 The commit makes two snapshots: one exchanges the files, the other rewrites the manifests that list removed
 files, which Iceberg's streaming source would read (see :meth:`IcebergTable.streamable_files`).
@@ -36,8 +37,11 @@ log = logging.getLogger(__name__)
 # what is small after a rewrite is read again by the next one. Sizes are Iceberg's defaults, or the table's.
 MIN_FILES_CLOSED, MIN_FILES = 2, 5
 _EPOCH = date(1970, 1, 1)
-# Iceberg's exceptions: a removed file is missing or has deleted rows; every attempt of a commit raced.
-_CONFLICTS = ("ValidationException", "CommitFailedException")
+# Iceberg's exceptions: another commit came first; a removed file is missing or has deleted rows.
+_RACE = "CommitFailedException"
+_CONFLICTS = ("ValidationException", _RACE)
+# A running stream moves main every few seconds.
+MAX_ATTEMPTS = 5
 
 
 class CommitConflict(RuntimeError):
@@ -185,28 +189,40 @@ class StagedRewrite:
         return self._commit(properties, with_files=False)
 
     def _commit(self, properties: Mapping[str, str], *, with_files: bool) -> bool:
-        properties = {**properties, REWRITE_ID: self._key}
-        is_rewritten = False
-        try:
-            with committing(self._spark, self._name):
-                transaction = self._table.newTransaction()
-                if with_files:
-                    self._exchange_files(transaction, properties)
-                is_rewritten = self._rewrite_manifests(transaction, properties)
-                transaction.commitTransaction()
-        except Py4JJavaError as error:
-            reason = str(error.java_exception)
-            if any(name in reason for name in _CONFLICTS):
-                # Iceberg repeats an update of the catalog whose answer was lost, which then finds its own.
+        properties, reason = {**properties, REWRITE_ID: self._key}, ""
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                with committing(self._spark, self._name):
+                    transaction = self._table.newTransaction()
+                    if with_files:
+                        self._exchange_files(transaction, properties)
+                    if not self._rewrite_manifests(transaction, properties) and not with_files:
+                        return False
+                    self._swap(transaction)
+                return True
+            except Py4JJavaError as error:
+                reason = str(error.java_exception)
+                if not any(name in reason for name in _CONFLICTS):
+                    raise
+                # The catalog's client repeats an update whose answer was lost, and is refused by its own.
                 if self._is_published():
                     log.warning("rewrite published; the commit's answer was lost: %s", reason)
                     return True
-                raise CommitConflict(
-                    f"{self._table.name()}: main was changed during the rewrite ({reason}), nothing was "
-                    "published. Fix: run it again"
-                ) from error
-            raise
-        return with_files or is_rewritten
+                if _RACE not in reason:
+                    raise self._conflict(reason) from error
+        raise self._conflict(f"{MAX_ATTEMPTS} times: {reason}")
+
+    def _swap(self, transaction: Any) -> None:
+        """Commit once, on top of the metadata that the transaction began with. ``commitTransaction()``
+        would try again, find a rewrite of manifests whose answer was lost among the snapshots, and set
+        ``main`` back to it, over what was published meanwhile."""
+        transaction.underlyingOps().commit(transaction.startMetadata(), transaction.currentMetadata())
+
+    def _conflict(self, reason: str) -> CommitConflict:
+        return CommitConflict(
+            f"{self._table.name()}: main was changed during the rewrite ({reason}), nothing was published. "
+            "Fix: run it again"
+        )
 
     def _exchange_files(self, transaction: Any, properties: Mapping[str, str]) -> None:
         head = transaction.table().currentSnapshot()

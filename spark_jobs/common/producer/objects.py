@@ -24,7 +24,7 @@ from sluice.model.spec import platform as platforms
 from spark_jobs.common.kafka import keys
 from spark_jobs.common.kafka.avro import Schemas, schema_headers
 from spark_jobs.common.lake import tables
-from spark_jobs.common.lake.quarantine import quarantine_rows
+from spark_jobs.common.lake.source_quarantine import quarantine_rows
 from spark_jobs.common.producer import csv
 
 if TYPE_CHECKING:
