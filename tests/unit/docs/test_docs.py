@@ -22,6 +22,7 @@ from local.drills.command import DRILLS
 from local.runtime import ports, roles
 from local.services import replay
 from local.status.rows import HEADERS
+from sluice.hooks.compaction_runs import ATTEMPT, REMOVED, VERIFIED
 from sluice.hooks.lifecycle import Request
 from sluice.model import exits
 from sluice.model.error_codes import ErrorCode
@@ -563,6 +564,7 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     objects = [names(row[0])[0] for row in table(text, "object", "holds")]
     of_run = ("plan", "produced", "baseline", "proof", "reconciliation", "compaction")
     run = [ledger.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
+    run += [f"runs/<run id>/{name}-<n>.json" for name in (ATTEMPT, VERIFIED, REMOVED)]
     source = [ledger.planned_key("<source id>"), ledger.produced_key("<source id>")]
     source += [ledger.verified_key("<lineage>", "<source id>", 0).replace(f"{0:019d}", "<end>")]
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

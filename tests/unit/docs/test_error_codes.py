@@ -19,6 +19,7 @@ PRODUCT = ("local", "plugins", "spark_jobs", "dags")
 INTERNAL = {
     "local.replay.frames.BadPosition",  # the answer 400 of the replay server
     "local.stack.airflow_api.AirflowError",
+    "sluice.model.verification.file_removal.ClockChanged",  # the reason why remove_files deletes nothing
     "spark_jobs.common.feed.client._Refused",
     "spark_jobs.common.feed.reader._Stopped",
     "spark_jobs.common.sinks.base.TransientError",  # its retry policy raises SinkWriteFailed
