@@ -16,7 +16,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.model.verification.quarantine import Rejections
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.kafka import offsets
-from spark_jobs.common.lake import source_quarantine, writer_lease
+from spark_jobs.common.lake import clock, source_quarantine
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.quarantine import BatchQuarantine
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine
@@ -175,7 +175,7 @@ def test_a_producer_that_was_suspended_for_hours_publishes_nothing_and_the_next_
 ) -> None:
     quarantine = f"lake.{stream.spec.quarantine_table}"
     with monkeypatch.context() as patch:
-        patch.setattr(writer_lease, "MAX_WRITE_AGE", timedelta(0))
+        patch.setattr(clock, "MAX_WRITE_AGE", timedelta(0))
         with raising(ConcurrentCommit, "written", "ago"):
             source_quarantine.quarantine_rows(stream.spark, stream.spec, rejected_row(stream), ["s"])
     assert stream.spark.table(quarantine).count() == 0
