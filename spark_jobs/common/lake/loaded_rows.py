@@ -81,8 +81,8 @@ class LoadedRowsStore:
             objects = threads.map(lambda one: self._entries(one[1]), keys)
             for (source, _), entries in zip(keys, objects, strict=True):
                 for entry in entries:
-                    if published.covers(_ranges(entry["offsets"])):
-                        found[source] = found[source].union(_ranges(entry["rows"]))
+                    if published.covers(OffsetRanges.of(entry["offsets"])):
+                        found[source] = found[source].union(OffsetRanges.of(entry["rows"]))
         self._known |= found
         return LoadedRows({source: rows for source in requested if (rows := self._known[source])})
 
@@ -109,7 +109,3 @@ class LoadedRowsStore:
             ContentType="application/json",
             IfNoneMatch="*",
         )
-
-
-def _ranges(pairs: Any) -> OffsetRanges:
-    return OffsetRanges.from_json(json.dumps(pairs))
