@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.clients.lake import compaction
@@ -18,7 +19,7 @@ from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.lake import clock, source_quarantine
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.lake.quarantine import BatchQuarantine
+from spark_jobs.common.lake.quarantine import BatchQuarantine, of_stage
 from spark_jobs.common.lake.source_quarantine import SourceQuarantine
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.spark.process import Fenced, Unrecoverable
@@ -67,6 +68,15 @@ def interrupt(*_: object) -> None:
 def instead_of_publishing(owner: StreamWriter, do: Callable[..., None]) -> None:
     """Between the publish of a batch and that of its rejected records."""
     vars(owner.quarantine)["publish"] = do
+
+
+def test_a_file_is_written_by_one_task_and_its_rows_are_computed_by_all(spark: SparkSession) -> None:
+    records = spark.range(8, numPartitions=4)
+    rows = of_stage(cast("Any", SimpleNamespace(table=lambda name: records)), "t", records, "consumer")
+    assert rows.rdd.getNumPartitions() == 1
+    plan = str(cast("Any", rows)._jdf.queryExecution().executedPlan())
+    # A coalesce has one task for everything before it.
+    assert ("Exchange SinglePartition" in plan, "Coalesce" in plan) == (True, False)
 
 
 def test_rejected_records_are_quarantined_once_with_their_bytes(stream: Stream) -> None:

@@ -204,7 +204,10 @@ class BatchQuarantine(Quarantine):
 
 
 def of_stage(spark: SparkSession, table: str, rows: DataFrame, stage: str) -> DataFrame:
-    """The rows of one file with all columns of the quarantine; those missing in ``rows`` are null."""
+    """The rows of one file with all columns of the quarantine; those missing in ``rows`` are null.
+
+    They are computed in the tasks that ``rows`` has: a coalesce would decode a whole batch in one.
+    """
     staged = rows.withColumns({"stage": F.lit(stage), "quarantined_at": F.current_timestamp()})
     fields = spark.table(f"{CATALOG}.{table}").schema
     return staged.select(
@@ -214,4 +217,4 @@ def of_stage(spark: SparkSession, table: str, rows: DataFrame, stage: str) -> Da
             else F.lit(None).cast(field.dataType).alias(field.name)
             for field in fields
         )
-    ).coalesce(1)
+    ).repartition(1)
