@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime
@@ -26,6 +27,7 @@ from spark_jobs.common.lake import source_quarantine
 from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable
 from spark_jobs.common.lake.quarantine import BatchQuarantine
 from spark_jobs.common.lake.writer_lease import now_ms
+from spark_jobs.common.maintenance import staged_rewrite
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_rewrite import CommitConflict, StagedRewrite
@@ -71,6 +73,23 @@ def rewrites(stream: Stream, table: str) -> list[tuple[list[str], int, int]]:
         for one in found
         if one.operation == "replace" and (one.removed.files or one.problems())
     ]
+
+
+def test_a_backlog_is_rewritten_in_parts(
+    spark: SparkSession, stream: Stream, table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as the job has time for; the next run takes the rest."""
+    monkeypatch.setattr(staged_rewrite, "MAX_FILES", 6)
+    for number in range(20):
+        append(spark, table, number)
+    before = sorted(map(str, spark.table(f"{CATALOG}.{table}").collect()))
+    assert compact(spark, table, ANY, ())
+    assert len(files(spark, table)) == 15
+    assert compact(spark, table, ANY, (), stop_at=time.monotonic() + 600)
+    assert len(files(spark, table)) < 5
+    assert sorted(map(str, spark.table(f"{CATALOG}.{table}").collect())) == before
+    assert {(tuple(problems), added) for problems, _, added in rewrites(stream, table)} == {((), 1)}
+    assert max(removed for _, removed, _ in rewrites(stream, table)) == 6
 
 
 class Reading(StagedRewrite):

@@ -25,6 +25,8 @@ from spark_jobs.common.lake.clock import committing
 
 MAIN = "main"
 HOUR_MS = 3_600_000
+# Iceberg's exception if another commit came first.
+RACE = "org.apache.iceberg.exceptions.CommitFailedException"
 
 
 class Refused(RuntimeError):
@@ -236,7 +238,7 @@ class IcebergTable:
             with self.committing():
                 commit()
         except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() == _RACE:
+            if error.java_exception.getClass().getName() == RACE:
                 raise Refused(str(error.java_exception.getMessage())) from error
             raise
 
@@ -303,6 +305,3 @@ def with_properties(update: Any, properties: Mapping[str, str]) -> Any:
     for key, value in properties.items():
         update = update.set(key, value)
     return update
-
-
-_RACE = "org.apache.iceberg.exceptions.CommitFailedException"

@@ -29,17 +29,18 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.platform import CATALOG
 from sluice.model.verification.storage import REWRITE_ID
 from spark_jobs.common.lake.clock import committing, now_ms, outdated_by
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, with_properties
+from spark_jobs.common.lake.iceberg import MAIN, RACE, IcebergTable, with_properties
 
 log = logging.getLogger(__name__)
 
 # Files of one partition that are worth a rewrite: a closed date gets no more files; other partitions do, and
 # what is small after a rewrite is read again by the next one. Sizes are Iceberg's defaults, or the table's.
 MIN_FILES_CLOSED, MIN_FILES = 2, 5
+# Files of one rewrite, whose rows and paths have to fit into the job's memory.
+MAX_FILES = 50_000
 _EPOCH = date(1970, 1, 1)
-# Iceberg's exceptions: another commit came first; a removed file is missing or has deleted rows.
-_RACE = "CommitFailedException"
-_CONFLICTS = ("ValidationException", _RACE)
+# Iceberg's exceptions: a removed file is missing or has deleted rows; another commit came first.
+_CONFLICTS = ("ValidationException", RACE)
 # A running stream moves main every few seconds.
 MAX_ATTEMPTS = 5
 
@@ -141,9 +142,10 @@ class StagedRewrite:
             )
 
     def rewrite(self, dates: Sequence[date]) -> None:
-        """Rewrite the small files of these dates; of the whole table if it has no DATE."""
+        """Rewrite small files of these dates, or of the whole table if it has no DATE: at most MAX_FILES."""
         actions = self._jvm.org.apache.iceberg.spark.actions.SparkActions.get(self._session)
-        action = actions.rewriteDataFiles(self._stage).options(self._options)
+        options = {**self._options, "max-files-to-rewrite": str(MAX_FILES)}
+        action = actions.rewriteDataFiles(self._stage).options(options)
         if self.column:
             texts = self._jvm.java.util.ArrayList()
             for day in dates:
@@ -208,7 +210,7 @@ class StagedRewrite:
                 if self._is_published():
                     log.warning("rewrite published; the commit's answer was lost: %s", reason)
                     return True
-                if _RACE not in reason:
+                if RACE not in reason:
                     raise self._conflict(reason) from error
         raise self._conflict(f"{MAX_ATTEMPTS} times: {reason}")
 
