@@ -178,8 +178,9 @@ def test_no_other_role_may_delete(
     roles.write(tmp_path, documents)
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
     before = maintained.keys()
-    with raising(AirflowFailException, "SLU-212", "AccessDenied", "s3:DeleteObject"):
+    with raising(Refused, "AccessDenied", "s3:DeleteObject") as caught:
         maintained.remove()
+    assert caught.value.code is ErrorCode.S3_PERMISSION
     assert maintained.keys() == before
 
 

@@ -12,6 +12,8 @@ from sluice.model.spec import stream as streams
 from sluice.model.spec.ledger import history_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sluice.clients.kafka_admin import KafkaAdmin
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.ledger import History, Ledger
@@ -57,6 +59,14 @@ class PlatformHook(BaseHook):
         from sluice.io.s3 import connect
 
         return Bucket(connect(self.platform.s3), name)
+
+    def remove_objects(self, bucket: str, keys: Iterable[str]) -> None:
+        """Delete the objects as role ``maintenance``; no other client of a task may delete."""
+        from sluice.clients.remove_objects import ROLE as MAINTENANCE
+        from sluice.clients.remove_objects import remove
+        from sluice.io.s3 import connect
+
+        remove(connect(platforms.load(MAINTENANCE).s3), bucket, keys)
 
     def ledger(self, stream: str) -> Ledger:
         from sluice.clients.ledger import Ledger

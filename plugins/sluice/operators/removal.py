@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from sluice.hooks import compaction_runs
 from sluice.hooks.compaction_runs import ATTEMPT, REMOVED
 from sluice.hooks.failures import failed, table
-from sluice.hooks.removal import remove_objects_by
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.maintenance import lake_tables
 from sluice.model.verification.file_removal import (
@@ -17,11 +17,12 @@ from sluice.model.verification.file_removal import (
     ClockChanged,
     MetadataRecord,
     StoredFile,
+    Usage,
     missing,
+    missing_message,
     needed_records,
     path_of,
     removable,
-    usage,
 )
 from sluice.operators.base import StreamOperator
 
@@ -119,40 +120,33 @@ class RemoveFilesOperator(StreamOperator):
             return f"nothing removed: the records of its metadata do not cover {days} days"
         from sluice.clients.lake.referenced import ReferencedFiles
 
-        reader = ReferencedFiles(lake.table(name).io, name)
-        locations = {record.tables[name] for record in records if name in record.tables}
-        needed, files = self._checked(name, reader, locations)
-        found = removable(files, needed, records[0].at, records[0].tables[name])
+        reader, base = ReferencedFiles(lake.table(name).io, name), records[0]
+        needed = self._checked(name, reader, {r.tables[name] for r in records if name in r.tables})
+        stored, removed = Usage(), Usage()
+        metadata = self._file(base.tables[name])
+        found = removable(stored.counting(self._files(name)), needed, base.at, metadata)
+        bucket = metadata.path.split("/", 1)[0]
+        # As they are listed: a bucket may have millions.
+        self.platform_hook.remove_objects(bucket, self._keys(removed.counting(found)))
         self.log.info(
-            "%s: %d of %d files are needed by no state since %s%s",
-            name, len(found), len(files), records[0].at.isoformat(timespec="seconds"),
-            table(["kind", "files", "bytes"], usage(found)) if found else "",
+            "%s: %d of %d files were needed by no state since %s%s",
+            name, removed.number, stored.number, base.at.isoformat(timespec="seconds"),
+            table(["kind", "files", "bytes"], removed.rows()) if removed.number else "",
         )  # fmt: skip
-        for file in found[:NAMED]:
-            self.log.info("%s", file.path)
-        if found:
-            bucket = self._folder(name).split("/", 1)[0]
-            remove_objects_by(bucket, (file.path.removeprefix(f"{bucket}/") for file in found))
+        if removed.number:
             self._checked(name, reader, set())
-        return len(found)
+        return removed.number
 
-    def _checked(
-        self, name: str, reader: ReferencedFiles, recorded: set[str]
-    ) -> tuple[set[str], dict[str, StoredFile]]:
-        """The paths that the current metadata and that of the ``recorded`` locations name, and the stored
-        files, of which none that a branch of theirs reaches may be missing."""
+    def _checked(self, name: str, reader: ReferencedFiles, recorded: set[str]) -> Container[str]:
+        """The paths that the current metadata and that of the ``recorded`` locations name, of which none that
+        a branch of theirs reaches may be missing."""
         # The metadata first: files that are written meanwhile are stored and not yet named.
-        needed, reached = set[str](), dict[str, int | None]()
+        reached, others = dict[str, int | None](), set[str]()
         for location in {self.platform_hook.lake.table(name).metadata_location, *recorded}:
-            found, others = reader.of(location)
-            reached |= found
-            needed |= others
-        folder = self._folder(name)
-        bucket, prefix = folder.split("/", 1)
-        folders = [f"{folder}/{part}/" for part in FOLDERS]
-        stored = (self.platform_hook.bucket(bucket).files(f"{prefix}/{part}/") for part in FOLDERS)
-        files = {file.path: file for part in stored for file in part}
-        problems = missing(reached, files, folders)
+            of_branches, of_others = reader.of(location)
+            reached |= of_branches
+            others |= of_others
+        problems = missing(reached, self._files(name), self._folders(name))
         for problem in problems[:NAMED]:
             self.log.error("%s", problem)
         if problems:
@@ -161,7 +155,28 @@ class RemoveFilesOperator(StreamOperator):
                 f"{name}: {len(problems)} files that its current metadata, or its state within the restore "
                 f"horizon, names are not as written: {'; '.join(problems[:3])}. Fix: {MISSING_FIX}",
             )
-        return needed | reached.keys(), files
+        reached.update(dict.fromkeys(others))
+        return reached
 
-    def _folder(self, name: str) -> str:
-        return path_of(self.platform_hook.lake.table(name).location()).rstrip("/")
+    def _keys(self, files: Iterable[StoredFile]) -> Iterator[str]:
+        for number, file in enumerate(files):
+            if number < NAMED:
+                self.log.info("deleting %s", file.path)
+            yield file.path.split("/", 1)[1]
+
+    def _files(self, name: str) -> Iterator[StoredFile]:
+        """Of the table's folders, in the order of a listing."""
+        for folder in self._folders(name):
+            bucket, prefix = folder.split("/", 1)
+            yield from self.platform_hook.bucket(bucket).files(prefix)
+
+    def _file(self, location: str) -> StoredFile:
+        bucket, key = path_of(location).split("/", 1)
+        found = next(self.platform_hook.bucket(bucket).files(key), None)
+        if found is None:
+            raise failed(ErrorCode.LAKE_FILE_MISSING, missing_message(location))
+        return found
+
+    def _folders(self, name: str) -> list[str]:
+        folder = path_of(self.platform_hook.lake.table(name).location()).rstrip("/")
+        return [f"{folder}/{part}/" for part in FOLDERS]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -87,20 +87,19 @@ def _text(at: datetime) -> str:
 
 
 def removable(
-    files: Mapping[str, StoredFile], needed: Collection[str], base: datetime, location: str
-) -> list[StoredFile]:
-    """The files that may be deleted, sorted. ``files``: by path; ``needed``: paths that the current metadata
-    names, or that of the records that :func:`needed_records` returned; ``base``, ``location``: time and
-    metadata file of their first.
+    files: Iterable[StoredFile], needed: Container[str], base: datetime, metadata: StoredFile
+) -> Iterator[StoredFile]:
+    """Those of ``files`` that may be deleted. ``needed``: paths that the current metadata names, or that of
+    the records that :func:`needed_records` returned; ``base``, ``metadata``: time and metadata file of their
+    first.
 
     Raises ClockChanged if that file was written after it was recorded, so that the record may be younger.
     """
     # Not ``base``: the clock may have been ahead, and files of the time between are of later states.
-    written = files[path_of(location)].modified
+    written = metadata.modified
     if written > base + SLACK:
-        raise ClockChanged(f"{location} is of {_text(written)}, and was recorded at {_text(base)}")
-    found = (f for f in files.values() if f.modified < written - SLACK and f.path not in needed)
-    return sorted(found, key=lambda file: file.path)
+        raise ClockChanged(f"{metadata.path} is of {_text(written)}, and was recorded at {_text(base)}")
+    return (file for file in files if file.modified < written - SLACK and file.path not in needed)
 
 
 def size_problem(size: int, expected: int | None) -> str | None:
@@ -109,20 +108,18 @@ def size_problem(size: int, expected: int | None) -> str | None:
 
 
 def missing(
-    referenced: Mapping[str, int | None], files: Mapping[str, StoredFile], folders: Sequence[str]
+    referenced: Mapping[str, int | None], files: Iterable[StoredFile], folders: Sequence[str]
 ) -> list[str]:
     """Why a table's state cannot be read as a whole: a line per file in ``folders`` that it names, and that
-    is gone or has another size. ``referenced``: path -> size in bytes if the metadata tells."""
+    ``files`` lacks or has with another size. ``referenced``: path -> size in bytes if the metadata tells."""
+    left = {path for path in referenced if path.startswith(tuple(folders))}
     problems = []
-    for path, size in referenced.items():
-        if not path.startswith(tuple(folders)):
-            continue
-        file = files.get(path)
-        if file is None:
-            problems.append(f"{path} is missing")
-        elif problem := size_problem(file.size, size):
-            problems.append(f"{path} {problem}")
-    return problems
+    for file in files:
+        if file.path in left:
+            left.discard(file.path)
+            if problem := size_problem(file.size, referenced[file.path]):
+                problems.append(f"{file.path} {problem}")
+    return [*problems, *(f"{path} is missing" for path in sorted(left))]
 
 
 def kind_of(path: str) -> str:
@@ -137,12 +134,25 @@ def kind_of(path: str) -> str:
     return "other metadata"
 
 
-def usage(files: Iterable[StoredFile]) -> list[tuple[str, int, int]]:
-    """(kind, number, bytes) of files, sorted by kind."""
-    number: Counter[str] = Counter()
-    size: Counter[str] = Counter()
-    for file in files:
-        kind = kind_of(file.path)
-        number[kind] += 1
-        size[kind] += file.size
-    return [(kind, number[kind], size[kind]) for kind in sorted(number)]
+class Usage:
+    """Counts files by kind."""
+
+    def __init__(self) -> None:
+        self._number: Counter[str] = Counter()
+        self._size: Counter[str] = Counter()
+
+    def counting(self, files: Iterable[StoredFile]) -> Iterator[StoredFile]:
+        """The files, each counted when it is asked for."""
+        for file in files:
+            kind = kind_of(file.path)
+            self._number[kind] += 1
+            self._size[kind] += file.size
+            yield file
+
+    @property
+    def number(self) -> int:
+        return self._number.total()
+
+    def rows(self) -> list[tuple[str, int, int]]:
+        """(kind, number, bytes), sorted by kind."""
+        return [(kind, self._number[kind], self._size[kind]) for kind in sorted(self._number)]

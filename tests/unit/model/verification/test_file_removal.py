@@ -18,6 +18,7 @@ from sluice.model.verification.file_removal import (
     ClockChanged,
     MetadataRecord,
     StoredFile,
+    Usage,
     kind_of,
     missing,
     needed_records,
@@ -124,7 +125,8 @@ class World:
                 return
             base = records[0]
             needed = {name for record in records for name in self.states[record.tables["t"]].names}
-            found = removable(stored, needed | self.current.names, base.at, base.tables["t"])
+            metadata = stored[base.tables["t"]]
+            found = [*removable(stored.values(), needed | self.current.names, base.at, metadata)]
         except ClockChanged:
             return
         for file in found:
@@ -229,24 +231,28 @@ def test_a_record_from_the_future_is_an_error() -> None:
 
 def test_what_may_be_deleted_is_older_than_the_bases_metadata_file_and_named_by_none() -> None:
     ages = [SLACK - HOUR, SLACK + HOUR, SLACK + HOUR]
-    old = {f"b/t/data/{n}": StoredFile(f"b/t/data/{n}", 1, BEGIN - age) for n, age in enumerate(ages)}
-    base = {"b/t/metadata/m": StoredFile("b/t/metadata/m", 1, BEGIN)}
+    old = [StoredFile(f"b/t/data/{n}", 1, BEGIN - age) for n, age in enumerate(ages)]
+    base = StoredFile("b/t/metadata/m.metadata.json", 1, BEGIN)
     # The clock was ahead when it was recorded.
     at = BEGIN + 10 * SLACK
-    needed = {"b/t/metadata/m", "b/t/data/2"}
-    assert removable(old | base, needed, at, "s3://b/t/metadata/m") == [old["b/t/data/1"]]
+    needed = {"b/t/metadata/m.metadata.json", "b/t/data/2"}
+    stored = Usage()
+    found = removable(stored.counting([*old, base]), needed, at, base)
+    assert stored.number == 0, "each is looked at when it is asked for"
+    assert [*found] == [old[1]]
+    assert stored.rows() == [("data file", 3, 3), ("metadata file", 1, 1)]
     assert file_removal.MAX_WRITE_AGE * 2 <= SLACK
 
 
 def test_a_base_that_was_written_after_its_record_is_an_error() -> None:
-    base = {"b/t/metadata/m": StoredFile("b/t/metadata/m", 1, BEGIN)}
-    assert removable(base, set(base), BEGIN - SLACK, "s3a://b/t/metadata/m") == []
-    with raising(ClockChanged, "s3a://b/t/metadata/m", "2026-01-01T00:00:00", "2025-12-30T23:00:00"):
-        removable(base, set(base), BEGIN - SLACK - HOUR, "s3a://b/t/metadata/m")
+    base = StoredFile("b/t/metadata/m.metadata.json", 1, BEGIN)
+    assert [*removable([base], {base.path}, BEGIN - SLACK, base)] == []
+    with raising(ClockChanged, base.path, "2026-01-01T00:00:00", "2025-12-30T23:00:00"):
+        removable([base], {base.path}, BEGIN - SLACK - HOUR, base)
 
 
 def test_what_current_metadata_names_and_the_bucket_lacks() -> None:
-    stored = {f"b/t/data/{name}": StoredFile(f"b/t/data/{name}", 5, BEGIN) for name in ("a", "b", "c")}
+    stored = (StoredFile(f"b/t/data/{name}", 5, BEGIN) for name in ("a", "b", "c", "unnamed"))
     named = {"b/t/data/a": 5, "b/t/data/b": None, "b/t/data/c": 6, "b/t/metadata/d": None, "b/other/e": 1}
     assert missing(named, stored, ["b/t/data/", "b/t/metadata/"]) == [
         "b/t/data/c has 5 bytes, and the metadata says 6", "b/t/metadata/d is missing",
