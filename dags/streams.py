@@ -21,7 +21,7 @@ from sluice.operators.load.published import WaitForPublishOperator
 from sluice.operators.load.reconcile import ReconcileSinksOperator
 from sluice.operators.load.validate import EmitAssetEventOperator, ValidateOperator
 from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator
-from sluice.operators.removal import RecordMetadataOperator, RemoveFilesOperator
+from sluice.operators.removal import RecordMaintenanceOperator, RecordMetadataOperator, RemoveFilesOperator
 from sluice.operators.stream_dags import decision_dag, make_dag, supervision_dag
 
 # Timeouts of task `produce` (a feed's waits in the triggerer) and of the run, with a retry.
@@ -97,10 +97,11 @@ def maintenance_dag(spec: StreamSpec) -> DAG:
             # Also of a job that failed: it may have published the first of its tables.
             VerifyCompactionOperator(task_id="verify_compaction", stream=spec.name, trigger_rule="all_done"),
             RemoveFilesOperator(task_id="remove_files", stream=spec.name),
+            RecordMaintenanceOperator(task_id="record_maintenance", stream=spec.name),
         ]
         chain(*steps)
-        # Otherwise the run would end well though its compaction failed.
-        steps[1] >> steps[3]
+        # A compaction that failed for one table, and is verified, stops no removal; but the run fails.
+        steps[1] >> steps[4]
     dag.doc_md = docs.maintenance(spec, steps)
     return dag
 

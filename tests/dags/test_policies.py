@@ -154,13 +154,18 @@ def test_a_load_of_a_stream_with_queries_makes_their_sinks_and_checks_them(bag: 
     assert seen
 
 
-def test_a_failed_compaction_is_verified_and_removes_nothing(bag: Any) -> None:
+def test_a_failed_compaction_fails_the_run_and_stops_no_removal_once_it_is_verified(bag: Any) -> None:
     for name in stream.names():
         dag = bag.dags[f"{name}_maintenance"]
         assert dag.get_task("verify_compaction").trigger_rule == "all_done"
         removing = dag.get_task("remove_files")
         assert (removing.trigger_rule, removing.upstream_task_ids) == (
-            "all_success", {"compact", "verify_compaction"},
+            "all_success", {"verify_compaction"},
+        )  # fmt: skip
+        # The only leaf, so that it decides on the run's state.
+        (last,) = (task for task in dag.tasks if not task.downstream_task_ids)
+        assert (last.task_id, last.trigger_rule, last.upstream_task_ids) == (
+            "record_maintenance", "all_success", {"compact", "remove_files"},
         )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from sluice.io.s3 import connect
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.status import RestartHistory
 from sluice.model.spec.ledger import (
+    MAINTENANCE,
     METADATA,
     RUNTIME,
     Document,
@@ -195,6 +196,19 @@ class History(Ledger):
             if document is not None:
                 at = datetime.fromisoformat(document["at"])
                 yield MetadataRecord(at, document["tables"], document.get("run", ""))
+
+    def record_maintenance(self, at: datetime, run: str) -> None:
+        """Record that ``run`` of maintenance was complete."""
+        document = {"at": at.astimezone(UTC).isoformat(), "run": run}
+        self.put(history_key(MAINTENANCE, at, "complete"), document)
+
+    def maintained_at(self, now: datetime) -> datetime:
+        """When a run of maintenance was complete last; before the first one, when this was asked first."""
+        newest = self._newest(MAINTENANCE)
+        if newest is None:
+            self.record_maintenance(now, "")
+            return now
+        return newest[1]
 
     def requested_since(self, at: datetime) -> str | None:
         """Kind and time of the newest action on request after ``at``; None if there was none."""

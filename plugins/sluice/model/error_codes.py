@@ -68,6 +68,7 @@ class ErrorCode(StrEnum):
     CONCURRENT_COMMIT = "SLU-508", "Concurrent commits to main"
     UNDELIVERED = "SLU-509", "Kafka did not acknowledge records"
     CLOCK_SET_BACK = "SLU-510", "Clock is behind the table"
+    MAINTENANCE_OVERDUE = "SLU-511", "Maintenance is overdue"
     # Supervision: one per health status that fails a task.
     HEALTH_LAGGING = "SLU-601", "Health: lagging"
     HEALTH_DATA_AT_RISK = "SLU-602", "Health: data at risk"

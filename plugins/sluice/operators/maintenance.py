@@ -13,7 +13,7 @@ from sluice.hooks.failures import final_failures
 from sluice.hooks.load_plan import head_of
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
-from sluice.model.spec.maintenance import compacted_tables
+from sluice.model.spec.maintenance import compacted_tables, for_each_table
 from sluice.operators.base import StreamOperator
 from sluice.operators.spark_job import SparkJobOperator
 
@@ -49,7 +49,7 @@ class CompactOperator(SparkJobOperator):
 
     def _pin(self, context: Context) -> Document:
         def create() -> Document:
-            before = closed_before(context["params"].get("compact_before"), context["dag_run"].run_after)
+            before = closed_before(given, at)
             heads = self.platform_hook.lake.heads(*compacted_tables(self.spec))
             return {
                 "run_id": context["run_id"],
@@ -58,9 +58,10 @@ class CompactOperator(SparkJobOperator):
                 "at": datetime.now(UTC).isoformat(),
             }
 
-        run_id, given = context["run_id"], context["params"].get("compact_before")
+        run_id, at = context["run_id"], context["dag_run"].run_after
+        given = context["params"].get("compact_before")
         pinned = self.ledger.pin(run_key(run_id, "compaction"), create)
-        if given and given != pinned["before"]:
+        if given and closed_before(given, at).isoformat() != pinned["before"]:
             raise Refused(
                 f"run id {run_id!r} compacts the dates before {pinned['before']}, and compact_before is "
                 f"{given}: a run id keeps its date, also when its run is deleted. Fix: trigger a run with "
@@ -108,7 +109,8 @@ class VerifyCompactionOperator(StreamOperator):
         run_id = context["run_id"]
         pinned = self.ledger.require(run_key(run_id, "compaction"), "compact")
         attempt = compaction_runs.newest(self.ledger, run_id, ATTEMPT)
-        tables = {name: self._verify(name, pinned) for name in pinned["main"]}
+        log = self.log.exception
+        tables = for_each_table(pinned["main"], lambda name: self._verify(name, pinned), log)
         done = {"before": pinned["before"], "tables": tables}
         # Until then no run deletes files.
         compaction_runs.record(self.ledger, run_id, VERIFIED, attempt, done)

@@ -11,7 +11,7 @@ from sluice.hooks import compaction_runs
 from sluice.hooks.compaction_runs import ATTEMPT, REMOVED
 from sluice.hooks.failures import failed, table
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.maintenance import lake_tables
+from sluice.model.spec.maintenance import for_each_table, lake_tables
 from sluice.model.verification.file_removal import (
     MISSING_FIX,
     ClockChanged,
@@ -102,14 +102,16 @@ class RemoveFilesOperator(StreamOperator):
         except ClockChanged as error:
             self.log.warning("nothing removed: %s", error)
             return dict.fromkeys(lake_tables(self.spec), f"nothing removed: {error}")
-        done: dict[str, Any] = {}
-        for name in lake_tables(self.spec):
+
+        def remove_of(name: str) -> int | str:
             try:
-                done[name] = self._remove_of(name, records)
+                found = self._remove_of(name, records)
             except ClockChanged as error:
-                done[name] = f"nothing removed: {error}"
-            self.log.info("%s: %s", name, done[name])
-        return done
+                found = f"nothing removed: {error}"
+            self.log.info("%s: %s", name, found)
+            return found
+
+        return for_each_table(lake_tables(self.spec), remove_of, self.log.exception)
 
     def _remove_of(self, name: str, records: list[MetadataRecord]) -> int | str:
         lake = self.platform_hook.lake
@@ -180,3 +182,14 @@ class RemoveFilesOperator(StreamOperator):
     def _folders(self, name: str) -> list[str]:
         folder = path_of(self.platform_hook.lake.table(name).location()).rstrip("/")
         return [f"{folder}/{part}/" for part in FOLDERS]
+
+
+class RecordMaintenanceOperator(StreamOperator):
+    """Record that a run of maintenance was complete, for supervision; it fails with any step of the run."""
+
+    does = "records that this run was complete; supervision reports a stream without one for three intervals"
+    fails_if = "the ledger does not answer"
+
+    def work(self, context: Context) -> None:
+        history = self.platform_hook.history(self.stream)
+        history.record_maintenance(datetime.now(UTC), context["run_id"])

@@ -15,6 +15,7 @@ from sluice.model import exits
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import ENDED, Sample
 from sluice.model.health.status import (
+    MAINTENANCE_OVERDUE,
     NEEDS_DECISION,
     RESTARTABLE,
     Action,
@@ -122,6 +123,11 @@ class SuperviseOperator(ActingOperator):
                 raise failed(
                     ErrorCode[f"HEALTH_{assessed.health.name}"],
                     f"the {self.component} of {self.stream} is {assessed.health.value}: {assessed.message}",
+                )
+            elif overdue := assessed.details.get(MAINTENANCE_OVERDUE):
+                raise failed(
+                    ErrorCode.MAINTENANCE_OVERDUE,
+                    f"{overdue}. Fix: unpause {self.stream}_maintenance, or see why its runs fail",
                 )
             return
         request = request_from(context, context["params"].get("reason") or "", requested=True)

@@ -15,8 +15,18 @@ from sluice.clients.errors import ClientError
 from sluice.hooks.observation import Observation, downsample, record
 from sluice.model.health.assess import assess, has_recovered
 from sluice.model.health.sample import ENDED, Sample
-from sluice.model.health.status import Action, Health, HealthReport, RestartHistory, action_for, no_action
+from sluice.model.health.status import (
+    MAINTENANCE_OVERDUE,
+    WELL,
+    Action,
+    Health,
+    HealthReport,
+    RestartHistory,
+    action_for,
+    no_action,
+)
 from sluice.model.spec.config import ConfigError
+from sluice.model.spec.stream import CONSUMER
 from sluice.triggers.base import StreamTrigger
 from sluice.triggers.wait import Outcome, PollTrigger, Progress
 
@@ -70,8 +80,12 @@ class HealthTrigger(StreamTrigger):
             yield TriggerEvent({"error": str(error)})
             return
         await self._record(observation, restarts)
-        event = observation.to_json()
-        if self._action() is Action.CHECK and observation.report.health in no_action(self.component):
+        is_check = self._action() is Action.CHECK
+        if is_check and self.component == CONSUMER and observation.report.health in WELL:
+            observation = replace(observation, report=await self._with_maintenance(observation.report))
+        report, event = observation.report, observation.to_json()
+        is_well = report.health in no_action(self.component) and MAINTENANCE_OVERDUE not in report.details
+        if is_check and is_well:
             yield TaskSuccessEvent(xcoms={"return_value": event})
         else:
             yield TriggerEvent(event)
@@ -106,6 +120,18 @@ class HealthTrigger(StreamTrigger):
         reach = max(policy.lag_window_seconds, stall_timeout, policy.stall_timeout_seconds)
         reach += policy.interval_seconds
         return Observation(report, downsample(samples, reach, KEPT)), restarts
+
+    async def _with_maintenance(self, report: HealthReport) -> HealthReport:
+        """With MAINTENANCE_OVERDUE in its details if it is."""
+        now = datetime.now(UTC)
+        try:
+            ended = await self.ask(lambda: self.history.maintained_at(now))
+        except ClientError as error:
+            return _without_history(report, error)
+        overdue = self.spec.maintenance.overdue(ended, now)
+        return (
+            replace(report, details={**report.details, MAINTENANCE_OVERDUE: overdue}) if overdue else report
+        )
 
     def _until(self, policy: Supervision) -> float:
         """The end of the check (seconds since 1970), with room for one more request before the timeout."""

@@ -5,7 +5,7 @@ fewer files. Only the files that it replaces and those that it wrote are read. I
 also concurrently: of two that rewrite the same files, one is refused.
 
 A rewrite is of at most ``MAX_FILES`` files. A backlog is rewritten by one after another, until the job has
-run for MAX_SECONDS; the next run takes the rest.
+run for MAX_SECONDS; the next run takes the rest. A table that fails stops no other.
 
 The commit is a ``replace`` without properties of the stream. Incremental readers skip it; the table's writer
 acquires its lease again.
@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
-from sluice.model.spec.maintenance import compacted_tables
+from sluice.model.spec.maintenance import compacted_tables, for_each_table
 from sluice.model.spec.platform import CATALOG
 from spark_jobs.common.maintenance.row_diff import OFFSET_COLUMNS, RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_rewrite import StagedRewrite
@@ -52,12 +52,15 @@ def main(name: str, options: Sequence[str]) -> int:
     stop_at = time.monotonic() + MAX_SECONDS
     spec, platform = streams.load(name), platforms.load("consumer")
     spark = session.start(f"sluice {spec.name} compaction", platform, SHUFFLE_PARTITIONS)
-    for table in compacted_tables(spec):
+
+    def compact_one(table: str) -> None:
         if spark.catalog.tableExists(f"{CATALOG}.{table}"):
             unique = OFFSET_COLUMNS if table == spec.table else ()
             compact(spark, table, args.before, unique, stop_at=stop_at)
         else:
             log.info("nothing to compact table=%s: its writer has not created it yet", table)
+
+    for_each_table(compacted_tables(spec), compact_one, log.exception)
     spark.stop()
     return 0
 

@@ -280,3 +280,10 @@ def test_restarts_before_a_person_said_to_go_on_do_not_count(
     history.record(kind if kind != "restart" else "resume", document, ago(590))
     history.record(kind, document, ago(100))
     assert history.restart_history(NOON, POLICY).restarts == [ago(seconds).timestamp() for seconds in counted]
+
+
+def test_a_stream_counts_as_maintained_when_that_is_asked_first() -> None:
+    history = make(MemoryS3())
+    assert [history.maintained_at(ago(seconds)) for seconds in (90, 80)] == [ago(90)] * 2
+    history.record_maintenance(ago(70), "r")
+    assert history.maintained_at(NOON) == ago(70)

@@ -570,8 +570,9 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     key = ledger.history_key("<kind>", at, "<suffix>").replace(ledger.moment(at), "<moment>")
     event = re.sub(r"\d{17}", "<countdown>", key)
-    record = event.replace("<kind>", ledger.METADATA).replace("<suffix>", "tables")
-    assert objects == [*source, *run, record, event]
+    kinds = {ledger.METADATA: "tables", ledger.MAINTENANCE: "complete"}
+    records = [event.replace("<kind>", kind).replace("<suffix>", suffix) for kind, suffix in kinds.items()]
+    assert objects == [*source, *run, *records, event]
     assert ledger.moment(at) in OPERATING.read_text()
     for name in stream.names():
         for part in set(stream.load(name).components) - {"consumer"}:

@@ -16,7 +16,9 @@ from sluice.clients.errors import Refused
 from sluice.clients.lake import compaction
 from sluice.clients.lake.catalog import Head
 from sluice.clients.ledger import History
+from sluice.model.error_codes import ErrorCode
 from sluice.model.spec import ledger as keys
+from sluice.model.spec.maintenance import lake_tables
 from sluice.model.spec.stream import ENTRY_POINT
 from sluice.model.verification.storage import FileSetDigest, Rewrite
 from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator, closed_before
@@ -152,7 +154,8 @@ def test_a_run_id_that_is_used_again_with_another_date_is_refused(world: World) 
     with raising(AirflowFailException, "SLU-306", "'r'", "2026-11-01", "2026-11-20"):
         world.compact(before="2026-11-20")
     assert len(world.submitted) == 1
-    assert world.compact(before="2026-11-01")["before"] == "2026-11-01"
+    for same in ("2026-11-01", "20261101"):
+        assert world.compact(before=same)["before"] == "2026-11-01"
 
 
 def test_dates_that_still_grow_are_refused_before_anything_is_pinned(world: World) -> None:
@@ -217,6 +220,29 @@ def test_other_rows_are_red_with_the_metadata_file_to_go_back_to(world: World) -
     with raising(AirflowFailException, *reason) as caught:
         world.check()
     assert "queries.wiki_changes at" not in str(caught.value)
+
+
+def test_a_table_that_fails_stops_no_other(world: World) -> None:
+    world.begin("r")
+    world.compact()
+    world.rewrites, world.rewritten = [BAD], "queries.wiki_changes"
+    with raising(AirflowFailException, "SLU-407", "queries.wiki_changes changed"):
+        world.check()
+    assert [name for name, *_ in world.requested] == ["queries.wiki_changes", "raw.wiki_changes"]
+    removing = world._with_clients(RemoveFilesOperator(task_id="step", stream="wiki_changes"))
+    removed: list[str] = []
+
+    def remove_of(name: str, records: Any) -> int:
+        removed.append(name)
+        if name == "raw.wiki_changes":
+            raise Refused(name, ErrorCode.S3_PERMISSION)
+        return 1
+
+    removing._remove_of = remove_of  # type: ignore[method-assign]
+    with raising(Refused, "raw.wiki_changes"):
+        removing.remove(datetime.now(UTC))
+    assert removed == lake_tables(removing.spec)
+    assert len(removed) > 2
 
 
 def test_a_table_of_the_queries_is_restored_with_the_others(world: World) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,7 +22,7 @@ from sluice.model import exits
 from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
 from sluice.model.health.sample import Position, ProcessExit, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
-from sluice.model.health.status import Health
+from sluice.model.health.status import WELL, Health
 from sluice.model.spec import stream
 from sluice.model.spec.ledger import history_name
 from sluice.operators import supervise as supervision
@@ -379,6 +379,25 @@ def test_a_source_that_does_not_answer_is_red_and_not_restarted(producer: World)
     producer.heard = producer.heartbeat(1, state=HeartbeatState.CONNECTING, since=75)
     producer.red("producer", "wiki_changes", "source unavailable", "75 s")
     assert (producer.did, producer.happened) == ([], ["health source unavailable"])
+
+
+def test_overdue_maintenance_is_red_though_the_consumer_is_well() -> None:
+    world = World(component="consumer")
+    ended = datetime.now(UTC) - 3 * timedelta(hours=SPEC.maintenance.schedule_hours, minutes=1)
+    world.kept.record_maintenance(ended, "r")
+    world.red("SLU-511", ended.isoformat(timespec="seconds"), "24 hours", "wiki_changes_maintenance")
+    assert world.did == []
+    world.kept.record_maintenance(ended + timedelta(minutes=10), "r")
+    assert world.supervise() in WELL
+
+
+def test_a_stream_without_maintenance_is_well_for_as_long_and_one_that_is_stopped_always() -> None:
+    world = World(component="consumer")
+    assert world.supervise() in WELL
+    (first,) = events(world.kept, "maintenance")
+    assert datetime.now(UTC) - datetime.fromisoformat(first["at"]) < timedelta(minutes=10)
+    world.supervise(user="ada", action="stop")
+    assert world.supervise() == "suspended"
 
 
 @pytest.mark.parametrize("end", [None, (5.0, 1)])

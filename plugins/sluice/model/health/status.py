@@ -55,6 +55,8 @@ class Health(StrEnum):
 
 WELL = frozenset({Health.HEALTHY, Health.IDLE, Health.CATCHING_UP, Health.STARTING})
 NO_ACTION = WELL | {Health.SUSPENDED}
+# Of a report's details: why a person has to look at the stream's maintenance, though its consumer is well.
+MAINTENANCE_OVERDUE = "maintenance_overdue"
 RESTARTABLE = frozenset({Health.STALLED, Health.DOWN})
 # Restarts did not help: a person decides.
 NEEDS_DECISION = frozenset({Health.FLAPPING})

@@ -14,6 +14,7 @@
     runs/<run_id, quoted>/compaction-verified-<n>.json  what the attempts up to n changed, if it was verified
     runs/<run_id, quoted>/removed-<n>.json  how many files of each table were deleted after attempt n
     history/metadata/<countdown>-<moment>-tables.json   the metadata file of each table at this time
+    history/maintenance/<countdown>-<moment>-complete.json  a complete run of maintenance
     history/<kind>/<countdown>-<moment>-<suffix>.json   the stream's events; the newest sorts first
 """
 
@@ -28,8 +29,8 @@ Document = dict[str, Any]
 
 # ``who`` of a restart that the runtime made by itself.
 RUNTIME = "runtime"
-# The kind of these records. They are no events of a component, and no other reader lists them.
-METADATA = "metadata"
+# The kinds of these records. They are no events of a component, and no other reader lists them.
+METADATA, MAINTENANCE = "metadata", "maintenance"
 # UTC, to the microsecond, of one width: texts sort by time.
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypeVar
 
 from sluice.model.spec.query import SinkKind
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from sluice.model.spec.stream import StreamSpec
+
+T = TypeVar("T")
+# Of the schedule. A run and its retries take less than one.
+OVERDUE_INTERVALS = 3
 
 
 @dataclass(frozen=True)
@@ -18,6 +25,15 @@ class Maintenance:
 
     schedule_hours: int = 24
     restore_horizon_days: int = 7
+
+    def overdue(self, ended: datetime, now: datetime) -> str | None:
+        """Why a person has to look at maintenance whose last complete run ended then."""
+        if now - ended <= OVERDUE_INTERVALS * timedelta(hours=self.schedule_hours):
+            return None
+        return (
+            f"no run of maintenance was complete since {ended.isoformat(timespec='seconds')}, and one is due "
+            f"every {self.schedule_hours} hours: files and metadata grow"
+        )
 
 
 def compacted_tables(spec: StreamSpec) -> list[str]:
@@ -34,3 +50,20 @@ def lake_tables(spec: StreamSpec) -> list[str]:
     sinks = (sink for query in spec.queries.values() for sink in query.sinks)
     results = {sink.table for sink in sinks if sink.kind == SinkKind.ICEBERG}
     return [*compacted_tables(spec), *sorted(results)]
+
+
+def for_each_table(
+    tables: Iterable[str], step: Callable[[str], T], log_exception: Callable[..., object]
+) -> dict[str, T]:
+    """The result of ``step`` by table. If it fails for one, the others are done, and then the first error is
+    raised."""
+    done, errors = dict[str, T](), list[Exception]()
+    for table in tables:
+        try:
+            done[table] = step(table)
+        except Exception as error:
+            log_exception("%s: failed; other tables are not affected", table)
+            errors.append(error)
+    if errors:
+        raise errors[0]
+    return done

@@ -1,0 +1,32 @@
+"""The job that compacts the tables of a stream: which, for how long, and what follows a failure."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from spark_jobs.common.maintenance import compact as job
+from spark_jobs.common.maintenance.row_diff import OFFSET_COLUMNS, RowsDiffer
+from tests.support.raising import raising
+
+
+def test_a_table_that_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    compacted: list[tuple[str, tuple[str, ...]]] = []
+    spark = SimpleNamespace(catalog=SimpleNamespace(tableExists=lambda name: "quarantine" not in name))
+
+    def compact(spark: Any, table: str, before: Any, unique: Any, stop_at: float) -> bool:
+        compacted.append((table, tuple(unique)))
+        assert 0 < stop_at - time.monotonic() <= job.MAX_SECONDS
+        if table == "raw.wiki_changes":
+            raise RowsDiffer("other rows")
+        return True
+
+    monkeypatch.setattr(job.platforms, "load", lambda role: None)
+    monkeypatch.setattr(job.session, "start", lambda *given: spark)
+    monkeypatch.setattr(job, "compact", compact)
+    with raising(RowsDiffer, "other rows"):
+        job.main("wiki_changes", ["--before", "2026-03-02"])
+    assert compacted == [("raw.wiki_changes", OFFSET_COLUMNS), ("queries.wiki_changes", ())]
