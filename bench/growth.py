@@ -5,8 +5,8 @@
     python -m bench.growth [--batches 5000] [--sources 10000] [--loads 2] [--out build/growth.json]
 
 A stack of its own. The consumer publishes batches of 100 records as fast as it can (a second each or more:
-two hours for 5,000), and is measured at 10, 100, 300, 1,000 and 5,000. At each point, after its maintenance
-if it has one, it is killed (-9) twice, so every process measured is of the same age; then 10 batches to warm
+two hours for 5,000), and is measured at 10, 100, 300, 1,000 and 5,000. At each point, after its
+maintenance, it is killed (-9) twice, so every process measured is of the same age; then 10 batches to warm
 up, 20 that are measured, and loads through Airflow. At the end a second stream with 10 batches, and the first
 one again: small, large, small, large. ``ratio`` is the mean of the large by the mean of the small ones. Last,
 ``--sources`` sources are loaded and the consumer is killed again.
@@ -54,14 +54,15 @@ def points(batches: int) -> list[int]:
 
 
 def mean(figures: Sequence[Mapping[str, float]]) -> Figures:
-    """Figure by figure."""
-    return {name: round(statistics.fmean(one[name] for one in figures), 4) for name in figures[0]}
+    """Figure by figure, of those that all have."""
+    names = [name for name in figures[0] if all(name in one for one in figures)]
+    return {name: round(statistics.fmean(one[name] for one in figures), 4) for name in names}
 
 
 def least(figures: Sequence[Figures]) -> Figures:
-    """Figure by figure: what else happens on the machine adds seconds, and a late sample adds the S3 calls of
-    another task. Empty without any."""
-    return {name: min(one[name] for one in figures) for name in (figures[0] if figures else ())}
+    """Figure by figure, of those that have it: what else happens on the machine adds seconds."""
+    names = dict.fromkeys(name for one in figures for name in one)
+    return {name: min(one[name] for one in figures if name in one) for name in names}
 
 
 def ratios(small: Mapping[str, float], large: Mapping[str, float]) -> Figures:

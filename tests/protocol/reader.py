@@ -119,7 +119,9 @@ class Reader:
             before = offsets_from_json(line[1].summary["sluice.start-offsets"])
             late = [p for p, start in starts.items() if start != before.get(p, 0)]
         else:
-            bounds = self._world.topic.bounds()
+            topic = self._world.topic
+            # Recreated before this commit, it has other offsets, and no batch of it is published.
+            bounds = topic.bounds() if line[0].summary["sluice.topic-id"] == topic.id else {}
             late = [p for p, start in starts.items() if p in bounds and start > bounds[p][0]]
         require(not late, f"partitions {late} begin after records that were never read: {starts}")
 

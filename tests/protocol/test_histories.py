@@ -71,3 +71,10 @@ def test_a_staged_snapshot_does_not_take_back_what_was_published_meanwhile(
     staged_by_a_commit_of_its_own(monkeypatch)
     with pytest.raises(AssertionError, match="published up to"):
         play(history)
+
+
+@pytest.mark.parametrize("calls", range(4))
+def test_a_topic_that_is_recreated_while_the_first_writer_starts(calls: int) -> None:
+    """Between any two of its calls: it begins with the offsets of the topic whose id it publishes."""
+    names = {"produce": 0, "retain": 0, "go": calls, "recreate": 0, "finish": 0}
+    play(History([[Step(name, 0, b) for name, b in names.items()]], frozenset()))

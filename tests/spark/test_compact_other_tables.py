@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator, Sequence
@@ -126,13 +127,24 @@ def is_large(spark: SparkSession, table: str, path: str) -> bool:
     return bool(found.collect()[0][0] > 75_000)
 
 
+def ordered(spark: SparkSession, columns: str, *rows: dict[str, Any]) -> DataFrame:
+    """Maps with their entries in this order, which Python's dicts lose on their way to Spark."""
+    texts = spark.createDataFrame([(json.dumps(row),) for row in rows], "row STRING")
+    return texts.select(F.from_json("row", columns).alias("row")).select("row.*")
+
+
 def test_rows_without_offsets_are_compared_as_often_as_they_are(spark: SparkSession) -> None:
     columns = "_kafka_offset BIGINT, text STRING, others MAP<STRING, STRING>"
     a, b = (None, "a", {"x": "1", "y": "2"}), (None, "b", None)
-    before = spark.createDataFrame([a, a, b], columns)
+    names = ("_kafka_offset", "text", "others")
+
+    def frame(*rows: tuple[Any, ...]) -> DataFrame:
+        return ordered(spark, columns, *(dict(zip(names, row, strict=True)) for row in rows))
+
+    before = frame(a, a, b)
 
     def against(*rows: tuple[Any, ...]) -> str:
-        return compare(before, spark.createDataFrame(list(rows), columns), ()).message()
+        return compare(before, frame(*rows), ()).message()
 
     assert against((None, "a", {"y": "2", "x": "1"}), b, a) == "3 rows, the same, each once"
     wrong: list[tuple[list[Any], str]] = [
@@ -151,10 +163,10 @@ def test_maps_inside_other_values_are_compared_in_any_order(spark: SparkSession)
     columns = "inner STRUCT<some: ARRAY<STRUCT<of: MAP<STRING, MAP<STRING, INT>>>>>"
 
     def frame(*entries: Any) -> DataFrame:
-        return spark.createDataFrame([(value,) for value in entries], columns)
+        return ordered(spark, columns, *({"inner": value} for value in entries))
 
     def one(of: Any) -> Any:
-        return ([(of,), None],)
+        return {"some": [{"of": of}, None]}
 
     before = frame(one({"a": {"x": 1, "y": 2}, "b": None}), one(None), None)
     same = frame(None, one(None), one({"b": None, "a": {"y": 2, "x": 1}}))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from bench.growing_stream import Event, events
+from bench.growing_stream import Calls, Event, events
 from bench.growth import DAY_BATCHES, after_a_day, least, mean, over_goal, points, ratios
 
 
@@ -39,6 +41,28 @@ def test_points_are_averaged_and_of_repetitions_within_one_the_least_counts() ->
     assert mean(repeated) == {"a": 1.5, "b": 5.5}
     assert least(repeated) == {"a": 1.0, "b": 5.0}
     assert least([]) == {}
+    lacking = [{"a": 1.0, "b": 6.0}, {"a": 2.0}]
+    assert (mean(lacking), least(lacking)) == ({"a": 1.5}, {"a": 1.0, "b": 6.0})
+
+
+def test_a_tasks_calls_are_not_those_of_its_neighbours() -> None:
+    nothing: Any = None
+    calls = Calls(nothing)
+    # A task from 10 to 12 makes 29 calls, the next from 13 to 15 makes 30.
+    before, after = (12.0, 13.0), (15.0, 16.0)
+    calls.samples = [
+        (9.0, 9.1, 100),
+        (11.0, 11.1, 110),
+        (12.3, 12.4, 129),
+        (14.0, 14.1, 150),
+        (15.2, 15.4, 159),
+    ]
+    assert calls.between(before, after) == 30
+    late, slow = (12.9, 13.2, 133), (11.9, 12.6, 127)
+    for useless in (late, slow):
+        calls.samples[2] = useless
+        assert calls.between(before, after) is None
+    assert calls.between(before, (16.0, 17.0)) is None
 
 
 def test_a_consumer_s_log_tells_its_starts_and_its_batches() -> None:
