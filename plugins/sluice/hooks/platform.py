@@ -14,6 +14,8 @@ from sluice.model.spec.ledger import history_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from mypy_boto3_s3 import S3Client
+
     from sluice.clients.kafka_admin import KafkaAdmin
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.ledger import History, Ledger
@@ -51,14 +53,20 @@ class PlatformHook(BaseHook):
         return Lake.open(self.platform)
 
     @cached_property
+    def s3(self) -> S3Client:
+        """For all threads. To make one takes 5 ms."""
+        from sluice.io.s3 import connect
+
+        return connect(self.platform.s3)
+
+    @cached_property
     def source(self) -> Bucket:
         return self.bucket(self.platform.source.bucket)
 
     def bucket(self, name: str) -> Bucket:
         from sluice.clients.objects import Bucket
-        from sluice.io.s3 import connect
 
-        return Bucket(connect(self.platform.s3), name)
+        return Bucket(self.s3, name)
 
     def remove_objects(self, bucket: str, keys: Iterable[str]) -> None:
         """Delete the objects as role ``maintenance``; no other client of a task may delete."""
@@ -71,13 +79,13 @@ class PlatformHook(BaseHook):
     def ledger(self, stream: str) -> Ledger:
         from sluice.clients.ledger import Ledger
 
-        return Ledger.open(self.platform, stream)
+        return Ledger(self.s3, self.platform.lake.ledger, stream)
 
     def history(self, name: str) -> History:
         """The history ``name`` (``ledger.history_name`` of a component)."""
         from sluice.clients.ledger import History
 
-        return History.open(self.platform, name)
+        return History(self.s3, self.platform.lake.ledger, name)
 
     def observer(self, spec: StreamSpec, component: str) -> Observer:
         from sluice.runtime.observer import Observer

@@ -1,19 +1,23 @@
-"""The S3 client of a role, and bodies of objects."""
+"""The S3 client of a role, its requests, and bodies of objects."""
 
 from __future__ import annotations
 
 import gzip
 import io
 import zlib
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import boto3
 
-from sluice.model.spec.platform import S3
+from sluice.model.spec.platform import S3, S3_REQUESTS
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 # Of reading an object whose gzip data are truncated or corrupt.
 GZIP_ERRORS = (EOFError, gzip.BadGzipFile, zlib.error)
@@ -23,6 +27,16 @@ _GZIP_MAGIC = b"\x1f\x8b"
 def connect(s3: S3) -> S3Client:
     """A client with the role's keys; nothing is sent yet."""
     return boto3.client("s3", **cast("dict[str, Any]", s3.boto3()))
+
+
+def at_once(items: Iterable[Item], request: Callable[[Item], Answer]) -> list[Answer]:
+    """The requests' answers in the order of the items, S3_REQUESTS of them at a time. Raises the error of the
+    first that fails, and sends no more."""
+    items = list(items)
+    if len(items) < 2:
+        return [request(item) for item in items]
+    with ThreadPoolExecutor(S3_REQUESTS) as threads:
+        return list(threads.map(request, items))
 
 
 def unpacked(body: Any, buffer_size: int) -> io.BufferedReader:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,6 +20,7 @@ from pyiceberg.manifest import ManifestContent, ManifestFile
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.lake import files, query_results
 from sluice.clients.lake.catalog import MAIN, Lake, ancestors, asking, sluice_properties
+from sluice.io.s3 import at_once
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.query import PAGE_COLUMNS, WINDOW, Query
 
@@ -29,11 +29,7 @@ if TYPE_CHECKING:
 
     from sluice.model.spec.stream import StreamSpec
 
-READ_AT_ONCE = 8
 MICROSECONDS = 1_000_000
-
-Item = TypeVar("Item")
-Made = TypeVar("Made")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +150,7 @@ class ResultsReader:
             manifests = {m.manifest_path: m for m in (snapshot.manifests(table.io) if snapshot else [])}
             new = [manifest for path, manifest in manifests.items() if path not in self._manifests]
             read = dict(
-                zip([m.manifest_path for m in new], _at_once(new, lambda m: _files(table, m)), strict=True)
+                zip([m.manifest_path for m in new], at_once(new, lambda m: _files(table, m)), strict=True)
             )
         known = self._manifests | read
         return {path: known[path] for path in manifests}
@@ -162,7 +158,7 @@ class ResultsReader:
     def _read(self, table: Table, wanted: Iterable[_File], live: set[str]) -> None:
         new = [file for file in wanted if file.path not in self._pieces]
         with asking(f"{len(new)} files of table {self._name}"):
-            pieces = _at_once(new, lambda file: self._piece(table, file))
+            pieces = at_once(new, lambda file: self._piece(table, file))
         self._pieces = {path: piece for path, piece in self._pieces.items() if path in live}
         self._pieces |= {file.path: piece for file, piece in zip(new, pieces, strict=True)}
 
@@ -196,10 +192,3 @@ def _files(table: Table, manifest: ManifestFile) -> list[_File]:
         _File(entry.data_file.file_path, entry.data_file.partition[0] / MICROSECONDS)
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
     ]
-
-
-def _at_once(items: list[Item], make: Callable[[Item], Made]) -> list[Made]:
-    if len(items) < 2:
-        return [make(item) for item in items]
-    with ThreadPoolExecutor(READ_AT_ONCE) as pool:
-        return list(pool.map(make, items))

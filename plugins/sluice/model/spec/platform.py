@@ -64,6 +64,10 @@ def _jaas(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
+# To S3 at once, of one client.
+S3_REQUESTS = 16
+
+
 @dataclass(frozen=True)
 class S3:
     """An S3 endpoint and one user's keys. Without ``endpoint``: AWS itself, in ``region``."""
@@ -88,6 +92,7 @@ class S3:
                 retries={"mode": "standard", "max_attempts": 4},
                 connect_timeout=5,
                 read_timeout=60,
+                max_pool_connections=S3_REQUESTS,
             ),
         }
 

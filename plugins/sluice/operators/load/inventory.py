@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from sluice.clients.objects import Entry
     from sluice.model.spec.stream import StreamSpec
     from sluice.model.verification.storage import ObjectCheck
-
-# Requests for objects at once.
-THREADS = 16
 
 
 @dataclass(frozen=True)
@@ -76,17 +72,14 @@ def check_objects(
 ) -> list[ObjectCheck]:
     """Each object as the bucket has it: one request each. ``entries``: versions and delete markers of an
     address."""
-    with ThreadPoolExecutor(THREADS) as pool:
-        found = pool.map(lambda written: list(entries(written.uri)), objects)
-        return [
-            check_object(
-                written,
-                [
-                    (entry.etag, entry.size, entry.is_latest)
-                    for entry in versions
-                    if not entry.is_delete_marker
-                ],
-                sum(entry.is_delete_marker for entry in versions),
-            )
-            for written, versions in zip(objects, found, strict=True)
-        ]
+    from sluice.io.s3 import at_once
+
+    found = at_once(objects, lambda written: list(entries(written.uri)))
+    return [
+        check_object(
+            written,
+            [(entry.etag, entry.size, entry.is_latest) for entry in versions if not entry.is_delete_marker],
+            sum(entry.is_delete_marker for entry in versions),
+        )
+        for written, versions in zip(objects, found, strict=True)
+    ]
