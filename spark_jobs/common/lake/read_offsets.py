@@ -48,10 +48,10 @@ class OffsetReader:
         return pyarrow.Table.from_arrays(read.columns, names=read.column_names)
 
 
-def by_partition(rows: pyarrow.Table) -> dict[int, list[int]]:
-    """Partition -> offsets of ``rows``, whose columns are COLUMNS, with duplicates."""
+def by_partition(rows: pyarrow.Table) -> dict[int, Any]:
+    """Partition -> offsets of ``rows``, whose columns are COLUMNS, with duplicates, as NumPy arrays."""
     partitions, offsets = (column.to_numpy() for column in rows.columns)
-    return {int(number): offsets[partitions == number].tolist() for number in numpy.unique(partitions)}
+    return {int(number): offsets[partitions == number] for number in numpy.unique(partitions)}
 
 
 class _Object(io.RawIOBase):

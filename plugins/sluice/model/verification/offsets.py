@@ -127,7 +127,9 @@ def verify(
             assert file.partition_lower is not None
             runs.setdefault(file.partition_lower, []).extend(file.offsets(quarantined))
     for partition, values in (offsets or {}).items():
-        runs.setdefault(int(partition), []).extend(_runs(values))
+        # A value that is there more than once twice, so that it shows.
+        for found in IntervalSet.once_and_repeated(values):
+            runs.setdefault(int(partition), []).extend(found)
 
     covered = {partition: _cover(pairs) for partition, pairs in sorted(runs.items())}
     present = OffsetRanges({partition: once for partition, (once, _) in covered.items() if once})
@@ -144,17 +146,6 @@ def verify(
     return OffsetVerification(
         status, expected.count, present.intersect(expected).count, gaps, duplicates, unexpected
     )
-
-
-def _runs(values: Iterable[int]) -> list[tuple[int, int]]:
-    """Join consecutive values; a repeated value starts a run of its own, so that it shows."""
-    runs: list[list[int]] = []
-    for value in sorted(values):
-        if runs and value == runs[-1][1]:
-            runs[-1][1] += 1
-        else:
-            runs.append([value, value + 1])
-    return [(start, until) for start, until in runs]
 
 
 def _cover(pairs: Iterable[tuple[int, int]]) -> tuple[IntervalSet, IntervalSet]:

@@ -6,6 +6,9 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
+
+import numpy as np
 
 Pair = tuple[int, int]
 
@@ -33,14 +36,17 @@ class IntervalSet:
 
     @classmethod
     def of_values(cls, values: Iterable[int]) -> IntervalSet:
-        """From single integers in any order, repeats allowed."""
-        pairs: list[list[int]] = []
-        for value in sorted(values):
-            if pairs and value <= pairs[-1][1]:
-                pairs[-1][1] = max(pairs[-1][1], value + 1)
-            else:
-                pairs.append([value, value + 1])
-        return cls(tuple((a, b) for a, b in pairs))
+        """From single integers (64 bits) in any order, repeats allowed."""
+        return cls.once_and_repeated(values)[0]
+
+    @classmethod
+    def once_and_repeated(cls, values: Iterable[int]) -> tuple[IntervalSet, IntervalSet]:
+        """The set of the values, and the set of those that are there more than once."""
+        ordered = values if isinstance(values, np.ndarray) else np.fromiter(values, np.int64)
+        ordered = np.sort(ordered)
+        is_repeat = ordered[1:] == ordered[:-1]
+        once = ordered[np.append(True, ~is_repeat)[: len(ordered)]]
+        return cls(_runs(once)), cls(_runs(np.unique(ordered[1:][is_repeat])))
 
     def pairs(self) -> tuple[Pair, ...]:
         return self._pairs
@@ -82,6 +88,13 @@ class IntervalSet:
 
     def __str__(self) -> str:
         return " ".join(f"[{start}, {until})" for start, until in self._pairs) or "(empty)"
+
+
+def _runs(values: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Pair, ...]:
+    """Join consecutive ones of the sorted, distinct values."""
+    ends = np.flatnonzero(np.append(np.diff(values) != 1, True)[: len(values)])
+    begins = np.append(0, ends[:-1] + 1)[: len(ends)]
+    return tuple(zip(values[begins].tolist(), (values[ends] + 1).tolist(), strict=True))
 
 
 @dataclass(frozen=True)

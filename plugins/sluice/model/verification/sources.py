@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -40,24 +40,22 @@ class Reconciliation:
         return f"passed: {self.total} {self.what} = {kept}"
 
 
-def reconcile_rows(total: int, published: Iterable[int], quarantined: Iterable[int]) -> Reconciliation:
+def reconcile_rows(total: int, published: Collection[int], quarantined: Iterable[int]) -> Reconciliation:
     """Compare a source's ``total`` rows with the 0-based row numbers in table and quarantine.
 
     Quarantine entries of one row count once: a producer that was killed between two attempts may write a row
     again, which loses nothing.
     """
-    rows = sorted(published)
     quarantined_rows = IntervalSet.of_values(quarantined)
-    present = IntervalSet.of_values(rows)
+    present, repeated = IntervalSet.once_and_repeated(published)
     expected = IntervalSet.of([(0, total)])
     missing = expected.minus(present).minus(quarantined_rows)
-    repeated = IntervalSet.of_values(b for a, b in pairwise(rows) if a == b)
     duplicated = repeated.union(present.intersect(quarantined_rows))
     unknown = present.union(quarantined_rows).minus(expected)
     named = (missing, "missing"), (duplicated, "more than once"), (unknown, "not in the source")
     problems = tuple(f"{found.count} {name} (rows {str(found)[:160]})" for found, name in named if found)
     return Reconciliation(
-        "rows", total, len(rows), quarantined_rows.count, missing.count, duplicated.count, problems
+        "rows", total, len(published), quarantined_rows.count, missing.count, duplicated.count, problems
     )
 
 
