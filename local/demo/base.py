@@ -17,7 +17,7 @@ from local.progress import ProgressDisplay
 from local.services import minio
 from local.stack.airflow_api import Airflow
 from local.stack.stack import Stack
-from sluice.clients.objects import Bucket, count
+from sluice.clients.objects import Bucket
 from sluice.model.spec import stream
 from sluice.model.spec.stream import StreamSpec
 
@@ -68,5 +68,7 @@ def s3_calls(stack: Stack) -> int | None:
 def bucket(stack: Stack, calls: int | None) -> DemoResult:
     """The objects under the warehouse's prefix, and the load's S3 calls."""
     where = urlsplit(stack.platform("airflow").lake.warehouse)
-    usage = count(Bucket(stack.s3("airflow"), where.netloc).entries(where.path.strip("/") + "/"))
-    return checks.bucket(usage.objects, usage.versions, usage.delete_markers, calls)
+    entries = list(Bucket(stack.s3("airflow"), where.netloc).entries(where.path.strip("/") + "/"))
+    markers = sum(entry.is_delete_marker for entry in entries)
+    objects = sum(entry.is_latest and not entry.is_delete_marker for entry in entries)
+    return checks.bucket(objects, len(entries) - markers, markers, calls)

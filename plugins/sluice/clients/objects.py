@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from sluice.clients.errors import Missing, Refused
 from sluice.clients.s3 import asking
-from sluice.io.s3 import GZIP_ERRORS, unpacked
+from sluice.io.s3 import GZIP_ERRORS, at_once, unpacked
 from sluice.model.error_codes import ErrorCode
 from sluice.model.verification.file_removal import StoredFile
 from sluice.model.verification.sources import source_id
-from sluice.model.verification.storage import PrefixUsage
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -23,6 +24,8 @@ MAX_LINE_BYTES = 64 * 1024 * 1024
 SUFFIXES = (".csv", ".csv.gz")
 # Small, because gzip may make a thousand times as much of it.
 CHUNK_BYTES = 64 * 1024
+BLOCK_BYTES = 1024 * 1024
+_LF = ord("\n")
 
 
 def data_rows(body: Any, name: str) -> int:
@@ -33,26 +36,60 @@ def data_rows(body: Any, name: str) -> int:
     Raises Refused without a header line, for truncated or corrupt gzip data, and for a line over
     MAX_LINE_BYTES.
     """
-    lines = _lines(body, name)
-    if not next(lines, b"").strip():
-        message = f"{name}: no header line. Fix: upload the file with one, or leave it out"
-        raise Refused(message, ErrorCode.INVALID_HEADER)
-    return sum(1 for line in lines if line.strip())
+    with _readable(name):
+        reader = unpacked(body, CHUNK_BYTES)
+        if not _header(reader, name).strip():
+            message = f"{name}: no header line. Fix: upload the file with one, or leave it out"
+            raise Refused(message, ErrorCode.INVALID_HEADER)
+        return _count_rows(iter(lambda: reader.read(BLOCK_BYTES), b""), name)
 
 
 def has_header(body: Any, name: str) -> bool:
     """Whether the first line is one; reads little more than that."""
-    return bool(next(_lines(body, name), b"").strip())
+    with _readable(name):
+        return bool(_header(unpacked(body, CHUNK_BYTES), name).strip())
 
 
-def _lines(body: Any, name: str) -> Iterator[bytes]:
-    reader = unpacked(body, CHUNK_BYTES)
+def _header(reader: Any, name: str) -> bytes:
+    line: bytes = reader.readline(MAX_LINE_BYTES + 1)
+    _check_length(len(line.removesuffix(b"\n")), name)
+    return line
+
+
+def _count_rows(blocks: Iterable[bytes], name: str) -> int:
+    """Count lines that are not blank, a block at a time: a line at a time takes five times the CPU."""
+    rows = 0
+    # Of the line that the blocks so far end in.
+    length, is_blank = 0, True
+    for block in blocks:
+        ends = np.flatnonzero(np.frombuffer(block, np.uint8) == _LF)
+        first = block[: ends[0]] if len(ends) else block
+        length, is_blank = length + len(first), is_blank and not first.strip()
+        _check_length(length, name)
+        if not len(ends):
+            continue
+        begins, ends = ends[:-1] + 1, ends[1:]
+        _check_length(int(np.max(ends - begins, initial=0)), name)
+        rows += len(begins) + (not is_blank)
+        # A blank line begins with white space, or with its end.
+        may_be_blank = np.flatnonzero(np.frombuffer(block, np.uint8)[begins] <= ord(" "))
+        rows -= sum(not block[begins[n] : ends[n]].strip() for n in may_be_blank)
+        rest = block[block.rindex(b"\n") + 1 :]
+        length, is_blank = len(rest), not rest.strip()
+        _check_length(length, name)
+    return rows + (not is_blank)
+
+
+def _check_length(length: int, name: str) -> None:
+    if length > MAX_LINE_BYTES:
+        message = f"{name}: a line is longer than {MAX_LINE_BYTES} bytes. Fix: upload a CSV"
+        raise Refused(message, ErrorCode.CORRUPT_OBJECT)
+
+
+@contextmanager
+def _readable(name: str) -> Iterator[None]:
     try:
-        while line := reader.readline(MAX_LINE_BYTES + 1):
-            if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
-                message = f"{name}: a line is longer than {MAX_LINE_BYTES} bytes. Fix: upload a CSV"
-                raise Refused(message, ErrorCode.CORRUPT_OBJECT)
-            yield line
+        yield
     except GZIP_ERRORS as error:
         kind = "truncated" if isinstance(error, EOFError) else "corrupt"
         message = f"{name}: {kind} gzip data ({error}). Fix: upload the file again"
@@ -111,7 +148,7 @@ class Bucket:
                     ErrorCode.INVALID_PARAMETER,
                 )
         if keys:
-            return [self.head(key) for key in sorted(set(keys))]
+            return at_once(sorted(set(keys)), self.head)
         found = sorted(self._current(prefix), key=lambda version: version.key)
         if not found:
             raise Missing(
@@ -149,15 +186,17 @@ class Bucket:
             return data_rows(body, source.uri)
 
     def has_header(self, source: ObjectVersion) -> bool:
-        """As :func:`has_header`, of the pinned version."""
-        with self._body(source) as body:
+        """As :func:`has_header`, of the pinned version: of its first CHUNK_BYTES, as its producer."""
+        # The connection of an answer that is not read to its end is lost.
+        part = {"Range": f"bytes=0-{CHUNK_BYTES - 1}"} if source.size > CHUNK_BYTES else {}
+        with self._body(source, **part) as body:
             return has_header(body, source.uri)
 
     @contextmanager
-    def _body(self, source: ObjectVersion) -> Iterator[Any]:
+    def _body(self, source: ObjectVersion, **part: str) -> Iterator[Any]:
         pin = {"VersionId": source.version_id} if source.version_id else {"IfMatch": f'"{source.etag}"'}
         with asking(f"source object {source.uri}"):
-            answer = self.client.get_object(Bucket=self.name, Key=source.key, **pin)  # type: ignore[arg-type]
+            answer = self.client.get_object(Bucket=self.name, Key=source.key, **pin, **part)  # type: ignore[arg-type]
             with closing(answer["Body"]) as body:
                 yield body
 
@@ -183,14 +222,3 @@ class Bucket:
             for page in pages:
                 for kind in kinds:
                     yield from page.get(kind, [])  # type: ignore[misc]
-
-
-def count(entries: Iterable[Entry]) -> PrefixUsage:
-    """Current objects, versions ever written, delete markers, and the versions' bytes."""
-    objects = versions = markers = size = 0
-    for entry in entries:
-        markers += entry.is_delete_marker
-        versions += not entry.is_delete_marker
-        objects += entry.is_latest and not entry.is_delete_marker
-        size += entry.size
-    return PrefixUsage(objects, versions, markers, size)

@@ -9,6 +9,8 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from sluice.clients import objects
 from sluice.clients.errors import Refused
@@ -85,3 +87,39 @@ def test_a_line_without_end_is_refused(pack: Callable[[bytes], bytes]) -> None:
         with raising(Refused, "s3://b/k", "10 bytes"):
             objects.data_rows(Body(pack(b"a\n" + b"x" * 11)), "s3://b/k")
         assert objects.data_rows(Body(pack(b"a\n" + b"x" * 10)), "s3://b/k") == 1
+
+
+def rows_line_by_line(data: bytes, max_line: int) -> int | None:
+    """As the producer reads them; None for a line that is too long."""
+    lines = data.split(b"\n")
+    if any(len(line) > max_line for line in lines):
+        return None
+    return sum(1 for line in lines[1:] if line.strip())
+
+
+ENDS, SPACES = [b"\n", b"\r\n", b"\r"], [b" ", b"\t", b"\x0b\x0c"]
+PARTS = [*ENDS, *SPACES, b'"', b'"a\nb"', b",", b"12", b"\xef\xbb\xbf", b"\x85", b"\0"]
+
+
+@given(
+    st.lists(st.sampled_from(PARTS), max_size=25).map(b"".join),
+    st.integers(1, 9),
+    st.integers(1, 9),
+    st.integers(3, 40),
+    st.sampled_from([bytes, gzip.compress]),
+)
+def test_blocks_are_counted_as_lines_are(
+    rest: bytes, size: int, block: int, max_line: int, pack: Callable[[bytes], bytes]
+) -> None:
+    """Quotes, line ends of all kinds, byte-order marks, no line end at the end, wherever a block ends."""
+    data = b"a,b" + rest
+    expected = rows_line_by_line(data, max_line)
+    with (
+        patch.object(objects, "MAX_LINE_BYTES", max_line),
+        patch.object(objects, "BLOCK_BYTES", block),
+    ):
+        if expected is None:
+            with raising(Refused, "s3://b/k", f"{max_line} bytes"):
+                objects.data_rows(Body(pack(data), size), "s3://b/k")
+        else:
+            assert objects.data_rows(Body(pack(data), size), "s3://b/k") == expected
