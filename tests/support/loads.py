@@ -82,7 +82,8 @@ class Loads:
             session.commit()
 
     def _send(self, context: Any, _options: Any) -> None:
-        for source in plans.pending(self.ledger, plans.plan_of(self.ledger, context["run_id"])):
+        plan = plans.plan_of(self.ledger, context["run_id"])
+        for source in (source for source in plan["sources"] if not source["produced"]):
             rows = self.s3.objects["source", source["key"]].count(b"\n")
             self.commit([(source["source_id"], row) for row in range(rows)])
 

@@ -7,12 +7,12 @@ offsets. A source is an object version, a generator's parameters, or what a feed
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.clients.errors import Missing, Refused
+from sluice.clients.errors import Refused
 from sluice.hooks.verified import NewSources, VerifiedSources, without_verified
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec import generator as generated
@@ -52,6 +52,8 @@ def pin(
     others: the run id belonged to a run that was deleted, and its plan would pass without loading what is
     requested now. Errors of ``sources`` are passed on.
     """
+    from sluice.io.s3 import at_once
+
     requested = load_params.normalise(params, defaults)
 
     def create() -> Document:
@@ -60,10 +62,12 @@ def pin(
         # ends, and is in a file that is committed after the heads.
         main = {name: asdict(head) for name, head in heads().items()}
         ends = kafka.ends(topic)
-        planned = [
-            _plan_source(ledger, {**source, "main": main}, topic=topic, ends=ends, run_id=run_id)
-            for source in found
-        ]
+        planned = at_once(
+            found,
+            lambda source: _plan_source(
+                ledger, {**source, "main": main}, topic=topic, ends=ends, run_id=run_id
+            ),
+        )
         plan = {"run_id": run_id, "stream": ledger.stream, "topic": topic, "params": requested}
         verified = found.verified if isinstance(found, NewSources) else {"count": 0}
         return {**plan, "sources": planned, "verified_before": verified, "at": now()}
@@ -100,11 +104,14 @@ def object_sources(
 
     Raises Missing if an object does not exist, Refused if one has no header line.
     """
+    from sluice.io.s3 import at_once
+
     objects = bucket.resolve(params.get("source_prefix") or "", params.get("objects") or ())
     by_id = {source.source_id: source for source in objects}
     new = without_verified([{"source_id": name, **asdict(o)} for name, o in by_id.items()], verified)
-    for source in (by_id[document["source_id"]] for document in new):
-        if not bucket.has_header(source):
+    selected = [by_id[document["source_id"]] for document in new]
+    for source, has_header in zip(selected, at_once(selected, bucket.has_header), strict=True):
+        if not has_header:
             raise Refused(
                 f"{source.uri}: no header line. Fix: upload the file with one, or leave it out",
                 ErrorCode.INVALID_HEADER,
@@ -196,10 +203,12 @@ def head_of(document: Document, table: str) -> Head | None:
 def complete_source(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
     """Record that every row of ``source`` was sent before ``ends``; returns the first such record.
 
-    Raises Refused if the topic ends before the source's start offsets: it was recreated.
+    Of a feed, a partition added since the plan counts from its first offset. Raises Refused if the topic ends
+    before the source's start offsets: it was recreated.
     """
     ranges: dict[str, list[int]] = {}
-    for partition, start in source["start_offsets"].items():
+    added = {str(partition): 0 for partition in sorted(ends)} if is_feed(source) else {}
+    for partition, start in (added | source["start_offsets"]).items():
         end = ends.get(int(partition), 0)
         if end < start:
             raise Refused(
@@ -212,12 +221,6 @@ def complete_source(ledger: Ledger, source: Document, ends: Mapping[int, int], r
         produced_key(source["source_id"]),
         {"source_id": source["source_id"], "ranges": ranges, "run_id": run_id, "at": now()},
     )
-
-
-def complete_feed(ledger: Ledger, source: Document, ends: Mapping[int, int], run_id: str) -> Document:
-    """As :func:`complete_source`; a partition added since the plan counts from its first offset."""
-    start_offsets = {str(partition): 0 for partition in sorted(ends)} | source["start_offsets"]
-    return complete_source(ledger, {**source, "start_offsets": start_offsets}, ends, run_id)
 
 
 def is_feed(source: Document) -> bool:
@@ -252,33 +255,31 @@ def _again(source: Document) -> str:
     return "upload the file again (a new version is a new source)"
 
 
-def pending(ledger: Ledger, plan: Document) -> list[Document]:
-    """The plan's sources that are not completely sent yet."""
-    return [s for s in plan["sources"] if not s.get("produced") and _produced(ledger, s) is None]
+def pending(ledger: Ledger, plan: Document) -> Iterator[Document]:
+    """The plan's sources that are not completely sent yet; a GET for each that is asked for."""
+    return (s for s in plan["sources"] if not s.get("produced") and _produced(ledger, s) is None)
 
 
-def complete(ledger: Ledger, run_id: str, ends: Mapping[int, int]) -> Document:
-    """Record the offset ranges of the run's sources in one document, once all of them are sent.
+def complete(ledger: Ledger, plan: Document, ends: Mapping[int, int]) -> Document:
+    """Record the offset ranges of the plan's sources, each and all of them in one document, once all are
+    sent. ``ends``: the topic's, read after that. Errors as of :func:`complete_source`."""
+    from sluice.io.s3 import at_once
 
-    ``ends``: the topic's, read after that. Raises Missing if a source is not sent.
-    """
+    run_id = plan["run_id"]
+
+    def complete_one(source: Document) -> Document:
+        sent_before = _produced(ledger, source) if source.get("produced") else None
+        return sent_before or complete_source(ledger, source, ends, run_id)
 
     def create() -> Document:
-        ranges = {}
-        for source in plan_of(ledger, run_id)["sources"]:
-            document = _produced(ledger, source)
-            if document is None:
-                raise _not_produced(name_of(source))
-            names = ("ranges", "run_id")
-            ranges[source["source_id"]] = {name: document[name] for name in names}
+        ranges = {
+            document["source_id"]: {name: document[name] for name in ("ranges", "run_id")}
+            for document in at_once(plan["sources"], complete_one)
+        }
         end_offsets = {str(partition): end for partition, end in sorted(ends.items())}
         return {"run_id": run_id, "sources": ranges, "end_offsets": end_offsets, "at": now()}
 
     return ledger.pin(run_key(run_id, "produced"), create)
-
-
-def _not_produced(name: str) -> Missing:
-    return Missing(f"{name} is not produced yet. Fix: clear task produce")
 
 
 def plan_of(ledger: Ledger, run_id: str) -> Document:
@@ -309,9 +310,8 @@ def end_offsets(document: Document) -> dict[int, int]:
     return _by_partition(document["end_offsets"])
 
 
-def summary(ledger: Ledger, run_id: str, ends: Mapping[int, int]) -> dict[str, Any]:
-    """Complete the run's produced document; return what was produced, as a return value."""
-    plan, document = plan_of(ledger, run_id), complete(ledger, run_id, ends)
+def summary(plan: Document, document: Document) -> dict[str, Any]:
+    """What was produced, as a return value; ``document``: of :func:`complete`."""
     total = offsets_of_all(document)
     sent = document["sources"]
     return {

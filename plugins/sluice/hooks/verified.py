@@ -86,9 +86,15 @@ class VerifiedSources:
         read after the sources had been sent."""
         if self.lineage is None:
             return
-        for document in documents:
-            key = verified_key(self.lineage, document["source_id"], sum(ends.values()))
-            self.ledger.put(key, {**document, "end_offsets": _as_json(ends)})
+        from sluice.io.s3 import at_once
+
+        prefix, end_offsets = self.lineage, _as_json(ends)
+
+        def put(document: Document) -> None:
+            key = verified_key(prefix, document["source_id"], sum(ends.values()))
+            self.ledger.put(key, {**document, "end_offsets": end_offsets})
+
+        at_once(documents, put)
 
 
 class NewSources(list[Document]):

@@ -44,17 +44,11 @@ class LoadFiles:
     @classmethod
     def plan(cls, lake: Lake, spec: StreamSpec, sources: list[Document], expected: OffsetRanges) -> LoadFiles:
         from sluice.clients.lake import files
-        from sluice.clients.lake.catalog import sequence_since
 
         # The table first: of each batch it is published before the quarantine.
         table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
-        tasks, quarantine_tasks = (
-            # Without a source of its own a load has no files.
-            files.committed_since(one, sequence_since(one, [plans.head_of(s, name) for s in sources]))
-            if sources
-            else []
-            for one, name in ((table, spec.table), (quarantine, spec.quarantine_table))
-        )
+        tasks = files_since(table, spec.table, sources)
+        quarantine_tasks = files_since(quarantine, spec.quarantine_table, sources)
         starts = plans.start_offsets(sources)
         stats = files.file_stats(table, tasks)
         reaching = [n for n, file in enumerate(stats) if file.may_reach(starts)]
@@ -99,6 +93,17 @@ class LoadFiles:
             if row[files.SOURCE] in found and not row["reason"].startswith(DUPLICATE):
                 found[row[files.SOURCE]].append(row[files.ROW])
         return found
+
+
+def files_since(table: Table, name: str, sources: list[Document]) -> list[FileScanTask]:
+    """The files that were committed since the first of a load's sources was planned: with all its rows."""
+    from sluice.clients.lake import files
+    from sluice.clients.lake.catalog import sequence_since
+
+    # Without a source of its own a load has no files.
+    if not sources:
+        return []
+    return files.committed_since(table, sequence_since(table, [plans.head_of(s, name) for s in sources]))
 
 
 @dataclass(frozen=True)
@@ -180,13 +185,13 @@ def check_feed_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> 
 def check_source_rows(load: LoadFiles, source: Document, rows: int) -> Reconciliation:
     """Whether each of the source's ``rows`` rows is published once or quarantined."""
     source_id = source["source_id"]
-    return reconcile_rows(rows, load.published[source_id].tolist(), load.rejected_rows[source_id])
+    return reconcile_rows(rows, load.published[source_id], load.rejected_rows[source_id])
 
 
-def check_object_rows(hook: PlatformHook, load: LoadFiles, source: Document) -> Reconciliation:
-    """Whether each row of the pinned version is published once or quarantined."""
+def object_rows(hook: PlatformHook, source: Document) -> int:
+    """The number of the pinned version's rows."""
     from sluice.clients.objects import ObjectVersion
 
     names = ("bucket", "key", "version_id", "etag", "size")
     version = ObjectVersion(**{name: source[name] for name in names})
-    return check_source_rows(load, source, hook.bucket(version.bucket).data_rows(version))
+    return hook.bucket(version.bucket).data_rows(version)

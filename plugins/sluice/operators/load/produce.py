@@ -45,10 +45,10 @@ class ProduceOperator(SparkJobOperator):
                 defaults=forms.defaults(self.spec),
                 heads=lambda: self.platform_hook.lake.heads(self.spec.table, self.spec.quarantine_table),
             )
-            pending = plans.pending(self.ledger, plan)
+            # Usually the first tells; the job and `complete` leave out what is sent.
+            pending = next(plans.pending(self.ledger, plan), None)
             if pending:
-                for source in pending:
-                    self.log.info("pending: %s source_id=%s", plans.name_of(source), source["source_id"])
+                self.log.info("pending: %s source_id=%s", plans.name_of(pending), pending["source_id"])
                 self.submit(context, ["--plan", self.ledger.uri(run_key(run_id, "plan"))])
             else:
                 self.log.info(
@@ -56,10 +56,7 @@ class ProduceOperator(SparkJobOperator):
                     len(plan["sources"]),
                     plan.get("verified_before", {}).get("count", 0),
                 )
-            ends = kafka.ends(topic)
-            for source in pending:
-                plans.complete_source(self.ledger, source, ends, run_id)
-            return plans.summary(self.ledger, run_id, ends)
+            return plans.summary(plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
 
     def _sources(self, context: Context, params: Document) -> list[Document]:
         verified = None

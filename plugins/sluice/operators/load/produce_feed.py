@@ -50,9 +50,9 @@ class ProduceFeedOperator(ComponentOperator):
             defaults=forms.defaults(self.spec),
             heads=lambda: self.platform_hook.lake.heads(self.spec.table, self.spec.quarantine_table),
         )
-        if not plans.pending(self.ledger, plan):
+        if not any(plans.pending(self.ledger, plan)):
             self.log.info("offsets were recorded before")
-            return plans.summary(self.ledger, run_id, kafka.ends(topic))
+            return plans.summary(plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
         self.check_not_suspended()
         self.lifecycle.ensure(context["run_id"], self.platform_hook.runtime.status(self.program))
         return self._wait(plan)
@@ -83,7 +83,8 @@ class ProduceFeedOperator(ComponentOperator):
             return self._record(context["run_id"], event)
 
     def _record(self, run_id: str, event: dict[str, Any]) -> dict[str, Any]:
-        (source,) = plans.plan_of(self.ledger, run_id)["sources"]
+        plan = plans.plan_of(self.ledger, run_id)
+        (source,) = plan["sources"]
         failure = f"{plans.name_of(source)}: {event['reason']}"
         if Outcome(event["outcome"]) is Outcome.PERMANENT:
             self.check_not_suspended()
@@ -96,5 +97,4 @@ class ProduceFeedOperator(ComponentOperator):
                 f"no events in time: {failure}; {self.log_excerpt()}. Fix: clear the task to wait again",
             )
         ends = {int(partition): end for partition, end in event["ends"].items()}
-        plans.complete_feed(self.ledger, source, ends, run_id)
-        return plans.summary(self.ledger, run_id, ends)
+        return plans.summary(plan, plans.complete(self.ledger, plan, ends))

@@ -106,7 +106,10 @@ class ValidateOperator(StreamOperator):
         verified = VerifiedSources(self.ledger, lake, self.spec.table)
         result = ValidationResult(
             offsets=check.verification,
-            sources=[(source, self._source(load, source, check)) for source in sources],
+            sources=[
+                (source, self._source(load, source, check, rows))
+                for source, rows in zip(sources, self._rows(sources), strict=True)
+            ],
             schema=self.wrong_columns(load.table),
             limit=float(context["params"].get("max_quarantined_percent", 0)),
             verified_before=plan.get("verified_before", {"count": 0}),
@@ -125,12 +128,21 @@ class ValidateOperator(StreamOperator):
         verified.record(self._verified(proof, sources), plans.end_offsets(produced))
         return {key: value for key, value in proof.items() if key != "ranges"}
 
-    def _source(self, load: LoadFiles, source: Document, check: OffsetCheck) -> Reconciliation:
+    def _rows(self, sources: list[Document]) -> list[int]:
+        """Of each source, the objects' counted; 0 of a feed, which has none."""
+        from sluice.io.s3 import at_once
+
+        def count(source: Document) -> int:
+            if plans.is_feed(source) or plans.is_generated(source):
+                return int(source.get("parameters", {}).get("rows", 0))
+            return checks.object_rows(self.platform_hook, source)
+
+        return at_once(sources, count)
+
+    def _source(self, load: LoadFiles, source: Document, check: OffsetCheck, rows: int) -> Reconciliation:
         if plans.is_feed(source):
             return checks.check_feed_events(self.spec, load, check)
-        if plans.is_generated(source):
-            return checks.check_source_rows(load, source, source["parameters"]["rows"])
-        return checks.check_object_rows(self.platform_hook, load, source)
+        return checks.check_source_rows(load, source, rows)
 
     @staticmethod
     def _verified(proof: Document, sources: list[Document]) -> list[Document]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from unittest.mock import patch
 
@@ -31,6 +32,18 @@ def test_a_load_asks_as_much_with_many_objects_behind_it_as_with_few(tmp_path: P
         asked.append(loads.requests("new"))
     assert asked[0] == asked[1]
     assert asked[0].total() <= 22
+
+
+def test_a_source_costs_five_requests_in_all_tasks_together(tmp_path: Path) -> None:
+    """Its header, its plan, its record as sent, its rows, its record as verified; of the job: none here."""
+    asked = []
+    for sources in (11, 22):
+        (folder := tmp_path / str(sources)).mkdir()
+        loads = Loads(folder)
+        for number in range(sources):
+            loads.upload(f"new-{number}")
+        asked.append(loads.requests("r"))
+    assert asked[1] - asked[0] == Counter(GET=2 * 11, PUT=3 * 11)
 
 
 def test_a_plan_and_its_proof_are_as_long_with_many_objects_behind_them(tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class World:
         return self.operator().resume(given(run_id=run), event)
 
     def is_settled(self, run: str = "r") -> bool:
-        return not plans.pending(self.ledger, plans.plan_of(self.ledger, run))
+        return not any(plans.pending(self.ledger, plans.plan_of(self.ledger, run)))
 
 
 def test_it_starts_the_producer_waits_and_records_the_offsets_that_the_next_steps_find() -> None:

@@ -1,0 +1,69 @@
+"""Requests and connections of a load of many objects, on a real bucket; without Spark."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from sluice.clients.ledger import Ledger
+from sluice.clients.objects import CHUNK_BYTES, Bucket
+from sluice.hooks import load_plan as plans
+from sluice.io.s3 import at_once, connect
+from sluice.model.spec.platform import S3_REQUESTS
+from tests.support.services import Services
+
+if TYPE_CHECKING:
+    from sluice.clients.kafka_admin import KafkaAdmin
+
+OBJECTS = 40
+PREFIX = "load_requests/"
+
+
+class Kafka:
+    def ends(self, topic: str) -> dict[int, int]:
+        return {0: 5}
+
+
+def test_an_object_is_planned_with_two_requests_and_no_connection_of_its_own(
+    services: Services, caplog: pytest.LogCaptureFixture
+) -> None:
+    platform = services.stack.platform("airflow")
+    # Larger than what is read of it.
+    body = b"header\n" + b"1,2\n" * CHUNK_BYTES
+    for number in range(OBJECTS):
+        services.minio.put_object(Bucket=platform.source.bucket, Key=f"{PREFIX}{number:02d}.csv", Body=body)
+    client, asked = connect(platform.s3), Counter[str]()
+
+    def count(request: Any, **_: Any) -> None:
+        asked[request.method] += 1
+
+    client.meta.events.register("before-send.s3", count)
+    ledger = Ledger(client, f"{platform.lake.ledger}/requests", "nyc_taxi")
+    bucket = Bucket(client, platform.source.bucket)
+    with caplog.at_level(logging.DEBUG, "urllib3.connectionpool"):
+        plan = plans.pin(
+            ledger,
+            cast("KafkaAdmin", Kafka()),
+            partial(plans.object_sources, bucket),
+            run_id="r",
+            topic="t",
+            params={"source_prefix": PREFIX},
+            defaults={},
+        )
+        # Besides: the listing, and the run's plan.
+        assert asked == Counter(GET=OBJECTS + 2, PUT=OBJECTS + 1)
+        connections = sum("Starting new" in record.message for record in caplog.records)
+        assert connections <= S3_REQUESTS
+    asked.clear()
+    assert next(plans.pending(ledger, plan), None) is not None
+    plans.complete(ledger, plan, {0: 50})
+    # Besides: whether the first is pending, and the run's document.
+    assert asked == Counter(GET=2, PUT=OBJECTS + 1)
+    objects = bucket.resolve(PREFIX)
+    asked.clear()
+    assert at_once(objects, bucket.data_rows) == [CHUNK_BYTES] * OBJECTS
+    assert asked == Counter(GET=OBJECTS)
