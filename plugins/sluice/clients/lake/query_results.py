@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from sluice.model.queries.state import QueryState
 from sluice.model.spec.query import ARRIVAL, WINDOW, Query, TimeWindow, key_text
 
 if TYPE_CHECKING:
-    from pyiceberg.table import Table
+    from pyiceberg.table import FileScanTask, Table
 
     from sluice.model.verification.ranges import OffsetRanges
 
@@ -28,6 +28,8 @@ _OFFSETS = (files.PARTITION, files.OFFSET)
 
 # Key text -> aggregates, in the order of the declaration.
 Results = dict[str, tuple[int, ...]]
+# Column -> first and last time in it, in seconds since 1970; without columns that have none.
+Times = Mapping[str, tuple[int, int]]
 
 
 class SnapshotExpired(Unreachable):
@@ -74,24 +76,30 @@ def late_rows(table: Table, positions: QueryPositions, name: str) -> pa.Table:
     return found.set_column(0, WINDOW, found.column(WINDOW).cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
 
 
-def affected_windows(
-    table: Table, snapshot_id: int, query: Query, expected: OffsetRanges
-) -> tuple[int, int] | None:
-    """First and last start (seconds since 1970) of the windows with rows of ``expected``; None if there are
+def event_times(
+    table: Table, tasks: Sequence[FileScanTask], expected: OffsetRanges, columns: Collection[str]
+) -> Times:
+    """First and last time in each of the columns, of the rows of ``expected`` in these files."""
+    if not columns:
+        return {}
+    ends = [f"{end}(epoch_us({quoted(column)}))" for column in columns for end in ("min", "max")]
+    rows = files.read(table, files.overlapping(expected), tuple(columns), tasks=tasks)
+    with open_sql() as sql:
+        (found,) = sql.rows(f"select {', '.join(ends)} from source", source=rows)
+    times = zip(columns, found[::2], found[1::2], strict=True)
+    return {column: (first // _MICROS, last // _MICROS) for column, first, last in times if first is not None}
+
+
+def affected_windows(query: Query, times: Times) -> tuple[int, int] | None:
+    """First and last start (seconds since 1970) of the windows that these times may be in; None if there are
     none, or the query has no windows.
 
     Rows that the query's ``where`` excludes count too, and so do early ones: a sink must not have them.
-    Raises SnapshotExpired.
     """
-    if query.window is None:
+    if query.window is None or query.event_time not in times:
         return None
-    micros = f"epoch_us({quoted(query.event_time)})"
-    rows = _rows(table, snapshot_id, files.overlapping(expected), (query.event_time,))
-    with open_sql() as sql:
-        ((first, last),) = sql.rows(f"select min({micros}), max({micros}) from source", source=rows)
-    if first is None:
-        return None
-    return query.window.starts(first // _MICROS)[0], query.window.starts(last // _MICROS)[-1]
+    first, last = times[query.event_time]
+    return query.window.starts(first)[0], query.window.starts(last)[-1]
 
 
 def recount(
@@ -100,14 +108,13 @@ def recount(
     """The results that a sink of ``query`` must have at a snapshot of the stream's table.
 
     ``late`` rows are left out of their windows, early ones (by the rule of ``Query``) of all. ``windows``:
-    first and last start of those to count; without, two to four columns of all rows are read. Raises
+    first and last start of those to count; without, their columns of all rows are read. Raises
     SnapshotExpired.
     """
     columns = [
         *query.group_by,
-        *([query.event_time, ARRIVAL] if query.window else []),
         *query.distinct.values(),
-        *_OFFSETS,
+        *([query.event_time, ARRIVAL, *_OFFSETS] if query.window else []),
     ]
     rows: BooleanExpression = AlwaysTrue()
     if query.window and windows:

@@ -15,15 +15,17 @@ from sluice.model.queries.reconciliation import compare
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.query import Mode, SinkKind
 from sluice.operators.base import StreamOperator
+from sluice.operators.load import checks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from airflow.sdk import Context
 
-    from sluice.clients.lake.query_results import QueryPositions, Results
+    from sluice.clients.lake.query_results import QueryPositions, Results, Times
     from sluice.model.queries.reconciliation import SinkReconciliation
     from sluice.model.queries.state import QueryState
+    from sluice.model.spec.ledger import Document
     from sluice.model.spec.query import Query, Sink
     from sluice.model.verification.ranges import OffsetRanges
 
@@ -49,7 +51,7 @@ class ReconcileSinksOperator(StreamOperator):
     """Recount the lake's rows without Spark, compare with every sink, and fail naming the keys that differ.
 
     A query with windows is compared in the windows of the load's rows, another one in all keys, from all rows
-    of the lake (two columns). The lake is read at the snapshot of the query's newest batch, each sink while
+    of the lake (its groups). The lake is read at the snapshot of the query's newest batch, each sink while
     it is at that batch, so the stream runs meanwhile. If a snapshot expired meanwhile, all is read again.
     Of a sink only what can hold these results is read; a difference counts once all of it was.
     ``reconciliation.json`` in the ledger is, shortened, the return value.
@@ -61,9 +63,15 @@ class ReconcileSinksOperator(StreamOperator):
     pause_seconds = 2.0
 
     def work(self, context: Context) -> dict[str, Any]:
+        from sluice.clients.lake import query_results
+
+        plan = plans.plan_of(self.ledger, context["run_id"])
         expected = plans.offsets_of_all(plans.produced(self.ledger, context["run_id"]))
+        queries = {name: query for name, query in self.spec.queries.items() if query.aggregates}
+        times = self._times(plan["sources"], expected, queries.values())
         results = [
-            self._check(name, expected) for name, query in self.spec.queries.items() if query.aggregates
+            self._check(name, expected, query_results.affected_windows(query, times))
+            for name, query in queries.items()
         ]
         self.log.info("%s", report(results))
         problems = [
@@ -77,15 +85,27 @@ class ReconcileSinksOperator(StreamOperator):
         self.ledger.put(run_key(context["run_id"], "reconciliation"), document)
         return {checked.query: _short(checked) for checked in results}
 
-    def _check(self, name: str, expected: OffsetRanges) -> QueryReconciliation:
+    def _times(self, sources: list[Document], expected: OffsetRanges, queries: Iterable[Query]) -> Times:
+        """The times of the load's rows, from the files that were committed since it was planned."""
+        from sluice.clients.lake import query_results
+
+        table = self.platform_hook.lake.table(self.spec.table)
+        columns = {query.event_time for query in queries if query.window}
+        tasks = checks.files_since(table, self.spec.table, sources)
+        return query_results.event_times(table, tasks, expected, columns)
+
+    def _check(
+        self, name: str, expected: OffsetRanges, windows: tuple[int, int] | None
+    ) -> QueryReconciliation:
         from sluice.clients.lake.query_results import SnapshotExpired
 
         expired = None
         for _ in range(TRIES):
             try:
-                expired, checked = None, self._compared(name, self._positions(), expected, read_all=False)
-                if checked is not None and not all(sink.is_ok for sink in checked.sinks):
-                    checked = self._compared(name, self._positions(), expected, read_all=True)
+                for read_all in (False, True):
+                    expired, checked = None, self._compared(name, expected, windows, read_all=read_all)
+                    if checked is None or all(sink.is_ok for sink in checked.sinks):
+                        break
             except SnapshotExpired as error:
                 # Other queries, and the stream, commit while the sinks are read.
                 expired, checked = error, None
@@ -111,11 +131,12 @@ class ReconcileSinksOperator(StreamOperator):
         return positions
 
     def _compared(
-        self, name: str, positions: QueryPositions, expected: OffsetRanges, *, read_all: bool
+        self, name: str, expected: OffsetRanges, windows: tuple[int, int] | None, *, read_all: bool
     ) -> QueryReconciliation | None:
         """None if a sink was at another batch before or after its read."""
         from sluice.clients.lake import query_results
 
+        positions = self._positions()
         query, state = self.spec.queries[name], positions.states[name]
         table = self.platform_hook.lake.table
         if state.source_snapshot_id is None:
@@ -131,9 +152,6 @@ class ReconcileSinksOperator(StreamOperator):
                 f"query {name} of {self.stream} has counted up to {state.ends}, and the load ends at "
                 f"{uncounted}. Fix: clear task wait_for_queries",
             )
-        windows = query_results.affected_windows(
-            table(self.spec.table), state.source_snapshot_id, query, expected
-        )
         since = None if read_all else written_since(query, state, windows)
         readers = [
             (sink, reader) for sink in query.sinks if (reader := self.read_sink(name, sink, windows, since))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from sluice.clients.lake import query_results
+from sluice.clients.lake import files, query_results
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.query_results import SnapshotExpired
 from sluice.model.queries import state
@@ -101,6 +101,13 @@ def say(lake: Lake, states: dict[str, QueryState], late: Sequence[tuple[int, str
     lake.catalog.load_table("queries.hits").append(pa.Table.from_pylist(rows, LATE), snapshot_properties=told)
 
 
+def affected(lake: Lake, query: Query, first: int, until: int) -> tuple[int, int] | None:
+    """The windows of the rows with these offsets."""
+    table, expected = lake.table("raw.hits"), OffsetRanges.of({0: [(first, until)]})
+    times = query_results.event_times(table, files.committed_since(table, 0), expected, {"hittime"})
+    return query_results.affected_windows(query, times)
+
+
 def none() -> pa.Table:
     return pa.table(
         {name: pa.array([], pa.int64()) for name in ("window_start", "_kafka_partition", "_kafka_offset")}
@@ -160,9 +167,7 @@ def test_what_is_dated_ahead_of_its_arrival_by_more_than_the_watermark_is_in_no_
 def test_the_windows_of_rows_dated_ahead_are_compared_too(lake: Lake) -> None:
     """A sink that has them is wrong."""
     snapshot = put(lake, ("a", "10:02:00", "x"), ("a", "20:02:00", "x"), arrived=["10:02:00"] * 2)
-    windows = query_results.affected_windows(
-        lake.table("raw.hits"), snapshot, WINDOWS, OffsetRanges.of({0: [(0, 2)]})
-    )
+    windows = affected(lake, WINDOWS, 0, 2)
     assert windows == (int(at("09:57:00").timestamp()), int(at("20:02:00").timestamp()))
     counted = query_results.recount(lake.table("raw.hits"), snapshot, WINDOWS, none(), windows)
     assert counted == {"a|2026-03-01T09:57:00Z": (1,), "a|2026-03-01T10:02:00Z": (1,)}
@@ -179,19 +184,17 @@ def test_only_the_windows_of_the_load_are_counted(lake: Lake) -> None:
     put(lake, ("a", "08:00:00", "x"), ("a", "10:02:00", "x"))
     snapshot = put(lake, ("a", "10:03:00", "x"), first=2)
     table = lake.table("raw.hits")
-    windows = query_results.affected_windows(table, snapshot, WINDOWS, OffsetRanges.of({0: [(2, 3)]}))
+    windows = affected(lake, WINDOWS, 2, 3)
     counted = query_results.recount(table, snapshot, WINDOWS, none(), windows)
     assert counted == {"a|2026-03-01T09:57:00Z": (2,), "a|2026-03-01T10:02:00Z": (2,)}
     others = query_results.recount(table, snapshot, WINDOWS, none(), None)
     assert len(others) == 4
     assert query_results.in_windows(others, WINDOWS, windows) == counted
     assert query_results.in_windows(others, USERS, None) == others
-    assert query_results.affected_windows(table, snapshot, WINDOWS, OffsetRanges.of({0: [(7, 9)]})) is None
+    assert affected(lake, WINDOWS, 7, 9) is None
     nobody = replace(WINDOWS, where={"zipcode": ["none"]})
-    assert (
-        query_results.affected_windows(table, snapshot, nobody, OffsetRanges.of({0: [(2, 3)]})) == windows
-    ), "a sink that ignores the query's where is compared too"
-    assert query_results.affected_windows(table, snapshot, USERS, OffsetRanges.of({0: [(2, 3)]})) is None
+    assert affected(lake, nobody, 2, 3) == windows, "a sink that ignores the query's where is compared too"
+    assert affected(lake, USERS, 2, 3) is None
 
 
 def test_late_rows_of_an_expired_snapshot_of_the_queries_table_are_not_taken_for_none(lake: Lake) -> None:

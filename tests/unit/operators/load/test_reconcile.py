@@ -18,6 +18,7 @@ from sluice.model.queries.state import QueryState, definition
 from sluice.model.spec import stream
 from sluice.model.spec.query import Query, Sink
 from sluice.model.verification.ranges import OffsetRanges
+from sluice.operators.load import checks
 from sluice.operators.load.reconcile import (
     CLOCK_SLACK_SECONDS,
     TRIES,
@@ -55,6 +56,8 @@ class QueryReconciliation:
         self.tables = [dict(COUNTS)]
         # How often the lake's snapshot has expired when it is counted.
         self.expired = 0
+        # How often the load's rows were looked for.
+        self.planned = 0
         # What was asked of the windows' table, in order: its batch, or its rows.
         self.requested: list[int | str] = []
 
@@ -79,10 +82,11 @@ class QueryReconciliation:
         return pa.table({"_kafka_offset": [0, 1]})
 
     def touched(
-        self, table: str, snapshot_id: int, query: Query, expected: OffsetRanges
-    ) -> tuple[int, int] | None:
-        assert (snapshot_id, expected) == (77, OffsetRanges.of({0: [(0, 9)]}))
-        return (WINDOW - 86_400, WINDOW) if query.window else None
+        self, table: str, tasks: list[str], expected: OffsetRanges, columns: set[str]
+    ) -> dict[str, tuple[int, int]]:
+        assert (tasks, expected) == (["file"], OffsetRanges.of({0: [(0, 9)]}))
+        self.planned += 1
+        return dict.fromkeys(columns, (WINDOW - 86_400, WINDOW))
 
     def recount(
         self, table: str, snapshot_id: int, query: Query, late: pa.Table, windows: tuple[int, int] | None
@@ -129,7 +133,8 @@ class QueryReconciliation:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(query_results, "read_positions", lambda table, queries: self.standing())
             patch.setattr(query_results, "late_rows", self.late)
-            patch.setattr(query_results, "affected_windows", self.touched)
+            patch.setattr(checks, "files_since", lambda table, name, sources: ["file"])
+            patch.setattr(query_results, "event_times", self.touched)
             patch.setattr(query_results, "recount", self.recount)
             return made.work(given(run_id="r"))
 
@@ -177,7 +182,9 @@ def test_what_differs_is_named_and_nothing_is_kept(checked: QueryReconciliation)
 def test_a_topic_is_read_from_where_it_can_have_the_windows(checked: QueryReconciliation) -> None:
     checked.run()
     (since,) = checked.since
-    assert since == WINDOW - 86_400 - SPEC.queries["windows"].watermark_minutes * 60 - CLOCK_SLACK_SECONDS
+    # The earlier of the two windows that hold the first row.
+    first = WINDOW - 86_400 - 300
+    assert since == first - SPEC.queries["windows"].watermark_minutes * 60 - CLOCK_SLACK_SECONDS
 
 
 def test_a_result_that_was_written_earlier_is_found_before_it_counts_as_missing(
@@ -231,6 +238,7 @@ def test_a_snapshot_that_expires_while_sinks_are_read_is_replaced_by_the_queries
 ) -> None:
     checked.expired = TRIES - 1
     assert checked.run()["windows"]["sinks"]["jdbc isp_hits_windows"]["lake"] == 7
+    assert checked.planned == 1, "for all queries and tries"
 
 
 def test_a_snapshot_that_has_expired_for_good_is_no_pass(checked: QueryReconciliation) -> None:
