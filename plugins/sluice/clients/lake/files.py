@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,7 +23,6 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.io.pyarrow import ArrowScan, schema_to_pyarrow
 from pyiceberg.manifest import ManifestContent
-from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 
 from sluice.clients.lake.catalog import MAIN, asking
@@ -105,19 +104,13 @@ def read_offsets(table: Table, tasks: Iterable[FileScanTask], paths: Collection[
     """Partition -> all offsets in the files at ``paths``, repeated ones too, as NumPy arrays in any order."""
     chosen = [task for task in tasks if task.file.file_path in paths]
     found: dict[int, list[Any]] = {}
-    for batch in offsets(table, chosen):
+    for batch in read(table, AlwaysTrue(), (PARTITION, OFFSET), tasks=chosen):
         partitions, values = (
             batch.column(name).to_numpy(zero_copy_only=False) for name in (PARTITION, OFFSET)
         )
         for partition in np.unique(partitions):
             found.setdefault(int(partition), []).append(values[partitions == partition])
     return {partition: np.concatenate(parts) for partition, parts in found.items()}
-
-
-def offsets(table: Table, tasks: Sequence[FileScanTask]) -> RecordBatchReader:
-    """Partition and offset of every row of these files, batch by batch."""
-    schema = table.schema().select(PARTITION, OFFSET)
-    return _reader(table, schema, AlwaysTrue(), lambda: tasks, f"{len(tasks)} files of table {_name(table)}")
 
 
 def read(
@@ -133,26 +126,15 @@ def read(
     Raises Missing or Unreachable while it is read.
     """
     scan = table.scan(row_filter=rows, selected_fields=columns, snapshot_id=snapshot_id)
-    plan_files = scan.plan_files if tasks is None else lambda: tasks
-    return _reader(table, scan.projection(), rows, plan_files, f"rows of table {_name(table)}")
-
-
-def _reader(
-    table: Table,
-    projection: Schema,
-    rows: BooleanExpression,
-    plan_files: Callable[[], Iterable[FileScanTask]],
-    what: str,
-) -> RecordBatchReader:
-    schema = schema_to_pyarrow(projection)
+    schema = schema_to_pyarrow(scan.projection())
 
     def batches() -> Iterator[RecordBatch]:
-        scan = ArrowScan(table.metadata, table.io, projection, rows)
-        with asking(what):
-            tasks = list(plan_files())
+        reader = ArrowScan(table.metadata, table.io, scan.projection(), rows)
+        with asking(f"rows of table {_name(table)}"):
+            chosen = list(scan.plan_files() if tasks is None else tasks)
             # PyIceberg keeps all files of one call in memory.
-            for start in range(0, len(tasks), FILES_AT_ONCE):
-                yield from scan.to_record_batches(tasks[start : start + FILES_AT_ONCE])
+            for start in range(0, len(chosen), FILES_AT_ONCE):
+                yield from reader.to_record_batches(chosen[start : start + FILES_AT_ONCE])
 
     # The files' types may be larger than the schema's (large_string): the cast makes them equal.
     return RecordBatchReader.from_batches(schema, batches()).cast(schema)

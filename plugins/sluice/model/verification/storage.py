@@ -10,30 +10,19 @@ from sluice.model.verification.file_removal import size_problem
 
 
 @dataclass(frozen=True)
-class PrefixUsage:
-    """Current objects, all their versions, delete markers, and bytes of all versions."""
-
-    objects: int = 0
-    versions: int = 0
-    delete_markers: int = 0
-    bytes: int = 0
-
-
-@dataclass(frozen=True)
 class BudgetCheck:
-    """A declared limit and the measured value; None (unknown) is over the limit."""
+    """A declared limit and the measured value."""
 
     name: str
-    value: float | None
+    value: float
     limit: float
 
     @property
     def ok(self) -> bool:
-        return self.value is not None and self.value <= self.limit
+        return self.value <= self.limit
 
     def message(self) -> str:
-        shown = "unknown" if self.value is None else f"{self.value:g}"
-        return f"{self.name} is {shown}, the limit is {self.limit:g}"
+        return f"{self.name} is {self.value:g}, the limit is {self.limit:g}"
 
 
 @dataclass(frozen=True)

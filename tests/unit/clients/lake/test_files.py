@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from pyiceberg.expressions import And, EqualTo
+from pyiceberg.expressions import AlwaysTrue, And, EqualTo
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import FileScanTask
 
@@ -91,7 +91,9 @@ def test_many_files_are_read_a_few_at_a_time(
     monkeypatch.setattr(files, "FILES_AT_ONCE", files_at_once)
     table = lake.table(lakes.TABLE)
     tasks = files.committed_since(table, 0)
-    rows = files.offsets(table, tasks).read_all().to_pylist()
+    rows = (
+        files.read(table, AlwaysTrue(), (files.PARTITION, files.OFFSET), tasks=tasks).read_all().to_pylist()
+    )
     found = [(row[files.PARTITION], row[files.OFFSET]) for row in rows]
     assert sorted(found) == [(0, offset) for offset in range(11)] + [(1, offset) for offset in range(5, 9)]
 
