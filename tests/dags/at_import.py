@@ -19,7 +19,7 @@ import airflow.sdk  # noqa: F401  before anything is watched or timed: every fil
 REPO = str(Path(__file__).resolve().parents[2])
 SYSTEM = ("socket.", "subprocess.", "os.")
 BUSY = ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.posix_spawn")
-HEAVY = {"pyiceberg", "boto3", "confluent_kafka", "pyarrow", "pyspark", "pandas"}
+HEAVY = {"pyiceberg", "boto3", "confluent_kafka", "pyarrow", "pyspark", "pandas", "numpy"}
 
 
 def is_ours() -> bool:

@@ -6,9 +6,11 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Pair = tuple[int, int]
 
@@ -41,9 +43,13 @@ class IntervalSet:
 
     @classmethod
     def once_and_repeated(cls, values: Iterable[int]) -> tuple[IntervalSet, IntervalSet]:
-        """The set of the values, and the set of those that are there more than once."""
-        ordered = values if isinstance(values, np.ndarray) else np.fromiter(values, np.int64)
-        ordered = np.sort(ordered)
+        """The set of the values, and the set of those that are there more than once. Raises TypeError for an
+        array of other numbers, as one with nulls."""
+        # Not at the top: the DAG processor imports this module.
+        import numpy as np
+
+        numbers = values if isinstance(values, np.ndarray) else np.fromiter(values, np.int64)
+        ordered = np.sort(numbers.astype(np.int64, casting="safe", copy=False))
         is_repeat = ordered[1:] == ordered[:-1]
         once = ordered[np.append(True, ~is_repeat)[: len(ordered)]]
         return cls(_runs(once)), cls(_runs(np.unique(ordered[1:][is_repeat])))
@@ -90,8 +96,10 @@ class IntervalSet:
         return " ".join(f"[{start}, {until})" for start, until in self._pairs) or "(empty)"
 
 
-def _runs(values: np.ndarray[Any, np.dtype[np.int64]]) -> tuple[Pair, ...]:
+def _runs(values: NDArray[np.int64]) -> tuple[Pair, ...]:
     """Join consecutive ones of the sorted, distinct values."""
+    import numpy as np
+
     ends = np.flatnonzero(np.append(np.diff(values) != 1, True)[: len(values)])
     begins = np.append(0, ends[:-1] + 1)[: len(ends)]
     return tuple(zip(values[begins].tolist(), (values[ends] + 1).tolist(), strict=True))
