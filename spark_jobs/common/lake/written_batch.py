@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy
 import pyarrow
@@ -30,8 +31,8 @@ class WrittenBatch:
     reader: OffsetReader
     _tables: dict[str, pyarrow.Table] = field(default_factory=dict)
 
-    def offsets(self, paths: list[str]) -> dict[int, list[int]]:
-        """Partition -> the offsets in these files, repeated ones too."""
+    def offsets(self, paths: list[str]) -> dict[int, Any]:
+        """Partition -> the offsets in these files, repeated ones too, as NumPy arrays."""
         tables = self._read(paths)
         return by_partition(pyarrow.concat_tables(tables).select(COLUMNS)) if tables else {}
 

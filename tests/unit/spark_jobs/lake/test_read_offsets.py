@@ -63,7 +63,8 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
 
 
 def offsets_of(reader: OffsetReader, *uris: str) -> dict[int, list[int]]:
-    return by_partition(pyarrow.concat_tables(reader.tables(uris, COLUMNS)))
+    found = by_partition(pyarrow.concat_tables(reader.tables(uris, COLUMNS)))
+    return {partition: offsets.tolist() for partition, offsets in found.items()}
 
 
 @pytest.mark.parametrize(
