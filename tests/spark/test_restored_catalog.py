@@ -134,9 +134,13 @@ def test_what_a_zombie_writes_to_its_removed_branch_is_not_published(stream: Str
 def test_maintenance_that_moved_main_is_no_later_writer(stream: Stream) -> None:
     owner = stream.owner()
     owner.acquire()
+    owner.commit_to_branch({"sluice.kind": "batch"})
     owner.table.commit_empty(MAIN, {"maintenance": "a test"})
     with raising(ConcurrentCommit):
         owner.check_lease()
+    with raising(ConcurrentCommit):
+        owner._publish(1)
+    assert "maintenance" in next(owner.table.snapshots(MAIN)).summary, "it is not taken back"
     stop = threading.Event()
     stop.set()
     stream.consume(owner, owner.acquire()).until(stop)
