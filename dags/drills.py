@@ -12,8 +12,9 @@ fails, with the reason in one line, unless all of this holds. It repairs the fau
 task is stopped. Its metrics are the task's return value, and in `build/drills.json`.
 
 A drill unpauses the stream's `…_load` and `…_stream`; `record_dated_ahead` also those of
-`isp_hits`, until its end. One drill runs at a time. `disk_full` needs a disk of
-its own, which only `make drill` prepares. Never run a drill on a stack that is in use.
+`isp_hits`, until its end. `catalog_restored` runs the stream's `…_maintenance` twice. One drill runs at a
+time. `disk_full` needs a disk of its own, which only `make drill` prepares. Never run a drill on a stack
+that is in use.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ DRILLS = {
     "consumer_zombie": "A writer is paused during publish, and continues when it is fenced",
     "checkpoint_damaged": "A corrupt checkpoint of the running writer, then no checkpoint",
     "record_dated_ahead": "A hit of the ISP stream dated 20 hours ahead, then hits of now: none is late",
+    "catalog_restored": "The catalog restored to before a compaction, under the running consumer",
     "catalog_killed": "kill -9 of PostgreSQL during a publish",
     "broker_killed": "kill -9 of Kafka's broker",
     "broker_away": "Kafka's broker is unreachable for three minutes",

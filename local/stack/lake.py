@@ -7,15 +7,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
+from pyiceberg.catalog.sql import IcebergTables
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.table import Table
+from sqlalchemy import update
+from sqlalchemy.orm import Session
 
 from local.base import UsageError
 from local.stack.stack import Stack
 from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import ArrowSql, open_sql
-from sluice.clients.lake.catalog import position
+from sluice.clients.lake.catalog import Lake, position
 from sluice.io.kafka import topic_offsets
+from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.stream import StreamSpec
 
 Offsets = dict[int, tuple[int, int]]
@@ -113,3 +117,18 @@ def compare_with_topic(stack: Stack, spec: StreamSpec) -> OffsetComparison:
 def total(values: Iterable[tuple[int, int]]) -> int:
     """Records between begin and end offsets, over all partitions."""
     return sum(end - begin for begin, end in values)
+
+
+def restore_catalog(lake: Lake, locations: Mapping[str, str]) -> None:
+    """Set the metadata files of these tables, as a restored backup of the catalog's database does."""
+    with Session(lake.catalog.engine) as session, session.begin():
+        for name, location in locations.items():
+            namespace, table = name.split(".")
+            row = update(IcebergTables).where(
+                IcebergTables.catalog_name == CATALOG,
+                IcebergTables.table_namespace == namespace,
+                IcebergTables.table_name == table,
+            )
+            changed = row.values(metadata_location=location).returning(IcebergTables.table_name)
+            if session.scalars(changed).all() != [table]:
+                raise UsageError(f"the catalog does not have table {name}")

@@ -11,13 +11,11 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
-from pyiceberg.catalog.sql import IcebergTables
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
-from sqlalchemy import update
-from sqlalchemy.orm import Session
 
+from local.stack import lake
 from sluice.clients.lake.catalog import Lake
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import CATALOG, Checkpoints, Platform
@@ -98,19 +96,8 @@ class Stream:
     def restore_catalog(self, location: str, name: str = "") -> None:
         """The row of the stream's table in the catalog (or of the one with this name) as in a restored backup
         of its database."""
-        namespace, table = (name or self.spec.table).split(".")
-        with (
-            closing(Lake.open(self.platform)) as lake,
-            Session(lake.catalog.engine) as session,
-            session.begin(),
-        ):
-            changed = session.scalars(
-                update(IcebergTables)
-                .where(IcebergTables.table_namespace == namespace, IcebergTables.table_name == table)
-                .values(metadata_location=location)
-                .returning(IcebergTables.table_name)
-            ).all()
-        assert changed == [table]
+        with closing(Lake.open(self.platform)) as opened:
+            lake.restore_catalog(opened, {name or self.spec.table: location})
 
     def stop(self) -> None:
         for consumption in self.started:

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from local.base import UsageError
-from local.drills import command, drill, query_faults
+from local.drills import catalog_faults, command, drill, query_faults
 from local.drills.drill import POLL_SECONDS, DrillContext, Failed
 from sluice.clients.errors import Unreachable
+from sluice.clients.lake.catalog import Commit
 from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
 from spark_jobs.isp_hits.transforms import FIELDS, REQUIRED
 from tests.support.raising import raising
@@ -132,6 +133,47 @@ def test_detected_by_early_rows(monkeypatch: pytest.MonkeyPatch, early: int, exp
             query_faults.detected_by_early_rows(made)
     else:
         assert query_faults.detected_by_early_rows(made) == expected
+
+
+def test_detected_by_the_epoch_that_continues_from_the_restored_table() -> None:
+    commits = [
+        Commit(1, 1001.0, "batch", 4),
+        Commit(2, 1002.0, "epoch-start", 5),
+        Commit(3, 1003.0, "batch", 5),
+    ]
+    for known, expected in ((commits[:1], None), (commits, (1002.0, "the writer (epoch 5)"))):
+        made = context(commits=lambda since, known=known: known if since == 1000.0 else [])
+        assert catalog_faults.detected_by_new_epoch(made) == expected
+
+
+@pytest.mark.parametrize(
+    ("state", "failure"), [("success", ""), ("failed", "run r of taxi_maintenance was failed")]
+)
+def test_maintenance_in_a_drill_ends_paused_and_is_unpaused_afterwards_if_it_was(
+    state: str, failure: str
+) -> None:
+    done: list[str] = []
+    running: list[list[object]] = [[{}], []]
+    airflow = SimpleNamespace(
+        wait_for_dag=lambda dag: None,
+        is_paused=lambda dag: False,
+        unpause=lambda dag: done.append("unpause"),
+        pause=lambda dag: done.append("pause"),
+        trigger=lambda dag: "r",
+        wait=lambda dag, run, seconds: state,
+        request=lambda *_, **__: {"dag_runs": running.pop(0)},
+    )
+    made = context(airflow=airflow, spec=SimpleNamespace(name="taxi"))
+    made.sleep = lambda seconds: None
+    if failure:
+        with raising(Failed, failure):
+            catalog_faults.run_maintenance(made)
+    else:
+        catalog_faults.run_maintenance(made)
+        assert not running, "the scheduled run has ended"
+    assert done == ["unpause", "pause"]
+    made.cleanup.close()
+    assert done == ["unpause", "pause", "unpause"]
 
 
 NOW = datetime(2026, 3, 1, 10, 3, tzinfo=UTC)
