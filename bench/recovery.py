@@ -10,6 +10,7 @@ The stream's DAG is paused, so Airflow does nothing.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import math
 import os
@@ -44,17 +45,26 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 def cpu_seconds(stream: StreamUnderTest) -> float:
     """Processor time of the component since its start: what a start costs does not depend on other load."""
-    times = [process.cpu_times() for process in component_processes(stream, stream.spec.program)]
-    return round(sum(spent.user + spent.system for spent in times), 1)
+    total = 0.0
+    for process in component_processes(stream, stream.spec.program):
+        # A short-lived child, as a fork of PySpark's, may have ended meanwhile.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            spent = process.cpu_times()
+            total += spent.user + spent.system
+    return round(total, 1)
 
 
 def memory_megabytes(stream: StreamUnderTest) -> dict[str, float]:
     """Resident memory of the parent process, and of the component below it."""
     parent = psutil.Process(int(stream.process()["pid"]))
     component = component_processes(stream, stream.spec.program)
+    resident = 0
+    for process in component:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            resident += process.memory_info().rss
     return {
         "parent": round(parent.memory_info().rss / 2**20, 1),
-        "component": round(sum(process.memory_info().rss for process in component) / 2**20, 1),
+        "component": round(resident / 2**20, 1),
     }
 
 

@@ -262,14 +262,17 @@ def pending(ledger: Ledger, plan: Document) -> Iterator[Document]:
 
 def complete(ledger: Ledger, plan: Document, ends: Mapping[int, int]) -> Document:
     """Record the offset ranges of the plan's sources, each and all of them in one document, once all are
-    sent. ``ends``: the topic's, read after that. Errors as of :func:`complete_source`."""
+    sent. ``ends``: the topic's, read after that. Raises Missing if the record of a
+    source that an earlier run sent is gone; else errors as of :func:`complete_source`."""
     from sluice.io.s3 import at_once
 
     run_id = plan["run_id"]
 
     def complete_one(source: Document) -> Document:
-        sent_before = _produced(ledger, source) if source.get("produced") else None
-        return sent_before or complete_source(ledger, source, ends, run_id)
+        if source.get("produced"):
+            # Not recorded anew if it is gone: this run sent nothing of it.
+            return ledger.require(produced_key(source["source_id"]), "produce")
+        return complete_source(ledger, source, ends, run_id)
 
     def create() -> Document:
         ranges = {

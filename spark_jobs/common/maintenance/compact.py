@@ -4,8 +4,8 @@ Iceberg's action ``rewrite_data_files`` is staged, and published only if it has 
 fewer files. Only the files that it replaces and those that it wrote are read. It may run again at any time,
 also concurrently: of two that rewrite the same files, one is refused.
 
-A rewrite is of at most ``MAX_FILES`` files. A backlog is rewritten by one after another, until the job has
-run for MAX_SECONDS; the next run takes the rest. A table that fails stops no other.
+A rewrite is of at most ``MAX_FILES`` files of a table, which also bounds the task that verifies it; the next
+run takes the rest. A table that fails stops no other.
 
 The commit is a ``replace`` without properties of the stream. Incremental readers skip it; the table's writer
 acquires its lease again.
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import time
 from collections.abc import Sequence
 from datetime import date
 
@@ -34,8 +33,6 @@ log = logging.getLogger(__name__)
 
 # Of the row diff; Spark coalesces small ones.
 SHUFFLE_PARTITIONS = 32
-# Half of the task's timeout: a rewrite that has begun ends.
-MAX_SECONDS = 3600.0
 
 
 def main(name: str, options: Sequence[str]) -> int:
@@ -49,14 +46,13 @@ def main(name: str, options: Sequence[str]) -> int:
     )
     args = arguments.parse_args(options)
     log_to_stderr()
-    stop_at = time.monotonic() + MAX_SECONDS
     spec, platform = streams.load(name), platforms.load("consumer")
     spark = session.start(f"sluice {spec.name} compaction", platform, SHUFFLE_PARTITIONS)
 
     def compact_one(table: str) -> None:
         if spark.catalog.tableExists(f"{CATALOG}.{table}"):
             unique = OFFSET_COLUMNS if table == spec.table else ()
-            compact(spark, table, args.before, unique, stop_at=stop_at)
+            compact(spark, table, args.before, unique)
         else:
             log.info("nothing to compact table=%s: its writer has not created it yet", table)
 
@@ -71,30 +67,17 @@ def compact(
     before: date,
     unique: Sequence[str] = OFFSET_COLUMNS,
     rewrite_class: type[StagedRewrite] = StagedRewrite,
-    stop_at: float = 0.0,
 ) -> bool:
     """Rewrite the small files of ``table`` if they become fewer, and the manifests that list removed files;
     return whether ``main`` changed.
 
     If its first partition field is a DATE: those of dates before ``before``, else all. ``unique``: columns
-    that name a row of the table once; without any, equal rows are counted. ``stop_at``: when (monotonic
-    clock) it begins no further rewrite of what is left. A rewrite is not published if it raises: RowsDiffer,
-    CommitConflict.
+    that name a row of the table once; without any, equal rows are counted. Nothing is published if it raises:
+    RowsDiffer, CommitConflict.
     """
-    is_changed, is_left = _rewrite(spark, table, before, unique, rewrite_class)
-    while is_left and time.monotonic() < stop_at:
-        is_left = _rewrite(spark, table, before, unique, rewrite_class)[1]
-    return is_changed
-
-
-def _rewrite(
-    spark: SparkSession, table: str, before: date, unique: Sequence[str], rewrite_class: type[StagedRewrite]
-) -> tuple[bool, bool]:
-    """Whether ``main`` changed, and whether small files are left that another rewrite would take."""
     with rewrite_class(spark, table, before) as staged:
         what = f"compaction of the dates before {before}" if staged.column else "compaction of small files"
         smaller = [group for group in staged.groups() if group.expected < group.files]
-        files = sum(group.files for group in smaller)
         dates = sorted({group.date for group in smaller if group.date})
         if smaller:
             log.info(
@@ -102,14 +85,14 @@ def _rewrite(
                 table,
                 f"{dates[0]} to {dates[-1]}" if dates else "none",
                 len(smaller),
-                files,
+                sum(group.files for group in smaller),
             )
             staged.rewrite(dates)
         if len(staged.added) >= len(staged.removed):
             # Also of an earlier version's compaction, or of another program's.
             is_changed = staged.publish_manifests({"maintenance": "manifests without removed files"})
             log.info("nothing to compact table=%s manifests_rewritten=%s", table, is_changed)
-            return is_changed, False
+            return is_changed
         diff = compare(staged.rows(staged.removed), staged.rows(staged.added), unique)
         if not diff.is_same:
             raise RowsDiffer(f"{table}: {diff.message()}; nothing was published")
@@ -121,4 +104,4 @@ def _rewrite(
             len(staged.added),
             diff.message(),
         )
-        return True, files > len(staged.removed)
+        return True

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 # what is small after a rewrite is read again by the next one. Sizes are Iceberg's defaults, or the table's.
 MIN_FILES_CLOSED, MIN_FILES = 2, 5
 # Files of one rewrite, whose rows and paths have to fit into the job's memory.
-MAX_FILES = 50_000
+MAX_FILES = 100_000
 _EPOCH = date(1970, 1, 1)
 # Iceberg's exceptions: a removed file is missing or has deleted rows; another commit came first.
 _CONFLICTS = ("ValidationException", RACE)

@@ -391,6 +391,12 @@ def test_overdue_maintenance_is_red_though_the_consumer_is_well() -> None:
     assert world.supervise() in WELL
 
 
+def test_maintenance_recorded_by_a_clock_that_was_ahead_is_red() -> None:
+    world = World(component="consumer")
+    world.kept.record_maintenance(datetime.now(UTC) + timedelta(days=365), "r")
+    world.red("SLU-511", "ahead of Airflow's clock")
+
+
 def test_a_stream_without_maintenance_is_well_for_as_long_and_one_that_is_stopped_always() -> None:
     world = World(component="consumer")
     assert world.supervise() in WELL

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Of the schedule. A run and its retries take less than one.
 OVERDUE_INTERVALS = 3
+# Between the clocks of two of Airflow's machines.
+CLOCK_SLACK = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,11 @@ class Maintenance:
 
     def overdue(self, ended: datetime, now: datetime) -> str | None:
         """Why a person has to look at maintenance whose last complete run ended then."""
+        if ended > now + CLOCK_SLACK:
+            return (
+                f"the last complete run of maintenance is recorded at {ended.isoformat(timespec='seconds')}, "
+                "ahead of Airflow's clock: until then nothing is removed"
+            )
         if now - ended <= OVERDUE_INTERVALS * timedelta(hours=self.schedule_hours):
             return None
         return (
