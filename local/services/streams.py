@@ -54,7 +54,7 @@ def spark_defaults(context: Context) -> str:
         "spark.local.dir": str(context.home.tmp / "spark"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.warehouse.dir": str(context.home.tmp / "spark-warehouse"),
-        "spark.driver.extraJavaOptions": f"-XX:+UseG1GC {archive_options(context.spark_classes)} "
+        "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC {archive_options(context.spark_classes)} "
         f"-Dlog4j2.configurationFile={context.home.conf / 'spark' / 'log4j2.properties'} "
         f"{context.java_options}".rstrip(),
     }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import fastavro
 import pytest
@@ -17,6 +18,7 @@ from pyspark.sql.avro.functions import to_avro
 
 from local.services import streams as stream_programs
 from spark_jobs.common.kafka.avro import AvroSchema, Schemas, decoded
+from spark_jobs.common.kafka.keys import with_identity
 from tests.support.services import Services
 
 TRIP = {
@@ -120,6 +122,20 @@ def test_a_record_that_names_a_length_beyond_memory_is_malformed_like_any_other(
     assert "-Dorg.apache.avro.limits.string.maxLength=16777216" in executors
 
 
+def test_no_record_is_left_to_an_interpreter(spark: SparkSession, schemas: Schemas) -> None:
+    """Spark interprets a plan with a lambda, and Java a method of more than 8,000 bytes."""
+    columns = "key binary, value binary, headers array<struct<key:string,value:binary>>, _kafka_offset bigint"
+    records = spark.createDataFrame([], columns)
+    rows = decoded(with_identity(records), schemas).where("reason is null").select("record.*", "_source_id")
+    explain = cast("Any", spark._jvm).PythonSQLUtils.explainString
+    plan, generated = (explain(rows._jdf.queryExecution(), mode) for mode in ("simple", "codegen"))
+    generators = [line for line in plan.splitlines() if "Generate inline" in line]
+    assert generators
+    assert all("*(" in line for line in generators), plan
+    assert max(map(int, re.findall(r"maxMethodCodeSize:(\d+)", generated))) < 8_000
+    assert plan.count("from_avro(") == 1
+
+
 def test_an_earlier_schemas_records_are_read_with_it(spark: SparkSession, schemas: Schemas) -> None:
     parsed = schemas.current.parsed
     parsed["fields"] = [f for f in parsed["fields"] if f["name"] not in ("other_columns", "airport_fee")]
@@ -128,6 +144,8 @@ def test_an_earlier_schemas_records_are_read_with_it(spark: SparkSession, schema
     both = Schemas(schemas.current, (earlier,))
     (row,) = read(spark, both, [written], earlier.fingerprint)
     assert (row.reason, row.record.VendorID, row.record.airport_fee) == (None, 1, None)
+    (longer,) = read(spark, both, [written + b"\x00"], earlier.fingerprint)
+    assert longer.reason == "not an Avro body of Trip"
     (unnamed,) = read(spark, both, [written])
     assert unnamed.reason == "not an Avro body of Trip"
     (unknown,) = read(spark, schemas, [written], earlier.fingerprint)

@@ -42,11 +42,16 @@ def keys(source: str, sequences: range | list[int]) -> list[bytes | None]:
 
 
 def test_foreign_keys_are_no_identity(spark: SparkSession) -> None:
-    frame = records(spark, [None, b"", b"ride-1", f"{A}:1".encode(), f"{A}:70:7".encode()]).orderBy(
-        "_kafka_offset"
-    )
+    foreign = [
+        None,
+        b"",
+        b"ride-1",
+        *(f"{A}:{rest}".encode() for rest in ("1", "70:7\n", "70:7:7", f"{10**18}:7")),
+    ]
+    own = [f"{A}:70:7".encode(), f"{A}:{10**18 - 1}:{10**18 - 2}".encode()]
+    frame = records(spark, [*foreign, *own]).orderBy("_kafka_offset")
     found = [(r._source_id, r._source_row, r._source_base_offset) for r in frame.collect()]
-    assert found == [(None, None, None)] * 4 + [(A, 70, 97)]
+    assert found == [(None, None, None)] * 7 + [(A, 70, 100), (A, 10**18 - 1, 110 - 10**18)]
 
 
 def named(frame: DataFrame, seen: LoadedRows) -> dict[int, str]:

@@ -15,7 +15,7 @@ from local.stack.stack import wait_until
 from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.model.spec.platform import Kafka
 from sluice.operators.load.provision import with_timestamp_bounds
-from spark_jobs.common.consumer import run
+from spark_jobs.common.consumer import run, writer
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS
@@ -68,6 +68,20 @@ def test_snapshots_say_whose_topic_which_batch_and_when_and_the_group_follows(st
     )
     assert stream.group() == {0: 5, 1: 5}
     stream.assert_exact(5)
+
+
+def test_a_small_batch_is_one_file_and_a_large_one_a_file_per_partition(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = list[int]()
+    for small_batch in (6, 5):
+        monkeypatch.setattr(writer, "SMALL_BATCH", small_batch)
+        stream.send(3)
+        owner = stream.owner()
+        stream.run(owner).query.stop()
+        files.append(len(owner.table.added_paths(owner.published)))
+    assert files == [1, 2]
+    stream.assert_exact(6)
 
 
 def test_a_take_over_tells_the_group_where_the_stream_stands(stream: Stream) -> None:

@@ -47,6 +47,8 @@ log = logging.getLogger(__name__)
 KEEP_SNAPSHOTS = 20
 # Batches whose loaded rows are in snapshots only: fewer than are kept.
 RECORD_INTERVAL = 10
+# Records of a batch whose rows are written as one file, and read back, instead of as one per topic partition.
+SMALL_BATCH = 25_000
 # A broker that starts may not know its last records for a moment.
 SECOND_LOOK_SECONDS = 5.0
 
@@ -250,7 +252,10 @@ class StreamWriter(WriterLease):
     def _write(self, rows: DataFrame, ranges: OffsetRanges, summary: Mapping[str, str]) -> WrittenBatch:
         """Append the good records to the branch, and stage the others."""
         good = F.col("reason").isNull()
-        files = self._append(rows.where(good), summary)
+        loaded = rows.where(good)
+        if ranges.count <= SMALL_BATCH and not self.spec.partition_by:
+            loaded = loaded.coalesce(1)
+        files = self._append(loaded, summary)
         count = max(ranges.count - sum(file.stats.records for file in files), 0)
         staged = list[str]()
         if count:

@@ -7,6 +7,7 @@ with another schema decodes into wrong values. Without the header the current sc
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from typing import Any
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro, to_avro
+from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from spark_jobs.common.spark.session import computed
 
 SCHEMA_HEADER = "avro-schema"
+# Of this process alone, so no body can contain it.
+END = os.urandom(16)
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,13 @@ class AvroSchema:
         return [
             f["name"] for f in self.parsed["fields"] if f["type"] != "null" and not _is_optional(f["type"])
         ]
+
+    @property
+    def framed(self) -> str:
+        """The schema of a body with END behind it: ``record`` and ``end``."""
+        end = {"type": "fixed", "name": "sluice.End", "size": len(END)}
+        fields = [{"name": "record", "type": self.parsed}, {"name": "end", "type": end}]
+        return json.dumps({"type": "record", "name": "sluice.Framed", "fields": fields})
 
     def struct(self, spark: SparkSession) -> StructType:
         empty = spark.createDataFrame([], "value binary").select(
@@ -82,37 +92,33 @@ def decoded(rows: DataFrame, schemas: Schemas) -> DataFrame:
     """``rows`` (``value``, ``headers``) with ``record``, a struct of the current schema, and ``reason``: why
     the body is malformed (or null).
 
-    A body is decoded only if the encoded record has the same bytes: Avro has no checksum, and other bytes may
-    decode by chance or leave a tail. (In PERMISSIVE mode ``from_avro`` returns a struct of nulls for an
-    unreadable body, so a required field is null.)
+    Avro has no checksum: other bytes may decode by chance or leave a tail. So a body is decoded only up to
+    its end: it is read with END behind it, as a record of two fields, and the second one must be END.
+    (In PERMISSIVE mode ``from_avro`` returns nulls for what it cannot read.)
     """
     value, current = F.col("value"), schemas.current
-    found = F.filter("headers", lambda header: header["key"] == SCHEMA_HEADER)
-    fingerprint = F.element_at(found, -1)["value"].cast("string")
-    record, intact = _decode_one(value, current, current)
-    fingerprints = [current.fingerprint]
+    # Without a lambda, for which Spark would interpret all expressions of the plan: the last one of the name.
+    position = F.array_position(F.reverse("headers.key"), SCHEMA_HEADER)
+    header = F.when(position > 0, F.element_at("headers.value", -position.cast("int")))
+    named = computed(rows, fingerprint=header.cast("string"))
+    framed = F.concat(value, F.lit(END))
+    parsed = from_avro(framed, current.framed, {"mode": "PERMISSIVE"})
     for writer in schemas.earlier:
-        old, old_intact = _decode_one(value, writer, current)
-        fingerprints.append(writer.fingerprint)
-        record = F.when(fingerprint == writer.fingerprint, old).otherwise(record)
-        intact = F.when(fingerprint == writer.fingerprint, old_intact).otherwise(intact)
+        evolved = {"mode": "PERMISSIVE", "avroSchema": current.framed}
+        old = from_avro(framed, writer.framed, evolved)
+        parsed = F.when(F.col("fingerprint") == writer.fingerprint, old).otherwise(parsed)
+    known = [schema.fingerprint for schema in (current, *schemas.earlier)]
     reason = (
         F.when(value.isNull(), F.lit("the record has no value (a tombstone)"))
         .when(
-            fingerprint.isNotNull() & ~fingerprint.isin(fingerprints),
-            F.concat(F.lit("written with an Avro schema that is unknown: "), fingerprint),
+            ~F.col("fingerprint").isin(known),
+            F.concat(F.lit("written with an Avro schema that is unknown: "), "fingerprint"),
         )
-        .when(~F.coalesce(intact, F.lit(False)), F.lit(f"not an Avro body of {current.parsed['name']}"))
+        .when(
+            ~F.coalesce(F.col("parsed.end") == F.lit(END), F.lit(False)),
+            F.lit(f"not an Avro body of {current.parsed['name']}"),
+        )
     )
-    return computed(rows, record=record, reason=reason)
-
-
-def _decode_one(value: Column, writer: AvroSchema, reader: AvroSchema) -> tuple[Column, Column]:
-    options = {"mode": "PERMISSIVE"}
-    if writer is not reader:
-        options["avroSchema"] = reader.text
-    record = from_avro(value, writer.text, options)
-    marker = reader.required[0]
-    if writer is not reader:
-        return record, record[marker].isNotNull()
-    return record, F.when(record[marker].isNotNull(), to_avro(record, reader.text) == value)
+    return computed(named, parsed=parsed).select(
+        *rows.columns, F.col("parsed.record").alias("record"), reason.alias("reason")
+    )

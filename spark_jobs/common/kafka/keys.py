@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 )
 
 from sluice.model.verification.sources import KEY_PATTERN
+from spark_jobs.common.spark.session import computed
 
 
 def with_partition_and_sequence(rows: DataFrame) -> DataFrame:
@@ -46,14 +47,17 @@ def with_identity(records: DataFrame) -> DataFrame:
     The base offset is the offset minus ``sequence``: constant while one producer writes a partition alone, so
     file bounds alone show that no row is duplicated.
     """
-    text = F.col("key").cast("string")
-    row, sequence = (F.regexp_extract(text, KEY_PATTERN, n).cast("long") for n in (2, 3))
-    is_sluice_key = text.rlike(KEY_PATTERN)
-    return records.select(
-        "*",
-        F.when(is_sluice_key, F.regexp_extract(text, KEY_PATTERN, 1)).alias("_source_id"),
-        F.when(is_sluice_key, row).alias("_source_row"),
-        F.when(is_sluice_key, F.col("_kafka_offset") - sequence).alias("_source_base_offset"),
+    # Cut as bytes: of a text, its characters are counted each time. All digits of a number fit into 64 bits.
+    source, numbers = (F.substring("key", *part).cast("string") for part in ((1, 16), (18, 37)))
+    row, sequence = (F.substring_index(numbers, ":", n).try_cast("long") for n in (1, -1))
+    identity = F.struct(source.alias("source"), row.alias("row"), sequence.alias("sequence"))
+    is_sluice_key = F.col("key").cast("string").rlike(KEY_PATTERN)
+    found = computed(records, identity=F.when(is_sluice_key, identity))
+    return found.select(
+        *records.columns,
+        F.col("identity.source").alias("_source_id"),
+        F.col("identity.row").alias("_source_row"),
+        (F.col("_kafka_offset") - F.col("identity.sequence")).alias("_source_base_offset"),
     )
 
 

@@ -43,7 +43,10 @@ class OffsetReader:
     def _read(self, uri: str, columns: Sequence[str]) -> pyarrow.Table:
         bucket, _, key = uri.removeprefix("s3://").partition("/")
         with _Object(self._client, bucket, key) as file:
-            read = parquet.ParquetFile(file).read(columns=columns, use_threads=False)
+            # Millions of ids of a few sources.
+            repeated = [name for name in columns if name == "_source_id"]
+            table = parquet.ParquetFile(file, read_dictionary=repeated)
+            read = table.read(columns=columns, use_threads=False)
         # A table's offsets are never null, a quarantine's may be: without that the files are of one schema.
         return pyarrow.Table.from_arrays(read.columns, names=read.column_names)
 

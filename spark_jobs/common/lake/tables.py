@@ -46,7 +46,7 @@ QUARANTINE = (
 PROPERTIES = {
     "format-version": "2",
     "write.parquet.compression-codec": "zstd",
-    # One Spark task reads one topic partition and writes one file, so the file's bounds verify its offsets.
+    # A task of a large batch reads one topic partition and writes one file: its bounds verify its offsets.
     "write.distribution-mode": "none",
     # A delete leaves a delete marker in a versioned bucket; maintenance expires old metadata.
     "write.metadata.delete-after-commit.enabled": "false",

@@ -64,28 +64,32 @@ class WrittenBatch:
 def runs_of(rows: pyarrow.Table) -> list[Run]:
     """The runs of ``rows`` (COLUMNS and SOURCE_COLUMNS): consecutive offsets of one source, partition and
     base offset."""
-    rows = rows.filter(pyarrow.compute.is_valid(rows["_source_id"]))
+    if rows["_source_id"].null_count:
+        rows = rows.filter(pyarrow.compute.is_valid(rows["_source_id"]))
     if not rows.num_rows:
         return []
     sources = rows["_source_id"].combine_chunks().dictionary_encode()
     partition, offset, base = (
         rows[name].to_numpy() for name in ("_kafka_partition", "_kafka_offset", "_source_base_offset")
     )
-    source = sources.indices.to_numpy()
-    order = numpy.lexsort((offset, base, partition, source))
-    source, partition, base, offset = (column[order] for column in (source, partition, base, offset))
-    begins = numpy.ones(len(order), bool)
-    begins[1:] = (
-        (source[1:] != source[:-1])
-        | (partition[1:] != partition[:-1])
-        | (base[1:] != base[:-1])
-        | (offset[1:] != offset[:-1] + 1)
-    )
-    first = numpy.flatnonzero(begins)
-    last = numpy.append(first[1:], len(order)) - 1
-    start, until = offset[first] - base[first], offset[last] - base[last] + 1
+    # First those that follow each other in their file: then there are few to sort.
+    columns = _joined([sources.indices.to_numpy(), partition, base, offset, offset + 1])
+    order = numpy.lexsort(columns[3::-1])
+    source, partition, base, offset, until = _joined([column[order] for column in columns])
     names = sources.dictionary.to_pylist()
     return [
         Run(names[s], int(p), int(a), int(b), int(b - a))
-        for s, p, a, b in zip(source[first], partition[first], start, until, strict=True)
+        for s, p, a, b in zip(source, partition, offset - base, until - base, strict=True)
     ]
+
+
+def _joined(columns: list[Any]) -> list[Any]:
+    """Rows (source, partition, base offset, first offset and the one after the last) with those neighbours
+    joined that follow each other."""
+    *place, offset, until = columns
+    begins = numpy.ones(len(offset), bool)
+    begins[1:] = offset[1:] != until[:-1]
+    for column in place:
+        begins[1:] |= column[1:] != column[:-1]
+    first = numpy.flatnonzero(begins)
+    return [*(column[first] for column in (*place, offset)), until[numpy.append(first[1:], len(offset)) - 1]]

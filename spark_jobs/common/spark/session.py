@@ -18,7 +18,9 @@ log = logging.getLogger(__name__)
 
 # Avro allocates a string of the length that a record names before it reads it: without limits, 19 bytes are
 # an OutOfMemoryError, which ends the job, at each restart again. Beyond them a record is malformed.
-AVRO_LIMITS = {
+# Its default reader resolves the two schemas again for each record.
+AVRO_SETTINGS = {
+    "org.apache.avro.fastread": "true",
     "org.apache.avro.limits.string.maxLength": "16777216",
     "org.apache.avro.limits.bytes.maxLength": "16777216",
     "org.apache.avro.limits.collectionItems.maxLength": "1048576",
@@ -57,13 +59,13 @@ def start(
         .config("spark.sql.shuffle.partitions", str(partitions))
         .config(
             "spark.executor.defaultJavaOptions",
-            " ".join(f"-D{key}={value}" for key, value in AVRO_LIMITS.items()),
+            " ".join(f"-D{key}={value}" for key, value in AVRO_SETTINGS.items()),
         )
         .getOrCreate()
     )
     # Of the driver not by an option: spark-submit has started its JVM by now. Avro reads them at its first
     # record.
-    for key, value in AVRO_LIMITS.items():
+    for key, value in AVRO_SETTINGS.items():
         cast("Any", spark._jvm).java.lang.System.setProperty(key, value)
     # PySpark installs its own handler, which ends the process during a batch.
     if threading.current_thread() is threading.main_thread():

@@ -23,9 +23,9 @@ class VerificationStatus(StrEnum):
 class FileStats:
     """Metadata of a data file. Bounds are inclusive; None if the metadata has none.
 
-    One Spark task reads one topic partition, a fetch yields an offset once, and a task writes a row once. So
-    a file of one partition with as many records as offsets between its bounds, less the quarantined ones,
-    holds each of them once: its metadata is conclusive. The columns of any other file must be read.
+    A fetch yields an offset once, and a Spark task writes a row once. So a file of one topic partition with
+    as many records as offsets between its bounds, less the quarantined ones, holds each of them once: its
+    metadata is conclusive. The columns of any other file must be read.
     """
 
     path: str

@@ -11,8 +11,9 @@ from itertools import pairwise
 from sluice.model.verification.ranges import IntervalSet
 
 # A record's key on the topic, as a regular expression for Spark (Java) and Python:
-# source id, 0-based row of the source, 0-based sequence number in its target partition.
-KEY_PATTERN = r"^([0-9a-f]{16}):([0-9]{1,18}):([0-9]{1,18})$"
+# source id, 0-based row of the source, 0-based sequence number in its target partition. Nothing behind it:
+# "$" would also match before a line break.
+KEY_PATTERN = r"^([0-9a-f]{16}):([0-9]{1,18}):([0-9]{1,18})(?![\s\S])"
 MAX_NAMED_IDS = 5
 
 
