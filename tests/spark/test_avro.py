@@ -136,6 +136,32 @@ def test_no_record_is_left_to_an_interpreter(spark: SparkSession, schemas: Schem
     assert plan.count("from_avro(") == 1
 
 
+def test_what_the_reader_would_change_is_malformed(spark: SparkSession) -> None:
+    """Avro's reader cuts a number that is too large for an int, and keeps the last of a map's equal keys."""
+    text = json.dumps(
+        {
+            "type": "record",
+            "name": "Framed",
+            "fields": [
+                {"name": "number", "type": "int"},
+                {"name": "flag", "type": "boolean"},
+                {"name": "texts", "type": {"type": "map", "values": "string"}},
+                {"name": "end", "type": {"type": "enum", "name": "End", "symbols": ["END"]}},
+            ],
+        }
+    )
+    number, flag, texts = b"\x02", b"\x01", b"\x02\x02a\x02x\x00\x00"
+    bodies = [
+        number + flag + texts,
+        b"\x82\x80\x80\x80\x20" + flag + texts,
+        number + b"\x07" + texts,
+        number + flag + b"\x04\x02a\x02x\x02a\x02y\x00\x00",
+        number + flag + texts + b"\x00",
+    ]
+    found = read(spark, Schemas(AvroSchema(text), ()), bodies)
+    assert [row.reason for row in found] == [None, *["not an Avro body of Framed"] * 4]
+
+
 def test_an_earlier_schemas_records_are_read_with_it(spark: SparkSession, schemas: Schemas) -> None:
     parsed = schemas.current.parsed
     parsed["fields"] = [f for f in parsed["fields"] if f["name"] not in ("other_columns", "airport_fee")]

@@ -15,7 +15,7 @@ from typing import Any
 from fastavro.schema import fingerprint, to_parsing_canonical_form
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import StructType
 
 from spark_jobs.common.spark.session import computed
@@ -49,9 +49,10 @@ class AvroSchema:
     @property
     def framed(self) -> str:
         """The schema of a body with END behind it: ``record`` and ``end``."""
-        end = {"type": "fixed", "name": "sluice.End", "size": len(END)}
+        # Names that no schema has; without a namespace, which its types would inherit.
+        end = {"type": "fixed", "name": f"End_{END.hex()}", "size": len(END)}
         fields = [{"name": "record", "type": self.parsed}, {"name": "end", "type": end}]
-        return json.dumps({"type": "record", "name": "sluice.Framed", "fields": fields})
+        return json.dumps({"type": "record", "name": f"Framed_{END.hex()}", "fields": fields})
 
     def struct(self, spark: SparkSession) -> StructType:
         empty = spark.createDataFrame([], "value binary").select(
@@ -92,9 +93,11 @@ def decoded(rows: DataFrame, schemas: Schemas) -> DataFrame:
     """``rows`` (``value``, ``headers``) with ``record``, a struct of the current schema, and ``reason``: why
     the body is malformed (or null).
 
-    Avro has no checksum: other bytes may decode by chance or leave a tail. So a body is decoded only up to
-    its end: it is read with END behind it, as a record of two fields, and the second one must be END.
-    (In PERMISSIVE mode ``from_avro`` returns nulls for what it cannot read.)
+    Avro has no checksum: other bytes may decode by chance or leave a tail. So a body is read with END behind
+    it, as a record of two fields, and the second one must be END. Of the current schema the encoded record
+    must also have the same bytes: Avro's reader cuts a number that is too large for its type, and leaves out
+    all but one of a map's equal keys. (In PERMISSIVE mode ``from_avro`` returns nulls for what it cannot
+    read.)
     """
     value, current = F.col("value"), schemas.current
     # Without a lambda, for which Spark would interpret all expressions of the plan: the last one of the name.
@@ -108,6 +111,11 @@ def decoded(rows: DataFrame, schemas: Schemas) -> DataFrame:
         old = from_avro(framed, writer.framed, evolved)
         parsed = F.when(F.col("fingerprint") == writer.fingerprint, old).otherwise(parsed)
     known = [schema.fingerprint for schema in (current, *schemas.earlier)]
+    is_earlier = F.coalesce(F.col("fingerprint") != current.fingerprint, F.lit(False))
+    intact = F.when(
+        F.col("parsed.end") == F.lit(END),
+        is_earlier | (to_avro(F.col("parsed.record"), current.text) == value),
+    )
     reason = (
         F.when(value.isNull(), F.lit("the record has no value (a tombstone)"))
         .when(
@@ -115,7 +123,7 @@ def decoded(rows: DataFrame, schemas: Schemas) -> DataFrame:
             F.concat(F.lit("written with an Avro schema that is unknown: "), "fingerprint"),
         )
         .when(
-            ~F.coalesce(F.col("parsed.end") == F.lit(END), F.lit(False)),
+            ~F.coalesce(intact, F.lit(False)),
             F.lit(f"not an Avro body of {current.parsed['name']}"),
         )
     )
