@@ -80,6 +80,12 @@ def operations(role: str, kind: str, name: str, results: Sequence[str] = ()) -> 
     }
 
 
+def test_two_streams_of_one_topic_ask_for_each_right_once() -> None:
+    rules = kafka_rules([TOPIC, TOPIC], ["results", "results"])
+    assert rules == kafka_rules([TOPIC], ["results"])
+    assert len(rules) == len(set(rules))
+
+
 def test_kafka() -> None:
     writers = {role for role in ROLES if "WRITE" in operations(role, "topic", TOPIC)}
     makers = {role for role in ROLES if "CREATE" in operations(role, "topic", TOPIC)}
