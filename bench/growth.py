@@ -171,12 +171,6 @@ class Measurement:
         self.out.write_text(json.dumps(self.result, indent=2) + "\n")
 
 
-def airflow_programs(stack: Stack) -> list[str]:
-    """supervisord's names of Airflow's processes."""
-    found = (info["name"] for info in stack.daemon.proxy().getAllProcessInfo() if info["pid"])
-    return [name for name in found if name.startswith("airflow-")]
-
-
 def _say(line: str) -> None:
     print(line, flush=True)
 
@@ -188,11 +182,9 @@ def measure(batches: int, sources: int, loads: int, out: Path) -> dict[str, Any]
     folder.mkdir()
     make_streams(folder)
     os.environ[streams.VARIABLE] = str(folder)
-    stack = Stack(home / "stack", free_ports=True)
+    stack = Stack(home / "stack", free_ports=True, with_airflow=loads > 0)
     try:
         stack.up()
-        for name in airflow_programs(stack) if not loads else ():
-            stack.daemon.proxy().stopProcess(name)
         measurement = Measurement(stack, out, batches, loads)
         measurement.run(batches, sources)
         return measurement.result

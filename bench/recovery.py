@@ -2,7 +2,7 @@
 
 Starts a stack of its own, with a constant load on the taxi stream. Kills the consumer (Python, JVM), not
 its parent process, which restarts it; and measures until a snapshot of a later writer with rows is on main.
-The stream's DAG is paused, so Airflow does nothing.
+Airflow does not run.
 
     python -m bench.recovery [--kills 20] [--out build/recovery.json]
 """
@@ -12,19 +12,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import shutil
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from bench.compare.figures import percentile
 from local.drills.consumer_faults import component_processes, signal_all
 from local.drills.stream import StreamUnderTest
 from local.drills.traffic import PER_SECOND, TrafficGenerator
@@ -35,12 +34,6 @@ from sluice.runtime.parent import WORKED_SECONDS
 
 LIMIT_SECONDS = 300.0
 POLL_SECONDS = 0.05
-
-
-def percentile(values: Sequence[float], percent: float) -> float:
-    """Nearest rank: the smallest value that is not exceeded by ``percent`` of all."""
-    ordered = sorted(values)
-    return ordered[max(math.ceil(percent / 100 * len(ordered)), 1) - 1]
 
 
 def cpu_seconds(stream: StreamUnderTest) -> float:
@@ -119,7 +112,7 @@ class Recovery:
 def measure(kills: int) -> dict[str, Any]:
     """The figures. Starts and removes a stack."""
     home = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
-    stack = Stack(home / "stack", free_ports=True)
+    stack = Stack(home / "stack", free_ports=True, with_airflow=False)
     try:
         stack.up()
         recovery = Recovery(stack)

@@ -97,6 +97,7 @@ COMMANDS = {
     "test": "`make check`, then the tests on real services; ARGS as above",
     "test-all": "`make test` with every drill and the exhaustive tests",
     "lint": "the checks of `make check` without the tests",
+    "bench": "measure Sluice and other ways, in turns: SCALE=0.1 WORKLOAD=one_batch for a look",
     "python": 'the environment\'s Python with the code on its path: ARGS="-m bench.recovery"',
     "destroy": "stop the stack and remove its data (asks; YES=1 does not)",
     "lock": "recompile the pinned requirements and the jars' hashes",

@@ -87,6 +87,11 @@ def python(arguments: Sequence[str]) -> int:
     return subprocess.run([sys.executable, *_args(), *arguments]).returncode
 
 
+def bench(arguments: Sequence[str]) -> int:
+    """`make bench`: run the comparison with ARGS and ``arguments``; give its exit code."""
+    return subprocess.run([sys.executable, "-m", "bench.compare", *_args(), *arguments]).returncode
+
+
 def _args() -> list[str]:
     try:
         return shlex.split(os.environ.get("ARGS", ""))

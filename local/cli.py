@@ -32,6 +32,8 @@ def _main(arguments: list[str]) -> int:
     options, rest = parser.parse_known_args(arguments)
     if options.command == "python":
         return checks.python(rest)
+    if options.command == "bench":
+        return checks.bench(rest)
     if options.command in checks.COMMANDS:
         return checks.main(options.command, rest)
     if rest:

@@ -46,6 +46,7 @@ class Stack:
     the repository's (tests). `feed`: `public` or `replay`; default: SLUICE_FEED, else the kept one.
     `overrides`: a file with other values for the streams; default: SLUICE_STREAM_OVERRIDES, else as kept.
     `java_options`: for the stack's JVMs. `airflow_settings`: additional ones, as `SECTION__KEY` (tests).
+    `with_airflow`: else `up` starts the other services only (measurements).
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Stack:
         overrides: Path | None = None,
         java_options: str = "",
         airflow_settings: Mapping[str, str] | None = None,
+        with_airflow: bool = True,
     ) -> None:
         self.home = StackDir((home or default_stack_dir()).resolve())
         self._free_ports = free_ports
@@ -65,6 +67,7 @@ class Stack:
         self._overrides = overrides
         self._java_options = java_options
         self._airflow_settings = airflow_settings
+        self._with_airflow = with_airflow
 
     @cached_property
     def ports(self) -> dict[str, int]:
@@ -199,6 +202,8 @@ class Stack:
     def _start_all(self, board: ProgressDisplay) -> None:
         def database_and_airflow() -> None:
             self._start("postgres", board, lambda step: postgres.provision(self.context))
+            if not self._with_airflow:
+                return
             with board.step("Airflow's database") as step:
                 airflow.migrate(self.context, step)
             with board.step("airflow") as step:

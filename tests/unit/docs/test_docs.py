@@ -394,7 +394,7 @@ def test_every_measurement() -> None:
         f"python -m bench.{file.stem}"
         for file in (REPO / "bench").glob("*.py")
         if "__main__" in file.read_text()
-    }
+    } | {"python -m bench.compare", "python -m bench.compare.sizing"}
     assert commands == found
 
 

@@ -1,0 +1,199 @@
+"""Contenders that produce CSV objects to a topic and consume a topic into the bucket."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from bench.compare import plain
+from bench.compare.figures import Figures
+from bench.compare.meter import Meter, S3Calls
+from bench.compare.records import csv_columns, missing_columns, schema_text
+from bench.compare.stack import LIMIT_SECONDS, BenchStack, phase, tail
+from bench.growing_stream import Event, events
+from local.drills.stream import StreamUnderTest
+from local.runtime.roles import SOURCE, WAREHOUSE
+from local.stack.stack import wait_until
+from sluice.clients.ledger import Ledger
+from sluice.clients.objects import Bucket
+from sluice.hooks import load_plan as plans
+from sluice.model.spec.ledger import run_key
+from sluice.model.spec.stream import ENTRY_POINT
+
+# As the connection sluice_spark of the embedded stack.
+SUBMIT = ("spark-submit", "--master", "local[2]")
+RUN_ID = "compare"
+
+
+class Sluice:
+    """Sluice with everything on: plan, identity of each row, verification, publish, proof."""
+
+    def __init__(self, bench: BenchStack, stream: str) -> None:
+        self.bench, self.spec = bench, bench.spec(stream)
+        self.stream = StreamUnderTest(bench.stack, self.spec)
+        self.log = bench.stack.home.logs / f"{self.spec.program}.log"
+
+    def produce(self, prefix: str, rows: int) -> Figures:
+        """As task ``produce``: pin the plan, submit the job, record the sources' offsets."""
+        platform = self.bench.stack.platform("airflow")
+        ledger = Ledger.open(platform, self.spec.name)
+        topic, kafka = self.spec.topic.name, self.bench.kafka_admin()
+        plan = plans.pin(
+            ledger,
+            kafka,
+            lambda params: plans.object_sources(Bucket(self.bench.stack.s3("airflow"), SOURCE), params),
+            run_id=RUN_ID,
+            topic=topic,
+            params={"source_prefix": prefix, "objects": []},
+            defaults={"source_prefix": "", "objects": []},
+        )
+        uri = ledger.uri(run_key(RUN_ID, "plan"))
+        named = ("--name", f"sluice-{self.spec.name}-producer")
+        job = (str(ENTRY_POINT), "producer", self.spec.name, "--plan", uri)
+        figures = self.bench.run([*SUBMIT, *named, *job], f"{self.spec.name}-produce", rows)
+        plans.complete(ledger, plan, kafka.ends(topic))
+        check(f"records of {topic}", self.bench.records(topic), rows)
+        return figures
+
+    def consume(self, rows: int) -> Figures:
+        """From the start of the consumer's process until all rows are published."""
+        calls, proxy = S3Calls(self.bench.stack), self.bench.stack.daemon.proxy()
+        proxy.startProcess(self.spec.program, False)
+        pid = int(proxy.getProcessInfo(self.spec.program)["pid"])
+        with Meter({"job": pid, **self.bench.services()}) as meter:
+            found = self.wait(lambda found: sum(event.records for event in found) >= rows)
+            began = next(event.at for event in found if event.what == "lease acquired")
+            batches = [event for event in found if event.records]
+            self.stream.stop_stream()
+        # First of all: what follows reads the bucket.
+        figures = phase(meter, rows, began, batches[-1].at) | calls.figures()
+        check(f"rows of {self.spec.table}", self.published(), rows)
+        written = [commit.seconds for commit in self.stream.commits() if commit.kind == "batch"]
+        seconds = sum(batch.seconds for batch in batches[-len(written) :])
+        return figures | {
+            "batches": float(len(batches)),
+            "start_seconds": round(began - meter.samples["job"][0][0], 2),
+            "publish_share": round(1 - sum(one or 0.0 for one in written) / seconds, 3),
+            **self.bench.stored(self.bench.table_prefix(self.spec)),
+        }
+
+    def validate(self) -> Figures:
+        """Task ``validate`` in a process of its own; CPU seconds without the import of Airflow."""
+        command = [sys.executable, "-m", "bench.compare.validate", self.spec.name, RUN_ID]
+        name = f"{self.spec.name}-validate"
+        self.bench.run(command, name, 0)
+        figures: Figures = json.loads(tail(self.bench.logs / f"{name}.log").splitlines()[-1])
+        return figures
+
+    def published(self) -> int:
+        head = self.stream.table().current_snapshot()
+        return int(head.summary["total-records"] or 0) if head and head.summary else 0
+
+    def wait(self, done: Callable[[list[Event]], bool]) -> list[Event]:
+        """The events of the consumer's log when they are ``done``. Raises TimeoutError with its end."""
+        found: list[Event] = []
+
+        def is_done() -> bool:
+            found[:] = events(self.log.read_text(errors="replace")) if self.log.exists() else []
+            return done(found)
+
+        try:
+            wait_until(f"the consumer of {self.spec.name}", is_done, LIMIT_SECONDS, 0.1)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}:\n{tail(self.log)}") from error
+        return found
+
+
+class Plain:
+    """The plain way, ``bench/compare/plain.py``. ``name``: of its files and of its topic."""
+
+    def __init__(
+        self,
+        bench: BenchStack,
+        name: str,
+        tuned: bool,
+        trigger_seconds: int = 1,
+        max_offsets: int = 3_000_000,
+    ) -> None:
+        self.bench, self.name, self.tuned = bench, name, tuned
+        self.trigger_seconds, self.max_offsets = trigger_seconds, max_offsets
+        self.folder = f"files/{name}/"
+
+    def produce(self, prefix: str, rows: int) -> Figures:
+        self.bench.make_topic(self.name)
+        settings = self._settings(
+            self.name,
+            source=f"s3a://{SOURCE}/{prefix}",
+            columns=", ".join(f"{name} {kind}" for name, kind in csv_columns().items()),
+            missing_columns=missing_columns(),
+            times="MM/dd/yyyy hh:mm:ss a",
+        )
+        figures = self.bench.run([*SUBMIT, plain.__file__, "produce", settings], f"{self.name}-produce", rows)
+        check(f"records of {self.name}", self.bench.records(self.name), rows)
+        return figures
+
+    def consumer(self, topic: str) -> list[str | Path]:
+        settings = self._settings(
+            topic,
+            path=f"s3a://{WAREHOUSE}/{self.folder}data",
+            checkpoint=f"s3a://{WAREHOUSE}/{self.folder}checkpoint",
+            trigger_seconds=self.trigger_seconds,
+            max_offsets_per_trigger=str(self.max_offsets),
+        )
+        return [sys.executable, plain.__file__, "consume", settings]
+
+    def consume(self, topic: str, rows: int) -> Figures:
+        """From the start of the query until the batch with the last rows is committed."""
+        calls, name = S3Calls(self.bench.stack), f"{self.name}-consume"
+        with self.bench.started(self.consumer(topic), name) as (meter, log):
+            batches = wait_for_batches(log, rows)
+        began, ended = started_at(log), batches[-1]["ended"]
+        check(f"rows of {name}", sum(batch["rows"] for batch in batches), rows)
+        return (
+            phase(meter, rows, began, ended)
+            | calls.figures()
+            | {"batches": float(len(batches)), "start_seconds": round(began - meter.samples["job"][0][0], 2)}
+            | self.bench.stored(self.folder)
+        )
+
+    def _settings(self, topic: str, **more: Any) -> Path:
+        # The superuser's login: the roles' rights are those of Sluice's own jobs.
+        kafka = {f"kafka.{key}": value for key, value in self.bench.superuser().java().items()}
+        common = {"kafka": kafka, "s3a": self.bench.s3a(), "tuned": self.tuned, "schema": schema_text()}
+        return self.bench.write_settings(self.name, {**common, "topic": topic, **more})
+
+
+def lines(log: Path) -> list[dict[str, Any]]:
+    """The lines of JSON that plain.py has written."""
+    text = log.read_text(errors="replace") if log.exists() else ""
+    return [json.loads(line) for line in text.splitlines() if line.startswith('{"event"')]
+
+
+def started_at(log: Path) -> float:
+    return float(next(line["at"] for line in lines(log) if line["event"] == "started"))
+
+
+def wait_for_batches(log: Path, rows: int) -> list[dict[str, Any]]:
+    """The batches of the plain way when they have all ``rows``, each with the time when it ``ended``."""
+    found: list[dict[str, Any]] = []
+
+    def is_done() -> bool:
+        found[:] = [line for line in lines(log) if line["event"] == "batch"]
+        if "Traceback (most recent call last)" in tail(log):
+            raise RuntimeError(f"the plain way failed:\n{tail(log)}")
+        return sum(batch["rows"] for batch in found) >= rows
+
+    wait_until(f"{rows} rows of the plain way in {log}", is_done, LIMIT_SECONDS, 0.1)
+    for batch in found:
+        batch["ended"] = datetime.fromisoformat(batch["began"]).timestamp() + batch["seconds"]
+    return found
+
+
+def check(what: str, found: float, expected: float) -> None:
+    """Raise RuntimeError if they differ: figures of other rows compare nothing."""
+    if found != expected:
+        raise RuntimeError(f"{what}: {found:,.0f}, expected {expected:,.0f}")

@@ -1,0 +1,120 @@
+"""CPU seconds and memory of processes over time, and S3 calls of a stack between two moments."""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from local.drills.consumer_faults import process_tree
+from local.services import minio
+from local.stack.stack import Stack
+
+SAMPLE_SECONDS = 0.2
+# Listing a process's descendants reads all of /proc.
+LIST_SECONDS = 1.0
+
+
+def at(samples: Sequence[tuple[float, float]], moment: float) -> float:
+    """A value that grows over time, at a moment: on the line between its samples, (time, value) in order;
+    before the first and after the last one theirs."""
+    after = bisect_right(samples, (moment, float("inf")))
+    if after in (0, len(samples)):
+        return samples[min(after, len(samples) - 1)][1]
+    (began, low), (ended, high) = samples[after - 1], samples[after]
+    return low + (high - low) * (moment - began) / (ended - began)
+
+
+class Meter:
+    """Samples process trees by name, from ``with`` to its end. ``roots``: name -> process id.
+
+    A tree's seconds are those of its processes and of the children that they have waited for. They never
+    fall: what an ended process had spent by its last sample stays counted.
+    """
+
+    def __init__(self, roots: Mapping[str, int]) -> None:
+        self._roots = dict(roots)
+        self._trees: dict[str, list[psutil.Process]] = {}
+        self.samples: dict[str, list[tuple[float, float]]] = {name: [] for name in roots}
+        self.megabytes: dict[str, float] = dict.fromkeys(roots, 0.0)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="meter", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._list()
+        self._sample()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def follow(self, name: str, pid: int) -> None:
+        """Sample another tree from now on."""
+        self.samples.setdefault(name, [])
+        self.megabytes.setdefault(name, 0.0)
+        self._roots[name] = pid
+
+    def spent(self, name: str, begin: float, end: float) -> float:
+        """CPU seconds of a tree between two moments (seconds since 1970)."""
+        found = self.samples[name]
+        return at(found, end) - at(found, begin) if found else 0.0
+
+    def _run(self) -> None:
+        listed = time.monotonic()
+        while not self._stop.wait(SAMPLE_SECONDS):
+            if time.monotonic() - listed >= LIST_SECONDS:
+                self._list()
+                listed = time.monotonic()
+            self._sample()
+
+    def _list(self) -> None:
+        self._trees = {name: process_tree(pid) for name, pid in self._roots.items()}
+
+    def _sample(self) -> None:
+        now = time.time()
+        for name, processes in self._trees.items():
+            seconds = megabytes = 0.0
+            for process in processes:
+                try:
+                    with process.oneshot():
+                        spent, memory = process.cpu_times(), process.memory_info()
+                except psutil.NoSuchProcess:
+                    continue  # what it spent is in an earlier sample
+                seconds += spent.user + spent.system + spent.children_user + spent.children_system
+                megabytes += memory.rss / 2**20
+            samples = self.samples[name]
+            samples.append((now, max(seconds, samples[-1][1] if samples else 0.0)))
+            self.megabytes[name] = max(self.megabytes[name], megabytes)
+
+
+class S3Calls:
+    """MinIO's own counts since this was made."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._stack = stack
+        self._before = self._read()
+
+    def figures(self) -> dict[str, float]:
+        """``s3_calls`` of all kinds, each kind, and the bytes of requests and answers."""
+        after = self._read()
+        spent = {name: float(value - self._before.get(name, 0)) for name, value in after.items()}
+        received, sent = spent.pop("received", 0.0), spent.pop("sent", 0.0)
+        return {
+            "s3_calls": sum(spent.values()),
+            **{f"s3_calls.{name}": value for name, value in sorted(spent.items()) if value},
+            "s3_megabytes_written": round(received / 1e6, 3),
+            "s3_megabytes_read": round(sent / 1e6, 3),
+        }
+
+    def _read(self) -> dict[str, int]:
+        text = minio.metrics(self._stack.context)
+        return minio.parse_requests(text) | minio.parse_traffic(text)

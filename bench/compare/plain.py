@@ -1,0 +1,126 @@
+"""The plain way, as people publish it: CSV -> Avro -> Kafka, and Kafka -> Avro -> parquet on S3.
+
+A Spark program of its own, which imports nothing of Sluice: ``plain.py produce|consume <settings>``.
+``tuned``: with the settings that guides to Spark and Kafka recommend. Lines of JSON on stdout say when the
+query started and what each batch did.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro, to_avro
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+PRODUCER = {
+    "kafka.compression.type": "zstd",
+    "kafka.batch.size": str(512 * 1024),
+    "kafka.linger.ms": "20",
+}
+CONSUMER = {
+    "kafka.max.poll.records": "20000",
+    "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+}
+CHECKPOINT_MANAGER = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
+
+
+def start(settings: dict[str, Any]) -> SparkSession:
+    spark = SparkSession.builder.appName("plain").getOrCreate()
+    for key, value in settings["s3a"].items():
+        spark.conf.set(key, value)
+    if settings["tuned"]:
+        spark.conf.set("spark.sql.streaming.checkpointFileManagerClass", CHECKPOINT_MANAGER)
+        spark.conf.set("spark.sql.parquet.compression.codec", "zstd")
+    return spark
+
+
+def produce(spark: SparkSession, settings: dict[str, Any]) -> None:
+    rows = spark.read.option("timestampNTZFormat", settings["times"]).csv(
+        settings["source"], header=True, schema=settings["columns"]
+    )
+    missing = [F.lit(None).cast(kind).alias(name) for name, kind in settings["missing_columns"].items()]
+    record = F.struct("*", *missing)
+    (
+        rows.select(to_avro(record, settings["schema"]).alias("value"))
+        .write.format("kafka")
+        .options(**settings["kafka"], **(PRODUCER if settings["tuned"] else {}))
+        .option("topic", settings["topic"])
+        .save()
+    )
+
+
+def consume(spark: SparkSession, settings: dict[str, Any]) -> None:
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    spark.streams.addListener(Lines())
+    say({"event": "started", "at": time.time()})
+    records = (
+        spark.readStream.format("kafka")
+        .options(**settings["kafka"], **(CONSUMER if settings["tuned"] else {}))
+        .option("subscribe", settings["topic"])
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", settings["max_offsets_per_trigger"])
+        .load()
+    )
+    query = (
+        records.select(from_avro("value", settings["schema"]).alias("record"))
+        .select("record.*")
+        .writeStream.format("parquet")
+        .option("path", settings["path"])
+        .option("checkpointLocation", settings["checkpoint"])
+        .trigger(processingTime=f"{settings['trigger_seconds']} seconds")
+        .start()
+    )
+    while query.isActive and not stopped.wait(0.5):
+        pass
+    query.stop()
+    if error := query.exception():
+        raise error
+
+
+class Lines(StreamingQueryListener):
+    """Prints a line for each batch."""
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's name
+        pass
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        found = event.progress
+        seconds = found.durationMs.get("triggerExecution", 0) / 1000
+        if found.numInputRows:
+            say({"event": "batch", "rows": found.numInputRows, "began": found.timestamp, "seconds": seconds})
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        pass
+
+
+def say(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def main() -> None:
+    job, settings = sys.argv[1], json.loads(Path(sys.argv[2]).read_text())
+    spark = start(settings)
+    {"produce": produce, "consume": consume}[job](spark, settings)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""The records of a comparison, taxi trips, and the streams that are declared for them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from local.base import REPO
+from sluice.model.spec import stream as streams
+
+PARTITIONS = 10
+
+_STREAM = """\
+name = "{name}"
+schema = "schema.avsc"
+table = "bench.{name}"
+
+[topic]
+name = "{topic}"
+partitions = {partitions}
+
+[consumer]
+trigger_seconds = {trigger_seconds}
+max_offsets_per_trigger = {max_offsets_per_trigger}
+
+[budget]
+s3_calls_per_batch = 25
+versions_per_batch = 20
+
+[csv]
+time_formats = ["MM/dd/yyyy hh:mm:ss a"]
+extra_columns = "other_columns"
+"""
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A stream of a comparison."""
+
+    name: str
+    topic: str
+    trigger_seconds: int = 5
+    max_offsets_per_trigger: int = 3_000_000
+
+    def write(self, folder: Path) -> None:
+        (folder / self.name).mkdir()
+        (folder / self.name / "stream.toml").write_text(
+            _STREAM.format(**self.__dict__, partitions=PARTITIONS)
+        )
+        shutil.copy(streams.STREAMS / "nyc_taxi" / "schema.avsc", folder / self.name)
+
+
+def schema_text() -> str:
+    return (streams.STREAMS / "nyc_taxi" / "schema.avsc").read_text()
+
+
+def csv_columns() -> dict[str, str]:
+    """The columns of the CSV objects with Spark's types, in their order."""
+    types = _types()
+    return {name: types[name] for name in sample_rows()[0].split(",")}
+
+
+def missing_columns() -> dict[str, str]:
+    """The columns of the schema that the CSV objects do not have."""
+    header = sample_rows()[0].split(",")
+    return {name: kind for name, kind in _types().items() if name not in header}
+
+
+_SPARK_TYPES = {"int": "int", "double": "double", "string": "string"}
+
+
+def _types() -> dict[str, str]:
+    found = {}
+    for field in json.loads(schema_text())["fields"]:
+        kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
+        (kind,) = [one for one in kinds if one != "null"]
+        complex_kind = (
+            "timestamp_ntz" if isinstance(kind, dict) and "logicalType" in kind else "map<string,string>"
+        )
+        found[field["name"]] = complex_kind if isinstance(kind, dict) else _SPARK_TYPES[kind]
+    return found
+
+
+def sample_rows() -> list[str]:
+    sample = REPO / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
+    return gzip.decompress(sample.read_bytes()).decode().splitlines()

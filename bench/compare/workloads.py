@@ -1,0 +1,130 @@
+"""The workloads of a comparison: which contenders run what, in turns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bench.compare import plain
+from bench.compare.contenders import Plain, Sluice
+from bench.compare.figures import PLAIN, SLUICE, TUNED, Figures, report
+from bench.compare.records import PARTITIONS, Declared
+from bench.compare.stack import BenchStack, bench_stack
+from local.services.streams import spark_defaults
+
+ROWS = 3_000_000
+OBJECTS = 25
+
+
+@dataclass(frozen=True)
+class Size:
+    """``scale``: of the rows; ``turns``: of each contender."""
+
+    scale: float
+    turns: int
+
+    @property
+    def rows(self) -> int:
+        """A multiple of the objects' number."""
+        return max(round(ROWS * self.scale / OBJECTS), 1) * OBJECTS
+
+
+Found = defaultdict[str, list[Figures]]
+
+
+def prefixed(**steps: Figures) -> Figures:
+    """The figures of several steps in one: ``<step>.<figure>``."""
+    return {f"{step}.{name}": value for step, figures in steps.items() for name, value in figures.items()}
+
+
+def one_batch(bench: BenchStack, size: Size, names: list[str], objects: int = OBJECTS) -> dict[str, Any]:
+    """Produce CSV objects, and consume the topic in one batch; verify Sluice's load."""
+    found: Found = defaultdict(list)
+    prefix = f"{names[0]}/"
+    bench.put_objects(prefix, size.rows, objects)
+    for name in names:
+        sluice, contenders = Sluice(bench, name), plain_contenders(bench, name, size.rows)
+        produced = {SLUICE: sluice.produce(prefix, size.rows)}
+        produced |= {other: one.produce(prefix, size.rows) for other, one in contenders.items()}
+        consumed = {SLUICE: sluice.consume(size.rows)}
+        topic = sluice.spec.topic.name
+        consumed |= {other: one.consume(topic, size.rows) for other, one in contenders.items()}
+        for contender, figures in produced.items():
+            found[contender].append(prefixed(produce=figures, consume=consumed[contender]))
+        found[SLUICE][-1] |= prefixed(validate=proof_share(sluice.validate(), found[SLUICE][-1]))
+        say(name, found)
+    return report(found, {"rows": size.rows, "objects": objects, **settings(bench, 5)})
+
+
+def one_object(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
+    """As one_batch, with all rows in one object."""
+    return one_batch(bench, size, names, 1)
+
+
+def proof_share(validated: Figures, load: Figures) -> Figures:
+    """``cpu_share``: of the load's CPU seconds, those of the proof included."""
+    cpu = validated["cpu_seconds"]
+    return validated | {
+        "cpu_share": round(cpu / (cpu + load["produce.cpu_seconds"] + load["consume.cpu_seconds"]), 4)
+    }
+
+
+Run = Callable[[BenchStack, Size, list[str]], dict[str, Any]]
+WORKLOADS: Mapping[str, Run] = {
+    "one_batch": one_batch,
+    "one_object": one_object,
+}
+
+
+def declared(workload: str, size: Size) -> list[Declared]:
+    """The streams of a workload, in the order in which it takes them."""
+    names = [f"{workload}_{turn}" for turn in range(size.turns)]
+    return [Declared(name, topic_of(name), 5, size.rows) for name in names]
+
+
+def run(workloads: Sequence[str], size: Size) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each workload with its part of the result, on one new stack that is removed."""
+    streams = {name: declared(name, size) for name in workloads}
+    with bench_stack([one for each in streams.values() for one in each]) as bench:
+        for name, each in streams.items():
+            yield name, WORKLOADS[name](bench, size, [one.name for one in each])
+
+
+def plain_contenders(bench: BenchStack, name: str, max_offsets: int) -> dict[str, Plain]:
+    return {
+        other: Plain(bench, f"{topic_of(name)}-{other.replace('_', '-')}", other == TUNED, 1, max_offsets)
+        for other in (PLAIN, TUNED)
+    }
+
+
+def topic_of(stream: str) -> str:
+    return f"bench-{stream.replace('_', '-')}"
+
+
+def settings(bench: BenchStack, trigger_seconds: int) -> dict[str, Any]:
+    """What the contenders ran with."""
+    ours = spark_defaults(bench.stack.context)
+    memory = dict(line.split(" ", 1) for line in ours.splitlines())["spark.driver.memory"]
+    return {
+        "partitions": PARTITIONS,
+        "spark": {"producers": "local[2]", "consumers": "local[*]", "spark.driver.memory": memory},
+        SLUICE: {"trigger_seconds": trigger_seconds},
+        PLAIN: {"trigger_seconds": 1, "checkpoint": "s3a, default manager", "producer": "defaults"},
+        TUNED: {
+            "trigger_seconds": 1,
+            "checkpoint": "s3a, AbortableStreamBasedCheckpointFileManager",
+            "producer": plain.PRODUCER,
+            "consumer": plain.CONSUMER,
+            "parquet": "zstd",
+        },
+    }
+
+
+def say(title: str, found: Found) -> None:
+    """Print the figures of the newest turn."""
+    print(title, flush=True)
+    for contender, turns in found.items():
+        each = "  ".join(f"{name}={value:g}" for name, value in turns[-1].items())
+        print(f"  {contender}: {each}", flush=True)

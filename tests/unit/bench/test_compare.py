@@ -1,0 +1,167 @@
+"""The comparison's own arithmetic: ratios in turn, headlines, its table, CPU seconds between samples."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.compare.chart import write_chart
+from bench.compare.figures import (
+    CONNECT,
+    GOALS,
+    HEADLINES,
+    PLAIN,
+    SLUICE,
+    TUNED,
+    Ratio,
+    headlines,
+    is_reached,
+    medians,
+    number,
+    percentile,
+    ratios,
+    report,
+    rows,
+    spread,
+)
+from bench.compare.meter import at
+from bench.compare.records import (
+    Declared,
+    csv_columns,
+    missing_columns,
+    schema_text,
+)
+from bench.compare.workloads import OBJECTS, WORKLOADS, Size, declared
+from sluice.model.spec import schema
+from sluice.model.spec import stream as streams
+
+
+def test_a_ratio_is_taken_turn_by_turn_so_a_slow_moment_of_the_machine_is_in_both() -> None:
+    assert Ratio.of_turns([1.0, 20.0, 3.0], [2.0, 40.0, 4.0]) == Ratio(0.5, 0.5, 0.75)
+    assert Ratio.of_turns([1.0, 4.0], [0.0, 2.0]) == Ratio(2.0, 2.0, 2.0)
+    assert Ratio.of_turns([1.0], [0.0]) is None
+    with pytest.raises(ValueError, match="shorter"):
+        Ratio.of_turns([1.0, 2.0], [1.0])
+
+
+def test_medians_are_of_the_turns_that_have_the_figure() -> None:
+    assert medians([{"a": 1.0}, {"a": 3.0, "b": 5.0}, {"a": 2.0}]) == {"a": 2.0, "b": 5.0}
+    assert medians([]) == {}
+
+
+def test_ratios_are_of_figures_that_both_have_in_every_turn() -> None:
+    turns = {
+        SLUICE: [{"a": 1.0, "b": 1.0, "own": 1.0}, {"a": 3.0, "own": 1.0}],
+        PLAIN: [{"a": 2.0, "b": 1.0}, {"a": 2.0, "b": 1.0}],
+    }
+    assert ratios(turns) == {PLAIN: {"a": {"median": 1.0, "least": 0.5, "most": 1.5}}}
+    assert ratios({PLAIN: turns[PLAIN]}) == {}
+
+
+def workload(other: str, figure: str, ours: float, theirs: float) -> dict[str, Any]:
+    return report({SLUICE: [{figure: ours}], other: [{figure: theirs}]}, {})
+
+
+def test_headlines_are_sluice_by_the_named_contender_of_the_measured_workloads() -> None:
+    found = {
+        "small_batches": workload(PLAIN, "s3_calls", 10.0, 100.0),
+        "json": workload(CONNECT, "rows_per_second", 300.0, 100.0),
+        # Another contender's is none of the headlines.
+        "one_batch": workload(TUNED, "consume.seconds", 1.0, 2.0),
+    }
+    assert headlines(found) == {"small_batches_calls": 0.1, "connect_rows": 3.0}
+    proved = report({SLUICE: [{"validate.cpu_share": 0.04}]}, {})
+    assert headlines({"one_batch": proved}) == {"validate_cpu_share": 0.04}
+
+
+def test_every_headline_has_a_goal() -> None:
+    assert {*HEADLINES, "validate_cpu_share"} == set(GOALS)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("produce_wall", 0.9, True),
+        ("produce_wall", 0.91, False),
+        ("connect_rows", 2.5, True),
+        ("connect_rows", 2.4, False),
+    ],
+)
+def test_a_goal_is_a_maximum_and_of_rows_a_minimum(key: str, value: float, expected: bool) -> None:
+    assert is_reached(key, value) is expected
+
+
+def test_the_table_has_a_line_per_figure_and_a_column_per_contender_and_ratio() -> None:
+    turns = {SLUICE: [{"a": 1.0}, {"a": 3.0}], PLAIN: [{"a": 2.0, "b": 1234.5}, {"a": 2.0, "b": 1234.5}]}
+    assert rows(report(turns, {})) == [
+        ["figure", SLUICE, PLAIN, "sluice / plain"],
+        ["a", "2", "2", "1.00 (0.50 to 1.50)"],
+        ["b", "", "1,234", ""],
+    ]
+
+
+def test_numbers_have_as_many_decimals_as_say_something() -> None:
+    assert [number(n) for n in (None, 0.0, 12345.6, 99.87, 0.012345)] == ["", "0", "12,346", "99.9", "0.0123"]
+    assert spread(None) == ""
+
+
+def test_a_percentile_is_the_nearest_rank() -> None:
+    values = [float(n) for n in range(1, 21)]
+    assert [percentile(values, p) for p in (50, 95, 100)] == [10.0, 19.0, 20.0]
+    assert percentile([7.0], 50) == 7.0
+
+
+def test_cpu_seconds_at_a_moment_are_on_the_line_between_two_samples() -> None:
+    samples = [(10.0, 1.0), (12.0, 5.0), (13.0, 5.0)]
+    assert [at(samples, t) for t in (9.0, 10.0, 11.0, 12.0, 12.5, 99.0)] == [1.0, 1.0, 3.0, 5.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.1, 0.03, 0.0001])
+def test_the_rows_of_any_scale_fill_the_objects_evenly(scale: float) -> None:
+    rows = Size(scale, 1).rows
+    assert rows % OBJECTS == 0 < rows
+    assert Size(1.0, 1).rows == 3_000_000
+
+
+def test_the_streams_of_a_comparison_are_valid_and_share_a_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(streams.VARIABLE, str(tmp_path))
+    for name in ("one", "two"):
+        Declared(name, "shared", 1, 20_000).write(tmp_path)
+    found = [streams.load(name) for name in ("one", "two")]
+    assert {spec.topic.name for spec in found} == {"shared"}
+    assert len({spec.table for spec in found}) == 2
+    assert found[0].consumer.max_offsets_per_trigger == 20_000
+    columns = schema.declared_types(found[0])
+    assert columns["tpep_pickup_datetime"] == "timestamp"
+    assert columns["fare_amount"] == "double"
+
+
+def test_the_workloads_of_one_run_have_streams_of_their_own_and_one_per_turn() -> None:
+    streams = {name: declared(name, Size(1.0, 3)) for name in WORKLOADS}
+    names = [one.name for each in streams.values() for one in each]
+    assert len(names) == len(set(names))
+    assert all(len(each) == 3 for each in streams.values())
+    # A batch of one turn: all rows of its own topic.
+    assert len({one.topic for one in streams["one_batch"]}) == 3
+
+
+def test_the_plain_way_makes_the_records_of_the_same_schema() -> None:
+    fields = [field["name"] for field in json.loads(schema_text())["fields"]]
+    assert [*csv_columns(), *missing_columns()] == fields
+    assert list(missing_columns()) == ["congestion_surcharge", "airport_fee", "other_columns"]
+
+
+def test_the_chart_names_every_ratio_and_loads_nothing_from_the_web(tmp_path: Path) -> None:
+    ratio = {"consume_wall": 0.7, "connect_rows": 2.0}
+    write_chart({"scale": 0.1, "ratio": ratio}, tmp_path / "bench.svg")
+    text = (tmp_path / "bench.svg").read_text()
+    assert text.lstrip().startswith("<svg")
+    assert text.rstrip().endswith("</svg>")
+    assert all(name in text for name in ratio)
+    assert "url(http" not in text
+    assert [path.name for path in tmp_path.iterdir()] == ["bench.svg"]
