@@ -14,10 +14,10 @@ A, B = "a" * 16, "b" * 16
 
 
 def test_partitions_and_sequences_follow_from_the_rows_alone(spark: SparkSession) -> None:
-    rows = [(A, row, 3) for row in range(10) if row != 4]
+    rows = [(A, row, 3, "malformed" if row == 4 else None) for row in range(10)]
     for shuffled in (rows, rows[::-1]):
         frame = spark.createDataFrame(
-            shuffled, "source_id string, row bigint, partition_count int"
+            shuffled, "source_id string, row bigint, partition_count int, reason string"
         ).repartition(3)
         placed = identity.with_partition_and_sequence(frame).select(
             "row", "target_partition", "sequence", identity.key().alias("key")

@@ -12,7 +12,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from sluice.model.spec import stream
 from sluice.model.spec.stream import Csv
 from spark_jobs.common.kafka.avro import Schemas
-from spark_jobs.common.producer.csv import InvalidHeader, parse
+from spark_jobs.common.producer import csv
+from spark_jobs.common.producer.csv import InvalidHeader
+from spark_jobs.common.producer.lines import Lines
 from spark_jobs.common.producer.objects import LINE_SCHEMA
 from tests.support.raising import raising
 
@@ -30,12 +32,13 @@ def lines(spark: SparkSession, texts: list[str], undecodable: bool = False) -> D
     return spark.createDataFrame(rows, LINE_SCHEMA)
 
 
+def parse(rows: DataFrame, header: str, schemas: Schemas, declared: Csv = TAXI) -> DataFrame:
+    record = schemas.current.struct(rows.sparkSession)
+    return csv.parse(rows, csv.layout(header, schemas.current, record, declared, "s3://source/x.csv"), record)
+
+
 def parsed(spark: SparkSession, schemas: Schemas, texts: list[str], header: str = HEADER_2018) -> list[Row]:
-    return (
-        parse(lines(spark, texts), header, schemas.current, TAXI, "s3://source/x.csv")
-        .orderBy("row")
-        .collect()
-    )
+    return parse(lines(spark, texts), header, schemas).orderBy("row").collect()
 
 
 def test_both_ways_of_writing_a_time_become_timestamps(spark: SparkSession, schemas: Schemas) -> None:
@@ -127,16 +130,24 @@ def test_an_extra_column_without_a_map_for_it_is_refused(
 ) -> None:
     declared = Csv(TAXI.time_formats, extra_columns)
     with raising(InvalidHeader, "s3://source/x.csv", "'new'", repr(extra_columns)):
-        parse(lines(spark, [GOOD]), f"{HEADER_2018},new", schemas.current, declared, "s3://source/x.csv")
+        parse(lines(spark, [GOOD]), f"{HEADER_2018},new", schemas, declared)
 
 
 def test_a_line_that_is_no_utf8_is_refused(spark: SparkSession, schemas: Schemas) -> None:
-    frame = parse(lines(spark, [GOOD], undecodable=True), HEADER_2018, schemas.current, TAXI, "x")
+    frame = parse(lines(spark, [GOOD], undecodable=True), HEADER_2018, schemas)
     assert [row.reason for row in frame.collect()] == ["the line is not UTF-8"]
 
 
-def test_every_row_of_the_sample_is_good(spark: SparkSession, schemas: Schemas, sample: Path) -> None:
-    header, *texts = gzip.decompress(sample.read_bytes()).decode().splitlines()
-    frame = parse(lines(spark, texts), header, schemas.current, TAXI, "sample")
+def test_every_row_of_the_sample_is_good_and_in_its_usual_form(
+    spark: SparkSession, schemas: Schemas, sample: Path
+) -> None:
+    header, _, data = gzip.decompress(sample.read_bytes()).partition(b"\n")
+    texts, record = data.decode().splitlines(), schemas.current.struct(spark)
+    usual, records = csv.layout(header.decode(), schemas.current, record, TAXI, "sample").usual(
+        Lines(data)
+    )
+    assert usual.all()
+    frame = parse(lines(spark, texts), header.decode(), schemas)
     assert frame.where("reason is null").count() == len(texts) == 29_999
     assert frame.where("record.total_amount < 0").count() == 19
+    assert frame.orderBy("row").select("record").toArrow()["record"].to_pylist() == records.to_pylist()

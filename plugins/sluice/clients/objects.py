@@ -32,7 +32,7 @@ def data_rows(body: Any, name: str) -> int:
     """Count the rows after the header of a CSV: lines that are not blank, in constant memory.
 
     Lines end with LF, so a line break inside quotes makes two rows, as in the producer
-    (``spark_jobs/common/producer/objects.py``). Gzip is recognised by its first bytes, not by ``name``.
+    (``spark_jobs/common/producer/lines.py``). Gzip is recognised by its first bytes, not by ``name``.
     Raises Refused without a header line, for truncated or corrupt gzip data, and for a line over
     MAX_LINE_BYTES.
     """

@@ -25,14 +25,19 @@ from spark_jobs.common.spark.session import computed
 
 
 def with_partition_and_sequence(rows: DataFrame) -> DataFrame:
-    """Add ``target_partition`` (``row % partition_count``) and ``sequence``, and order partitions by it.
+    """Add ``target_partition`` (``row % partition_count``) and ``sequence``: the number of earlier rows of
+    its source in it that are not malformed.
 
-    ``rows`` has ``source_id``, ``row`` and ``partition_count``. Both columns depend on the source alone, so
-    a row has the same key in every attempt.
+    ``rows`` has ``source_id``, ``row``, ``partition_count`` and ``reason``, and each malformed row of its
+    sources; others may be missing. Both columns depend on the source alone, so a row has the same key in
+    every attempt.
     """
     target_partition = (F.col("row") % F.col("partition_count")).cast("int")
-    sequence = F.row_number().over(Window.partitionBy("source_id", "target_partition").orderBy("row")) - 1
-    return rows.withColumn("target_partition", target_partition).withColumn("sequence", sequence.cast("long"))
+    earlier = Window.partitionBy("source_id", "target_partition").orderBy("row").rowsBetween(-(2**63), -1)
+    malformed = F.coalesce(F.count("reason").over(earlier), F.lit(0))
+    return rows.withColumn("target_partition", target_partition).withColumn(
+        "sequence", F.expr("row div partition_count") - malformed
+    )
 
 
 def key() -> Column:

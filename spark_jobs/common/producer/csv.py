@@ -1,8 +1,12 @@
-"""Typed records from CSV lines: every value is of the schema's type, or the row has a reason."""
+"""Records of CSV lines by Spark's parser: every value is of the schema's type, or the row has a reason.
+
+It reads the rows that are not in their usual form (:mod:`spark_jobs.common.producer.usual_rows`).
+"""
 
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -21,6 +25,8 @@ from pyspark.sql.types import (
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.stream import Csv
 from spark_jobs.common.kafka.avro import AvroSchema
+from spark_jobs.common.producer import usual_rows
+from spark_jobs.common.producer.usual_rows import Layout
 from spark_jobs.common.spark.session import computed
 
 CORRUPT = "_corrupt"
@@ -47,52 +53,73 @@ def column_names(header: str, where: str) -> list[str]:
     return names
 
 
-def parse(lines: DataFrame, header: str, schema: AvroSchema, declared: Csv, where: str) -> DataFrame:
-    """Add ``record`` (a struct of ``schema``) and ``reason`` (null for a good row) to ``lines``.
+def layout(header: str, schema: AvroSchema, record: StructType, declared: Csv, where: str) -> Layout:
+    """How the lines below a header become records of ``schema``, which Spark knows as ``record``.
 
     Columns are matched without case. A column of the schema alone is null, one of the header alone is a
     value in the map of extra columns. Raises InvalidHeader, naming ``where`` (the first object), for a
     missing required column, or an extra one without a map.
     """
-    names, record = column_names(header, where), schema.struct(lines.sparkSession)
-    rest = declared.extra_columns
+    names, rest = column_names(header, where), declared.extra_columns
     at = {name.lower(): position for position, name in enumerate(names)}
     missing = [name for name in schema.required if name.lower() not in at]
     if missing:
         raise InvalidHeader(
             f"{where}: column {missing[0]!r} is required and missing in the header: {', '.join(names)}"
         )
+    known = {field.name.lower() for field in record.fields}
+    extra = tuple((name, i) for i, name in enumerate(names) if name.lower() not in known)
+    if extra and not (rest in record.names and isinstance(record[rest].dataType, MapType)):
+        raise InvalidHeader(
+            f"{where}: column {extra[0][0]!r} of the header is not in the schema. Fix: add it, or name "
+            f"a map of strings of the schema as [csv] extra_columns (now {rest!r})"
+        )
+    for field in record.fields:
+        if (
+            field.name.lower() in at
+            and field.name != rest
+            and field.dataType.typeName() not in usual_rows.KINDS
+        ):
+            raise TypeError(
+                f"no way from CSV text to {field.dataType.simpleString()}. Fix: add it to {__name__}"
+            )
+    required = set(schema.required)
+    columns = tuple(
+        usual_rows.Column(
+            field.name, field.dataType.typeName(), at.get(field.name.lower()), field.name in required
+        )
+        for field in record.fields
+    )
+    return Layout(len(names), columns, rest, extra, tuple(declared.time_formats))
+
+
+def parse(lines: DataFrame, layout: Layout, record: StructType) -> DataFrame:
+    """Add ``record`` and ``reason`` (null for a good row) to ``lines``."""
     # By position: a name may contain a dot.
-    raw = StructType([StructField(f"c{i}", StringType()) for i in range(len(names))])
+    raw = StructType([StructField(f"c{i}", StringType()) for i in range(layout.width)])
     raw.add(StructField(CORRUPT, StringType()))
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
     cells = computed(lines, _raw=F.from_csv("text", raw.simpleString(), options))
-    texts = computed(cells, _cells=F.struct(*[_trimmed(i).alias(f"c{i}") for i in range(len(names))]))
-    present = {field.name: at[field.name.lower()] for field in record.fields if field.name.lower() in at}
-    known = {field.name.lower() for field in record.fields}
-    others = [i for i, name in enumerate(names) if name.lower() not in known]
-    if others and not (rest in record.names and isinstance(record[rest].dataType, MapType)):
-        raise InvalidHeader(
-            f"{where}: column {names[others[0]]!r} of the header is not in the schema. Fix: add it, or name "
-            f"a map of strings of the schema as [csv] extra_columns (now {rest!r})"
-        )
+    texts = computed(cells, _cells=F.struct(*[_trimmed(i).alias(f"c{i}") for i in range(layout.width)]))
 
-    def value(field: StructField) -> Column:
-        if field.name == rest:
-            return _map(names, others)
-        if field.name not in present:
-            return F.lit(None).cast(field.dataType)
-        return _typed(_cell(present[field.name]), field.dataType, declared.time_formats)
+    def value(column: usual_rows.Column) -> Column:
+        kind = record[column.name].dataType
+        if column.name == layout.rest:
+            return _map(layout.extra)
+        if column.position is None:
+            return F.lit(None).cast(kind)
+        return _typed(_cell(column.position), kind, layout.time_formats)
 
-    typed = computed(texts, record=F.struct(*[value(field).alias(field.name) for field in record.fields]))
-    reasons = [_form(len(names))]
-    for field in record.fields:
-        if field.name in present:
-            text = _cell(present[field.name])
-            wrong = text.isNotNull() & F.col("record")[field.name].isNull()
-            reasons.append(F.when(wrong, _says(field, text)))
-            if field.name in schema.required:
-                reasons.append(F.when(text.isNull(), F.lit(f"column {field.name} is empty")))
+    typed = computed(texts, record=F.struct(*[value(column).alias(column.name) for column in layout.columns]))
+    reasons = [_form(layout.width)]
+    for column in layout.columns:
+        if column.position is None:
+            continue
+        text = _cell(column.position)
+        wrong = text.isNotNull() & F.col("record")[column.name].isNull()
+        reasons.append(F.when(wrong, _says(record[column.name], text)))
+        if column.required:
+            reasons.append(F.when(text.isNull(), F.lit(f"column {column.name} is empty")))
     return computed(typed, reason=F.coalesce(*reasons)).drop("_raw", "_cells")
 
 
@@ -119,17 +146,17 @@ def _says(field: StructField, text: Column) -> Column:
     return F.concat(F.lit(f"column {field.name}: '"), F.substring(text, 1, 80), F.lit(f"' is not {kind}"))
 
 
-def _map(names: list[str], positions: list[int]) -> Column:
-    if not positions:
+def _map(columns: Sequence[tuple[str, int]]) -> Column:
+    if not columns:
         return F.lit(None).cast("map<string,string>")
     entries = F.map_from_arrays(
-        F.array(*[F.lit(names[i]) for i in positions]), F.array(*[_cell(i) for i in positions])
+        F.array(*[F.lit(name) for name, _ in columns]), F.array(*[_cell(i) for _, i in columns])
     )
     filled = F.map_filter(entries, lambda _, value: value.isNotNull())
     return F.when(F.size(filled) > 0, filled)
 
 
-def _typed(text: Column, kind: DataType, time_formats: list[str]) -> Column:
+def _typed(text: Column, kind: DataType, time_formats: Sequence[str]) -> Column:
     if isinstance(kind, StringType):
         return text
     if isinstance(kind, DoubleType):

@@ -1,175 +1,193 @@
-"""Rows of source objects, for a bounded producer; malformed rows go to the quarantine.
-
-Spark's tasks read the planned object *versions* with boto3: Spark's own reader knows no versions, so an
-object could change between an attempt and its retry.
-"""
+"""Rows of source objects, for a bounded producer; malformed rows go to the quarantine."""
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-import pyarrow
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
+from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
-from sluice.io.s3 import GZIP_ERRORS, connect, unpacked
-from sluice.model.error_codes import ErrorCode
+from sluice.io.s3 import connect
 from sluice.model.spec import platform as platforms
 from spark_jobs.common.kafka import keys
 from spark_jobs.common.kafka.avro import Schemas, schema_headers
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.source_quarantine import quarantine_rows
 from spark_jobs.common.producer import csv
+from spark_jobs.common.producer.lines import Block, SourceObject, blocks, header_line
+from spark_jobs.common.producer.usual_rows import Layout
 
 if TYPE_CHECKING:
     from spark_jobs.common.producer.run import Job
 
 log = logging.getLogger(__name__)
 
-HEAD_BYTES = 64 * 1024
-LINES_PER_BATCH = 20_000
 LINE_SCHEMA = (
     "source_id string, object string, partition_count int, line bigint, row bigint, text string, "
     "undecodable boolean"
 )
+# Of a text's copies in memory.
+LINES_PER_BATCH = 20_000
 
 
 @dataclass(frozen=True)
-class SourceObject:
-    """One object version of a load's plan, sent to ``partition_count`` topic partitions."""
+class Reading:
+    """How a task reads an object: its rows in their usual form until the first other one, and the rest."""
 
-    source_id: str
-    bucket: str
-    key: str
-    version_id: str | None
-    partition_count: int
+    source: SourceObject
+    layout: Layout
 
-    @property
-    def uri(self) -> str:
-        return f"s3://{self.bucket}/{self.key}"
+    def usual_rows(self, client: Any) -> Iterator[pa.RecordBatch]:
+        """Those before the first other row, which follows with ``record`` null if there is one."""
+        for block in blocks(client, self.source):
+            usual, records = self.layout.usual(block.lines)
+            first = int(np.argmin(usual)) if not usual.all() else len(usual)
+            yield self._batch(block.rows[:first], records[:first])
+            if first < len(usual):
+                yield self._batch(block.rows[first : first + 1], pa.nulls(1, records.type))
+                return
 
-    def request(self) -> dict[str, Any]:
-        version = {"VersionId": self.version_id} if self.version_id else {}
-        return {"Bucket": self.bucket, "Key": self.key, **version}
-
-
-class CorruptObject(RuntimeError):
-    """An object is truncated or corrupt, or has no header line."""
-
-    code = ErrorCode.CORRUPT_OBJECT
-
-
-def header_line(platform: platforms.Platform, source: SourceObject) -> str:
-    """Return the first line of an object (plain or gzip), of HEAD_BYTES at most. Raises CorruptObject."""
-    body = connect(platform.s3).get_object(**source.request())["Body"]
-    # As a context, it is urllib3's response, which is closed at its end.
-    with body:
-        try:
-            line = unpacked(body, HEAD_BYTES).readline(HEAD_BYTES)
-        except GZIP_ERRORS as error:
-            raise CorruptObject(
-                f"{source.uri}: not a readable gzip ({error}). Fix: upload the object again"
-            ) from error
-    text = line.decode("utf-8-sig", "replace").rstrip("\r\n")
-    if not text.strip() or (not line.endswith(b"\n") and len(line) >= HEAD_BYTES):
-        raise CorruptObject(
-            f"{source.uri}: no header line. Fix: put an object whose first line names the columns"
+    def _batch(self, rows: NDArray[np.int64], records: pa.StructArray) -> pa.RecordBatch:
+        targets = rows % self.source.partition_count
+        # A target partition at a time: where tasks send rows of several objects, few rows alternate.
+        order = np.argsort(targets, kind="stable")
+        columns = [
+            pa.array([self.source.source_id] * len(rows), pa.string()),
+            pa.array(rows[order]),
+            pa.array(targets[order], pa.int32()),
+            # As keys.with_partition_and_sequence: no earlier row is malformed.
+            pa.array((rows // self.source.partition_count)[order]),
+            records.take(pa.array(order)),
+        ]
+        return pa.RecordBatch.from_arrays(
+            columns, ["source_id", "row", "target_partition", "sequence", "record"]
         )
-    return text
 
+    def rest(self, client: Any) -> Iterator[pa.RecordBatch]:
+        """The rows that :meth:`usual_rows` leaves out, as LINE_SCHEMA. Bytes that are not UTF-8 are escaped,
+        and the line is ``undecodable``."""
+        is_usual = True
+        for block in blocks(client, self.source):
+            first = 0
+            if is_usual:
+                usual = self.layout.usual(block.lines)[0]
+                if usual.all():
+                    continue
+                first, is_usual = int(np.argmin(usual)), False
+            for start in range(first, len(block.lines), LINES_PER_BATCH):
+                yield self._lines(block, start, min(start + LINES_PER_BATCH, len(block.lines)))
 
-def read_lines(spark: SparkSession, sources: Iterable[SourceObject]) -> DataFrame:
-    """Read the data lines of the objects (columns of LINE_SCHEMA), without header and blank lines.
-
-    ``line`` is the 1-based line of the object, ``row`` the 0-based number among the data lines. Bytes that
-    are not UTF-8 are escaped and the line is ``undecodable``. The job fails with CorruptObject for a
-    truncated or corrupt object, with botocore's error for a lost connection.
-    """
-    documents = [(json.dumps(asdict(source)),) for source in sources]
-    frame = spark.createDataFrame(documents, "source string").repartition(max(1, len(documents)))
-    return frame.mapInArrow(_lines_of_batches, LINE_SCHEMA)
-
-
-def _lines_of_batches(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
-    client = None
-    for batch in batches:
-        for text in batch.column(0).to_pylist():
-            client = client or connect(platforms.load("producer").s3)
-            yield from _lines_of(client, SourceObject(**json.loads(text)))
-
-
-def _lines_of(client: Any, source: SourceObject) -> Iterator[pyarrow.RecordBatch]:
-    rows: list[tuple[int, str, bool]] = []
-    row = 0
-    try:
-        body = client.get_object(**source.request())["Body"]
-        for number, raw in enumerate(unpacked(body, 1 << 20), start=1):
-            line = raw.rstrip(b"\r\n")
-            if number == 1 or not line.strip():
-                continue
+    def _lines(self, block: Block, start: int, until: int) -> pa.RecordBatch:
+        texts, undecodable = list[str](), list[bool]()
+        for number in range(start, until):
+            raw = block.lines[number].rstrip(b"\r")
             try:
-                rows.append((number, line.decode(), False))
+                texts.append(raw.decode())
+                undecodable.append(False)
             except UnicodeDecodeError:
-                rows.append((number, line.decode("utf-8", "backslashreplace"), True))
-            if len(rows) == LINES_PER_BATCH:
-                yield _batch(source, row, rows)
-                row += len(rows)
-                rows = []
-    except GZIP_ERRORS as error:
-        raise CorruptObject(
-            f"{source.uri}: broke off after {row + len(rows)} rows ({error}). "
-            "Fix: upload the whole object again"
-        ) from error
-    if rows:
-        yield _batch(source, row, rows)
+                texts.append(raw.decode("utf-8", "backslashreplace"))
+                undecodable.append(True)
+        count = until - start
+        columns = [
+            pa.array([self.source.source_id] * count, pa.string()),
+            pa.array([self.source.uri] * count, pa.string()),
+            pa.array([self.source.partition_count] * count, pa.int32()),
+            pa.array(block.numbers[start:until]),
+            pa.array(block.rows[start:until]),
+            pa.array(texts, pa.string()),
+            pa.array(undecodable, pa.bool_()),
+        ]
+        return pa.RecordBatch.from_arrays(
+            columns, ["source_id", "object", "partition_count", "line", "row", "text", "undecodable"]
+        )
 
 
-def _batch(source: SourceObject, first_row: int, rows: list[tuple[int, str, bool]]) -> pyarrow.RecordBatch:
-    count = len(rows)
-    lines, texts, undecodable = zip(*rows, strict=True)
-    return pyarrow.RecordBatch.from_arrays(
-        [
-            pyarrow.array([source.source_id] * count),
-            pyarrow.array([source.uri] * count),
-            pyarrow.array([source.partition_count] * count, pyarrow.int32()),
-            pyarrow.array(lines, pyarrow.int64()),
-            pyarrow.array(range(first_row, first_row + count), pyarrow.int64()),
-            pyarrow.array(texts),
-            pyarrow.array(undecodable),
-        ],
-        names=["source_id", "object", "partition_count", "line", "row", "text", "undecodable"],
+def _read(spark: SparkSession, readings: Sequence[Reading], read: Any, schema: StructType | str) -> DataFrame:
+    # Once per worker process, not with each task.
+    shared = spark.sparkContext.broadcast(list(readings))
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        client = connect(platforms.load("producer").s3)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                yield from read(shared.value[number], client)
+
+    return spark.range(0, len(readings), 1, len(readings)).mapInArrow(task, schema)
+
+
+def read_usual(spark: SparkSession, readings: Sequence[Reading], record: StructType) -> DataFrame:
+    """``source_id``, ``row``, ``target_partition``, ``sequence``, ``record``: null for a row at which the
+    usual rows of its object end."""
+    schema = (
+        StructType()
+        .add("source_id", StringType())
+        .add("row", LongType())
+        .add("target_partition", IntegerType())
+        .add("sequence", LongType())
+        .add("record", record)
     )
+    return _read(spark, readings, Reading.usual_rows, schema)
 
 
 def object_rows(job: Job) -> Iterator[DataFrame]:
-    """Yield the rows of a plan's object versions in one frame; quarantine malformed ones after the send."""
+    """Yield the rows of a plan's object versions; quarantine malformed ones after the send.
+
+    First those in their usual form, of each object until its first other row. From there on Spark's parser
+    reads the object, so each target partition gets the rows of an object in their order.
+    """
     schema = Schemas.load(job.spec.schema_file).current
-    by_header: dict[str, list[SourceObject]] = {}
+    record = schema.struct(job.spark)
+    layouts: dict[str, Layout] = {}
+    readings = []
     for document in job.plan.sources:
         source = SourceObject(**{field.name: document[field.name] for field in fields(SourceObject)})
-        by_header.setdefault(header_line(job.platform, source), []).append(source)
-    parsed = reduce(
-        DataFrame.unionByName,
-        (
-            csv.parse(read_lines(job.spark, group), header, schema, job.spec.csv, group[0].uri)
-            for header, group in by_header.items()
-        ),
+        header = header_line(job.platform, source)
+        if header not in layouts:
+            layouts[header] = csv.layout(header, schema, record, job.spec.csv, source.uri)
+        readings.append(Reading(source, layouts[header]))
+    encoded = {"value": to_avro("record", schema.text), "headers": schema_headers(schema)}
+    counts, ends = Observation(), F.when(F.col("record").isNull(), F.col("source_id"))
+    usual = read_usual(job.spark, readings, record).observe(
+        counts, F.count("record").alias("rows"), F.concat_ws(" ", F.collect_set(ends)).alias("ended")
     )
+    yield usual.where("record is not null").withColumns(encoded)
+    sent, ended = counts.get["rows"], set(counts.get["ended"].split())
+    if not ended:
+        log.info("rows read rows=%d malformed=0", sent)
+        return
+    log.info("rows of another form objects=%d", len(ended))
+    parsed = parse_rest(job.spark, [one for one in readings if one.source.source_id in ended], record)
     counts = Observation()
-    rows, reasons = F.count(F.lit(1)).alias("rows"), F.count("reason").alias("malformed")
-    observed = parsed.observe(counts, rows, reasons)
-    good = keys.with_partition_and_sequence(observed.where(F.col("reason").isNull()))
-    value, headers = to_avro("record", schema.text), schema_headers(schema)
-    yield good.withColumns({"value": value, "headers": headers})
+    placed = keys.with_partition_and_sequence(
+        parsed.observe(counts, F.count(F.lit(1)).alias("rows"), F.count("reason").alias("malformed"))
+    )
+    yield placed.where("reason is null").withColumns(encoded)
     malformed = counts.get["malformed"]
-    log.info("rows read rows=%d malformed=%d", counts.get["rows"], malformed)
+    log.info("rows read rows=%d malformed=%d", sent + counts.get["rows"], malformed)
     if malformed:
         tables.create(job.spark, job.spec.quarantine_table, tables.QUARANTINE)
-        bad = parsed.where(F.col("reason").isNotNull())
+        bad = parsed.where("reason is not null")
         quarantine_rows(job.spark, job.spec, bad, sorted(job.plan.start_offsets))
+
+
+def parse_rest(spark: SparkSession, readings: Sequence[Reading], record: StructType) -> DataFrame:
+    """The rows that :func:`read_usual` leaves out, by Spark's parser, with ``record`` and ``reason``."""
+    by_layout: dict[Layout, list[Reading]] = {}
+    for reading in readings:
+        by_layout.setdefault(reading.layout, []).append(reading)
+    return reduce(
+        DataFrame.unionByName,
+        (
+            csv.parse(_read(spark, group, Reading.rest, LINE_SCHEMA), layout, record)
+            for layout, group in by_layout.items()
+        ),
+    )
