@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from local.services import minio
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG, S3
+from spark_jobs.common.consumer import writer
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
 from spark_jobs.common.lake import read_offsets, tables
 from spark_jobs.common.lake.added_file import AddedFile
@@ -237,8 +238,10 @@ def test_other_partitions_than_the_tables_are_refused(wiki: Wiki) -> None:
 
 
 def test_a_table_whose_files_settle_it_is_never_read_back(
-    spark: SparkSession, services: Services, tmp_path: Path
+    spark: SparkSession, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A file per topic partition, as of a batch that is not small."""
+    monkeypatch.setattr(writer, "SMALL_BATCH", 0)
     services.minio, services.postgres  # noqa: B018
     stream = Stream(spark, services, f"plain_{next(_numbers)}", str(tmp_path))
     owner = stream.owner()
