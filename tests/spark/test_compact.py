@@ -130,7 +130,7 @@ def test_closed_dates_get_one_file_a_partition_with_the_same_rows(
 ) -> None:
     """Also to whoever looks without Spark, and a second time there is nothing to do."""
     publish_three(changes)
-    before, base, objects = rows(changes), head(changes), bucket(services)[0]
+    before, base, (objects, earlier) = rows(changes), head(changes), bucket(services)
     alone = files(changes.spark, changes.table)[FIRST, "c"]
     assert counts(changes.spark, changes.table)[FIRST, "a"] == 3
 
@@ -150,7 +150,7 @@ def test_closed_dates_get_one_file_a_partition_with_the_same_rows(
     ]  # fmt: skip
     after, markers = bucket(services)
     assert objects < after
-    assert markers == 0
+    assert markers == earlier, "nothing is deleted"
 
     assert not compact(changes.spark, changes.spec.table, SECOND)
     assert newest(changes).id == snapshot.id
@@ -223,7 +223,7 @@ def test_a_commit_whose_answer_is_lost_is_published_and_its_files_stay(
 ) -> None:
     """The catalog refuses its repetition, which tells Iceberg that it failed; nothing may be deleted."""
     publish_three(changes)
-    before, base = rows(changes), newest(changes).id
+    before, base, earlier = rows(changes), newest(changes).id, bucket(services)[1]
     root = {".s3.access-key-id": ROOT_USER, ".s3.secret-access-key": services.stack.secrets["minio_root"]}
     mine = catalog_options(changes.platform)
     manager = changes.spark._jsparkSession.sessionState().catalogManager()
@@ -236,7 +236,7 @@ def test_a_commit_whose_answer_is_lost_is_published_and_its_files_stay(
         assert newest(changes).id != base
         table = changes.source()._table
         table.io().deleteFile(table.currentSnapshot().manifestListLocation())
-        assert bucket(services)[1] == 0, "though these users may delete"
+        assert bucket(services)[1] == earlier, "though these users may delete"
         assert rows(changes) == before
         assert not compact(changes.spark, changes.spec.table, SECOND)
     finally:
