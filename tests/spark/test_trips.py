@@ -143,9 +143,7 @@ def test_every_row_of_the_sample_is_good_and_in_its_usual_form(
 ) -> None:
     header, _, data = gzip.decompress(sample.read_bytes()).partition(b"\n")
     texts, record = data.decode().splitlines(), schemas.current.struct(spark)
-    usual, records = csv.layout(header.decode(), schemas.current, record, TAXI, "sample").usual(
-        Lines(data)
-    )
+    usual, records = csv.layout(header.decode(), schemas.current, record, TAXI, "sample").usual(Lines(data))
     assert usual.all()
     frame = parse(lines(spark, texts), header.decode(), schemas)
     assert frame.where("reason is null").count() == len(texts) == 29_999

@@ -270,7 +270,7 @@ def complete(ledger: Ledger, plan: Document, ends: Mapping[int, int]) -> Documen
 
     def complete_one(source: Document) -> Document:
         if source.get("produced"):
-            # Not recorded anew if it is gone: this run sent nothing of it.
+            # Not recorded again if it is gone: this run sent nothing of it.
             return ledger.require(produced_key(source["source_id"]), "produce")
         return complete_source(ledger, source, ends, run_id)
 

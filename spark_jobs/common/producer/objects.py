@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
@@ -41,10 +41,12 @@ LINES_PER_BATCH = 20_000
 
 @dataclass(frozen=True)
 class Reading:
-    """How a task reads an object: its rows in their usual form until the first other one, and the rest."""
+    """How a task reads an object: its rows in their usual form until the first other one, and the rest.
+    ``first_other``: that row, for the rest."""
 
     source: SourceObject
     layout: Layout
+    first_other: int = 0
 
     def usual_rows(self, client: Any) -> Iterator[pa.RecordBatch]:
         """Those before the first other row, which follows with ``record`` null if there is one."""
@@ -73,16 +75,10 @@ class Reading:
         )
 
     def rest(self, client: Any) -> Iterator[pa.RecordBatch]:
-        """The rows that :meth:`usual_rows` leaves out, as LINE_SCHEMA. Bytes that are not UTF-8 are escaped,
-        and the line is ``undecodable``."""
-        is_usual = True
+        """The rows from ``first_other`` on, as LINE_SCHEMA. Bytes that are not UTF-8 are escaped, and the
+        line is ``undecodable``."""
         for block in blocks(client, self.source):
-            first = 0
-            if is_usual:
-                usual = self.layout.usual(block.lines)[0]
-                if usual.all():
-                    continue
-                first, is_usual = int(np.argmin(usual)), False
+            first = max(self.first_other - int(block.rows[0]), 0)
             for start in range(first, len(block.lines), LINES_PER_BATCH):
                 yield self._lines(block, start, min(start + LINES_PER_BATCH, len(block.lines)))
 
@@ -155,17 +151,22 @@ def object_rows(job: Job) -> Iterator[DataFrame]:
             layouts[header] = csv.layout(header, schema, record, job.spec.csv, source.uri)
         readings.append(Reading(source, layouts[header]))
     encoded = {"value": to_avro("record", schema.text), "headers": schema_headers(schema)}
-    counts, ends = Observation(), F.when(F.col("record").isNull(), F.col("source_id"))
+    counts, ends = Observation(), F.when(F.col("record").isNull(), F.concat_ws(":", "source_id", "row"))
     usual = read_usual(job.spark, readings, record).observe(
         counts, F.count("record").alias("rows"), F.concat_ws(" ", F.collect_set(ends)).alias("ended")
     )
     yield usual.where("record is not null").withColumns(encoded)
-    sent, ended = counts.get["rows"], set(counts.get["ended"].split())
+    sent, ended = counts.get["rows"], dict(end.split(":") for end in counts.get["ended"].split())
     if not ended:
         log.info("rows read rows=%d malformed=0", sent)
         return
     log.info("rows of another form objects=%d", len(ended))
-    parsed = parse_rest(job.spark, [one for one in readings if one.source.source_id in ended], record)
+    rest = [
+        replace(reading, first_other=int(ended[reading.source.source_id]))
+        for reading in readings
+        if reading.source.source_id in ended
+    ]
+    parsed = parse_rest(job.spark, rest, record)
     counts = Observation()
     placed = keys.with_partition_and_sequence(
         parsed.observe(counts, F.count(F.lit(1)).alias("rows"), F.count("reason").alias("malformed"))

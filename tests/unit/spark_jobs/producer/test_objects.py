@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -98,7 +99,11 @@ def sent(reading: Reading, data: bytes) -> list[tuple[int, int, int, Any]]:
 
 
 def rest(reading: Reading, data: bytes) -> list[tuple[int, int, str, bool]]:
-    """Row, line, text, and whether it is undecodable."""
+    """Row, line, text, and whether it is undecodable; from the row on at which the usual ones end."""
+    ends = [row for row, _, _, value in sent(reading, data) if value is None]
+    if not ends:
+        return []
+    reading = replace(reading, first_other=ends[0])
     return [
         (row["row"], row["line"], row["text"], row["undecodable"])
         for batch in reading.rest(Client(data))
