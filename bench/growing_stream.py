@@ -35,28 +35,6 @@ RECORDS_PER_BATCH = 100
 WARM_UP, MEASURED = 10, 20
 LIMIT_SECONDS = 600.0
 
-STREAM = f"""\
-name = "{{name}}"
-schema = "schema.avsc"
-table = "bench.{{name}}"
-
-[csv]
-time_formats = ["MM/dd/yyyy hh:mm:ss a"]
-extra_columns = "other_columns"
-
-[topic]
-name = "bench-{{name}}"
-partitions = {PARTITIONS}
-
-[consumer]
-trigger_seconds = 1
-max_offsets_per_trigger = {RECORDS_PER_BATCH}
-
-[budget]
-s3_calls_per_batch = 25
-versions_per_batch = 20
-"""
-
 _LINE = re.compile(r"^(\S+ \S+) INFO \S+: (Spark started|lease acquired|batch published)(.*)$", re.M)
 
 

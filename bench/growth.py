@@ -20,7 +20,6 @@ the machine does.
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
 import shutil
@@ -31,7 +30,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.growing_stream import RECORDS_PER_BATCH, STREAM, WARM_UP, GrowingStream
+from bench.compare.records import Declared, sample_rows
+from bench.growing_stream import PARTITIONS, RECORDS_PER_BATCH, WARM_UP, GrowingStream
 from local.base import REPO
 from local.stack.stack import Stack
 from sluice.model.spec import stream as streams
@@ -85,22 +85,13 @@ def after_a_day(curve: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"batches": DAY_BATCHES, "metadata_bytes": round(size), "extrapolated_from": [first, last]}
 
 
-def make_streams(folder: Path) -> None:
-    """Streams of taxi trips with small batches."""
-    for name in NAMES:
-        (folder / name).mkdir()
-        (folder / name / "stream.toml").write_text(STREAM.format(name=name))
-        shutil.copy(streams.STREAMS / "nyc_taxi" / "schema.avsc", folder / name)
-
-
 class Measurement:
     """Both streams of a stack; ``result`` is written to ``out`` after every point."""
 
     def __init__(self, stack: Stack, out: Path, batches: int, loads: int) -> None:
         self.stack, self.out = stack, out
         self.large, self.small = (GrowingStream(stack, name) for name in NAMES)
-        sample = REPO / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
-        self._rows = gzip.decompress(sample.read_bytes()).decode().splitlines()
+        self._rows = sample_rows()
         self._loads_each, self._loaded = loads, 0
         self.result: dict[str, Any] = {
             "complete": False,
@@ -139,18 +130,20 @@ class Measurement:
         point["maintenance"] = stream.maintain() if self._loads_each else None
         figures = least([stream.fail_over() for _ in range(FAILOVERS)])
         stream.grow(WARM_UP - 1, _say)
-        figures |= stream.steady() | stream.memory()
-        loads = []
-        for _ in range(self._loads_each):
-            first = 1 + self._loaded * LOADED_ROWS
-            loads.append(stream.load([self._rows[0], *self._rows[first : first + LOADED_ROWS]]))
-            self._loaded += 1
-        figures |= least(loads) | stream.metadata_sizes()
+        figures |= stream.steady() | stream.memory() | stream.metadata_sizes()
         point["table"] = stream.table_sizes()
+        # Known from here on, whatever becomes of the loads.
+        _say(json.dumps(point | figures))
+        figures |= least([self._load(stream) for _ in range(self._loads_each)])
         self.result["curve"].append({**point, **figures, "machine_load": round(os.getloadavg()[0], 1)})
         self.result["after_a_day"] = after_a_day(self.result["curve"])
-        print(json.dumps(self.result["curve"][-1]), flush=True)
+        _say(json.dumps(self.result["curve"][-1]))
         return figures
+
+    def _load(self, stream: GrowingStream) -> Figures:
+        first = 1 + self._loaded * LOADED_ROWS
+        self._loaded += 1
+        return stream.load([self._rows[0], *self._rows[first : first + LOADED_ROWS]])
 
     def report(self, smalls: Sequence[Figures], larges: Sequence[Figures]) -> None:
         """The ratios of what is known by now."""
@@ -180,7 +173,8 @@ def measure(batches: int, sources: int, loads: int, out: Path) -> dict[str, Any]
     home = Path(tempfile.mkdtemp(prefix="sluice-bench-"))
     folder = home / "streams"
     folder.mkdir()
-    make_streams(folder)
+    for name in NAMES:
+        Declared(name, f"bench-{name}", 1, RECORDS_PER_BATCH, PARTITIONS).write(folder)
     os.environ[streams.VARIABLE] = str(folder)
     stack = Stack(home / "stack", free_ports=True, with_airflow=loads > 0)
     try:

@@ -116,11 +116,10 @@ class Plain:
         bench: BenchStack,
         name: str,
         tuned: bool,
-        trigger_seconds: int = 1,
-        max_offsets: int = 3_000_000,
+        max_offsets: int,
     ) -> None:
         self.bench, self.name, self.tuned = bench, name, tuned
-        self.trigger_seconds, self.max_offsets = trigger_seconds, max_offsets
+        self.max_offsets = max_offsets
         self.folder = f"files/{name}/"
 
     def produce(self, prefix: str, rows: int) -> Figures:
@@ -141,7 +140,6 @@ class Plain:
             topic,
             path=f"s3a://{WAREHOUSE}/{self.folder}data",
             checkpoint=f"s3a://{WAREHOUSE}/{self.folder}checkpoint",
-            trigger_seconds=self.trigger_seconds,
             max_offsets_per_trigger=str(self.max_offsets),
         )
         return [sys.executable, plain.__file__, "consume", settings]
@@ -149,7 +147,7 @@ class Plain:
     def consume(self, topic: str, rows: int) -> Figures:
         """From the start of the query until the batch with the last rows is committed."""
         calls, name = S3Calls(self.bench.stack), f"{self.name}-consume"
-        with self.bench.started(self.consumer(topic), name) as (meter, log):
+        with self.bench.started(self.consumer(topic), name) as (_, meter, log):
             batches = wait_for_batches(log, rows)
         began, ended = started_at(log), batches[-1]["ended"]
         check(f"rows of {name}", sum(batch["rows"] for batch in batches), rows)

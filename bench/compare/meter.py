@@ -57,12 +57,6 @@ class Meter:
         self._stop.set()
         self._thread.join()
 
-    def follow(self, name: str, pid: int) -> None:
-        """Sample another tree from now on."""
-        self.samples.setdefault(name, [])
-        self.megabytes.setdefault(name, 0.0)
-        self._roots[name] = pid
-
     def spent(self, name: str, begin: float, end: float) -> float:
         """CPU seconds of a tree between two moments (seconds since 1970)."""
         found = self.samples[name]

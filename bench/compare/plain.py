@@ -26,6 +26,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+TRIGGER_SECONDS = 1
 PRODUCER = {
     "kafka.compression.type": "zstd",
     "kafka.batch.size": str(512 * 1024),
@@ -82,7 +83,7 @@ def consume(spark: SparkSession, settings: dict[str, Any]) -> None:
         .writeStream.format("parquet")
         .option("path", settings["path"])
         .option("checkpointLocation", settings["checkpoint"])
-        .trigger(processingTime=f"{settings['trigger_seconds']} seconds")
+        .trigger(processingTime=f"{TRIGGER_SECONDS} seconds")
         .start()
     )
     while query.isActive and not stopped.wait(0.5):

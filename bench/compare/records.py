@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from local.base import REPO
@@ -38,18 +38,17 @@ extra_columns = "other_columns"
 
 @dataclass(frozen=True)
 class Declared:
-    """A stream of a comparison."""
+    """A stream of taxi trips for a measurement."""
 
     name: str
     topic: str
     trigger_seconds: int = 5
     max_offsets_per_trigger: int = 3_000_000
+    partitions: int = PARTITIONS
 
     def write(self, folder: Path) -> None:
         (folder / self.name).mkdir()
-        (folder / self.name / "stream.toml").write_text(
-            _STREAM.format(**self.__dict__, partitions=PARTITIONS)
-        )
+        (folder / self.name / "stream.toml").write_text(_STREAM.format(**asdict(self)))
         shutil.copy(streams.STREAMS / "nyc_taxi" / "schema.avsc", folder / self.name)
 
 

@@ -94,30 +94,19 @@ class BenchStack:
 
     def run(self, command: Sequence[str | Path], name: str, rows: int) -> Figures:
         """Run a job to its end. Raises RuntimeError with the end of its log if it fails."""
-        calls, log = S3Calls(self.stack), self.logs / f"{name}.log"
-        with log.open("wb") as out:
-            began = time.time()
-            process = subprocess.Popen(
-                [os.fspath(part) for part in command],
-                env=self.environment,
-                cwd=REPO,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
-            try:
-                with Meter({"job": process.pid, **self.services()}) as meter:
-                    code = process.wait(LIMIT_SECONDS)
-                    ended = time.time()
-            finally:
-                end(process)
+        calls, began = S3Calls(self.stack), time.time()
+        with self.started(command, name) as (process, meter, log):
+            code = process.wait(LIMIT_SECONDS)
+            ended = time.time()
         if code != 0:
             raise RuntimeError(f"{name} ended with {code}:\n{tail(log)}")
         return phase(meter, rows, began, ended) | calls.figures()
 
     @contextmanager
-    def started(self, command: Sequence[str | Path], name: str) -> Iterator[tuple[Meter, Path]]:
-        """Run a job, measured, until the end of ``with``; give its meter and its log."""
+    def started(
+        self, command: Sequence[str | Path], name: str
+    ) -> Iterator[tuple[subprocess.Popen[bytes], Meter, Path]]:
+        """Run a job, measured, until the end of ``with``; give its process, its meter and its log."""
         log = self.logs / f"{name}.log"
         with log.open("ab") as out:
             process = subprocess.Popen(
@@ -130,7 +119,7 @@ class BenchStack:
             )
             try:
                 with Meter({"job": process.pid, **self.services()}) as meter:
-                    yield meter, log
+                    yield process, meter, log
             finally:
                 end(process)
 

@@ -94,7 +94,7 @@ def run(workloads: Sequence[str], size: Size) -> Iterator[tuple[str, dict[str, A
 
 def plain_contenders(bench: BenchStack, name: str, max_offsets: int) -> dict[str, Plain]:
     return {
-        other: Plain(bench, f"{topic_of(name)}-{other.replace('_', '-')}", other == TUNED, 1, max_offsets)
+        other: Plain(bench, f"{topic_of(name)}-{other.replace('_', '-')}", other == TUNED, max_offsets)
         for other in (PLAIN, TUNED)
     }
 
@@ -111,9 +111,13 @@ def settings(bench: BenchStack, trigger_seconds: int) -> dict[str, Any]:
         "partitions": PARTITIONS,
         "spark": {"producers": "local[2]", "consumers": "local[*]", "spark.driver.memory": memory},
         SLUICE: {"trigger_seconds": trigger_seconds},
-        PLAIN: {"trigger_seconds": 1, "checkpoint": "s3a, default manager", "producer": "defaults"},
+        PLAIN: {
+            "trigger_seconds": plain.TRIGGER_SECONDS,
+            "checkpoint": "s3a, default manager",
+            "producer": "defaults",
+        },
         TUNED: {
-            "trigger_seconds": 1,
+            "trigger_seconds": plain.TRIGGER_SECONDS,
             "checkpoint": "s3a, AbortableStreamBasedCheckpointFileManager",
             "producer": plain.PRODUCER,
             "consumer": plain.CONSUMER,
