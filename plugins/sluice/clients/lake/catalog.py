@@ -11,8 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 
+from botocore.exceptions import BotoCoreError
+from botocore.exceptions import ClientError as S3Error
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from sqlalchemy import select
@@ -21,6 +26,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.clients.lake.file_io import BotoFileIO
+from sluice.io.s3 import connect
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
@@ -32,7 +39,6 @@ MAIN = "main"
 # The longest of these predicts the next one.
 BATCHES = 20
 CONNECT_SECONDS = 5
-REQUEST_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -69,10 +75,11 @@ class Head:
 class Lake:
     """One role's catalog. Opening it connects to PostgreSQL; reading a table reads S3."""
 
-    def __init__(self, properties: dict[str, str]) -> None:
+    def __init__(self, properties: dict[str, str], file_io: FileIO | None = None) -> None:
         with asking("the lake's catalog"):
             # Not load_catalog(): it merges in ~/.pyiceberg.yaml.
             self.catalog = SqlCatalog(CATALOG, **properties)
+        self._io = file_io or PyArrowFileIO(properties)
         self._loaded: dict[str, Table] = {}
         # Name -> the metadata file that it was read from, and the position.
         self._positions: dict[str, tuple[str, Position | None]] = {}
@@ -80,16 +87,9 @@ class Lake:
     @classmethod
     def open(cls, platform: Platform) -> Lake:
         """With timeouts, and connections that are tested before use: a trigger runs for hours."""
-        properties = platform.lake.pyiceberg(platform.s3)
+        properties = platform.lake.pyiceberg(platform.s3) | {"pool_pre_ping": "true"}
         properties["uri"] += f"?connect_timeout={CONNECT_SECONDS}"
-        return cls(
-            properties
-            | {
-                "pool_pre_ping": "true",
-                "s3.connect-timeout": str(CONNECT_SECONDS),
-                "s3.request-timeout": str(REQUEST_SECONDS),
-            }
-        )
+        return cls(properties, BotoFileIO(properties, connect(platform.s3)))
 
     def close(self) -> None:
         self.catalog.engine.dispose()
@@ -116,7 +116,10 @@ class Lake:
         known = self._loaded.get(name)
         if known is None or known.metadata_location != location:
             with asking(f"table {name}"):
-                self._loaded[name] = self.catalog.load_table(name)
+                metadata = FromInputFile.table_metadata(self._io.new_input(location))
+            identifier = tuple(name.split("."))
+            # Not load_table(): it asks PostgreSQL again, and Arrow.
+            self._loaded[name] = Table(identifier, metadata, location, self._io, self.catalog)
         return self._loaded[name]
 
     def position(self, name: str) -> Position | None:
@@ -274,8 +277,8 @@ def _missing(what: str) -> Missing:
 
 @contextmanager
 def asking(what: str) -> Iterator[None]:
-    """PyIceberg's, SQLAlchemy's and Arrow's errors as Missing (no such table), Refused (a file of it is gone)
-    or Unreachable; no connection string."""
+    """PyIceberg's, SQLAlchemy's, Arrow's and boto3's errors as Missing (no such table), Refused (a file of it
+    is gone) or Unreachable; no connection string."""
     try:
         yield
     except NoSuchTableError as error:
@@ -294,7 +297,7 @@ def asking(what: str) -> Iterator[None]:
     except FileNotFoundError as error:
         message = f"{what}: {missing_message(str(error))}"
         raise Refused(message, ErrorCode.LAKE_FILE_MISSING) from error
-    except OSError as error:
+    except (OSError, BotoCoreError, S3Error) as error:
         raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error
 
 

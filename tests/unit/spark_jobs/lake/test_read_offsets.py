@@ -11,6 +11,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
+from sluice.io import object_file
 from sluice.model.spec.platform import S3
 from spark_jobs.common.lake import read_offsets
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
@@ -54,9 +55,9 @@ class Bucket:
 
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> Reading:
-    def made(bucket: Bucket, tail: int = read_offsets.TAIL_BYTES) -> OffsetReader:
+    def made(bucket: Bucket, tail: int = object_file.TAIL_BYTES) -> OffsetReader:
         monkeypatch.setattr(read_offsets, "connect", lambda s3: bucket)
-        monkeypatch.setattr(read_offsets, "TAIL_BYTES", tail)
+        monkeypatch.setattr(object_file, "TAIL_BYTES", tail)
         return OffsetReader(S3("key", "secret"))
 
     return made

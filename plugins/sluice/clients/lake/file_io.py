@@ -1,0 +1,61 @@
+"""PyIceberg's reads of S3 by boto3: a request per file, where Arrow sends four for a metadata file."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.typedef import Properties
+
+from sluice.clients.s3 import split
+from sluice.io.object_file import ObjectFile, get_object
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+class BotoFileIO(FileIO):
+    """Reads ``s3://`` by ``client``; writes, deletes and reads everything else as Arrow does."""
+
+    def __init__(self, properties: Properties, client: S3Client) -> None:
+        super().__init__(properties)
+        self._client, self._arrow = client, PyArrowFileIO(properties)
+
+    def new_input(self, location: str) -> InputFile:
+        if location.startswith("s3://"):
+            return ObjectInput(location, self._client)
+        return self._arrow.new_input(location)
+
+    def new_output(self, location: str) -> OutputFile:
+        return self._arrow.new_output(location)
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        self._arrow.delete(location)
+
+
+class ObjectInput(InputFile):
+    """An object. Opening and reading it raise FileNotFoundError if it is gone, or botocore's errors."""
+
+    def __init__(self, location: str, client: S3Client) -> None:
+        super().__init__(location)
+        self._client, (self._bucket, self._key) = client, split(location)
+
+    def __len__(self) -> int:
+        return self._client.head_object(Bucket=self._bucket, Key=self._key)["ContentLength"]
+
+    def exists(self) -> bool:
+        try:
+            self.open(seekable=False).close()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def open(self, seekable: bool = True) -> InputStream:
+        """A data file is read from its end as needed, any other at once."""
+        if self.location.endswith(".parquet"):
+            file: InputStream = pa.PythonFile(ObjectFile(self._client, self._bucket, self._key), mode="r")
+            return file
+        return io.BytesIO(get_object(self._client, self._bucket, self._key)["Body"].read())
