@@ -11,14 +11,17 @@ from urllib.parse import quote
 
 import httpx
 
-from local.base import UsageError
+from local.base import UnhealthyService, UsageError
 from sluice.io.retry import wait_for
 
 DONE = frozenset({"success", "failed"})
+# Of a GET: a busy machine may not answer within the timeout.
+TRIES = 4
 
 
 class Airflow:
-    """Airflow's REST API; raises AirflowError for every refusal. Not safe for several threads."""
+    """Airflow's REST API; raises AirflowError for every refusal, and UnhealthyService without an answer. Not
+    safe for several threads."""
 
     def __init__(self, url: str, user: str, password: str) -> None:
         self.url = url
@@ -40,13 +43,26 @@ class Airflow:
 
     def _call(self, method: str, path: str, options: dict[str, Any]) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self._token}", "Accept": "application/json"}
-        return self._client.request(method, f"/api/v2{path}", headers=headers, **options)
+        return self._send(method, f"/api/v2{path}", headers=headers, **options)
 
     def _sign_in(self) -> None:
-        answer = self._client.post("/auth/token", json=self._login)
+        answer = self._send("POST", "/auth/token", json=self._login)
         if answer.is_error:
             raise AirflowError("POST", "/auth/token", answer.status_code, answer.text)
         self._token = answer.json()["access_token"]
+
+    def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        left = TRIES if method == "GET" else 1
+        while True:
+            left -= 1
+            try:
+                return self._client.request(method, path, **options)
+            except httpx.TransportError as error:
+                if left and isinstance(error, httpx.ReadTimeout):
+                    time.sleep(1)
+                    continue
+                message = f"Airflow: {method} {path}: no answer ({type(error).__name__})"
+                raise UnhealthyService(f"{message}. Fix: see `make status` and `make logs`") from error
 
     def wait_for_dag(self, dag: str, seconds: float = 90) -> None:
         """Wait until the dag-processor knows a DAG. Raises UsageError with the import errors."""

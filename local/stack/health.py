@@ -28,7 +28,16 @@ from sluice.clients.errors import ClientError
 UNREACHABLE = (httpx.HTTPError, psycopg2.OperationalError, KafkaException)
 # Errors of the systems of an unhealthy stack: callers retry until a deadline.
 UNREACHABLE_ERRORS = (
-    *(ClientError, AirflowError, httpx.HTTPError, psycopg2.Error, KafkaException, S3Error, BotoCoreError),
+    *(
+        ClientError,
+        AirflowError,
+        UnhealthyService,
+        httpx.HTTPError,
+        psycopg2.Error,
+        KafkaException,
+        S3Error,
+        BotoCoreError,
+    ),
     *(xmlrpc.client.Error, HTTPException, OSError),
 )
 # supervisord's states of a program that it does not restart.

@@ -229,8 +229,9 @@ class History(Ledger):
             at = moment_of(key)
             if at is not None and not is_ascending(key):
                 return key, at
-        # No event, or only some of an earlier version.
-        return max(self._events(kind), default=None, key=lambda event: event[1])
+            # Only some of an earlier version.
+            return max(self._events(kind), default=None, key=lambda event: event[1])
+        return None
 
     def _since(self, kind: str, since: datetime) -> dict[str, datetime]:
         """Key -> time of the events from ``since`` on, oldest first; lists no older ones but a page."""

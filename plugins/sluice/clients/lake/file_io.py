@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,6 +18,9 @@ from sluice.io.object_file import ObjectFile, get_object
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
+# Objects in memory, a manifest of up to 1 MB each.
+KEPT = 16
+
 
 class BotoFileIO(FileIO):
     """Reads ``s3://`` by ``client``; writes, deletes and reads everything else as Arrow does."""
@@ -23,10 +28,12 @@ class BotoFileIO(FileIO):
     def __init__(self, properties: Properties, client: S3Client) -> None:
         super().__init__(properties)
         self._client, self._arrow = client, PyArrowFileIO(properties)
+        # A file of metadata never changes, and a check or two after each other need the same.
+        self._whole = lru_cache(KEPT)(lambda bucket, key: get_object(client, bucket, key)["Body"].read())
 
     def new_input(self, location: str) -> InputFile:
         if location.startswith("s3://"):
-            return ObjectInput(location, self._client)
+            return ObjectInput(location, self._client, self._whole)
         return self._arrow.new_input(location)
 
     def new_output(self, location: str) -> OutputFile:
@@ -39,9 +46,10 @@ class BotoFileIO(FileIO):
 class ObjectInput(InputFile):
     """An object. Opening and reading it raise FileNotFoundError if it is gone, or botocore's errors."""
 
-    def __init__(self, location: str, client: S3Client) -> None:
+    def __init__(self, location: str, client: S3Client, whole: Callable[[str, str], bytes]) -> None:
         super().__init__(location)
-        self._client, (self._bucket, self._key) = client, split(location)
+        self._client, self._whole = client, whole
+        self._bucket, self._key = split(location)
 
     def __len__(self) -> int:
         return self._client.head_object(Bucket=self._bucket, Key=self._key)["ContentLength"]
@@ -58,4 +66,4 @@ class ObjectInput(InputFile):
         if self.location.endswith(".parquet"):
             file: InputStream = pa.PythonFile(ObjectFile(self._client, self._bucket, self._key), mode="r")
             return file
-        return io.BytesIO(get_object(self._client, self._bucket, self._key)["Body"].read())
+        return io.BytesIO(self._whole(self._bucket, self._key))

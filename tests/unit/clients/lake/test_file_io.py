@@ -70,7 +70,8 @@ def test_a_data_file_is_read_from_its_end_and_one_of_metadata_at_once(
     body = io.BytesIO()
     pq.write_table(rows, body)
     bucket, files = file_io(list=b"x" * 9_000, data=body.getvalue())
-    assert files.new_input(LIST).open().read() == b"x" * 9_000
+    for _ in range(2):
+        assert files.new_input(LIST).open().read() == b"x" * 9_000
     with files.new_input(DATA).open() as file:
         found = dataset.ParquetFileFormat().make_fragment(file).to_table(columns=["n"])
     assert found == rows.select(["n"])
