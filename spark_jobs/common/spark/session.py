@@ -116,8 +116,10 @@ def catalog_options(platform: Platform) -> dict[str, str]:
         ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         # Role maintenance deletes, late. If a commit's answer was lost, Iceberg deletes what main now uses.
         ".s3.delete-enabled": "false",
-        # A cached table is a stale snapshot of main.
+        # A cached table is a stale snapshot of main. A manifest never changes, and is read twice at once.
         ".cache-enabled": "false",
+        ".io.manifest.cache-enabled": "true",
+        ".io.manifest.cache.max-total-bytes": str(16 * 1024 * 1024),
         ".client.region": s3.region,
         ".s3.access-key-id": s3.access_key,
         ".s3.secret-access-key": s3.secret_key,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,18 @@ from sluice.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+SMALL_JOB_BYTES = 32 * 1024 * 1024
+
+
+def java_options(sources: Iterable[Document]) -> dict[str, str]:
+    """Spark's configuration of the JVM of a job that sends ``sources``.
+
+    A short job ends before Java's second compiler (C2) pays: 200 rows take 8 CPU seconds without it and 12
+    with it, 300,000 (27 MB) 11 and 18, and 1,500,000 (137 MB) 23 and 20.
+    """
+    size = sum(source.get("size", SMALL_JOB_BYTES) for source in sources)
+    return {"spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1"} if size < SMALL_JOB_BYTES else {}
 
 
 class ProduceOperator(SparkJobOperator):
@@ -49,6 +62,7 @@ class ProduceOperator(SparkJobOperator):
             pending = next(plans.pending(self.ledger, plan), None)
             if pending:
                 self.log.info("pending: %s source_id=%s", plans.name_of(pending), pending["source_id"])
+                self.conf = {**(self.conf or {}), **java_options(plan["sources"])}
                 self.submit(context, ["--plan", self.ledger.uri(run_key(run_id, "plan"))])
             else:
                 self.log.info(

@@ -19,7 +19,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.ledger import Ledger
 from sluice.clients.objects import Bucket
 from sluice.model.spec.ledger import run_key
-from sluice.operators.load.produce import ProduceOperator
+from sluice.operators.load.produce import ProduceOperator, java_options
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -103,3 +103,12 @@ def test_a_run_id_that_is_used_again_with_other_params(load: Load) -> None:
     load.operator.ledger.put(run_key("r", "plan"), plan)
     with raising(AirflowFailException, "SLU-306", "'r'", "['a.csv']", "['b.csv']"):
         load.run(objects=["b.csv"])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_small"),
+    [([1], True), ([20_000_000, 10_000_000], True), ([20_000_000, 20_000_000], False), ([None], False)],
+)
+def test_a_small_load_leaves_out_javas_second_compiler(sizes: list[int | None], is_small: bool) -> None:
+    sources = [{} if size is None else {"size": size} for size in sizes]
+    assert bool(java_options(sources)) == is_small
