@@ -248,6 +248,22 @@ def test_a_quarantine_that_was_restored_alone_is_named(stream: Stream) -> None:
         stream.owner().acquire()
 
 
+def test_a_quarantine_of_another_history_is_named(stream: Stream) -> None:
+    send(stream, b"good", b"bad")
+    stream.run(picky(stream)).query.stop()
+    before = stream.metadata_location()
+    send(stream, b"bad")
+    stream.run(picky(stream)).query.stop()
+    other = stream.metadata_location(stream.spec.quarantine_table)
+    stream.restore_catalog(before)
+    stream.run(stream.owner()).query.stop()
+    assert (published(stream), quarantined(stream)) == ([0, 2], [1])
+    stream.restore_catalog(other, stream.spec.quarantine_table)
+    # Offset 2 is quarantined there, and published here.
+    with raising(Unrecoverable, stream.spec.quarantine_table, "2 rejected records"):
+        stream.owner().acquire()
+
+
 def test_a_decoding_that_differs_from_time_to_time_is_not_published(stream: Stream) -> None:
     send(stream, b"good", b"bad")
     owner = picky(stream)
