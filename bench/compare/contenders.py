@@ -66,7 +66,7 @@ class Sluice:
         pid = int(proxy.getProcessInfo(self.spec.program)["pid"])
         with Meter({"job": pid, **self.bench.services()}) as meter:
             found = self.wait(lambda found: sum(event.records for event in found) >= rows)
-            began = next(event.at for event in found if event.what == "lease acquired")
+            began = next(event.at for event in found if event.what == "Spark started")
             batches = [event for event in found if event.records]
             self.stream.stop_stream()
         # First of all: what follows reads the bucket.
