@@ -2,7 +2,7 @@
 
 ::
 
-    make bench                                # all workloads, 3 turns each
+    make bench                                # all workloads, 3 turns each: hours
     make bench SCALE=0.1 WORKLOAD=one_batch   # a look of five minutes
 
 On a stack of its own, without Airflow's processes. CPU seconds are those of the job's

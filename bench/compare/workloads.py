@@ -16,6 +16,7 @@ from local.services.streams import spark_defaults
 
 ROWS = 3_000_000
 OBJECTS = 25
+BATCHES, BATCH_ROWS = 150, 20_000
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,16 @@ class Size:
     def rows(self) -> int:
         """A multiple of the objects' number."""
         return max(round(ROWS * self.scale / OBJECTS), 1) * OBJECTS
+
+    @property
+    def batch_rows(self) -> int:
+        """A multiple of the partitions' number, so that each batch is full."""
+        return max(round(BATCH_ROWS * self.scale / PARTITIONS), 1) * PARTITIONS
+
+    @property
+    def batches(self) -> int:
+        """BATCHES, but in proportion below a tenth: a batch has a cost of its own, whatever its rows."""
+        return max(round(BATCHES * min(10 * self.scale, 1.0)), 1)
 
 
 Found = defaultdict[str, list[Figures]]
@@ -71,17 +82,35 @@ def proof_share(validated: Figures, load: Figures) -> Figures:
     }
 
 
+def small_batches(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
+    """Consume a topic in 150 batches, at a trigger of one second."""
+    rows = size.batch_rows * size.batches
+    found: Found = defaultdict(list)
+    bench.put_objects("small/", rows, 1)
+    producer = Sluice(bench, names[0])
+    producer.produce("small/", rows)
+    for name in names:
+        found[SLUICE].append(Sluice(bench, name).consume(rows))
+        for other, one in plain_contenders(bench, name, size.batch_rows).items():
+            found[other].append(one.consume(producer.spec.topic.name, rows))
+        say(name, found)
+    return report(found, {"rows": rows, "batch_rows": size.batch_rows, **settings(bench, 1)})
+
+
 Run = Callable[[BenchStack, Size, list[str]], dict[str, Any]]
 WORKLOADS: Mapping[str, Run] = {
     "one_batch": one_batch,
     "one_object": one_object,
+    "small_batches": small_batches,
 }
 
 
 def declared(workload: str, size: Size) -> list[Declared]:
     """The streams of a workload, in the order in which it takes them."""
-    names = [f"{workload}_{turn}" for turn in range(size.turns)]
-    return [Declared(name, topic_of(name), 5, size.rows) for name in names]
+    turns = range(size.turns)
+    if workload == "small_batches":
+        return [Declared(f"small_{n}", "bench-small", 1, size.batch_rows) for n in turns]
+    return [Declared(f"{workload}_{n}", topic_of(f"{workload}_{n}"), 5, size.rows) for n in turns]
 
 
 def run(workloads: Sequence[str], size: Size) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -29,6 +29,7 @@ from bench.compare.figures import (
 )
 from bench.compare.meter import at
 from bench.compare.records import (
+    PARTITIONS,
     Declared,
     csv_columns,
     missing_columns,
@@ -120,10 +121,16 @@ def test_cpu_seconds_at_a_moment_are_on_the_line_between_two_samples() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.1, 0.03, 0.0001])
-def test_the_rows_of_any_scale_fill_the_objects_evenly(scale: float) -> None:
-    rows = Size(scale, 1).rows
-    assert rows % OBJECTS == 0 < rows
-    assert Size(1.0, 1).rows == 3_000_000
+def test_a_workload_of_any_scale_fills_its_objects_and_its_partitions_evenly(scale: float) -> None:
+    size = Size(scale, 1)
+    assert size.rows % OBJECTS == 0
+    assert size.batch_rows % PARTITIONS == 0
+    assert size.rows > 0 < size.batch_rows
+
+
+def test_scale_1_is_what_the_issue_names() -> None:
+    assert (Size(1.0, 1).rows, Size(1.0, 1).batch_rows) == (3_000_000, 20_000)
+    assert [Size(scale, 1).batches for scale in (1.0, 0.1, 0.02)] == [150, 150, 30]
 
 
 def test_the_streams_of_a_comparison_are_valid_and_share_a_topic(
@@ -145,9 +152,14 @@ def test_the_workloads_of_one_run_have_streams_of_their_own_and_one_per_turn() -
     streams = {name: declared(name, Size(1.0, 3)) for name in WORKLOADS}
     names = [one.name for each in streams.values() for one in each]
     assert len(names) == len(set(names))
-    assert all(len(each) == 3 for each in streams.values())
-    # A batch of one turn: all rows of its own topic.
+    assert {name: len(each) for name, each in streams.items()} == {
+        "one_batch": 3,
+        "one_object": 3,
+        "small_batches": 3,
+    }
+    # A batch of one turn: all rows of its own topic. Small ones: all turns read one topic.
     assert len({one.topic for one in streams["one_batch"]}) == 3
+    assert {one.topic for one in streams["small_batches"]} == {"bench-small"}
 
 
 def test_the_plain_way_makes_the_records_of_the_same_schema() -> None:
