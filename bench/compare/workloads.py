@@ -12,11 +12,17 @@ from bench.compare.contenders import Plain, Sluice
 from bench.compare.figures import PLAIN, SLUICE, TUNED, Figures, report
 from bench.compare.records import PARTITIONS, Declared
 from bench.compare.stack import BenchStack, bench_stack
+from bench.compare.watch import Contender, WatchedPlain, WatchedSluice, measure
+from local.drills.traffic import PER_SECOND
 from local.services.streams import spark_defaults
 
 ROWS = 3_000_000
 OBJECTS = 25
 BATCHES, BATCH_ROWS = 150, 20_000
+# Sluice at a trigger of 5 s instead of 1 s.
+SLOW = f"{SLUICE}_5s"
+# Of a contender at SCALE=1, and at least 20; kills of each contender in each turn.
+LATENCY_SECONDS, KILLS = 120.0, 3
 
 
 @dataclass(frozen=True)
@@ -97,11 +103,32 @@ def small_batches(bench: BenchStack, size: Size, names: list[str]) -> dict[str, 
     return report(found, {"rows": rows, "batch_rows": size.batch_rows, **settings(bench, 1)})
 
 
+def trickle(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
+    """10 records a second: seconds from Kafka to queryable, and after kill -9 until records are queryable."""
+    found: Found = defaultdict(list)
+    seconds = max(LATENCY_SECONDS * size.scale, 20.0)
+    for turn, (fast, slow) in enumerate(zip(names[::2], names[1::2], strict=True)):
+        ours, theirs = Sluice(bench, fast), Plain(bench, f"trickle-plain-{turn}", False, size.rows)
+        contenders: dict[str, Contender] = {
+            SLUICE: WatchedSluice(ours),
+            SLOW: WatchedSluice(Sluice(bench, slow)),
+            PLAIN: WatchedPlain(bench, theirs, ours.spec.topic.name),
+        }
+        for name, contender in contenders.items():
+            found[name].append(measure(bench, contender, ours, seconds, KILLS))
+        say(fast, found)
+    more = {"seconds": seconds, "kills_per_turn": KILLS, "records_per_second": PER_SECOND}
+    ran = {**more, **settings(bench, 1), SLOW: {"trigger_seconds": 5}}
+    del ran[TUNED]
+    return report(found, ran)
+
+
 Run = Callable[[BenchStack, Size, list[str]], dict[str, Any]]
 WORKLOADS: Mapping[str, Run] = {
     "one_batch": one_batch,
     "one_object": one_object,
     "small_batches": small_batches,
+    "trickle": trickle,
 }
 
 
@@ -110,6 +137,8 @@ def declared(workload: str, size: Size) -> list[Declared]:
     turns = range(size.turns)
     if workload == "small_batches":
         return [Declared(f"small_{n}", "bench-small", 1, size.batch_rows) for n in turns]
+    if workload == "trickle":
+        return [Declared(f"trickle_{n}_{s}s", "bench-trickle", s) for n in turns for s in (1, 5)]
     return [Declared(f"{workload}_{n}", topic_of(f"{workload}_{n}"), 5, size.rows) for n in turns]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -35,6 +36,7 @@ from bench.compare.records import (
     missing_columns,
     schema_text,
 )
+from bench.compare.watch import Contender, Watch, is_beyond, latencies
 from bench.compare.workloads import OBJECTS, WORKLOADS, Size, declared
 from sluice.model.spec import schema
 from sluice.model.spec import stream as streams
@@ -133,6 +135,34 @@ def test_scale_1_is_what_the_issue_names() -> None:
     assert [Size(scale, 1).batches for scale in (1.0, 0.1, 0.02)] == [150, 150, 30]
 
 
+def test_a_record_is_queryable_with_the_first_publication_behind_its_offset() -> None:
+    published = [(10.0, {0: 1}), (12.0, {0: 2, 1: 5}), (13.0, {0: 2, 1: 6})]
+    sent = {(0, 0): 9.0, (0, 1): 9.5, (1, 5): 12.5}
+    assert sorted(latencies(sent, published)) == [0.5, 1.0, 2.5]
+    # Not yet, and of a partition that nothing was published of.
+    assert latencies({(0, 2): 9.0, (2, 0): 9.0}, published) == []
+    assert latencies({(0, 0): 9.0}, []) == []
+
+
+def test_a_consumer_has_recovered_when_a_record_after_the_kill_is_queryable() -> None:
+    at_kill = {0: 5, 1: 7}
+    # The killed consumer's last batch, seen late, ends there at most.
+    assert not is_beyond(at_kill, {0: 5, 1: 7})
+    assert not is_beyond(at_kill, {0: 4})
+    assert is_beyond(at_kill, {0: 4, 1: 8})
+    assert is_beyond(at_kill, {2: 1})
+
+
+def test_the_first_publication_that_is_enough_counts() -> None:
+    watch = Watch(cast(Contender, None))
+    watch.published += [(10.0, {0: 1}), (12.0, {0: 2}), (13.0, {0: 3})]
+    assert watch.wait(partial(is_beyond, {0: 1})) == 12.0
+    # What the observing thread failed with is raised at once, not after the time limit.
+    watch.failure = ConnectionError("refused")
+    with pytest.raises(ConnectionError, match="refused"):
+        watch.wait(partial(is_beyond, {0: 1}))
+
+
 def test_the_streams_of_a_comparison_are_valid_and_share_a_topic(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -156,6 +186,8 @@ def test_the_workloads_of_one_run_have_streams_of_their_own_and_one_per_turn() -
         "one_batch": 3,
         "one_object": 3,
         "small_batches": 3,
+        # At both triggers.
+        "trickle": 6,
     }
     # A batch of one turn: all rows of its own topic. Small ones: all turns read one topic.
     assert len({one.topic for one in streams["one_batch"]}) == 3
