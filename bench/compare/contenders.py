@@ -158,6 +158,12 @@ class Plain:
             | self.bench.stored(self.folder)
         )
 
+    def as_json(self, topic: str, to: str, rows: int) -> None:
+        """Send the records of ``topic``, which exists, to topic ``to`` as JSON."""
+        settings = self._settings(topic, to=to, columns=list(csv_columns()))
+        self.bench.run([*SUBMIT, plain.__file__, "as_json", settings], self.name, rows)
+        check(f"records of {to}", self.bench.records(to), rows)
+
     def _settings(self, topic: str, **more: Any) -> Path:
         # The superuser's login: the roles' rights are those of Sluice's own jobs.
         kafka = {f"kafka.{key}": value for key, value in self.bench.superuser().java().items()}

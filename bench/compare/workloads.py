@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.compare import plain
+from bench.compare import connect, plain
+from bench.compare.connect import Connect
 from bench.compare.contenders import Plain, Sluice
-from bench.compare.figures import PLAIN, SLUICE, TUNED, Figures, report
+from bench.compare.figures import CONNECT, PLAIN, SLUICE, TUNED, Figures, report
 from bench.compare.records import PARTITIONS, Declared
 from bench.compare.stack import BenchStack, bench_stack
 from bench.compare.watch import Contender, WatchedPlain, WatchedSluice, measure
@@ -123,12 +124,31 @@ def trickle(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
     return report(found, ran)
 
 
+def json_records(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
+    """Consume JSON: Sluice and the Iceberg Kafka Connect sink."""
+    found: Found = defaultdict(list)
+    avro, *names = names
+    source, contenders = Sluice(bench, avro), [Sluice(bench, name) for name in names]
+    bench.put_objects("json/", size.rows, OBJECTS)
+    source.produce("json/", size.rows)
+    topic = contenders[0].spec.topic.name
+    Plain(bench, "as-json", True, size.rows).as_json(source.spec.topic.name, topic, size.rows)
+    for sluice in contenders:
+        found[SLUICE].append(sluice.consume(size.rows))
+        connector = Connect(bench, sluice.spec.name.replace("json", "connect"))
+        found[CONNECT].append(connector.consume(topic, size.rows))
+        say(sluice.spec.name, found)
+    more = {"rows": size.rows, SLUICE: {"trigger_seconds": 5}, CONNECT: connect.settings()}
+    return report(found, {"partitions": PARTITIONS, **more})
+
+
 Run = Callable[[BenchStack, Size, list[str]], dict[str, Any]]
 WORKLOADS: Mapping[str, Run] = {
     "one_batch": one_batch,
     "one_object": one_object,
     "small_batches": small_batches,
     "trickle": trickle,
+    "json": json_records,
 }
 
 
@@ -139,6 +159,9 @@ def declared(workload: str, size: Size) -> list[Declared]:
         return [Declared(f"small_{n}", "bench-small", 1, size.batch_rows) for n in turns]
     if workload == "trickle":
         return [Declared(f"trickle_{n}_{s}s", "bench-trickle", s) for n in turns for s in (1, 5)]
+    if workload == "json":
+        ours = [Declared(f"json_{n}", "bench-json", 5, size.rows, is_json=True) for n in turns]
+        return [Declared("avro", "bench-avro"), *ours]
     return [Declared(f"{workload}_{n}", topic_of(f"{workload}_{n}"), 5, size.rows) for n in turns]
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from bench.compare import connect
 from bench.compare.chart import write_chart
 from bench.compare.figures import (
     CONNECT,
@@ -33,6 +34,7 @@ from bench.compare.records import (
     PARTITIONS,
     Declared,
     csv_columns,
+    json_columns,
     missing_columns,
     schema_text,
 )
@@ -163,15 +165,17 @@ def test_the_first_publication_that_is_enough_counts() -> None:
         watch.wait(partial(is_beyond, {0: 1}))
 
 
+@pytest.mark.parametrize("is_json", [False, True])
 def test_the_streams_of_a_comparison_are_valid_and_share_a_topic(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_json: bool
 ) -> None:
     monkeypatch.setenv(streams.VARIABLE, str(tmp_path))
     for name in ("one", "two"):
-        Declared(name, "shared", 1, 20_000).write(tmp_path)
+        Declared(name, "shared", 1, 20_000, is_json=is_json).write(tmp_path)
     found = [streams.load(name) for name in ("one", "two")]
     assert {spec.topic.name for spec in found} == {"shared"}
     assert len({spec.table for spec in found}) == 2
+    assert all(spec.is_avro is not is_json for spec in found)
     assert found[0].consumer.max_offsets_per_trigger == 20_000
     columns = schema.declared_types(found[0])
     assert columns["tpep_pickup_datetime"] == "timestamp"
@@ -186,8 +190,9 @@ def test_the_workloads_of_one_run_have_streams_of_their_own_and_one_per_turn() -
         "one_batch": 3,
         "one_object": 3,
         "small_batches": 3,
-        # At both triggers.
+        # At both triggers; the Avro stream that the JSON is made of.
         "trickle": 6,
+        "json": 4,
     }
     # A batch of one turn: all rows of its own topic. Small ones: all turns read one topic.
     assert len({one.topic for one in streams["one_batch"]}) == 3
@@ -198,6 +203,10 @@ def test_the_plain_way_makes_the_records_of_the_same_schema() -> None:
     fields = [field["name"] for field in json.loads(schema_text())["fields"]]
     assert [*csv_columns(), *missing_columns()] == fields
     assert list(missing_columns()) == ["congestion_surcharge", "airport_fee", "other_columns"]
+
+
+def test_connect_writes_the_columns_of_sluice_s_json_table() -> None:
+    assert [field.name for field in connect.schema().fields] == list(json_columns())
 
 
 def test_the_chart_names_every_ratio_and_loads_nothing_from_the_web(tmp_path: Path) -> None:
