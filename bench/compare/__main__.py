@@ -2,7 +2,7 @@
 
 ::
 
-    make bench                                # all workloads, 3 turns each
+    make bench                                # all workloads, 3 turns each: hours
     make bench SCALE=0.1 WORKLOAD=one_batch   # a look of five minutes
 
 On a stack of its own, without Airflow's processes. CPU seconds are those of the job's
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,8 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--out", type=Path, default=REPO / "build" / "bench.json")
     options = parser.parse_args()
+    # Otherwise the stack would stay.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     size = Size(options.scale, options.turns)
     machine = {"cores": len(os.sched_getaffinity(0)), "load_before": round(os.getloadavg()[0], 1)}
     result: dict[str, Any] = {"scale": size.scale, "machine": machine, "ratio": {}, "workloads": {}}

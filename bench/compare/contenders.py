@@ -66,7 +66,7 @@ class Sluice:
         pid = int(proxy.getProcessInfo(self.spec.program)["pid"])
         with Meter({"job": pid, **self.bench.services()}) as meter:
             found = self.wait(lambda found: sum(event.records for event in found) >= rows)
-            began = next(event.at for event in found if event.what == "lease acquired")
+            began = next(event.at for event in found if event.what == "Spark started")
             batches = [event for event in found if event.records]
             self.stream.stop_stream()
         # First of all: what follows reads the bucket.
@@ -157,6 +157,12 @@ class Plain:
             | {"batches": float(len(batches)), "start_seconds": round(began - meter.samples["job"][0][0], 2)}
             | self.bench.stored(self.folder)
         )
+
+    def as_json(self, topic: str, to: str, rows: int) -> None:
+        """Send the records of ``topic``, which exists, to topic ``to`` as JSON."""
+        settings = self._settings(topic, to=to, columns=list(csv_columns()))
+        self.bench.run([*SUBMIT, plain.__file__, "as_json", settings], self.name, rows)
+        check(f"records of {to}", self.bench.records(to), rows)
 
     def _settings(self, topic: str, **more: Any) -> Path:
         # The superuser's login: the roles' rights are those of Sluice's own jobs.

@@ -1,6 +1,6 @@
 """The plain way, as people publish it: CSV -> Avro -> Kafka, and Kafka -> Avro -> parquet on S3.
 
-A Spark program of its own, which imports nothing of Sluice: ``plain.py produce|consume <settings>``.
+A Spark program of its own, which imports nothing of Sluice: ``plain.py produce|consume|as_json <settings>``.
 ``tuned``: with the settings that guides to Spark and Kafka recommend. Lines of JSON on stdout say when the
 query started and what each batch did.
 """
@@ -93,6 +93,22 @@ def consume(spark: SparkSession, settings: dict[str, Any]) -> None:
         raise error
 
 
+def as_json(spark: SparkSession, settings: dict[str, Any]) -> None:
+    """Not the plain way: sends the records of a topic to ``to`` as JSON, with their keys and partitions."""
+    records = (
+        spark.read.format("kafka").options(**settings["kafka"]).option("subscribe", settings["topic"]).load()
+    )
+    record = from_avro("value", settings["schema"])
+    fields = [record[name].alias(name.lower()) for name in settings["columns"]]
+    (
+        records.select("key", F.to_json(F.struct(*fields)).alias("value"), "partition")
+        .write.format("kafka")
+        .options(**settings["kafka"], **PRODUCER)
+        .option("topic", settings["to"])
+        .save()
+    )
+
+
 class Lines(StreamingQueryListener):
     """Prints a line for each batch."""
 
@@ -119,7 +135,7 @@ def say(line: dict[str, Any]) -> None:
 def main() -> None:
     job, settings = sys.argv[1], json.loads(Path(sys.argv[2]).read_text())
     spark = start(settings)
-    {"produce": produce, "consume": consume}[job](spark, settings)
+    {"produce": produce, "consume": consume, "as_json": as_json}[job](spark, settings)
     spark.stop()
 
 

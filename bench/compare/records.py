@@ -15,7 +15,8 @@ PARTITIONS = 10
 
 _STREAM = """\
 name = "{name}"
-schema = "schema.avsc"
+schema = "{schema}"
+{decode}
 table = "bench.{name}"
 
 [topic]
@@ -30,10 +31,33 @@ max_offsets_per_trigger = {max_offsets_per_trigger}
 s3_calls_per_batch = 25
 versions_per_batch = 20
 
+{source}
+"""
+_CSV = """\
 [csv]
 time_formats = ["MM/dd/yyyy hh:mm:ss a"]
 extra_columns = "other_columns"
 """
+# Its records are another stream's, as JSON: the generator is never asked.
+_GENERATED = '[generator]\nrows = "transforms:trips"\n'
+_TRANSFORMS = '''\
+"""Decode taxi trips from JSON."""
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from spark_jobs.common.spark.session import computed
+
+
+def trips(rows, schema):
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"}
+    whole = StructType([*schema, StructField("_corrupt", StringType())])
+    parsed = computed(rows, parsed=F.from_json(F.col("value").cast("string"), whole, options))
+    fields = [F.col("parsed")[name].alias(name) for name in schema.names]
+    is_bad = F.col("parsed").isNull() | F.col("parsed._corrupt").isNotNull()
+    reason = F.when(is_bad, F.lit("the value is no trip as JSON"))
+    return computed(parsed, record=F.struct(*fields), reason=reason).drop("parsed")
+'''
 
 
 @dataclass(frozen=True)
@@ -45,11 +69,22 @@ class Declared:
     trigger_seconds: int = 5
     max_offsets_per_trigger: int = 3_000_000
     partitions: int = PARTITIONS
+    is_json: bool = False
 
     def write(self, folder: Path) -> None:
+        values = asdict(self)
+        values["schema"] = "schema.ddl" if self.is_json else "schema.avsc"
+        values["decode"] = 'decode = "transforms:trips"' if self.is_json else ""
+        values["source"] = _GENERATED if self.is_json else _CSV
         (folder / self.name).mkdir()
-        (folder / self.name / "stream.toml").write_text(_STREAM.format(**asdict(self)))
-        shutil.copy(streams.STREAMS / "nyc_taxi" / "schema.avsc", folder / self.name)
+        (folder / self.name / "stream.toml").write_text(_STREAM.format(**values))
+        if self.is_json:
+            ddl = "\n".join(f"{name} {kind.upper()}" for name, kind in json_columns().items())
+            (folder / self.name / "schema.ddl").write_text(ddl + "\n")
+            (folder / self.name / "transforms.py").write_text(_TRANSFORMS)
+            (folder / self.name / "__init__.py").touch()
+        else:
+            shutil.copy(streams.STREAMS / "nyc_taxi" / "schema.avsc", folder / self.name)
 
 
 def schema_text() -> str:
@@ -60,6 +95,11 @@ def csv_columns() -> dict[str, str]:
     """The columns of the CSV objects with Spark's types, in their order."""
     types = _types()
     return {name: types[name] for name in sample_rows()[0].split(",")}
+
+
+def json_columns() -> dict[str, str]:
+    """The same of the JSON records: a stream's columns are lower case."""
+    return {name.lower(): kind for name, kind in csv_columns().items()}
 
 
 def missing_columns() -> dict[str, str]:

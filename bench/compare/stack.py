@@ -66,8 +66,11 @@ class BenchStack:
         admin.create_topics([NewTopic(name, PARTITIONS, 1)])[name].result(30)
 
     def records(self, topic: str) -> int:
-        superuser = self.superuser()
-        return sum(after - first for first, after in topic_offsets(superuser, topic).values())
+        return sum(after - first for first, after in topic_offsets(self.superuser(), topic).values())
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """Partition -> the offset of the next record."""
+        return {partition: after for partition, (_, after) in topic_offsets(self.superuser(), topic).items()}
 
     def superuser(self) -> Kafka:
         config = kafka.admin_config(self.stack.context)

@@ -7,15 +7,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.compare import plain
+from bench.compare import connect, plain
+from bench.compare.connect import Connect
 from bench.compare.contenders import Plain, Sluice
-from bench.compare.figures import PLAIN, SLUICE, TUNED, Figures, report
+from bench.compare.figures import CONNECT, PLAIN, SLUICE, TUNED, Figures, report
 from bench.compare.records import PARTITIONS, Declared
 from bench.compare.stack import BenchStack, bench_stack
+from bench.compare.watch import Contender, WatchedPlain, WatchedSluice, measure
+from local.drills.traffic import PER_SECOND
 from local.services.streams import spark_defaults
 
 ROWS = 3_000_000
 OBJECTS = 25
+BATCHES, BATCH_ROWS = 150, 20_000
+# Sluice at a trigger of 5 s instead of 1 s.
+SLOW = f"{SLUICE}_5s"
+# Of a contender at SCALE=1, and at least 20; kills of each contender in each turn.
+LATENCY_SECONDS, KILLS = 120.0, 3
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,16 @@ class Size:
     def rows(self) -> int:
         """A multiple of the objects' number."""
         return max(round(ROWS * self.scale / OBJECTS), 1) * OBJECTS
+
+    @property
+    def batch_rows(self) -> int:
+        """A multiple of the partitions' number, so that each batch is full."""
+        return max(round(BATCH_ROWS * self.scale / PARTITIONS), 1) * PARTITIONS
+
+    @property
+    def batches(self) -> int:
+        """BATCHES, but in proportion below a tenth: a batch has a cost of its own, whatever its rows."""
+        return max(round(BATCHES * min(10 * self.scale, 1.0)), 1)
 
 
 Found = defaultdict[str, list[Figures]]
@@ -71,17 +89,80 @@ def proof_share(validated: Figures, load: Figures) -> Figures:
     }
 
 
+def small_batches(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
+    """Consume a topic in 150 batches, at a trigger of one second."""
+    rows = size.batch_rows * size.batches
+    found: Found = defaultdict(list)
+    bench.put_objects("small/", rows, 1)
+    producer = Sluice(bench, names[0])
+    producer.produce("small/", rows)
+    for name in names:
+        found[SLUICE].append(Sluice(bench, name).consume(rows))
+        for other, one in plain_contenders(bench, name, size.batch_rows).items():
+            found[other].append(one.consume(producer.spec.topic.name, rows))
+        say(name, found)
+    return report(found, {"rows": rows, "batch_rows": size.batch_rows, **settings(bench, 1)})
+
+
+def trickle(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
+    """10 records a second: seconds from Kafka to queryable, and after kill -9 until records are queryable."""
+    found: Found = defaultdict(list)
+    seconds = max(LATENCY_SECONDS * size.scale, 20.0)
+    for turn, (fast, slow) in enumerate(zip(names[::2], names[1::2], strict=True)):
+        ours, theirs = Sluice(bench, fast), Plain(bench, f"trickle-plain-{turn}", False, size.rows)
+        contenders: dict[str, Contender] = {
+            SLUICE: WatchedSluice(ours),
+            SLOW: WatchedSluice(Sluice(bench, slow)),
+            PLAIN: WatchedPlain(bench, theirs, ours.spec.topic.name),
+        }
+        for name, contender in contenders.items():
+            found[name].append(measure(bench, contender, ours, seconds, KILLS))
+        say(fast, found)
+    more = {"seconds": seconds, "kills_per_turn": KILLS, "records_per_second": PER_SECOND}
+    ran = {**more, **settings(bench, 1), SLOW: {"trigger_seconds": 5}}
+    del ran[TUNED]
+    return report(found, ran)
+
+
+def json_records(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
+    """Consume JSON: Sluice and the Iceberg Kafka Connect sink."""
+    found: Found = defaultdict(list)
+    avro, *names = names
+    source, contenders = Sluice(bench, avro), [Sluice(bench, name) for name in names]
+    bench.put_objects("json/", size.rows, OBJECTS)
+    source.produce("json/", size.rows)
+    topic = contenders[0].spec.topic.name
+    Plain(bench, "as-json", True, size.rows).as_json(source.spec.topic.name, topic, size.rows)
+    for sluice in contenders:
+        found[SLUICE].append(sluice.consume(size.rows))
+        connector = Connect(bench, sluice.spec.name.replace("json", "connect"))
+        found[CONNECT].append(connector.consume(topic, size.rows))
+        say(sluice.spec.name, found)
+    more = {"rows": size.rows, SLUICE: {"trigger_seconds": 5}, CONNECT: connect.settings()}
+    return report(found, {"partitions": PARTITIONS, **more})
+
+
 Run = Callable[[BenchStack, Size, list[str]], dict[str, Any]]
 WORKLOADS: Mapping[str, Run] = {
     "one_batch": one_batch,
     "one_object": one_object,
+    "small_batches": small_batches,
+    "trickle": trickle,
+    "json": json_records,
 }
 
 
 def declared(workload: str, size: Size) -> list[Declared]:
     """The streams of a workload, in the order in which it takes them."""
-    names = [f"{workload}_{turn}" for turn in range(size.turns)]
-    return [Declared(name, topic_of(name), 5, size.rows) for name in names]
+    turns = range(size.turns)
+    if workload == "small_batches":
+        return [Declared(f"small_{n}", "bench-small", 1, size.batch_rows) for n in turns]
+    if workload == "trickle":
+        return [Declared(f"trickle_{n}_{s}s", "bench-trickle", s) for n in turns for s in (1, 5)]
+    if workload == "json":
+        ours = [Declared(f"json_{n}", "bench-json", 5, size.rows, is_json=True) for n in turns]
+        return [Declared("avro", "bench-avro"), *ours]
+    return [Declared(f"{workload}_{n}", topic_of(f"{workload}_{n}"), 5, size.rows) for n in turns]
 
 
 def run(workloads: Sequence[str], size: Size) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from bench.compare import connect
 from bench.compare.chart import write_chart
 from bench.compare.figures import (
     CONNECT,
@@ -29,11 +31,14 @@ from bench.compare.figures import (
 )
 from bench.compare.meter import at
 from bench.compare.records import (
+    PARTITIONS,
     Declared,
     csv_columns,
+    json_columns,
     missing_columns,
     schema_text,
 )
+from bench.compare.watch import Contender, Watch, is_beyond, latencies
 from bench.compare.workloads import OBJECTS, WORKLOADS, Size, declared
 from sluice.model.spec import schema
 from sluice.model.spec import stream as streams
@@ -120,21 +125,57 @@ def test_cpu_seconds_at_a_moment_are_on_the_line_between_two_samples() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.1, 0.03, 0.0001])
-def test_the_rows_of_any_scale_fill_the_objects_evenly(scale: float) -> None:
-    rows = Size(scale, 1).rows
-    assert rows % OBJECTS == 0 < rows
-    assert Size(1.0, 1).rows == 3_000_000
+def test_a_workload_of_any_scale_fills_its_objects_and_its_partitions_evenly(scale: float) -> None:
+    size = Size(scale, 1)
+    assert size.rows % OBJECTS == 0
+    assert size.batch_rows % PARTITIONS == 0
+    assert size.rows > 0 < size.batch_rows
 
 
+def test_scale_1_is_what_the_issue_names() -> None:
+    assert (Size(1.0, 1).rows, Size(1.0, 1).batch_rows) == (3_000_000, 20_000)
+    assert [Size(scale, 1).batches for scale in (1.0, 0.1, 0.02)] == [150, 150, 30]
+
+
+def test_a_record_is_queryable_with_the_first_publication_behind_its_offset() -> None:
+    published = [(10.0, {0: 1}), (12.0, {0: 2, 1: 5}), (13.0, {0: 2, 1: 6})]
+    sent = {(0, 0): 9.0, (0, 1): 9.5, (1, 5): 12.5}
+    assert sorted(latencies(sent, published)) == [0.5, 1.0, 2.5]
+    # Not yet, and of a partition that nothing was published of.
+    assert latencies({(0, 2): 9.0, (2, 0): 9.0}, published) == []
+    assert latencies({(0, 0): 9.0}, []) == []
+
+
+def test_a_consumer_has_recovered_when_a_record_after_the_kill_is_queryable() -> None:
+    at_kill = {0: 5, 1: 7}
+    # The killed consumer's last batch, seen late, ends there at most.
+    assert not is_beyond(at_kill, {0: 5, 1: 7})
+    assert not is_beyond(at_kill, {0: 4})
+    assert is_beyond(at_kill, {0: 4, 1: 8})
+    assert is_beyond(at_kill, {2: 1})
+
+
+def test_the_first_publication_that_is_enough_counts() -> None:
+    watch = Watch(cast(Contender, None))
+    watch.published += [(10.0, {0: 1}), (12.0, {0: 2}), (13.0, {0: 3})]
+    assert watch.wait(partial(is_beyond, {0: 1})) == 12.0
+    # What the observing thread failed with is raised at once, not after the time limit.
+    watch.failure = ConnectionError("refused")
+    with pytest.raises(ConnectionError, match="refused"):
+        watch.wait(partial(is_beyond, {0: 1}))
+
+
+@pytest.mark.parametrize("is_json", [False, True])
 def test_the_streams_of_a_comparison_are_valid_and_share_a_topic(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_json: bool
 ) -> None:
     monkeypatch.setenv(streams.VARIABLE, str(tmp_path))
     for name in ("one", "two"):
-        Declared(name, "shared", 1, 20_000).write(tmp_path)
+        Declared(name, "shared", 1, 20_000, is_json=is_json).write(tmp_path)
     found = [streams.load(name) for name in ("one", "two")]
     assert {spec.topic.name for spec in found} == {"shared"}
     assert len({spec.table for spec in found}) == 2
+    assert all(spec.is_avro is not is_json for spec in found)
     assert found[0].consumer.max_offsets_per_trigger == 20_000
     columns = schema.declared_types(found[0])
     assert columns["tpep_pickup_datetime"] == "timestamp"
@@ -145,15 +186,27 @@ def test_the_workloads_of_one_run_have_streams_of_their_own_and_one_per_turn() -
     streams = {name: declared(name, Size(1.0, 3)) for name in WORKLOADS}
     names = [one.name for each in streams.values() for one in each]
     assert len(names) == len(set(names))
-    assert all(len(each) == 3 for each in streams.values())
-    # A batch of one turn: all rows of its own topic.
+    assert {name: len(each) for name, each in streams.items()} == {
+        "one_batch": 3,
+        "one_object": 3,
+        "small_batches": 3,
+        # At both triggers; the Avro stream that the JSON is made of.
+        "trickle": 6,
+        "json": 4,
+    }
+    # A batch of one turn: all rows of its own topic. Small ones: all turns read one topic.
     assert len({one.topic for one in streams["one_batch"]}) == 3
+    assert {one.topic for one in streams["small_batches"]} == {"bench-small"}
 
 
 def test_the_plain_way_makes_the_records_of_the_same_schema() -> None:
     fields = [field["name"] for field in json.loads(schema_text())["fields"]]
     assert [*csv_columns(), *missing_columns()] == fields
     assert list(missing_columns()) == ["congestion_surcharge", "airport_fee", "other_columns"]
+
+
+def test_connect_writes_the_columns_of_sluice_s_json_table() -> None:
+    assert [field.name for field in connect.schema().fields] == list(json_columns())
 
 
 def test_the_chart_names_every_ratio_and_loads_nothing_from_the_web(tmp_path: Path) -> None:

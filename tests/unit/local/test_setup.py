@@ -32,15 +32,19 @@ def test_differences_are_named() -> None:
     assert said == "b is missing; c is not pinned; a has SHA-256 2 instead of 1"
 
 
-def test_both_jar_sets_are_pinned() -> None:
+def test_all_jar_sets_are_pinned() -> None:
     spark, kafka = pinned_jars("spark"), pinned_jars("kafka")
     assert {"kafka-clients-3.9.0.jar", "iceberg-spark-runtime-4.0_2.13-1.10.2.jar"} <= spark.keys()
     assert "kafka_2.13-4.1.1.jar" in kafka
+    connect = pinned_jars("connect")
+    assert {"iceberg-kafka-connect-1.10.1.jar", "connect-runtime-4.1.1.jar"} <= connect.keys()
     # Older ones than PySpark's own would come first on the class path.
     assert not [
         name for name in spark if name.startswith(("slf4j", "httpc", "commons-codec", "commons-logging"))
     ]
-    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in (*spark.values(), *kafka.values()))
+    assert all(
+        re.fullmatch("[0-9a-f]{64}", digest) for jars in (spark, kafka, connect) for digest in jars.values()
+    )
 
 
 @pytest.mark.parametrize(
