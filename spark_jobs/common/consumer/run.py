@@ -78,6 +78,9 @@ class ConsumerRun(GuardedQuery):
             "includeHeaders": "true",
             "maxOffsetsPerTrigger": str(spec.consumer.max_offsets_per_trigger),
             "kafka.isolation.level": "read_committed",
+            # After each fetch Spark asks for the log's end, on the connection where the next fetch waits for
+            # records already: by default for 500 ms, in each partition that a batch reads to its end.
+            "kafka.fetch.max.wait.ms": "10",
             "kafka.max.poll.records": "20000",
             "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
         }
