@@ -23,6 +23,7 @@ from sluice.clients.objects import Bucket
 from sluice.hooks import load_plan as plans
 from sluice.model.spec.ledger import run_key
 from sluice.model.spec.stream import ENTRY_POINT
+from sluice.operators.load.produce import java_options
 
 # As the connection sluice_spark of the embedded stack.
 SUBMIT = ("spark-submit", "--master", "local[2]")
@@ -53,8 +54,9 @@ class Sluice:
         )
         uri = ledger.uri(run_key(RUN_ID, "plan"))
         named = ("--name", f"sluice-{self.spec.name}-producer")
+        conf = [f"--conf={key}={value}" for key, value in java_options(plan["sources"]).items()]
         job = (str(ENTRY_POINT), "producer", self.spec.name, "--plan", uri)
-        figures = self.bench.run([*SUBMIT, *named, *job], f"{self.spec.name}-produce", rows)
+        figures = self.bench.run([*SUBMIT, *named, *conf, *job], f"{self.spec.name}-produce", rows)
         plans.complete(ledger, plan, kafka.ends(topic))
         check(f"records of {topic}", self.bench.records(topic), rows)
         return figures

@@ -71,16 +71,13 @@ class ConsumerRun(GuardedQuery):
         super().__init__(writer.batch)
         self._writer = writer
         self._next_check = monotonic() + CHECK_SECONDS
-        options = session.kafka_options(platform.kafka) | {
+        options = session.kafka_source_options(platform.kafka) | {
             "subscribe": spec.topic.name,
             "startingOffsets": json.dumps({spec.topic.name: positions}),
             "failOnDataLoss": "true",
             "includeHeaders": "true",
             "maxOffsetsPerTrigger": str(spec.consumer.max_offsets_per_trigger),
             "kafka.isolation.level": "read_committed",
-            # After each fetch Spark asks for the log's end, on the connection where the next fetch waits for
-            # records already: by default for 500 ms, in each partition that a batch reads to its end.
-            "kafka.fetch.max.wait.ms": "10",
             "kafka.max.poll.records": "20000",
             "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
         }

@@ -134,7 +134,7 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
     log.info("reading sent rows topic=%s", spec.topic.name)
     records = (
         spark.read.format("kafka")
-        .options(**session.kafka_options(platform.kafka))
+        .options(**session.kafka_source_options(platform.kafka))
         .option("subscribe", spec.topic.name)
         .option("startingOffsets", json.dumps({spec.topic.name: start}))
         .option(

@@ -102,6 +102,15 @@ def kafka_options(kafka: Kafka) -> dict[str, str]:
     return {f"kafka.{key}": value for key, value in kafka.java().items()}
 
 
+def kafka_source_options(kafka: Kafka) -> dict[str, str]:
+    """The options of Spark's Kafka source that connect it and keep it from waiting at a partition's end.
+
+    After each fetch it asks for the log's end, on the connection where the next fetch waits for records
+    already: by default for 500 ms, in each partition that is read to its end.
+    """
+    return {**kafka_options(kafka), "kafka.fetch.max.wait.ms": "10"}
+
+
 def catalog_options(platform: Platform) -> dict[str, str]:
     """Spark's configuration of the Iceberg catalog: JDBC for the pointers, S3FileIO for the files."""
     lake, s3 = platform.lake, platform.s3
