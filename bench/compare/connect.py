@@ -11,7 +11,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IcebergType, IntegerType, NestedField, StringType, TimestampType
 
-from bench.compare.contenders import check
+from bench.compare.contenders import check, check_runs
 from bench.compare.figures import Figures
 from bench.compare.meter import S3Calls
 from bench.compare.records import json_columns
@@ -97,9 +97,10 @@ class Connect:
                 raise RuntimeError(
                     f"the worker failed:\n{log.read_text(errors='replace')[failed.start() :][:4000]}"
                 )
+            check_runs(process, log)
             return published >= rows
 
-        with self.bench.started(self._command(jars, topic), self.name) as (_, meter, log):
+        with self.bench.started(self._command(jars, topic), self.name) as (process, meter, log):
             wait_until(f"{rows} rows in {self.table}", is_done, LIMIT_SECONDS, 0.1)
             ended, looks = self._last_commit(), looks + 1
         found, look = calls.figures(), S3Calls(self.bench.stack)

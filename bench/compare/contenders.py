@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -149,8 +150,8 @@ class Plain:
     def consume(self, topic: str, rows: int) -> Figures:
         """From the start of the query until the batch with the last rows is committed."""
         calls, name = S3Calls(self.bench.stack), f"{self.name}-consume"
-        with self.bench.started(self.consumer(topic), name) as (_, meter, log):
-            batches = wait_for_batches(log, rows)
+        with self.bench.started(self.consumer(topic), name) as (process, meter, log):
+            batches = wait_for_batches(process, log, rows)
         began, ended = started_at(log), batches[-1]["ended"]
         check(f"rows of {name}", sum(batch["rows"] for batch in batches), rows)
         return (
@@ -183,20 +184,25 @@ def started_at(log: Path) -> float:
     return float(next(line["at"] for line in lines(log) if line["event"] == "started"))
 
 
-def wait_for_batches(log: Path, rows: int) -> list[dict[str, Any]]:
+def wait_for_batches(process: subprocess.Popen[bytes], log: Path, rows: int) -> list[dict[str, Any]]:
     """The batches of the plain way when they have all ``rows``, each with the time when it ``ended``."""
     found: list[dict[str, Any]] = []
 
     def is_done() -> bool:
         found[:] = [line for line in lines(log) if line["event"] == "batch"]
-        if "Traceback (most recent call last)" in tail(log):
-            raise RuntimeError(f"the plain way failed:\n{tail(log)}")
+        check_runs(process, log)
         return sum(batch["rows"] for batch in found) >= rows
 
     wait_until(f"{rows} rows of the plain way in {log}", is_done, LIMIT_SECONDS, 0.1)
     for batch in found:
         batch["ended"] = datetime.fromisoformat(batch["began"]).timestamp() + batch["seconds"]
     return found
+
+
+def check_runs(process: subprocess.Popen[bytes], log: Path) -> None:
+    """Raise RuntimeError with the end of its log if the process has ended."""
+    if (code := process.poll()) is not None:
+        raise RuntimeError(f"the job ended with {code}:\n{tail(log)}")
 
 
 def check(what: str, found: float, expected: float) -> None:

@@ -15,8 +15,9 @@ from local.base import UnhealthyService, UsageError
 from sluice.io.retry import wait_for
 
 DONE = frozenset({"success", "failed"})
-# Of a GET: a busy machine may not answer within the timeout.
+# Of a GET or a login: a busy machine may not answer within the timeout.
 TRIES = 4
+LOGIN = "/auth/token"
 
 
 class Airflow:
@@ -46,19 +47,19 @@ class Airflow:
         return self._send(method, f"/api/v2{path}", headers=headers, **options)
 
     def _sign_in(self) -> None:
-        answer = self._send("POST", "/auth/token", json=self._login)
+        answer = self._send("POST", LOGIN, json=self._login)
         if answer.is_error:
-            raise AirflowError("POST", "/auth/token", answer.status_code, answer.text)
+            raise AirflowError("POST", LOGIN, answer.status_code, answer.text)
         self._token = answer.json()["access_token"]
 
     def _send(self, method: str, path: str, **options: Any) -> httpx.Response:
-        left = TRIES if method == "GET" else 1
+        left = TRIES if method == "GET" or path == LOGIN else 1
         while True:
             left -= 1
             try:
                 return self._client.request(method, path, **options)
             except httpx.TransportError as error:
-                if left and isinstance(error, httpx.ReadTimeout):
+                if left and isinstance(error, (httpx.ReadTimeout, httpx.RemoteProtocolError)):
                     time.sleep(1)
                     continue
                 message = f"Airflow: {method} {path}: no answer ({type(error).__name__})"

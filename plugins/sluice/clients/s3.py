@@ -31,14 +31,16 @@ def asking(what: str) -> Iterator[None]:
         if code in _MISSING:
             raise Missing(f"{what} does not exist ({code})", ErrorCode.OBJECT_NOT_FOUND) from error
         if code in DENIED:
-            raise Refused(
-                f"{what}: S3 denies access ({code}). Fix: check [s3] in the role's platform file and "
-                "the user's policy",
-                ErrorCode.S3_PERMISSION,
-            ) from error
+            raise denied(what, code) from error
         raise Unreachable(f"{what}: S3 answered {code}: {error}", ErrorCode.S3_UNREACHABLE) from error
     except BotoCoreError as error:
         raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error
+
+
+def denied(what: str, code: str) -> Refused:
+    """Of an answer whose ``code`` is in DENIED."""
+    fix = "check [s3] in the role's platform file and the user's policy"
+    return Refused(f"{what}: S3 denies access ({code}). Fix: {fix}", ErrorCode.S3_PERMISSION)
 
 
 def split(uri: str) -> tuple[str, str]:

@@ -1,49 +1,72 @@
-"""An object of a bucket as a file that reads from its end, for Parquet: one request if it is small."""
+"""Objects of a bucket: whole, or as a file that is read from its end, for Parquet."""
 
 from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import (
+    ClientError,
+    IncompleteReadError,
+    ReadTimeoutError,
+    ResponseStreamingError,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-    from mypy_boto3_s3.type_defs import GetObjectOutputTypeDef
 
 # Usually holds the footer and the offsets before it, since these are a table's last columns.
 TAIL_BYTES = 1024 * 1024
+# boto3 repeats a request only until the answer's first bytes.
+TRIES = 4
+_BROKEN_OFF = (IncompleteReadError, ReadTimeoutError, ResponseStreamingError)
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
-def get_object(client: S3Client, bucket: str, key: str, range_: str = "bytes=0-") -> GetObjectOutputTypeDef:
-    """The whole object, or a range of it. Raises FileNotFoundError if it is gone, or botocore's errors."""
-    try:
-        return client.get_object(Bucket=bucket, Key=key, Range=range_)
-    except ClientError as error:
-        if error.response.get("Error", {}).get("Code") == "NoSuchKey":
-            raise FileNotFoundError(f"s3://{bucket}/{key}") from error
-        raise
+def get_object(client: S3Client, bucket: str, key: str, **options: Any) -> tuple[bytes, dict[str, Any]]:
+    """Body and answer of a GET, which is sent again if the body breaks off. ``options``: of boto3's
+    ``get_object``. Raises FileNotFoundError if the object is gone, otherwise botocore's errors."""
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            answer: Any = client.get_object(Bucket=bucket, Key=key, **options)
+            return answer["Body"].read(), answer
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") == "NoSuchKey":
+                raise FileNotFoundError(f"s3://{bucket}/{key}") from error
+            raise
+        except _BROKEN_OFF:
+            if attempt == TRIES:
+                raise
+            time.sleep(0.1 * 2**attempt)
 
 
 class ObjectFile(io.RawIOBase):
     """The first request reads the last TAIL_BYTES; each read before them is one more.
 
-    Both raise as :func:`get_object`.
+    Both raise as :func:`get_object`, and OSError for another answer than was asked for.
     """
 
     def __init__(self, client: S3Client, bucket: str, key: str) -> None:
         self._client, self._bucket, self._key = client, bucket, key
-        answer = self._get(f"bytes=-{TAIL_BYTES}")
-        self._tail: bytes = answer["Body"].read()
-        content = _CONTENT_RANGE.fullmatch(answer.get("ContentRange", ""))
-        # Without a range, as S3 may answer for a shorter object, it is the whole object.
-        self._from, self._size = (int(content[1]), int(content[2])) if content else (0, len(self._tail))
+        self._tail, answer = get_object(client, bucket, key, Range=f"bytes=-{TAIL_BYTES}")
+        self._from, self._size = 0, len(self._tail)
+        # S3 may answer with the whole of a short object, and then with another status.
+        if answer.get("ResponseMetadata", {}).get("HTTPStatusCode") != 200:
+            content = _CONTENT_RANGE.fullmatch(answer.get("ContentRange", ""))
+            if content is None or int(content[1]) + len(self._tail) != int(content[2]):
+                raise self._unexpected(f"its last {TAIL_BYTES}", self._tail, answer.get("ContentRange"))
+            self._from, self._size = int(content[1]), int(content[2])
+        # A later answer must be of the same object.
+        self._pin = {"IfMatch": answer["ETag"]} if "ETag" in answer else {}
         self._position = 0
 
-    def _get(self, range_: str) -> GetObjectOutputTypeDef:
-        return get_object(self._client, self._bucket, self._key, range_)
+    def _unexpected(self, asked: str, body: bytes, content_range: Any) -> OSError:
+        uri = f"s3://{self._bucket}/{self._key}"
+        return OSError(f"{uri}: asked for {asked} bytes, got {len(body)} ({content_range or 'no range'})")
 
     def readable(self) -> bool:
         return True
@@ -65,6 +88,15 @@ class ObjectFile(io.RawIOBase):
         if begin >= end:
             return b""
         self._position = end
-        if begin >= self._from:
-            return self._tail[begin - self._from : end - self._from]
-        return self._get(f"bytes={begin}-{end - 1}")["Body"].read()
+        kept = self._tail[max(begin - self._from, 0) : max(end - self._from, 0)]
+        return self._before_tail(begin, min(end, self._from)) + kept
+
+    def _before_tail(self, begin: int, end: int) -> bytes:
+        if begin >= end:
+            return b""
+        given = {"Range": f"bytes={begin}-{end - 1}", **self._pin}
+        body, answer = get_object(self._client, self._bucket, self._key, **given)
+        # Arrow's memory ends where the range does.
+        if len(body) != end - begin:
+            raise self._unexpected(str(end - begin), body, answer.get("ContentRange"))
+        return body

@@ -27,6 +27,7 @@ from sqlalchemy.orm import Session
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.clients.lake.file_io import BotoFileIO
+from sluice.clients.s3 import DENIED, denied, error_code
 from sluice.io.s3 import connect
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
@@ -278,7 +279,7 @@ def _missing(what: str) -> Missing:
 @contextmanager
 def asking(what: str) -> Iterator[None]:
     """PyIceberg's, SQLAlchemy's, Arrow's and boto3's errors as Missing (no such table), Refused (a file of it
-    is gone) or Unreachable; no connection string."""
+    is gone, or access is denied) or Unreachable; no connection string."""
     try:
         yield
     except NoSuchTableError as error:
@@ -297,7 +298,12 @@ def asking(what: str) -> Iterator[None]:
     except FileNotFoundError as error:
         message = f"{what}: {missing_message(str(error))}"
         raise Refused(message, ErrorCode.LAKE_FILE_MISSING) from error
-    except (OSError, BotoCoreError, S3Error) as error:
+    except S3Error as error:
+        # Not Missing, also without a bucket: a missing table is one that is not made yet.
+        if (code := error_code(error)) in DENIED:
+            raise denied(what, code) from error
+        raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error
+    except (OSError, BotoCoreError) as error:
         raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error
 
 

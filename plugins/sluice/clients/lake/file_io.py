@@ -1,10 +1,10 @@
-"""PyIceberg's reads of S3 by boto3: a request per file, where Arrow sends four for a metadata file."""
+"""PyIceberg's reads of S3 by boto3: a request per file of metadata, where Arrow sends up to four."""
 
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,8 +18,8 @@ from sluice.io.object_file import ObjectFile, get_object
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# Objects in memory, a manifest of up to 1 MB each.
-KEPT = 16
+# Of manifest lists and manifests in memory.
+KEPT_BYTES = 16 * 1024 * 1024
 
 
 class BotoFileIO(FileIO):
@@ -28,11 +28,11 @@ class BotoFileIO(FileIO):
     def __init__(self, properties: Properties, client: S3Client) -> None:
         super().__init__(properties)
         self._client, self._arrow = client, PyArrowFileIO(properties)
-        # A file of metadata never changes, and a check or two after each other need the same.
-        self._whole = lru_cache(KEPT)(lambda bucket, key: get_object(client, bucket, key)["Body"].read())
+        self._kept: dict[tuple[str, str], bytes] = {}
+        self._lock = threading.Lock()
 
     def new_input(self, location: str) -> InputFile:
-        if location.startswith("s3://"):
+        if location.startswith(("s3://", "s3a://")):
             return ObjectInput(location, self._client, self._whole)
         return self._arrow.new_input(location)
 
@@ -41,6 +41,20 @@ class BotoFileIO(FileIO):
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         self._arrow.delete(location)
+
+    def _whole(self, bucket: str, key: str) -> bytes:
+        """An object, kept if it is a manifest or a list of them: these never change, and the steps of a check
+        need the same ones."""
+        found = self._kept.get((bucket, key))
+        if found is not None:
+            return found
+        body, _ = get_object(self._client, bucket, key)
+        if key.endswith(".avro") and len(body) <= KEPT_BYTES:
+            with self._lock:
+                self._kept[bucket, key] = body
+                while sum(map(len, self._kept.values())) > KEPT_BYTES:
+                    del self._kept[next(iter(self._kept))]
+        return body
 
 
 class ObjectInput(InputFile):

@@ -123,7 +123,7 @@ def read(
     """Columns of the rows that match, batch by batch: in ``tasks``, or at a snapshot (None: the newest of
     ``main``).
 
-    Raises Missing or Unreachable while it is read.
+    Raises Missing, Refused or Unreachable while it is read.
     """
     scan = table.scan(row_filter=rows, selected_fields=columns, snapshot_id=snapshot_id)
     schema = schema_to_pyarrow(scan.projection())

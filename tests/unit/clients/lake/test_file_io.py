@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pyarrow as pa
 import pytest
-from botocore.exceptions import ClientError, ReadTimeoutError
+from botocore.exceptions import ClientError, ReadTimeoutError, ResponseStreamingError
 from pyarrow import dataset
 from pyarrow import parquet as pq
 
 from sluice.clients.errors import Refused, Unreachable
+from sluice.clients.lake import file_io as lake_io
 from sluice.clients.lake.catalog import asking
 from sluice.clients.lake.file_io import BotoFileIO
 from sluice.io import object_file
+from sluice.io.object_file import TRIES
 from sluice.model.error_codes import ErrorCode
 from tests.support.raising import raising
 
@@ -23,11 +26,13 @@ LIST, DATA = "s3://b/t/metadata/snap-1.avro", "s3://b/t/data/1.parquet"
 
 
 class Bucket:
-    """Objects by URI, or the error that asking for one, or reading it, raises."""
+    """Objects by URI, or the error that asking for one, or reading it, raises. ``breaks``: so many answers
+    break off; ``ignores_ranges``: except the first of an object, all answers are the whole object."""
 
-    def __init__(self, objects: dict[str, bytes | Exception]) -> None:
+    def __init__(self, objects: Mapping[str, bytes | Exception]) -> None:
         self.objects = objects
         self.asked: Counter[str] = Counter()
+        self.breaks, self.ignores_ranges = 0, False
 
     def get_object(self, **given: str) -> dict[str, Any]:
         uri = f"s3://{given['Bucket']}/{given['Key']}"
@@ -37,11 +42,16 @@ class Bucket:
             raise found
         if isinstance(found, Exception):
             return {"Body": Broken(found)}
+        if self.breaks:
+            self.breaks -= 1
+            return {"Body": Broken(ResponseStreamingError(error="broken off"))}
+        if "Range" not in given or (self.ignores_ranges and self.asked[uri] > 1):
+            return {"Body": io.BytesIO(found), "ResponseMetadata": {"HTTPStatusCode": 200}}
         first, _, last = given["Range"].removeprefix("bytes=").partition("-")
         begin = int(first) if first else max(len(found) - int(last), 0)
         end = int(last) if first and last else len(found) - 1
         body = io.BytesIO(found[begin : end + 1])
-        return {"Body": body, "ContentRange": f"bytes {begin}-{end}/{len(found)}"}
+        return {"Body": body, "ContentRange": f"bytes {begin}-{end}/{len(found)}", "ETag": "e"}
 
 
 class Broken:
@@ -56,6 +66,20 @@ def refusal(code: str) -> ClientError:
     return ClientError({"Error": {"Code": code, "Message": "no"}}, "GetObject")
 
 
+def parquet() -> bytes:
+    body = io.BytesIO()
+    pq.write_table(pa.table({"n": range(9_000), "text": [str(n) * 9 for n in range(9_000)]}), body)
+    return body.getvalue()
+
+
+def columns(files: BotoFileIO) -> list[int]:
+    with files.new_input(DATA).open() as file:
+        found: list[int] = (
+            dataset.ParquetFileFormat().make_fragment(file).to_table(columns=["n"])["n"].to_pylist()
+        )
+    return found
+
+
 def file_io(**objects: bytes | Exception) -> tuple[Bucket, BotoFileIO]:
     bucket = Bucket({{"list": LIST, "data": DATA}[name]: body for name, body in objects.items()})
     return bucket, BotoFileIO({}, cast("Any", bucket))
@@ -66,17 +90,56 @@ def test_a_data_file_is_read_from_its_end_and_one_of_metadata_at_once(
     tail: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(object_file, "TAIL_BYTES", tail)
-    rows = pa.table({"n": range(9_000), "text": [str(n) * 9 for n in range(9_000)]})
-    body = io.BytesIO()
-    pq.write_table(rows, body)
-    bucket, files = file_io(list=b"x" * 9_000, data=body.getvalue())
+    body = parquet()
+    bucket, files = file_io(list=b"x" * 9_000, data=body)
     for _ in range(2):
         assert files.new_input(LIST).open().read() == b"x" * 9_000
-    with files.new_input(DATA).open() as file:
-        found = dataset.ParquetFileFormat().make_fragment(file).to_table(columns=["n"])
-    assert found == rows.select(["n"])
+    assert columns(files) == list(range(9_000))
     assert bucket.asked[LIST] == 1
-    assert (bucket.asked[DATA] == 1) == (tail > len(body.getvalue()))
+    assert (bucket.asked[DATA] == 1) == (tail > len(body))
+
+
+@pytest.mark.parametrize("tail", [64, 1024 * 1024])
+def test_an_answer_that_breaks_off_is_asked_for_again(tail: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_file, "TAIL_BYTES", tail)
+    monkeypatch.setattr(object_file.time, "sleep", lambda seconds: None)
+    bucket, files = file_io(list=b"x", data=parquet())
+    bucket.breaks = TRIES - 1
+    assert files.new_input(LIST).open().read() == b"x"
+    bucket.breaks = TRIES - 1
+    assert columns(files) == list(range(9_000))
+    bucket.breaks = TRIES
+    with raising(Unreachable, "table t: "), asking("table t"):
+        files.new_input(DATA).open()
+
+
+def test_a_read_across_the_tail_asks_for_what_is_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(object_file, "TAIL_BYTES", 10)
+    bucket, files = file_io(data=bytes(range(100)))
+    with files.new_input(DATA).open() as file:
+        file.seek(85)
+        assert file.read(10) == bytes(range(85, 95))
+    assert bucket.asked[DATA] == 2
+
+
+def test_a_gateway_that_ignores_ranges_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Arrow would write what is too long behind its memory."""
+    monkeypatch.setattr(object_file, "TAIL_BYTES", 64)
+    bucket, files = file_io(data=parquet())
+    bucket.ignores_ranges = True
+    with raising(Unreachable, DATA, "asked for"), asking("table t"):
+        columns(files)
+
+
+def test_manifests_are_kept_within_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lake_io, "KEPT_BYTES", 25)
+    names = [f"s3://b/{n}.avro" for n in range(3)]
+    bucket = Bucket({name: bytes(10) for name in names} | {"s3://b/v.metadata.json": b"x"})
+    files = BotoFileIO({}, cast("Any", bucket))
+    for name in [*names, names[2], names[1], names[0], *["s3://b/v.metadata.json"] * 2]:
+        files.new_input(name).open()
+    assert [bucket.asked[name] for name in names] == [2, 1, 1]
+    assert bucket.asked["s3://b/v.metadata.json"] == 2
 
 
 @pytest.mark.parametrize("location", [LIST, DATA])
@@ -89,11 +152,19 @@ def test_a_file_that_metadata_names_and_that_is_gone_is_refused(location: str) -
 
 
 # A missing bucket is no missing table: a stream without its table counts as one that begins.
-@pytest.mark.parametrize(
-    "error", [refusal("NoSuchBucket"), refusal("AccessDenied"), ReadTimeoutError(endpoint_url="x")]
-)
+@pytest.mark.parametrize("error", [refusal("NoSuchBucket"), ReadTimeoutError(endpoint_url="x")])
 @pytest.mark.parametrize("location", [LIST, DATA])
-def test_what_s3_does_not_answer_is_unreachable(location: str, error: Exception) -> None:
+def test_what_s3_does_not_answer_is_unreachable(
+    location: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(object_file.time, "sleep", lambda seconds: None)
     _, files = file_io(list=error, data=error)
     with raising(Unreachable, "table t: "), asking("table t"):
         files.new_input(location).open()
+
+
+def test_what_s3_denies_is_refused() -> None:
+    _, files = file_io(list=refusal("AccessDenied"))
+    with raising(Refused, "table t: S3 denies access") as raised, asking("table t"):
+        files.new_input(LIST).open()
+    assert raised.value.code == ErrorCode.S3_PERMISSION

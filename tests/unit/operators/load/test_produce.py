@@ -106,9 +106,15 @@ def test_a_run_id_that_is_used_again_with_other_params(load: Load) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sizes", "is_small"),
-    [([1], True), ([20_000_000, 10_000_000], True), ([20_000_000, 20_000_000], False), ([None], False)],
+    ("sources", "is_small"),
+    [
+        ([{"size": 1}], True),
+        ([{"size": 40_000_000}, {"size": 20_000_000}], True),
+        ([{"size": 40_000_000}, {"size": 40_000_000}], False),
+        ([{"size": 40_000_000}, {"size": 40_000_000, "produced": True}], True),
+        ([{"size": 20_000_000, "key": "a.csv.gz"}], False),
+        ([{}], False),
+    ],
 )
-def test_a_small_load_leaves_out_javas_second_compiler(sizes: list[int | None], is_small: bool) -> None:
-    sources = [{} if size is None else {"size": size} for size in sizes]
+def test_a_small_load_leaves_out_javas_second_compiler(sources: list[dict[str, Any]], is_small: bool) -> None:
     assert bool(java_options(sources)) == is_small

@@ -44,7 +44,7 @@ class Bucket:
         self.asked[given["Key"]] += 1
         first, _, last = given["Range"].removeprefix("bytes=").partition("-")
         if self.plain:
-            return {"Body": io.BytesIO(body)}
+            return {"Body": io.BytesIO(body), "ResponseMetadata": {"HTTPStatusCode": 200}}
         begin = int(first) if first else max(len(body) - int(last), 0)
         end = int(last) if first else len(body) - 1
         return {
