@@ -18,9 +18,9 @@ log = logging.getLogger(__name__)
 
 # Avro allocates a string of the length that a record names before it reads it: without limits, 19 bytes are
 # an OutOfMemoryError, which ends the job, at each restart again. Beyond them a record is malformed.
-# Its default reader resolves the two schemas again for each record.
+# Its faster reader would keep the schemas of every task for good: 16 kB a batch (Avro 1.12.0).
 AVRO_SETTINGS = {
-    "org.apache.avro.fastread": "true",
+    "org.apache.avro.fastread": "false",
     "org.apache.avro.limits.string.maxLength": "16777216",
     "org.apache.avro.limits.bytes.maxLength": "16777216",
     "org.apache.avro.limits.collectionItems.maxLength": "1048576",
