@@ -17,11 +17,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from local.services import minio
+from sluice.io import object_file
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.platform import CATALOG, S3
 from spark_jobs.common.consumer import writer
 from spark_jobs.common.consumer.writer import StreamWriter, VerificationFailed
-from spark_jobs.common.lake import read_offsets, tables
+from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.added_file import AddedFile
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.read_offsets import OffsetReader
@@ -150,7 +151,7 @@ def test_a_file_that_is_gone_when_it_is_read_back_publishes_nothing(wiki: Wiki, 
     wiki.put([("same", body) for _, body in events(40, 2)])
     owner = wiki.owner()
     owner.table = Listed(wiki, lambda files: remove(services, files[0].stats.path))
-    with pytest.raises(Exception, match="NoSuchKey"):
+    with pytest.raises(Exception, match="no such object"):
         wiki.await_end(wiki.consume(owner, owner.acquire()))
     assert wiki.record_offsets() == []
 
@@ -174,7 +175,7 @@ def test_rows_that_come_twice_or_not_at_all_are_seen_in_the_files(
 
 
 def test_a_file_larger_than_its_tail_is_read_in_parts(wiki: Wiki, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(read_offsets, "TAIL_BYTES", 64)
+    monkeypatch.setattr(object_file, "TAIL_BYTES", 64)
     wiki.put([("same", body) for _, body in events(500, 2)])
     owner = wiki.owner()
     owner.offset_reader = noting = Noting(wiki.platform.s3)

@@ -36,7 +36,7 @@ def get_object(client: S3Client, bucket: str, key: str, **options: Any) -> tuple
             return answer["Body"].read(), answer
         except ClientError as error:
             if error.response.get("Error", {}).get("Code") == "NoSuchKey":
-                raise FileNotFoundError(f"s3://{bucket}/{key}") from error
+                raise FileNotFoundError(f"s3://{bucket}/{key}: no such object") from error
             raise
         except _BROKEN_OFF:
             if attempt == TRIES:
