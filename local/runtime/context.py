@@ -10,6 +10,7 @@ from pathlib import Path
 from local.base import REPO
 from local.runtime.home import StackDir
 from local.runtime.processes import LABEL
+from local.setup.cache import pyspark
 from sluice.model.spec import overrides, stream
 
 # Passed on to the stack's programs. Others of the user's variables (credentials, PYTHON*, AIRFLOW*, AWS*,
@@ -84,6 +85,10 @@ class Context:
             "PYSPARK_DRIVER_PYTHON": str(self.python),
             "SPARK_CONF_DIR": str(self.home.conf / "spark"),
             "SPARK_LOCAL_IP": "127.0.0.1",
+            # Otherwise Spark's shell script starts a Python to find it.
+            "SPARK_HOME": str(pyspark(self.python_env)),
+            # Of the short-lived JVM that puts the real one's command together.
+            "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "JAVA_HOME": str(self.java_home),
         }
 

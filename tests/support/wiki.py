@@ -18,8 +18,9 @@ from pyspark.sql import SparkSession
 from sluice.io.kafka import topic_offsets
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import CATALOG, Checkpoints
+from spark_jobs.common.consumer.batch_rows import Decode
 from spark_jobs.common.consumer.run import ConsumerRun
-from spark_jobs.common.consumer.writer import Decode, StreamWriter
+from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
 from spark_jobs.common.spark.session import catalog_options

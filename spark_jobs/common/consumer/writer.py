@@ -8,12 +8,11 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from sluice.io.kafka import topic_offsets
 from sluice.io.s3 import connect
@@ -25,8 +24,8 @@ from sluice.model.verification.deduplication import LoadedRows, loaded_from, pos
 from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
 from sluice.model.verification.ranges import OffsetRanges
 from spark_jobs.common.consumer import state
+from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows
 from spark_jobs.common.consumer.state import StreamState
-from spark_jobs.common.kafka.keys import with_identity
 from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import deduplicate
 from spark_jobs.common.lake.added_file import AddedFile
@@ -51,10 +50,6 @@ RECORD_INTERVAL = 10
 SMALL_BATCH = 25_000
 # A broker that starts may not know its last records for a moment.
 SECOND_LOOK_SECONDS = 5.0
-
-# Kafka's columns (`_kafka_…`, `key`, `value`, `headers`) -> the same with the decoded `record`, and with the
-# `reason` why it is malformed (or null).
-Decode = Callable[[DataFrame], DataFrame]
 
 
 class VerificationFailed(RuntimeError):
@@ -180,7 +175,7 @@ class StreamWriter(WriterLease):
         summary = self._summary(
             "batch", ranges, ends, {"batch-id": batch_id, "started-at": int(began * 1000)}
         )
-        written, verification = self._append_and_verify(self._decoded(records), ranges, summary)
+        written, verification = self._append_and_verify(decoded_rows(records, self.decode), ranges, summary)
         if not verification.is_ok:
             raise VerificationFailed(
                 f"{self.spec.table}: batch {batch_id} of {ranges}: {verification.message()}"
@@ -220,21 +215,6 @@ class StreamWriter(WriterLease):
         if self.group.is_due:
             self.group.commit(self.state.ends)
 
-    def _decoded(self, records: DataFrame) -> DataFrame:
-        identified = with_identity(
-            records.select(
-                F.col("topic").alias("_kafka_topic"),
-                F.col("partition").alias("_kafka_partition"),
-                F.col("offset").alias("_kafka_offset"),
-                F.col("timestamp").alias("_kafka_timestamp"),
-                F.col("timestampType").alias("_kafka_timestamp_type"),
-                "key",
-                "value",
-                "headers",
-            )
-        )
-        return self.decode(identified).drop("_kafka_topic", "_kafka_timestamp_type", "headers")
-
     def _append_and_verify(
         self, rows: DataFrame, ranges: OffsetRanges, summary: Mapping[str, str]
     ) -> tuple[WrittenBatch, OffsetVerification]:
@@ -251,8 +231,7 @@ class StreamWriter(WriterLease):
 
     def _write(self, rows: DataFrame, ranges: OffsetRanges, summary: Mapping[str, str]) -> WrittenBatch:
         """Append the good records to the branch, and stage the others."""
-        good = F.col("reason").isNull()
-        loaded = rows.where(good)
+        loaded = rows.where(is_good())
         if ranges.count <= SMALL_BATCH and not self.spec.partition_by:
             loaded = loaded.coalesce(1)
         files = self._append(loaded, summary)
@@ -261,13 +240,11 @@ class StreamWriter(WriterLease):
         if count:
             before = self.state.rejected
             after = before.more(count, f"{self.branch}/{summary['sluice.batch-id']}")
-            staged = self.quarantine.stage(rows.where(~good), self.branch, before, after)
+            staged = self.quarantine.stage(rows.where(~is_good()), self.branch, before, after)
         return WrittenBatch(files, staged, self.offset_reader)
 
     def _append(self, rows: DataFrame, summary: Mapping[str, str]) -> list[AddedFile]:
-        offsets = ["_kafka_partition", "_kafka_offset", "_kafka_timestamp"]
-        source = ["_source_id", "_source_row", "_source_base_offset"]
-        self.write_branch(rows.select("record.*", *offsets, *source), summary)
+        self.write_branch(table_rows(rows), summary)
         return self.table.added_files(self.head)
 
     def _loaded_rows(self, sources: set[str]) -> LoadedRows:

@@ -1,0 +1,69 @@
+"""The rows of a batch: Kafka's records, decoded, with their coordinates and the identity of their source."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_jobs.common.kafka.keys import with_identity
+from spark_jobs.common.spark.process import first_line
+
+log = logging.getLogger(__name__)
+
+# Kafka's columns (`_kafka_…`, `key`, `value`, `headers`) -> the same with the decoded `record`, and with the
+# `reason` why it is malformed (or null).
+Decode = Callable[[DataFrame], DataFrame]
+
+_COORDINATES = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp")
+_IDENTITY = ("_source_id", "_source_row", "_source_base_offset")
+# Of Spark's Kafka source, with headers.
+_RECORD = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int, headers array<struct<key: string, value: binary>>"
+)
+
+
+def decoded_rows(records: DataFrame, decode: Decode) -> DataFrame:
+    """The records of Spark's Kafka source with ``record``, ``reason``, coordinates and identity."""
+    identified = with_identity(
+        records.select(
+            F.col("topic").alias("_kafka_topic"),
+            F.col("partition").alias("_kafka_partition"),
+            F.col("offset").alias("_kafka_offset"),
+            F.col("timestamp").alias("_kafka_timestamp"),
+            F.col("timestampType").alias("_kafka_timestamp_type"),
+            "key",
+            "value",
+            "headers",
+        )
+    )
+    return decode(identified).drop("_kafka_topic", "_kafka_timestamp_type", "headers")
+
+
+def is_good() -> Column:
+    """Whether a decoded row is loaded; the others are quarantined."""
+    return F.col("reason").isNull()
+
+
+def table_rows(rows: DataFrame) -> DataFrame:
+    """Decoded rows as the stream's table has them."""
+    return rows.select("record.*", *_COORDINATES, *_IDENTITY)
+
+
+def compile_ahead(spark: SparkSession, decode: Decode) -> None:
+    """Let Spark plan and compile what a batch runs, on no records: the first batch finds it done.
+
+    For a thread beside the start, which waits for the catalog and for Kafka: a second less until a failover
+    has published.
+    """
+    try:
+        none = spark.createDataFrame(spark.sparkContext.emptyRDD(), _RECORD)
+        table_rows(decoded_rows(none, decode).where(is_good()).coalesce(1)).collect()
+    except (Py4JError, PySparkException) as error:
+        # The consumer is stopping; or the batch will fail in the same way, and its failure ends the consumer.
+        log.info("not compiled ahead: %s", first_line(error))
