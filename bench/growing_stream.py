@@ -6,6 +6,7 @@ The consumer's log says when a batch is published, so waiting costs no S3 call.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+
+import psutil
 
 from bench.queries_exact import end_of_run
 from bench.recovery import cpu_seconds, memory_megabytes
@@ -138,7 +141,7 @@ class GrowingStream(StreamUnderTest):
         }
 
     def _live_heap(self) -> int:
-        (java,) = [p for p in component_processes(self, self.spec.program) if p.name() == "java"]
+        (java,) = [p for p in component_processes(self, self.spec.program) if _is_java(p)]
         command = [f"{java_home()}/bin/jcmd", str(java.pid), "GC.class_histogram"]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         # Total  <objects>  <bytes>
@@ -248,6 +251,13 @@ class GrowingStream(StreamUnderTest):
     def _metrics(self) -> Counter[str]:
         text = minio.metrics(self.stack.context)
         return Counter(minio.parse_requests(text) | minio.parse_traffic(text))
+
+
+def _is_java(process: psutil.Process) -> bool:
+    # A short-lived child, as a fork of PySpark's, may have ended meanwhile.
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.name() == "java"
+    return False
 
 
 def _seconds(time_text: str) -> float:
