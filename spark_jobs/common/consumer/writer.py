@@ -189,7 +189,6 @@ class StreamWriter(WriterLease):
             self.state.rejected = after
         self.state.ends = ends
         self.state.unrecorded.append(BatchRows(ranges, loaded_from(written.runs)))
-        self._record_rows(f"{self.branch}-{batch_id}")
         log.info(
             "batch published batch=%d records=%d files=%d verification=%r seconds=%.1f",
             batch_id,
@@ -198,6 +197,8 @@ class StreamWriter(WriterLease):
             verification.message(),
             time.time() - began,
         )
+        # One PUT per source: after the line that says since when the batch can be read.
+        self._record_rows(f"{self.branch}-{batch_id}")
         self.group.commit(ends)
 
     def check_while_idle(self) -> None:
