@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from spark_jobs.common.consumer import batch_rows
 from spark_jobs.common.consumer import writer as consumer
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake import quarantine, source_quarantine, writer_lease
@@ -37,8 +38,8 @@ REPLACED: Mapping[Any, Mapping[str, Any]] = {
     },
     # Each branch of another producer is old enough to be removed.
     source_quarantine: {"now_ms": lambda: LATER_MS},
+    batch_rows: {"F": dataframes.F, "with_identity": lambda records: records},
     consumer: {
-        "F": dataframes.F,
         "now_ms": lambda: LATER_MS,
         "KEEP_SNAPSHOTS": 4,
         "RECORD_INTERVAL": 2,
@@ -49,7 +50,6 @@ REPLACED: Mapping[Any, Mapping[str, Any]] = {
         "Group": kafka.Group,
         "topic_offsets": kafka.topic_offsets,
         "OffsetReader": lake.OffsetReader,
-        "with_identity": lambda records: records,
     },
 }
 
