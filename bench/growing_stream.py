@@ -10,7 +10,6 @@ import contextlib
 import re
 import signal
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,6 +18,7 @@ from datetime import datetime
 
 import psutil
 
+from bench.background import Background
 from bench.queries_exact import end_of_run
 from bench.recovery import cpu_seconds, memory_megabytes
 from local.drills.consumer_faults import component_processes, signal_all
@@ -264,23 +264,18 @@ def _seconds(time_text: str) -> float:
     return datetime.fromisoformat(time_text).timestamp()
 
 
-class Calls:
+class Calls(Background):
     """S3 calls to the stack over time, by MinIO's counters, sampled four times a second."""
 
     def __init__(self, stack: Stack) -> None:
+        super().__init__(0.25)
         self._stack = stack
         # When MinIO was asked, when it had answered, and the calls so far.
         self.samples: list[tuple[float, float, int]] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
 
-    def __enter__(self) -> Calls:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def step(self) -> None:
+        asked, count = time.time(), sum(minio.requests(self._stack.context).values())
+        self.samples.append((asked, time.time(), count))
 
     def between(self, pause: tuple[float, float], next_pause: tuple[float, float]) -> int | None:
         """Calls from one pause between tasks to another one; None without a sample in each of them, as on a
@@ -291,8 +286,3 @@ class Calls:
     def _in(self, pause: tuple[float, float]) -> list[int]:
         begin, end = pause
         return [count for asked, answered, count in self.samples if begin <= asked and answered <= end]
-
-    def _sample(self) -> None:
-        while not self._stop.wait(0.25):
-            asked, count = time.time(), sum(minio.requests(self._stack.context).values())
-            self.samples.append((asked, time.time(), count))

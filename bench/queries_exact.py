@@ -12,6 +12,7 @@ every sink has the lake's counts. Figures: wall time, CPU seconds by process, ma
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import shutil
 import signal
@@ -24,6 +25,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
+
+from bench.background import Background
 from bench.supervision import cpu_seconds, cpu_seconds_since
 from local.drills.consumer_faults import component_processes, process_tree, signal_all
 from local.drills.stream import StreamUnderTest
@@ -127,27 +131,19 @@ def end_of_run(stack: Stack, dag: str, run: str, seconds: float) -> str:
     return state
 
 
-class Heap:
+class Heap(Background):
     """The maximum megabytes of a program's Java heap, sampled every 5 seconds with jstat."""
 
     def __init__(self, course: Course, component: str) -> None:
+        super().__init__(5)
         self._course, self._component = course, component
         self.max = 0.0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
 
-    def __enter__(self) -> Heap:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-
-    def _sample(self) -> None:
-        while not self._stop.wait(5):
-            for process in component_processes(self._course, self._course.program(self._component)):
-                if process.is_running() and process.name() == "java":
+    def step(self) -> None:
+        for process in component_processes(self._course, self._course.program(self._component)):
+            # A short-lived child may have ended meanwhile.
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if process.name() == "java":
                     self.max = max(self.max, _heap_megabytes(process.pid))
 
 

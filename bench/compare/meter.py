@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Self
 
 import psutil
 
+from bench.background import Background
 from local.drills.consumer_faults import process_tree
 from local.services import minio
 from local.stack.stack import Stack
@@ -30,7 +29,7 @@ def at(samples: Sequence[tuple[float, float]], moment: float) -> float:
     return low + (high - low) * (moment - began) / (ended - began)
 
 
-class Meter:
+class Meter(Background):
     """Samples process trees by name, from ``with`` to its end. ``roots``: name -> process id.
 
     A tree's seconds are those of its processes and of the children that they have waited for. They never
@@ -38,42 +37,26 @@ class Meter:
     """
 
     def __init__(self, roots: Mapping[str, int]) -> None:
+        super().__init__(SAMPLE_SECONDS)
         self._roots = dict(roots)
         self._trees: dict[str, list[psutil.Process]] = {}
         self.samples: dict[str, list[tuple[float, float]]] = {name: [] for name in roots}
         self.megabytes: dict[str, float] = dict.fromkeys(roots, 0.0)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="meter", daemon=True)
+        self._listed = 0.0
 
     def __enter__(self) -> Self:
-        self._list()
-        self._sample()
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stop.set()
-        self._thread.join()
+        self.step()
+        return super().__enter__()
 
     def spent(self, name: str, begin: float, end: float) -> float:
         """CPU seconds of a tree between two moments (seconds since 1970)."""
         found = self.samples[name]
         return at(found, end) - at(found, begin) if found else 0.0
 
-    def _run(self) -> None:
-        listed = time.monotonic()
-        while not self._stop.wait(SAMPLE_SECONDS):
-            if time.monotonic() - listed >= LIST_SECONDS:
-                self._list()
-                listed = time.monotonic()
-            self._sample()
-
-    def _list(self) -> None:
-        self._trees = {name: process_tree(pid) for name, pid in self._roots.items()}
-
-    def _sample(self) -> None:
+    def step(self) -> None:
+        if time.monotonic() - self._listed >= LIST_SECONDS:
+            self._trees = {name: process_tree(pid) for name, pid in self._roots.items()}
+            self._listed = time.monotonic()
         now = time.time()
         for name, processes in self._trees.items():
             seconds = megabytes = 0.0

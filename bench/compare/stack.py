@@ -110,9 +110,17 @@ class BenchStack:
         self, command: Sequence[str | Path], name: str
     ) -> Iterator[tuple[subprocess.Popen[bytes], Meter, Path]]:
         """Run a job, measured, until the end of ``with``; give its process, its meter and its log."""
-        log = self.logs / f"{name}.log"
-        with log.open("ab") as out:
-            process = subprocess.Popen(
+        process = self.spawn(command, name)
+        try:
+            with Meter({"job": process.pid, **self.services()}) as meter:
+                yield process, meter, self.log(name)
+        finally:
+            end(process)
+
+    def spawn(self, command: Sequence[str | Path], name: str) -> subprocess.Popen[bytes]:
+        """Start a job, whose output is appended to its log."""
+        with self.log(name).open("ab") as out:
+            return subprocess.Popen(
                 [os.fspath(part) for part in command],
                 env=self.environment,
                 cwd=REPO,
@@ -120,11 +128,10 @@ class BenchStack:
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
-            try:
-                with Meter({"job": process.pid, **self.services()}) as meter:
-                    yield process, meter, log
-            finally:
-                end(process)
+
+    def log(self, name: str) -> Path:
+        """Where the job of that name writes."""
+        return self.logs / f"{name}.log"
 
     def stored(self, prefix: str) -> Figures:
         """The versions below a prefix of the warehouse's bucket, and the data files among them."""

@@ -6,20 +6,20 @@ import io
 import json
 import signal
 import subprocess
-import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit
 
 from botocore.exceptions import ClientError
 from confluent_kafka import TopicPartition
 from pyarrow import parquet
 
+from bench.background import Background
 from bench.compare.contenders import Plain, Sluice, check
 from bench.compare.figures import Figures, percentile
 from bench.compare.stack import LIMIT_SECONDS, BenchStack, end
@@ -106,14 +106,7 @@ class WatchedPlain:
         self._s3 = bench.stack.admin_s3()
 
     def start(self) -> None:
-        with (self._bench.logs / f"{self._plain.name}.log").open("ab") as out:
-            self._process = subprocess.Popen(
-                [str(part) for part in self._command],
-                env=self._bench.environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-            )
+        self._process = self._bench.spawn(self._command, self._plain.name)
 
     def stop(self) -> None:
         if self._process is not None:
@@ -158,50 +151,37 @@ class WatchedPlain:
         return True
 
 
-class Watch:
-    """Asks a contender all the time for what is queryable, from ``with`` to its end."""
+class Watch(Background):
+    """Asks a contender all the time for what is queryable, and stops it at the end of ``with``."""
 
     def __init__(self, contender: Contender) -> None:
+        super().__init__(POLL_SECONDS)
         self._contender = contender
         self.published: list[tuple[float, Offsets]] = []
-        self.failure: Exception | None = None
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._contender.stop()
-        if self.failure is not None:
-            raise self.failure
+        try:
+            super().__exit__(kind, error, trace)
+        finally:
+            self._contender.stop()
+
+    def step(self) -> None:
+        if ends := self._contender.ends():
+            self.published.append((time.time(), ends))
 
     def wait(self, done: Callable[[Offsets], bool]) -> float:
         """The first moment at which what is queryable is ``done``."""
         found: list[float] = []
 
         def is_done() -> bool:
-            if self.failure is not None:
-                raise self.failure
+            self.check()
             found[:] = [at for at, ends in self.published if done(ends)]
             return bool(found)
 
         wait_until("queryable records", is_done, LIMIT_SECONDS, POLL_SECONDS)
         return found[0]
-
-    def _run(self) -> None:
-        try:
-            while not self._stop.wait(POLL_SECONDS):
-                ends = self._contender.ends()
-                if ends:
-                    self.published.append((time.time(), ends))
-        except Exception as error:
-            self.failure = error
 
 
 def measure(bench: BenchStack, contender: Contender, sluice: Sluice, seconds: float, kills: int) -> Figures:

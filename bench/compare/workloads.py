@@ -104,12 +104,12 @@ def small_batches(bench: BenchStack, size: Size, names: list[str]) -> dict[str, 
     return report(found, {"rows": rows, "batch_rows": size.batch_rows, **settings(bench, 1)})
 
 
-def trickle(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
+def latency(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
     """10 records a second: seconds from Kafka to queryable, and after kill -9 until records are queryable."""
     found: Found = defaultdict(list)
     seconds = max(LATENCY_SECONDS * size.scale, 20.0)
     for turn, (fast, slow) in enumerate(zip(names[::2], names[1::2], strict=True)):
-        ours, theirs = Sluice(bench, fast), Plain(bench, f"trickle-plain-{turn}", False, size.rows)
+        ours, theirs = Sluice(bench, fast), Plain(bench, f"latency-plain-{turn}", False, size.rows)
         contenders: dict[str, Contender] = {
             SLUICE: WatchedSluice(ours),
             SLOW: WatchedSluice(Sluice(bench, slow)),
@@ -147,7 +147,7 @@ WORKLOADS: Mapping[str, Run] = {
     "one_batch": one_batch,
     "one_object": one_object,
     "small_batches": small_batches,
-    "trickle": trickle,
+    "latency": latency,
     "json": json_records,
 }
 
@@ -157,8 +157,8 @@ def declared(workload: str, size: Size) -> list[Declared]:
     turns = range(size.turns)
     if workload == "small_batches":
         return [Declared(f"small_{n}", "bench-small", 1, size.batch_rows) for n in turns]
-    if workload == "trickle":
-        return [Declared(f"trickle_{n}_{s}s", "bench-trickle", s) for n in turns for s in (1, 5)]
+    if workload == "latency":
+        return [Declared(f"latency_{n}_{s}s", "bench-latency", s) for n in turns for s in (1, 5)]
     if workload == "json":
         ours = [Declared(f"json_{n}", "bench-json", 5, size.rows, is_json=True) for n in turns]
         return [Declared("avro", "bench-avro"), *ours]

@@ -191,7 +191,7 @@ def test_the_workloads_of_one_run_have_streams_of_their_own_and_one_per_turn() -
         "one_object": 3,
         "small_batches": 3,
         # At both triggers; the Avro stream that the JSON is made of.
-        "trickle": 6,
+        "latency": 6,
         "json": 4,
     }
     # A batch of one turn: all rows of its own topic. Small ones: all turns read one topic.
