@@ -5,13 +5,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common.kafka.keys import with_identity
-from spark_jobs.common.spark.process import first_line
 
 log = logging.getLogger(__name__)
 
@@ -55,15 +52,16 @@ def table_rows(rows: DataFrame) -> DataFrame:
     return rows.select("record.*", *_COORDINATES, *_IDENTITY)
 
 
-def compile_ahead(spark: SparkSession, decode: Decode) -> None:
-    """Let Spark plan and compile what a batch runs, on no records: the first batch finds it done.
+def warm_up(spark: SparkSession, decode: Decode) -> None:
+    """Plan and run on no records what a batch does with its own, so that Java has loaded and compiled it.
 
-    For a thread beside the start, which waits for the catalog and for Kafka: a second less until a failover
-    has published.
+    For a thread beside the start, which waits for the catalog and for Kafka. Never raises: the first batch
+    finds the same error, and names it.
     """
     try:
         none = spark.createDataFrame(spark.sparkContext.emptyRDD(), _RECORD)
         table_rows(decoded_rows(none, decode).where(is_good()).coalesce(1)).collect()
-    except (Py4JError, PySparkException) as error:
-        # The consumer is stopping; or the batch will fail in the same way, and its failure ends the consumer.
-        log.info("not compiled ahead: %s", first_line(error))
+    except Exception as error:  # also what a stream's own decode raises
+        # Without its text: Airflow shows the last error in the log as the reason why a process ended, and a
+        # Java error's text is asked of the JVM.
+        log.warning("not warmed up, the first batch takes longer (%s)", type(error).__name__)

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.stream import StreamSpec
-from spark_jobs.common.consumer.batch_rows import Decode, compile_ahead
+from spark_jobs.common.consumer.batch_rows import Decode, warm_up
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import Schemas, decoded
 from spark_jobs.common.kafka.offsets import Topic
@@ -38,9 +38,7 @@ def run(name: str) -> int:
         platform = platforms.load("consumer")
         spark = session.start(f"sluice {name} consumer", platform, spec.topic.partitions)
         record, decode = decoding(spark, spec)
-        threading.Thread(
-            target=compile_ahead, args=(spark, decode), name="compile-ahead", daemon=True
-        ).start()
+        threading.Thread(target=warm_up, args=(spark, decode), name="warm-up", daemon=True).start()
         tables.ensure(spark, spec, record)
         topic = Topic(platform.kafka, spec.topic.name)
         writer = StreamWriter(spark, platform, spec, decode, topic)

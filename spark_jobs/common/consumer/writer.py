@@ -197,7 +197,7 @@ class StreamWriter(WriterLease):
             verification.message(),
             time.time() - began,
         )
-        # One PUT per source: after the line that says since when the batch can be read.
+        # One PUT per source, which no reader of the batch waits for.
         self._record_rows(f"{self.branch}-{batch_id}")
         self.group.commit(ends)
 
