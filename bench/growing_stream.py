@@ -6,7 +6,6 @@ The consumer's log says when a batch is published, so waiting costs no S3 call.
 
 from __future__ import annotations
 
-import contextlib
 import re
 import signal
 import subprocess
@@ -16,11 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-import psutil
-
 from bench.background import Background
 from bench.queries_exact import end_of_run
-from bench.recovery import cpu_seconds, memory_megabytes
+from bench.recovery import cpu_seconds, java_processes, memory_megabytes
 from local.drills.consumer_faults import component_processes, signal_all
 from local.drills.stream import StreamUnderTest
 from local.drills.traffic import Trips
@@ -141,8 +138,8 @@ class GrowingStream(StreamUnderTest):
         }
 
     def _live_heap(self) -> int:
-        (java,) = [p for p in component_processes(self, self.spec.program) if _is_java(p)]
-        command = [f"{java_home()}/bin/jcmd", str(java.pid), "GC.class_histogram"]
+        (java,) = java_processes(self, self.spec.program)
+        command = [f"{java_home()}/bin/jcmd", str(java), "GC.class_histogram"]
         text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         # Total  <objects>  <bytes>
         return int(text.split("\nTotal")[1].split()[1])
@@ -251,13 +248,6 @@ class GrowingStream(StreamUnderTest):
     def _metrics(self) -> Counter[str]:
         text = minio.metrics(self.stack.context)
         return Counter(minio.parse_requests(text) | minio.parse_traffic(text))
-
-
-def _is_java(process: psutil.Process) -> bool:
-    # A short-lived child, as a fork of PySpark's, may have ended meanwhile.
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return process.name() == "java"
-    return False
 
 
 def _seconds(time_text: str) -> float:

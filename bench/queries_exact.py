@@ -12,7 +12,6 @@ every sink has the lake's counts. Figures: wall time, CPU seconds by process, ma
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import shutil
 import signal
@@ -25,11 +24,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from bench.background import Background
+from bench.recovery import java_processes
 from bench.supervision import cpu_seconds, cpu_seconds_since
-from local.drills.consumer_faults import component_processes, process_tree, signal_all
+from local.drills.consumer_faults import process_tree, signal_all
 from local.drills.stream import StreamUnderTest
 from local.setup.bootstrap import java_home
 from local.stack.airflow_api import DONE
@@ -140,11 +138,8 @@ class Heap(Background):
         self.max = 0.0
 
     def step(self) -> None:
-        for process in component_processes(self._course, self._course.program(self._component)):
-            # A short-lived child may have ended meanwhile.
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if process.name() == "java":
-                    self.max = max(self.max, _heap_megabytes(process.pid))
+        for pid in java_processes(self._course, self._course.program(self._component)):
+            self.max = max(self.max, _heap_megabytes(pid))
 
 
 def _heap_megabytes(pid: int) -> float:

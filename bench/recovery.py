@@ -47,6 +47,16 @@ def cpu_seconds(stream: StreamUnderTest) -> float:
     return round(total, 1)
 
 
+def java_processes(stream: StreamUnderTest, program: str) -> list[int]:
+    """The process ids of a component's JVMs."""
+    found = []
+    for process in component_processes(stream, program):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.name() == "java":
+                found.append(process.pid)
+    return found
+
+
 def memory_megabytes(stream: StreamUnderTest) -> dict[str, float]:
     """Resident memory of the parent process, and of the component below it."""
     parent = psutil.Process(int(stream.process()["pid"]))

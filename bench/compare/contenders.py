@@ -89,7 +89,7 @@ class Sluice:
         command = [sys.executable, "-m", "bench.compare.validate", self.spec.name, RUN_ID]
         name = f"{self.spec.name}-validate"
         self.bench.run(command, name, 0)
-        figures: Figures = json.loads(tail(self.bench.logs / f"{name}.log").splitlines()[-1])
+        figures: Figures = json.loads(tail(self.bench.log(name)).splitlines()[-1])
         return figures
 
     def published(self) -> int:
