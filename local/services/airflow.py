@@ -72,6 +72,8 @@ def environment(context: Context) -> dict[str, str]:
         "API__SECRET_KEY": secrets["airflow_api_secret"],
         "API__WORKERS": "1",
         "API_AUTH__JWT_SECRET": secrets["airflow_jwt"],
+        # A run waits this long between two of its tasks, by default 1 s.
+        "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.25",
         "DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "DAG_PROCESSOR__REFRESH_INTERVAL": "30",
         "LOGGING__BASE_LOG_FOLDER": str(context.home.logs / "airflow"),

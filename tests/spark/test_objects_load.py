@@ -75,6 +75,7 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
         check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:]
+    assert "no Python worker was started" not in done.stdout
     assert "rows read rows=25 malformed=1" in done.stdout, done.stdout[-3000:]
     frame = spark.read.format("kafka").options(**services.spark_kafka(), subscribe=TAXI.topic.name).load()
     records = frame.orderBy("partition", "offset").collect()

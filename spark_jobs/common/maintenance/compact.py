@@ -57,7 +57,6 @@ def main(name: str, options: Sequence[str]) -> int:
             log.info("nothing to compact table=%s: its writer has not created it yet", table)
 
     for_each_table(compacted_tables(spec), compact_one, log.exception)
-    spark.stop()
     return 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import reduce
@@ -117,7 +118,20 @@ def _read(spark: SparkSession, readings: Sequence[Reading], read: Any, schema: S
             for number in batch.column(0).to_pylist():
                 yield from read(shared.value[number], client)
 
-    return spark.range(0, len(readings), 1, len(readings)).mapInArrow(task, schema)
+    return spark.range(0, len(readings), 1, max(len(readings), 1)).mapInArrow(task, schema)
+
+
+def start_worker(spark: SparkSession) -> None:
+    """Read no object, so that a Python worker with its imports waits for the first one.
+
+    For a thread beside what the driver asks before it reads. Never raises: the first reading finds the same
+    error, and names it.
+    """
+    try:
+        _read(spark, [], Reading.rest, LINE_SCHEMA).collect()
+    except Exception as error:
+        # Without its text, as batch_rows.warm_up.
+        log.warning("no Python worker was started, the first rows take longer (%s)", type(error).__name__)
 
 
 def read_usual(spark: SparkSession, readings: Sequence[Reading], record: StructType) -> DataFrame:
@@ -140,6 +154,7 @@ def object_rows(job: Job) -> Iterator[DataFrame]:
     First those in their usual form, of each object until its first other row. From there on Spark's parser
     reads the object, so each target partition gets the rows of an object in their order.
     """
+    threading.Thread(target=start_worker, args=(job.spark,), name="start-worker", daemon=True).start()
     schema = Schemas.load(job.spec.schema_file).current
     record = schema.struct(job.spark)
     layouts: dict[str, Layout] = {}

@@ -97,8 +97,8 @@ def main(name: str, rows: Rows, options: Sequence[str]) -> int:
     log.info("plan read topic=%s sources=%d", spec.topic.name, len(plan.sources))
     if plan.sources:
         spark = session.start(f"sluice {name} producer", platform, plan.partition_count)
+        # Not stopped: the end of the process does it, and need not wait a second for PySpark's own servers.
         produce(spark, spec, platform, plan, rows)
-        spark.stop()
     return 0
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 DEFAULT_TIMEOUT_MINUTES = 30
-POLL_SECONDS = 2.0
+POLL_SECONDS = 1.0
 
 
 class WaitForPublishOperator(ComponentOperator):
