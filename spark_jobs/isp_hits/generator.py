@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sluice.model.spec.generator import Generated
-from spark_jobs.common.spark.session import computed
+from spark_jobs.common.spark.columns import computed
 
 # A duplicate comes at most this number of rows after its original.
 NEAR = 1_000

@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from spark_jobs.common.spark.session import computed, date_time
+from spark_jobs.common.spark.columns import computed, date_time
 
 # Older times are wrong; a time in milliseconds by mistake is far beyond DAY after its record's timestamp. A
 # sender's clock may be ahead by less: its hits are loaded, and windows leave them out as early rows.

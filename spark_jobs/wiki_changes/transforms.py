@@ -23,7 +23,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from spark_jobs.common.spark.session import computed, date_time
+from spark_jobs.common.spark.columns import computed, date_time
 
 # Wikipedia began in 2001; a time in milliseconds by mistake is far beyond DAY after its record's timestamp.
 # A clock may be ahead by less: such changes are loaded, and windows leave them out as early rows.

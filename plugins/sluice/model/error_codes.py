@@ -48,6 +48,7 @@ class ErrorCode(StrEnum):
     SOURCE_TOPIC_CHANGED = "SLU-304", "Topic changed since the load was planned"
     NO_EVENTS = "SLU-305", "No events in time"
     RUN_ID_REUSED = "SLU-306", "Run id has a plan for other params"
+    OFFSETS_NOT_THERE = "SLU-307", "Offsets are not on the topic"
     # Verification and reconciliation.
     LOAD_NOT_VERIFIED = "SLU-401", "Load verification failed"
     BATCH_NOT_VERIFIED = "SLU-402", "Batch verification failed"

@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_jobs.common.kafka.keys import with_identity
+from spark_jobs.common.spark.session import KAFKA_RECORD
 
 log = logging.getLogger(__name__)
 
@@ -18,11 +19,6 @@ Decode = Callable[[DataFrame], DataFrame]
 
 _COORDINATES = ("_kafka_partition", "_kafka_offset", "_kafka_timestamp")
 _IDENTITY = ("_source_id", "_source_row", "_source_base_offset")
-# Of Spark's Kafka source, with headers.
-_RECORD = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
-    "timestampType int, headers array<struct<key: string, value: binary>>"
-)
 
 
 def decoded_rows(records: DataFrame, decode: Decode) -> DataFrame:
@@ -59,7 +55,7 @@ def warm_up(spark: SparkSession, decode: Decode) -> None:
     finds the same error, and names it.
     """
     try:
-        none = spark.createDataFrame(spark.sparkContext.emptyRDD(), _RECORD)
+        none = spark.createDataFrame(spark.sparkContext.emptyRDD(), KAFKA_RECORD)
         table_rows(decoded_rows(none, decode).where(is_good()).coalesce(1)).collect()
     except Exception as error:  # also what a stream's own decode raises
         # Without its text: Airflow shows the last error in the log as the reason why a process ended, and a

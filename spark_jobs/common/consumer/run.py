@@ -76,12 +76,7 @@ class ConsumerRun(GuardedQuery):
         options = session.kafka_source_options(platform.kafka) | {
             "subscribe": spec.topic.name,
             "startingOffsets": json.dumps({spec.topic.name: positions}),
-            "failOnDataLoss": "true",
-            "includeHeaders": "true",
             "maxOffsetsPerTrigger": str(spec.consumer.max_offsets_per_trigger),
-            "kafka.isolation.level": "read_committed",
-            "kafka.max.poll.records": "20000",
-            "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
         }
         records = spark.readStream.format("kafka").options(**options).load()
         self.query = self._start(

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import StructType
 
-from spark_jobs.common.spark.session import computed
+from spark_jobs.common.spark.columns import computed
 
 SCHEMA_HEADER = "avro-schema"
 # Of this process alone, so no body can contain it.

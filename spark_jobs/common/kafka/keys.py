@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from sluice.model.verification.sources import KEY_PATTERN
-from spark_jobs.common.spark.session import computed
+from spark_jobs.common.spark.columns import computed
 
 
 def with_partition_and_sequence(rows: DataFrame) -> DataFrame:

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from sluice.model.verification.deduplication import LoadedRows, Run
-from sluice.model.verification.ranges import IntervalSet
+from spark_jobs.common.spark.columns import in_ranges
 
 
 def _sequence() -> Column:
@@ -65,10 +65,4 @@ def is_loaded(loaded: LoadedRows, sources: Iterable[str], source: str, partition
             for number, ranges in loaded[source_id].partitions.items()
         ),
         F.lit(False),
-    )
-
-
-def in_ranges(column: Column, ranges: IntervalSet) -> Column:
-    return reduce(
-        Column.__or__, ((column >= start) & (column < until) for start, until in ranges), F.lit(False)
     )

@@ -27,7 +27,7 @@ from sluice.model.spec.stream import Csv
 from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.producer import usual_rows
 from spark_jobs.common.producer.usual_rows import Layout
-from spark_jobs.common.spark.session import computed
+from spark_jobs.common.spark.columns import computed
 
 CORRUPT = "_corrupt"
 BOUNDS = {IntegerType: (-(2**31), 2**31 - 1), LongType: (-(2**63), 2**63 - 1)}

@@ -23,7 +23,10 @@ from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Platform
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.deduplication import LoadedRows, loaded_from
+from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.topic_ranges import TopicRanges
 from spark_jobs.common.kafka import keys
+from spark_jobs.common.kafka.read_ranges import read_ranges
 from spark_jobs.common.lake import deduplicate
 from spark_jobs.common.spark import session
 from spark_jobs.common.spark.process import log_to_stderr
@@ -129,24 +132,16 @@ def sent_rows(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: P
         partition: min(max(first, min(offsets.get(partition, first) for offsets in starts)), after)
         for partition, (first, after) in bounds.items()
     }
-    if all(start[partition] == after for partition, (_, after) in bounds.items()):
+    ranges = TopicRanges.of(
+        {spec.topic.name: OffsetRanges.from_ends(start, {p: after for p, (_, after) in bounds.items()})}
+    )
+    if not ranges:
         return LoadedRows()
-    log.info("reading sent rows topic=%s", spec.topic.name)
-    records = (
-        spark.read.format("kafka")
-        .options(**session.kafka_source_options(platform.kafka))
-        .option("subscribe", spec.topic.name)
-        .option("startingOffsets", json.dumps({spec.topic.name: start}))
-        .option(
-            "endingOffsets", json.dumps({spec.topic.name: {p: after for p, (_, after) in bounds.items()}})
-        )
-        .option("failOnDataLoss", "true")
-        .load()
-        .select(
-            "key",
-            F.col("partition").alias("_kafka_partition"),
-            F.col("offset").alias("_kafka_offset"),
-        )
+    log.info("reading sent rows %s", ranges)
+    records = read_ranges(spark, platform.kafka, ranges).select(
+        "key",
+        F.col("partition").alias("_kafka_partition"),
+        F.col("offset").alias("_kafka_offset"),
     )
     planned = keys.with_identity(records).where(F.col("_source_id").isin(sorted(plan.start_offsets)))
     sent = loaded_from(deduplicate.runs(planned))

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from time import monotonic
 from typing import Any, cast
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from sluice.model.spec.platform import CATALOG, Kafka, Platform
 
@@ -25,6 +24,12 @@ AVRO_SETTINGS = {
     "org.apache.avro.limits.bytes.maxLength": "16777216",
     "org.apache.avro.limits.collectionItems.maxLength": "1048576",
 }
+
+# The columns of its Kafka source with ``includeHeaders``.
+KAFKA_RECORD = (
+    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, "
+    "timestampType int, headers array<struct<key: string, value: binary>>"
+)
 
 # Of what Spark keeps for its web page, which is off: by default the last 1,000 queries with their plans and
 # 100,000 tasks, so a stream's memory would grow for its first hours.
@@ -103,12 +108,21 @@ def kafka_options(kafka: Kafka) -> dict[str, str]:
 
 
 def kafka_source_options(kafka: Kafka) -> dict[str, str]:
-    """The options of Spark's Kafka source that connect it and keep it from waiting at a partition's end.
+    """The options of Spark's Kafka source: how it connects, and that it reads committed records with their
+    headers in large fetches, fails if one is missing, and does not wait at a partition's end.
 
     After each fetch it asks for the log's end, on the connection where the next fetch waits for records
     already: by default for 500 ms, in each partition that is read to its end.
     """
-    return {**kafka_options(kafka), "kafka.fetch.max.wait.ms": "10"}
+    return {
+        **kafka_options(kafka),
+        "includeHeaders": "true",
+        "failOnDataLoss": "true",
+        "kafka.isolation.level": "read_committed",
+        "kafka.max.poll.records": "20000",
+        "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+        "kafka.fetch.max.wait.ms": "10",
+    }
 
 
 def catalog_options(platform: Platform) -> dict[str, str]:
@@ -163,23 +177,3 @@ SETTINGS = {
 }
 # Of a query's shuffles and state; a checkpoint keeps its first number.
 PARTITIONS = 4
-
-
-# \z, because $ also matches before a final line break.
-_DATE_TIME = r"\A\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\z"
-
-
-def date_time(text: Column) -> Column:
-    """The timestamp of a date and time with its offset from UTC (ISO 8601); null for any other text."""
-    return F.when(text.rlike(_DATE_TIME), text.try_cast("timestamp"))
-
-
-def computed(frame: DataFrame, **columns: Column) -> DataFrame:
-    """Add columns that are computed once per row.
-
-    After ``withColumn`` the optimizer copies a column's expression to every use of it: a row would be decoded
-    once per field, and the generated code exceeds what Java compiles. It does not optimize across a
-    generator such as ``inline``.
-    """
-    struct = F.struct(*[column.alias(name) for name, column in columns.items()])
-    return frame.select("*", F.inline(F.array(struct)))

@@ -168,7 +168,7 @@ def test_what_was_sent_is_not_pending_and_the_first_settlement_counts(ledger: Le
     with raising(Missing, "r1", "produce task"):
         plans.produced(ledger, "r1")
     plans.complete(ledger, plan, {0: 20, 1: 4})
-    assert str(plans.offsets_of_all(plans.produced(ledger, "r1"))) == "partition 0: [5, 20)"
+    assert str(plans.offsets_of_all(plans.produced(ledger, "r1"))) == "0=[5,20)"
     assert plans.end_offsets(plans.complete(ledger, plan, {0: 99})) == {0: 20, 1: 4}
     assert pin(ledger, Source("v1"), Kafka(p0=50), run="r2")["sources"][0]["produced"]
 
@@ -240,7 +240,7 @@ def test_the_same_values_are_the_same_source_and_are_sent_once(ledger: Ledger) -
     again = generate(ledger, Kafka(p0=15), run="r2", seed=7)
     assert again["sources"] == [{**source, "produced": True}]
     assert list(plans.pending(ledger, again)) == []
-    assert str(plans.offsets_of_all(plans.complete(ledger, again, {0: 15}))) == "partition 0: [5, 15)"
+    assert str(plans.offsets_of_all(plans.complete(ledger, again, {0: 15}))) == "0=[5,15)"
 
 
 def test_a_source_is_called_what_it_is(ledger: Ledger) -> None:

@@ -57,7 +57,7 @@ def test_a_process_that_keeps_dying_ends_the_wait() -> None:
 
 def test_offsets_before_the_streams_first_are_unreachable_offsets() -> None:
     assert not unreachable_offsets(EXPECTED, {0: 5, 1: 0})
-    assert str(unreachable_offsets(EXPECTED, {0: 7})) == "partition 0: [5, 7)"
+    assert str(unreachable_offsets(EXPECTED, {0: 7})) == "0=[5,7)"
 
 
 class Hook:
@@ -141,7 +141,7 @@ def test_a_dead_consumer_ends_it_at_once() -> None:
 
 def test_what_will_never_be_published_ends_it_at_once() -> None:
     event = fire(Hook([state({0: 8}, {0: 8})], [process(S.RUNNING)]))
-    assert (event["outcome"], "partition 0: [5, 8)" in event["reason"]) == ("permanent", True)
+    assert (event["outcome"], "0=[5,8)" in event["reason"]) == ("permanent", True)
 
 
 def test_what_cannot_be_observed_is_asked_again() -> None:

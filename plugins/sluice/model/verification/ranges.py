@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import merge
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,17 +27,11 @@ class IntervalSet:
     @classmethod
     def of(cls, pairs: Iterable[Iterable[int]]) -> IntervalSet:
         """From pairs in any order, empty ones included. Raises ValueError if a pair ends before it begins."""
-        joined: list[Pair] = []
-        for start, until in sorted((int(a), int(b)) for a, b in pairs):
+        ordered = sorted((int(a), int(b)) for a, b in pairs)
+        for start, until in ordered:
             if until < start:
-                raise ValueError(f"range [{start}, {until}) ends before it begins")
-            if start == until:
-                continue
-            if joined and start <= joined[-1][1]:
-                joined[-1] = (joined[-1][0], max(joined[-1][1], until))
-            else:
-                joined.append((start, until))
-        return cls(tuple(joined))
+                raise ValueError(f"range {_text(start, until)} ends before it begins")
+        return cls(_joined(pair for pair in ordered if pair[0] < pair[1]))
 
     @classmethod
     def of_values(cls, values: Iterable[int]) -> IntervalSet:
@@ -67,12 +64,22 @@ class IntervalSet:
     def count(self) -> int:
         return sum(until - start for start, until in self._pairs)
 
+    def __contains__(self, value: int) -> bool:
+        after = bisect_right(self._pairs, value, key=itemgetter(0))
+        return after > 0 and value < self._pairs[after - 1][1]
+
+    def gaps(self) -> IntervalSet:
+        """What is missing between the first and the last one."""
+        return IntervalSet(tuple((before[1], after[0]) for before, after in pairwise(self._pairs)))
+
     def union(self, other: IntervalSet) -> IntervalSet:
-        return IntervalSet.of((*self._pairs, *other._pairs))
+        if not self._pairs or not other._pairs:
+            return self if self._pairs else other
+        return IntervalSet(_joined(merge(self._pairs, other._pairs)))
 
     def intersect(self, other: IntervalSet) -> IntervalSet:
         result: list[Pair] = []
-        mine, theirs = list(self._pairs), list(other._pairs)
+        mine, theirs = self._pairs, other._pairs
         i = j = 0
         while i < len(mine) and j < len(theirs):
             start, until = max(mine[i][0], theirs[j][0]), min(mine[i][1], theirs[j][1])
@@ -85,15 +92,38 @@ class IntervalSet:
         return IntervalSet(tuple(result))
 
     def minus(self, other: IntervalSet) -> IntervalSet:
-        if not self._pairs or not other._pairs:
-            return self
-        low = min(self._pairs[0][0], other._pairs[0][0]) - 1
-        high = max(self._pairs[-1][1], other._pairs[-1][1]) + 1
-        edges = [(low, low), *other._pairs, (high, high)]
-        return self.intersect(IntervalSet(tuple((a[1], b[0]) for a, b in pairwise(edges) if a[1] < b[0])))
+        result: list[Pair] = []
+        theirs, j = other._pairs, 0
+        for start, until in self._pairs:
+            while j < len(theirs) and theirs[j][0] < until:
+                if start < theirs[j][0]:
+                    result.append((start, theirs[j][0]))
+                start = max(start, theirs[j][1])
+                if start >= until:
+                    break
+                j += 1
+            if start < until:
+                result.append((start, until))
+        return IntervalSet(tuple(result))
 
     def __str__(self) -> str:
-        return " ".join(f"[{start}, {until})" for start, until in self._pairs) or "(empty)"
+        return ",".join(_text(*pair) for pair in self._pairs) or "(empty)"
+
+
+def _text(start: int, until: int) -> str:
+    return f"[{start},{until})"
+
+
+def _joined(ordered: Iterable[Pair]) -> tuple[Pair, ...]:
+    """Join those of the sorted, not empty ranges that overlap or touch."""
+    joined: list[Pair] = []
+    for start, until in ordered:
+        if joined and start <= joined[-1][1]:
+            if until > joined[-1][1]:
+                joined[-1] = (joined[-1][0], until)
+        else:
+            joined.append((start, until))
+    return tuple(joined)
 
 
 def _runs(values: NDArray[np.int64]) -> tuple[Pair, ...]:
@@ -139,19 +169,24 @@ class OffsetRanges:
     def count(self) -> int:
         return sum(ranges.count for ranges in self.partitions.values())
 
-    def _merge(self, other: OffsetRanges, operation: str) -> OffsetRanges:
-        keys = {*self.partitions, *other.partitions}
-        merged = {key: getattr(self[key], operation)(other[key]) for key in sorted(keys)}
-        return OffsetRanges({key: ranges for key, ranges in merged.items() if ranges})
+    def _merge(
+        self, other: OffsetRanges, operation: Callable[[IntervalSet, IntervalSet], IntervalSet]
+    ) -> OffsetRanges:
+        none = IntervalSet()
+        mine, theirs = self.partitions, other.partitions
+        merged = (
+            (key, operation(mine.get(key, none), theirs.get(key, none))) for key in sorted({*mine, *theirs})
+        )
+        return OffsetRanges({key: ranges for key, ranges in merged if ranges._pairs})
 
     def union(self, other: OffsetRanges) -> OffsetRanges:
-        return self._merge(other, "union")
+        return self._merge(other, IntervalSet.union)
 
     def minus(self, other: OffsetRanges) -> OffsetRanges:
-        return self._merge(other, "minus")
+        return self._merge(other, IntervalSet.minus)
 
     def intersect(self, other: OffsetRanges) -> OffsetRanges:
-        return self._merge(other, "intersect")
+        return self._merge(other, IntervalSet.intersect)
 
     def covers(self, other: OffsetRanges) -> bool:
         return not other.minus(self)
@@ -167,7 +202,8 @@ class OffsetRanges:
         return cls.of({int(key): pairs for key, pairs in json.loads(text).items()})
 
     def __str__(self) -> str:
-        return "; ".join(f"partition {key}: {ranges}" for key, ranges in self.partitions.items()) or "(empty)"
+        """``0=[110,220) 1=[100,313),[400,410)``; parsed by ``TopicRanges``."""
+        return " ".join(f"{key}={ranges}" for key, ranges in self.partitions.items()) or "(empty)"
 
 
 def offsets_from_json(text: str) -> dict[int, int]:

@@ -131,7 +131,7 @@ def test_an_empty_range_is_exact(load: Load) -> None:
 Batches = list[tuple[list[tuple[int, int]], dict[str, Any]]]
 # Batches of the table, what is in quarantine, and what the failure names.
 RED: dict[str, tuple[Batches, list[tuple[int, int]], tuple[str, ...]]] = {
-    "a gap": ([(ALL[1:], {})], [], ("1 gaps (partition 0: [0, 1))", URL, "1 missing")),
+    "a gap": ([(ALL[1:], {})], [], ("1 gaps (0=[0,1))", URL, "1 missing")),
     "an offset twice": ([(ALL, {}), ([ALL[4]], {})], [],
         ("1 duplicates", "1 rows more", "1 event ids", "(0/4 2 times)")),
     "published and in quarantine": ([(ALL, {})], [ALL[4]], ("1 duplicates", "1 rows more")),

@@ -19,11 +19,11 @@ EXPECTED = OffsetRanges.of({0: [(0, 10)], 1: [(5, 8)]})
 CASES: dict[str, tuple[list[FileStats], dict[int, Iterable[int]], str, VerificationStatus]] = {
     "one file a partition": ([file(0, 0, 9), file(1, 5, 7)], {}, "", VerificationStatus.PASSED),
     "files that join": ([file(0, 0, 4), file(0, 5, 9), file(1, 5, 7)], {}, "", VerificationStatus.PASSED),
-    "a partition is missing": ([file(0, 0, 9)], {}, "3 gaps (partition 1: [5, 8))", VerificationStatus.GAPS),
+    "a partition is missing": ([file(0, 0, 9)], {}, "3 gaps (1=[5,8))", VerificationStatus.GAPS),
     "a hole between files": (
         [file(0, 0, 3), file(0, 5, 9), file(1, 5, 7)],
         {},
-        "[4, 5)",
+        "[4,5)",
         VerificationStatus.GAPS,
     ),
     "files overlap": (
@@ -60,7 +60,7 @@ CASES: dict[str, tuple[list[FileStats], dict[int, Iterable[int]], str, Verificat
     "that file read, one twice": (
         [file(0, 0, 9, records=11), file(1, 5, 7)],
         {0: [*range(10), 4]},
-        "1 duplicates (partition 0: [4, 5))",
+        "1 duplicates (0=[4,5))",
         VerificationStatus.DUPLICATES,
     ),
     "nothing at all": ([], {}, "13 gaps", VerificationStatus.GAPS),

@@ -47,12 +47,12 @@ def test_a_row_without_number_is_no_value() -> None:
 
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:
-    with raising(ValueError, "[5, 3)"):
+    with raising(ValueError, "[5,3)"):
         IntervalSet.of([(5, 3)])
 
 
 def test_a_topic_that_was_made_anew_is_no_range() -> None:
-    with raising(ValueError, "[100, 7)"):
+    with raising(ValueError, "[100,7)"):
         OffsetRanges.from_ends({0: 100}, {0: 7})
 
 
@@ -74,3 +74,11 @@ def test_range_sets_are_compared_partition_by_partition() -> None:
     assert not have.covers(want)
     assert want.minus(have) == OffsetRanges.of({1: [(5, 8)], 2: [(0, 1)]})
     assert have.intersect(want) == OffsetRanges.of({0: [(2, 4)], 1: [(3, 5)]})
+
+
+@given(pairs)
+def test_gaps_are_what_is_missing_between(a: list[tuple[int, int]]) -> None:
+    ranges = IntervalSet.of(a)
+    within = range(min(members(ranges), default=0), max(members(ranges), default=-1) + 1)
+    assert members(ranges.gaps()) == set(within) - members(ranges)
+    assert {value for value in range(-2, 80) if value in ranges} == members(ranges)
