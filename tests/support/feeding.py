@@ -142,7 +142,7 @@ class Feeding:
         self.services = services
         self._folder, self._url = folder, url
         services.make_topic(TOPIC, PARTITIONS)
-        wait_for("leaders of its partitions", self._has_leaders)
+        assert self.count() == 0
         services.postgres()
         platform = services.stack.home.platform / "producer.toml"
         own = folder / "producer.toml"
@@ -228,19 +228,24 @@ class Feeding:
         consumer.close()
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
-    def _has_leaders(self) -> bool:
-        try:
-            return self.count() == 0
-        except KafkaException:
-            return False
-
     def count(self) -> int:
-        """How many records the topic holds."""
+        """How many records the topic holds.
+
+        Asked again for 30 s: a new or restarted broker may answer before its partitions have leaders.
+        """
         consumer = Consumer({**self.services.kafka, "group.id": "sluice-reader-test", "log_level": 0})
         places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
-        total = sum(consumer.get_watermark_offsets(place, timeout=20)[1] for place in places)
-        consumer.close()
-        return total
+        deadline = time.monotonic() + 30
+        try:
+            while True:
+                try:
+                    return sum(consumer.get_watermark_offsets(place, timeout=20)[1] for place in places)
+                except KafkaException:
+                    if time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.05)
+        finally:
+            consumer.close()
 
 
 def wait_for(what: str, is_so: Callable[[], object], seconds: float = 30, pause: float = 0.1) -> None:
