@@ -57,11 +57,17 @@ def compact(name: str, options: Sequence[str]) -> int:
     return main(name, options)
 
 
+def change(name: str, options: Sequence[str]) -> int:
+    from spark_jobs.common.maintenance.change import main
+
+    return main(name, options)
+
+
 def _parse_no(options: Sequence[str]) -> None:
     argparse.ArgumentParser(usage="this job has no options").parse_args(options)
 
 
-JOBS: Mapping[str, Job] = {job.__name__: job for job in (consumer, producer, queries, compact)}
+JOBS: Mapping[str, Job] = {job.__name__: job for job in (consumer, producer, queries, compact, change)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

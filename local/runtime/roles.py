@@ -95,6 +95,8 @@ def s3_policies() -> dict[str, dict[str, Any]]:
         "consumer": _policy(
             (_LIST, [WAREHOUSE]),
             (_READ + _WRITE, [lake, files]),
+            # The plans of changes.
+            (_READ, [f"{WAREHOUSE}/ledger/*/change.json"]),
         ),
         "reader": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, files])),
         # Airflow reads and decides; not loaded/, the tables' record of loaded rows.

@@ -35,7 +35,8 @@ from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
 from spark_jobs.common.lake.writer_lease import run_with_lease
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
-from spark_jobs.common.maintenance.staged_rewrite import CommitConflict, StagedRewrite
+from spark_jobs.common.maintenance.staged_files import CommitConflict
+from spark_jobs.common.maintenance.staged_rewrite import StagedRewrite
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.changes import Change, Changes
 from tests.support.lakehouse import Stream

@@ -30,7 +30,8 @@ from spark_jobs.common.lake.writer_lease import now_ms
 from spark_jobs.common.maintenance import staged_rewrite
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
-from spark_jobs.common.maintenance.staged_rewrite import CommitConflict, StagedRewrite
+from spark_jobs.common.maintenance.staged_files import CommitConflict
+from spark_jobs.common.maintenance.staged_rewrite import StagedRewrite
 from tests.spark.test_quarantine import picky, published, quarantined, send
 from tests.support.lakehouse import Stream
 from tests.support.raising import raising

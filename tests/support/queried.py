@@ -34,7 +34,8 @@ from tests.support.services import Services
 
 COLUMNS = (
     "zipcode STRING, hittime TIMESTAMP, user_id STRING, isp STRING, day DATE, "
-    "_kafka_partition INT, _kafka_offset BIGINT, _kafka_timestamp TIMESTAMP"
+    "_kafka_partition INT, _kafka_offset BIGINT, _kafka_timestamp TIMESTAMP, "
+    "_source_id STRING, _source_base_offset BIGINT"
 )
 # zipcode, hittime (seconds since 1970), user_id, isp
 Hit = tuple[str, int, str, str]
@@ -157,7 +158,13 @@ class Queried:
             "_kafka_partition INT, _kafka_offset BIGINT, arrived BIGINT",
         )
         timed = frame.withColumn("hittime", F.timestamp_seconds("at")).withColumn("day", F.to_date("hittime"))
-        arrival = timed.withColumn("_kafka_timestamp", F.timestamp_seconds("arrived"))
+        arrival = timed.withColumns(
+            {
+                "_kafka_timestamp": F.timestamp_seconds("arrived"),
+                "_source_id": F.lit(None).cast("string"),
+                "_source_base_offset": F.lit(None).cast("bigint"),
+            }
+        )
         arrival.drop("at", "arrived").writeTo(self.table).append()
 
     def expire(self, keep: int = 1) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import json
 import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -37,6 +38,12 @@ def at_once(items: Iterable[Item], request: Callable[[Item], Answer]) -> list[An
         return [request(item) for item in items]
     with ThreadPoolExecutor(S3_REQUESTS) as threads:
         return list(threads.map(request, items))
+
+
+def read_json(client: S3Client, uri: str) -> Any:
+    """The JSON document at ``s3://bucket/key``. Raises botocore's errors."""
+    bucket, _, key = uri.removeprefix("s3://").partition("/")
+    return json.load(client.get_object(Bucket=bucket, Key=key)["Body"])
 
 
 def unpacked(body: Any, buffer_size: int) -> io.BufferedReader:

@@ -58,6 +58,8 @@ class ErrorCode(StrEnum):
     ROWS_DIFFER = "SLU-406", "Compaction would change rows"
     COMPACTION_NOT_VERIFIED = "SLU-407", "Compaction verification failed"
     NOT_PUBLISHED = "SLU-408", "Load not published"
+    CHANGE_REFUSED = "SLU-420", "Change refused"
+    CHANGE_NOT_VERIFIED = "SLU-421", "Change not verified"
     # Components: consumer, producer, queries.
     PROCESS_FAILED = "SLU-500", "Component or Spark job failed"
     FENCED = "SLU-501", "Fenced by another writer"
@@ -98,6 +100,7 @@ PERMANENT = frozenset(
         ErrorCode.CORRUPT_OBJECT,
         ErrorCode.INVALID_HEADER,
         ErrorCode.ROWS_DIFFER,
+        ErrorCode.CHANGE_REFUSED,
     }
 )
 CODE = re.compile(r"\bSLU-\d{3}\b")

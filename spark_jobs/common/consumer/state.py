@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, dropwhile, islice
 
+from sluice.model.verification.changes import CHANGE, NO_CHANGES, Changes, changes_in
 from sluice.model.verification.deduplication import LoadedRows
 from sluice.model.verification.quarantine import NO_REJECTIONS, Rejections, rejected_by
 from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
@@ -25,6 +26,11 @@ READER_HORIZON_MS = 7 * 24 * 3_600_000
 READER_SNAPSHOTS = 5_000
 # Snapshots of maintenance and of other programs have none.
 KIND = "sluice.kind"
+# Of the kinds with rows: what a change has brought is in its own summary, as its files hold other rows too.
+_WITH_ROWS = ("batch", CHANGE)
+CHANGE_OFFSETS, CHANGE_ROWS = "sluice.change-offsets", "sluice.change-rows"
+# Of the writer: a change on top of its snapshot is none of another writer.
+CARRIED = ("sluice.stream", "sluice.topic", "sluice.epoch", "sluice.writer", "sluice.acquired-at")
 
 
 @dataclass
@@ -42,6 +48,7 @@ class StreamState:
     rejected: Rejections = NO_REJECTIONS
     recorded: int = 0
     unrecorded: list[BatchRows] = field(default_factory=list)
+    changes: Changes = NO_CHANGES
 
     def unrecorded_rows(self, source: str) -> OffsetRanges:
         """The rows of a source in ``unrecorded``."""
@@ -57,6 +64,7 @@ class StreamState:
             "sluice.topic-id": str(self.topic_id),
             "sluice.start-offsets": json.dumps(dict(sorted(self.starts.items()))),
             **self.rejected.properties(),
+            **self.changes.properties(),
             "sluice.loaded-rows": newest.to_json(),
             "sluice.recorded-batches": str(self.recorded),
             "sluice.unrecorded-batches": str(len(self.unrecorded)),
@@ -76,7 +84,7 @@ def needed_from(snapshots: Iterable[Snapshot], unrecorded: int, now: int) -> int
             break
         # Not the oldest's time alone: the clock may have been set back.
         needed = min(needed, snapshot.at_ms)
-        unrecorded -= snapshot.summary.get(KIND) == "batch"
+        unrecorded -= snapshot.summary.get(KIND) in _WITH_ROWS
     return needed
 
 
@@ -87,6 +95,12 @@ def reader_horizon(snapshots: Iterable[Snapshot], oldest: int, now: int) -> int:
     """
     beyond = next(islice(snapshots, READER_SNAPSHOTS, None), None)
     return max(oldest, now - READER_HORIZON_MS, 0 if beyond is None else beyond.at_ms + 1)
+
+
+def changes_until(snapshots: Iterable[Snapshot], snapshot_id: int | None) -> int:
+    """The number of changes that ``snapshot_id`` has, one of ``snapshots`` (of ``main``, newest first)."""
+    until = dropwhile(lambda snapshot: snapshot.id != snapshot_id, snapshots)
+    return changes_in(next((s.summary for s in until if KIND in s.summary), {})).count
 
 
 def read(snapshots: Iterable[Snapshot], rows_of: Callable[[int], LoadedRows], table: str) -> StreamState:
@@ -114,8 +128,9 @@ def read(snapshots: Iterable[Snapshot], rows_of: Callable[[int], LoadedRows], ta
         ends=offsets_from_json(summary["sluice.end-offsets"]),
         rejected=rejected_by(summary),
         recorded=int(summary.get("sluice.recorded-batches", 0)),
+        changes=changes_in(summary),
     )
-    missing = int(summary.get("sluice.unrecorded-batches", 0)) + (summary[KIND] == "batch")
+    missing = int(summary.get("sluice.unrecorded-batches", 0)) + (summary[KIND] in _WITH_ROWS)
     rows: LoadedRows | None = None
     for snapshot in chain([newest], ours):
         if len(state.unrecorded) == missing:
@@ -123,6 +138,10 @@ def read(snapshots: Iterable[Snapshot], rows_of: Callable[[int], LoadedRows], ta
         if snapshot.summary[KIND] == "batch":
             offsets = OffsetRanges.of_batch(snapshot.summary["sluice.offset-ranges"])
             state.unrecorded.append(BatchRows(offsets, rows_of(snapshot.id) if rows is None else rows))
+        elif snapshot.summary[KIND] == CHANGE:
+            offsets = OffsetRanges.from_json(snapshot.summary[CHANGE_OFFSETS])
+            own = LoadedRows.from_json(snapshot.summary[CHANGE_ROWS])
+            state.unrecorded.append(BatchRows(offsets, own))
         rows = LoadedRows.from_json(snapshot.summary.get("sluice.loaded-rows", "{}"))
     if len(state.unrecorded) < missing:
         raise Unrecoverable(

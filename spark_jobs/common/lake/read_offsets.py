@@ -16,6 +16,7 @@ from pyarrow import parquet
 from sluice.io.object_file import ObjectFile
 from sluice.io.s3 import connect
 from sluice.model.spec.platform import S3
+from sluice.model.verification.ranges import IntervalSet
 
 COLUMNS = ["_kafka_partition", "_kafka_offset"]
 THREADS = 8
@@ -51,3 +52,10 @@ def by_partition(rows: pyarrow.Table) -> dict[int, Any]:
     """Partition -> offsets of ``rows``, whose columns are COLUMNS, with duplicates, as NumPy arrays."""
     partitions, offsets = (column.to_numpy() for column in rows.columns)
     return {int(number): offsets[partitions == number] for number in numpy.unique(partitions)}
+
+
+def is_in(values: Any, ranges: IntervalSet) -> Any:
+    """Of a NumPy array of whole numbers, which are in the ranges."""
+    pairs = numpy.array(ranges.pairs() or [(0, 0)], dtype="int64")
+    before = numpy.searchsorted(pairs[:, 0], values, side="right") - 1
+    return (before >= 0) & (values < pairs[numpy.maximum(before, 0), 1])

@@ -17,7 +17,7 @@ import pyarrow.compute
 from sluice.model.verification.deduplication import Run
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from spark_jobs.common.lake.added_file import AddedFile
-from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
+from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 
 SOURCE_COLUMNS = ["_source_id", "_source_base_offset"]
 
@@ -54,6 +54,24 @@ class WrittenBatch:
             return sorted(conclusive)
         tables = self._read([*(file.stats.path for file in files), *self.staged])
         return sorted(runs_of(pyarrow.concat_tables(tables))) if tables else []
+
+    def runs_without(self, offsets: OffsetRanges) -> list[Run]:
+        """As :attr:`runs`, of the rows that are not at these offsets."""
+        found = []
+        unclear = list[str]()
+        for file in self.files:
+            run = file.run()
+            if run is not None and not file.stats.may_contain(offsets):
+                found.append(run)
+            elif not file.is_external:
+                unclear.append(file.stats.path)
+        for table in self._read(unclear):
+            staying = numpy.ones(table.num_rows, bool)
+            partitions, values = (table[name].to_numpy() for name in COLUMNS)
+            for number, ranges in offsets.partitions.items():
+                staying &= ~((partitions == number) & is_in(values, ranges))
+            found += runs_of(table.filter(pyarrow.array(staying)))
+        return sorted(found)
 
     def _read(self, paths: list[str]) -> list[pyarrow.Table]:
         missing = [path for path in paths if path not in self._tables]

@@ -1,35 +1,25 @@
-"""A rewrite of data files that is staged, verified and then published.
+"""A rewrite of data files by Iceberg's own action, staged and then published.
 
-Iceberg 1.10.2 cannot rewrite on a branch (apache/iceberg#14813), and a branch would not do: a running stream
-moves ``main`` every few seconds, so it could not be fast-forwarded.
-
-Instead the action's table commits to a transaction that is never committed: files are in the bucket, and the
-snapshot is in this process alone. The publish is one commit on the current ``main``, which keeps later
-appends and is refused if a removed file is missing. If another commit comes first, it is made again on top
-of that. An attempt that ends before it leaves orphan files.
-
-The commit makes two snapshots: one exchanges the files, the other rewrites the manifests that list removed
-files, which Iceberg's streaming source would read (see :meth:`IcebergTable.streamable_files`).
+If another commit comes first, the publish is made again on top of that. It makes two snapshots: one exchanges
+the files, the other rewrites the manifests that list removed files, which Iceberg's streaming source would
+read (see :meth:`IcebergTable.streamable_files`).
 """
 
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
-from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.platform import CATALOG
 from sluice.model.verification.storage import REWRITE_ID
-from spark_jobs.common.lake.clock import committing, now_ms, outdated_by
+from spark_jobs.common.lake.clock import committing
 from spark_jobs.common.lake.iceberg import MAIN, RACE, IcebergTable, with_properties
+from spark_jobs.common.maintenance.staged_files import MAX_ATTEMPTS, CommitConflict, StagedFiles
 
 log = logging.getLogger(__name__)
 
@@ -41,14 +31,6 @@ MAX_FILES = 100_000
 _EPOCH = date(1970, 1, 1)
 # Iceberg's exceptions: a removed file is missing or has deleted rows; another commit came first.
 _CONFLICTS = ("ValidationException", RACE)
-# A running stream moves main every few seconds.
-MAX_ATTEMPTS = 5
-
-
-class CommitConflict(RuntimeError):
-    """``main`` was changed so that the rewritten files no longer match it."""
-
-    code = ErrorCode.CONCURRENT_COMMIT
 
 
 @dataclass(frozen=True)
@@ -61,55 +43,20 @@ class Group:
     expected: int
 
 
-class StagedRewrite:
+class StagedRewrite(StagedFiles):
     """A rewrite of one table, for one thread: of the dates before ``before`` if its first partition field is
     a DATE, else of all its small files.
 
-    ``base``: the snapshot of ``main`` that it reads, or None. ``column``: that DATE, or None. ``removed``,
-    ``added``: the data files that the rewrite exchanges. In its context their rows can be read.
+    ``column``: that DATE, or None. ``removed``, ``added``: the data files that the rewrite exchanges.
     """
 
     def __init__(self, spark: SparkSession, table: str, before: date) -> None:
-        self._spark, self._name, self._before = spark, table, before
-        self._jvm = cast("Any", spark._jvm)
-        self._session = spark._jsparkSession
-        self._table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-            self._session, f"{CATALOG}.{table}"
-        )
-        operations = self._table.newTransaction().table().operations()
-        self._stage = self._jvm.org.apache.iceberg.BaseTable(operations, self._table.name())
-        self._key = str(uuid.uuid4())
-        self._began = now_ms()
-        self._cache = self._static_get("org.apache.iceberg.spark.SparkTableCache")
-        self._task_sets = self._static_get("org.apache.iceberg.spark.ScanTaskSetManager")
-        self.base = self._head()
+        super().__init__(spark, table)
+        self._before = before
         self.column = self._date_column()
         self._options = {"min-input-files": str(MIN_FILES_CLOSED if self.column else MIN_FILES)}
         self.removed: list[Any] = []
         self.added: list[Any] = []
-
-    def __enter__(self) -> Self:
-        self._cache.add(self._key, self._stage)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for name in self._task_sets.fetchSetIds(self._stage):
-            if str(name).startswith(self._key):
-                self._task_sets.removeTasks(self._stage, name)
-        self._cache.remove(self._key)
-
-    def _static_get(self, name: str) -> Any:
-        # Iceberg's actions read tables and files from such singletons. By reflection: Py4J confuses a static
-        # ``get()`` with another ``get``.
-        new_array, lang = cast("Any", self._spark.sparkContext._gateway).new_array, self._jvm.java.lang
-        kind = self._stage.getClass().getClassLoader().loadClass(name)
-        return kind.getMethod("get", new_array(lang.Class, 0)).invoke(None, new_array(lang.Object, 0))
-
-    def _head(self) -> int | None:
-        snapshot = self._stage.currentSnapshot()
-        return None if snapshot is None else int(snapshot.snapshotId())
 
     def _date_column(self) -> str | None:
         fields, schema = self._stage.spec().fields(), self._stage.schema()
@@ -161,29 +108,10 @@ class StagedRewrite:
         snapshot, io = self._stage.currentSnapshot(), self._stage.io()
         return list(snapshot.removedDataFiles(io)), list(snapshot.addedDataFiles(io))
 
-    def rows(self, files: Sequence[Any]) -> DataFrame:
-        """The rows of these data files, and of no other."""
-        iceberg, tasks = self._jvm.org.apache.iceberg, self._jvm.java.util.ArrayList()
-        no_deletes = cast("Any", self._spark.sparkContext._gateway).new_array(iceberg.DeleteFile, 0)
-        every = iceberg.expressions.ResidualEvaluator.unpartitioned(
-            iceberg.expressions.Expressions.alwaysTrue()
-        )
-        schema, specs = iceberg.SchemaParser.toJson(self._stage.schema()), self._stage.specs()
-        texts = {int(number): iceberg.PartitionSpecParser.toJson(specs[number]) for number in specs}
-        for file in files:
-            tasks.add(iceberg.BaseFileScanTask(file, no_deletes, schema, texts[file.specId()], every))
-        name = f"{self._key}-{uuid.uuid4()}"
-        self._task_sets.stageTasks(self._stage, name, tasks)
-        return self._spark.read.format("iceberg").option("scan-task-set-id", name).load(self._key)
-
     def publish(self, properties: Mapping[str, str]) -> None:
         """Replace the files on ``main``, and rewrite the manifests that list removed files, in snapshots with
         ``properties``. Raises CommitConflict; then ``main`` is unchanged."""
-        if age := outdated_by(self._began):
-            raise CommitConflict(
-                f"{self._table.name()}: rewritten {age} ago, so its files may have been removed; nothing was "
-                "published. Fix: run it again"
-            )
+        self.check_age()
         self._commit(properties, with_files=True)
 
     def publish_manifests(self, properties: Mapping[str, str]) -> bool:
@@ -214,18 +142,6 @@ class StagedRewrite:
                     raise self._conflict(reason) from error
         raise self._conflict(f"{MAX_ATTEMPTS} times: {reason}")
 
-    def _swap(self, transaction: Any) -> None:
-        """Commit once, on top of the metadata that the transaction began with. ``commitTransaction()``
-        would try again, find a rewrite of manifests whose answer was lost among the snapshots, and set
-        ``main`` back to it, over what was published meanwhile."""
-        transaction.underlyingOps().commit(transaction.startMetadata(), transaction.currentMetadata())
-
-    def _conflict(self, reason: str) -> CommitConflict:
-        return CommitConflict(
-            f"{self._table.name()}: main was changed during the rewrite ({reason}), nothing was published. "
-            "Fix: run it again"
-        )
-
     def _exchange_files(self, transaction: Any, properties: Mapping[str, str]) -> None:
         head = transaction.table().currentSnapshot()
         if head is None or len(head.deleteManifests(transaction.table().io())):
@@ -242,21 +158,6 @@ class StagedRewrite:
         for file in self.added:
             rewrite = rewrite.addFile(file)
         with_properties(rewrite, properties).commit()
-
-    def _rewrite_manifests(self, transaction: Any, properties: Mapping[str, str]) -> bool:
-        head, listing = transaction.table().currentSnapshot(), self._jvm.java.util.HashSet()
-        if head is None:
-            return False
-        for manifest in head.dataManifests(transaction.table().io()):
-            if manifest.hasDeletedFiles():
-                listing.add(manifest)
-        if not len(listing):
-            return False
-        guava = self._jvm.com.google.common.base
-        manifests = transaction.rewriteManifests().clusterBy(guava.Functions.constant(""))
-        rewrite = manifests.rewriteIf(getattr(guava.Predicates, "in")(listing))
-        with_properties(rewrite, properties).commit()
-        return True
 
     def _is_published(self) -> bool:
         snapshots = IcebergTable(self._spark, self._name).snapshots(MAIN)

@@ -7,7 +7,6 @@ sent, and sends the rest; the consumer flags duplicates of a zombie.
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.io.kafka import topic_offsets
-from sluice.io.s3 import connect
+from sluice.io.s3 import connect, read_json
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Platform
@@ -84,11 +83,6 @@ class Job:
 Rows = Callable[[Job], Iterator[DataFrame]]
 
 
-def _read_json(platform: Platform, uri: str) -> Any:
-    bucket, _, key = uri.removeprefix("s3://").partition("/")
-    return json.load(connect(platform.s3).get_object(Bucket=bucket, Key=key)["Body"])
-
-
 def main(name: str, rows: Rows, options: Sequence[str]) -> int:
     """Send the sources of ``--plan s3://…/plan.json``; return the exit code. Raises on failure."""
     arguments = argparse.ArgumentParser(description=f"Send the sources of a plan to the topic of {name}.")
@@ -96,7 +90,7 @@ def main(name: str, rows: Rows, options: Sequence[str]) -> int:
     args = arguments.parse_args(options)
     log_to_stderr()
     spec, platform = streams.load(name), platforms.load("producer")
-    plan = Plan.from_document(_read_json(platform, args.plan))
+    plan = Plan.from_document(read_json(connect(platform.s3), args.plan))
     log.info("plan read topic=%s sources=%d", spec.topic.name, len(plan.sources))
     if plan.sources:
         spark = session.start(f"sluice {name} producer", platform, plan.partition_count)

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from sluice.model.error_codes import ErrorCode
 from sluice.model.queries.state import QueryState
 from sluice.model.spec.query import Mode, Query
-from spark_jobs.common.lake.iceberg import IcebergTable
+from spark_jobs.common.consumer.state import changes_until
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.queries import first_batch
 from spark_jobs.common.queries.state_table import QueryStateWriter
 from spark_jobs.common.sinks.base import Sink
@@ -32,19 +33,28 @@ def checkpoint(
     """The checkpoint from which query ``name`` resumes; opens its sinks.
 
     It is copied from an earlier epoch at the batch of the query's state, with the plan of a batch that some
-    sink has. If no checkpoint has that, a sink misses a batch, or the stream's table has lost the snapshots
-    to continue from, the query is rebuilt: all results are written again with higher versions. Raises Fenced,
+    sink has. If no checkpoint has that, a sink misses a batch, the stream's table has lost the snapshots to
+    continue from, or a change came since, the query is rebuilt: all results are written again with higher
+    versions. A query without aggregates is not corrected, and says so in its state. Raises Fenced,
     ConcurrentCommit, PartialSnapshotRead, and LookupError for a query without aggregates that cannot be
     resumed: a rebuild would duplicate its rows.
     """
     query, state = writer.spec.queries[name], writer.before[name]
+    source = IcebergTable(spark, writer.spec.table)
+    changes = changes_until(source.snapshots(MAIN), source.head(MAIN))
     sink_batches = {sink.name: sink.open(writer.epoch) for sink in sinks}
     checkpoints = Checkpoints(spark, root, f"{writer.spec.name}-{name}")
     newest = last_started_batch(name, state, sink_batches, query)
-    if newest is not None:
+    is_changed = newest is not None and newest >= 0 and changes != state.source_changes
+    if is_changed:
+        log.warning(
+            "query %s: rows of %s changed %d times", name, source.name, changes - state.source_changes
+        )
+        if query.mode == Mode.APPEND:
+            writer.leave_uncorrected(name, changes)
+    if newest is not None and (query.mode == Mode.APPEND or not is_changed):
         if newest < 0:
             return _start(spark, writer, name, checkpoints)
-        source = IcebergTable(spark, writer.spec.table)
         try:
             _check_kept(name, source, state.source_snapshot_id)
             resumed = state.batch if newest == state.batch else newest - 1
@@ -75,7 +85,9 @@ def checkpoint(
 
 def _start(spark: SparkSession, writer: QueryStateWriter, name: str, checkpoints: Checkpoints) -> Checkpoint:
     created = checkpoints.create(writer.branch)
-    writer.start(name, first_batch.plan(spark, created, writer.spec.table).at_ms)
+    snapshot = first_batch.plan(spark, created, writer.spec.table)
+    snapshots = IcebergTable(spark, writer.spec.table).snapshots(MAIN)
+    writer.start(name, snapshot.at_ms, changes_until(snapshots, snapshot.id))
     return created
 
 

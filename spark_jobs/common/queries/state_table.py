@@ -66,11 +66,22 @@ class QueryStateWriter(WriterLease):
         with self._lock:
             self.states = {**self.states, query: self.states[query].rebuild(self.branch, number)}
 
-    def start(self, query: str, source_at: int) -> None:
-        """Commit that the first batch of ``query`` reads the stream's table as of ``source_at`` (ms since
-        1970), so that the snapshots from then on are kept for the next one. Raises as :meth:`publish`."""
+    def leave_uncorrected(self, query: str, source_changes: int) -> None:
+        """Continue ``query`` without the newest of so many changes; committed with its next batch."""
         with self._lock:
-            state = replace(self.states[query], source_snapshot_at=source_at, checkpoints=[self.branch])
+            self.states = {**self.states, query: self.states[query].leave_uncorrected(source_changes)}
+
+    def start(self, query: str, source_at: int, source_changes: int) -> None:
+        """Commit that the first batch of ``query`` reads the stream's table as of ``source_at`` (ms since
+        1970), after so many changes, so that the snapshots from then on are kept for the next one. Raises as
+        :meth:`publish`."""
+        with self._lock:
+            state = replace(
+                self.states[query],
+                source_snapshot_at=source_at,
+                source_changes=source_changes,
+                checkpoints=[self.branch],
+            )
             after = {**self.states, query: state}
             self.commit_to_branch(states.summary("query-start", self.spec.name, self.epoch, after))
             self._publish(KEEP_SNAPSHOTS)

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import dropwhile, takewhile
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -14,8 +15,11 @@ from sluice.model.queries.state import QueryState
 from sluice.model.spec.platform import CATALOG
 from sluice.model.spec.query import Query
 from sluice.model.spec.stream import StreamSpec
+from sluice.model.verification.changes import CHANGE_ID
+from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.kafka.heartbeat import CountingEvent
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.queries import aggregate
 from spark_jobs.common.queries.first_batch import PartialSnapshotRead
 from spark_jobs.common.queries.state_table import QueryStateWriter
@@ -27,6 +31,11 @@ from spark_jobs.common.spark.guarded_query import GuardedQuery
 from spark_jobs.common.spark.offset_log import Plan
 
 log = logging.getLogger(__name__)
+
+
+class SourceChanged(ConcurrentCommit):
+    """The batch reads past a change of the stream's table. Recovery corrects the query, or says that it is
+    not."""
 
 
 class StreamingQueryRun(GuardedQuery):
@@ -90,6 +99,7 @@ class StreamingQueryRun(GuardedQuery):
                 # Only the watermark moved: no group has changed.
                 return
             snapshot = self._read(plan)
+            self._check_reads_all(before, snapshot)
             after = self._after(state, batch, plan, snapshot)
             if is_committed(state, batch, plan, self._checkpoint.uri):
                 log.info("%s: batch %d skipped: all sinks have it", self.name, after.number)
@@ -130,7 +140,29 @@ class StreamingQueryRun(GuardedQuery):
             )
         return snapshot
 
+    def _check_reads_all(self, before: Plan, until: Snapshot) -> None:
+        """Raises PartialSnapshotRead if another program than Sluice overwrote rows since ``before``: of what
+        Iceberg's source skips, a change is in the number of changes, and maintenance changes no row."""
+        if before.source is None:
+            return
+        later = takewhile(lambda s: s.id != before.source, self._source.snapshots(MAIN))
+        for snapshot in dropwhile(lambda s: s.id != until.id, later):
+            if (
+                snapshot.summary.get("operation") in ("overwrite", "delete")
+                and CHANGE_ID not in snapshot.summary
+            ):
+                raise PartialSnapshotRead(
+                    f"{self.name}: another program overwrote rows of {self._spec.table} in snapshot "
+                    f"{snapshot.id}. Fix: find it and end it; give the query a new name, or rebuild it"
+                )
+
     def _after(self, state: QueryState, batch: int, plan: Plan, snapshot: Snapshot) -> QueryState:
+        changes = changes_until(self._source.snapshots(MAIN), snapshot.id)
+        if changes != state.source_changes:
+            raise SourceChanged(
+                f"{self.name}: rows of {self._spec.table} were changed "
+                f"{changes - state.source_changes} times, which no batch reads; the query is rebuilt"
+            )
         return replace(
             state,
             batch=batch,

@@ -12,7 +12,7 @@ from sluice.model.error_codes import PERMANENT, ErrorCode, code_in
 from sluice.model.spec.config import ConfigError
 from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.common.maintenance.row_diff import RowsDiffer
-from spark_jobs.common.maintenance.staged_rewrite import CommitConflict
+from spark_jobs.common.maintenance.staged_files import CommitConflict
 from spark_jobs.common.producer.csv import InvalidHeader
 from spark_jobs.common.producer.lines import CorruptObject
 from spark_jobs.common.spark.process import failure_line

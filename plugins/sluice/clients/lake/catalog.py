@@ -32,6 +32,7 @@ from sluice.io.s3 import connect
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import Position
 from sluice.model.spec.platform import CATALOG, Platform
+from sluice.model.verification.changes import Changes, changes_in
 from sluice.model.verification.file_removal import missing_message
 from sluice.model.verification.quarantine import held_in, rejected_by
 from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
@@ -152,6 +153,11 @@ class Lake:
                     sluice_properties(snapshot).get("writer", ""),
                 )
         return found
+
+    def changes(self, name: str) -> Changes:
+        """The published changes of the stream's table. Raises Missing."""
+        summaries = (_summary(snapshot) for snapshot in ancestors(self.table(name)))
+        return changes_in(next((summary for summary in summaries if "sluice.end-offsets" in summary), {}))
 
     def rejected_held(self, name: str) -> int:
         """The records rejected by batches that this quarantine holds. Raises Missing."""

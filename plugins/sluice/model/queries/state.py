@@ -21,7 +21,8 @@ class QueryState:
     whose batch numbers never fall, also after a rebuild, which counts late rows again. ``late_rows``: once
     per window; ``early_rows``: once each. ``checkpoints``:
     writers whose checkpoints may hold the batch, the latest first, the publisher last. ``ends``: end offsets
-    of ``source_snapshot_id``. ``definition``: of :func:`definition`.
+    of ``source_snapshot_id``. ``definition``: of :func:`definition`. ``source_changes``: number of changes of
+    the stream's table that it knows; of these, ``uncorrected`` are not in its sinks.
 
     The stream's snapshots since ``source_snapshot_at`` (ms since 1970) are kept for the query. Before the
     first batch, which reads the table as of then, it is set alone.
@@ -37,6 +38,8 @@ class QueryState:
     early_rows: int = 0
     checkpoints: list[str] = field(default_factory=list)
     ends: dict[str, int] = field(default_factory=dict)
+    source_changes: int = 0
+    uncorrected: int = 0
 
     @property
     def number(self) -> int:
@@ -50,6 +53,11 @@ class QueryState:
     def rebuild(self, writer: str, number: int) -> QueryState:
         """Count everything again, in batches above ``number``."""
         return QueryState(definition=self.definition, batch_offset=number + 1, checkpoints=[writer])
+
+    def leave_uncorrected(self, source_changes: int) -> QueryState:
+        """After so many changes of the stream's table, the newest of which its sinks will not have."""
+        more = source_changes - self.source_changes
+        return replace(self, source_changes=source_changes, uncorrected=self.uncorrected + more)
 
 
 def definition(query: Query) -> str:

@@ -60,10 +60,13 @@ def settlement(rejected: Rejections, line: Sequence[Rejections], *, is_staged: b
     held, *before = line or [NO_REJECTIONS]
     if held == rejected:
         return Settlement.NOTHING
-    is_cut = NO_REJECTIONS not in line
-    if rejected in before or (is_cut and held.count > rejected.count):
+    if rejected in before:
         return Settlement.REMOVE_LATER
-    return Settlement.PUBLISH_STAGED if is_staged else Settlement.LOST
+    # Also of fewer records: a change publishes some.
+    if is_staged:
+        return Settlement.PUBLISH_STAGED
+    is_cut = NO_REJECTIONS not in line
+    return Settlement.REMOVE_LATER if is_cut and held.count > rejected.count else Settlement.LOST
 
 
 def rejected_by(summary: Mapping[str, str]) -> Rejections:

@@ -1,0 +1,257 @@
+"""The plan of a change, from what is asked for: checked, counted and pinned before anything is done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from sluice.clients.errors import Missing, Refused
+from sluice.hooks import load_plan as plans
+from sluice.io.s3 import read_json
+from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.ledger import Document, run_key
+from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, change_id
+from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.model.verification.topic_ranges import RangesInvalid, TopicRanges
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sluice.clients.kafka_admin import KafkaAdmin
+    from sluice.clients.lake.catalog import Lake, Position
+    from sluice.clients.ledger import Ledger
+    from sluice.hooks.platform import PlatformHook
+    from sluice.model.spec.stream import StreamSpec
+
+# Begins the quarantine reason of a record whose row is published already.
+DUPLICATE = "duplicate:"
+
+
+def pin(ledger: Ledger, run_id: str, params: Mapping[str, Any], create: Callable[[], Document]) -> Document:
+    """The run's plan in the ledger, or a new one. Raises Refused if it was made for other params."""
+    asked = {name: value for name, value in sorted(params.items()) if value not in (None, "", [])}
+    plan = ledger.pin(run_key(run_id, "change"), lambda: {**create(), "params": asked, "at": plans.now()})
+    if plan["params"] != asked:
+        raise Refused(
+            f"run id {run_id!r} has a plan for another change, {json.dumps(plan['params'])}; asked for is "
+            f"{json.dumps(asked)}. A run id keeps its plan, also when its run is deleted; nothing was changed. "
+            "Fix: trigger a run with another run id",
+            ErrorCode.RUN_ID_REUSED,
+        )
+    return plan
+
+
+class ChangePlanner:
+    """Plans changes of one stream. Each method raises Refused or Missing with the reason and the fix."""
+
+    def __init__(self, hook: PlatformHook, spec: StreamSpec, ledger: Ledger, run_id: str) -> None:
+        self.spec, self.ledger, self.run_id = spec, ledger, run_id
+        self._s3 = hook.s3
+        self.lake: Lake = hook.lake
+        self.kafka: KafkaAdmin = hook.kafka
+        position = self.lake.position(spec.table)
+        if position is None:
+            raise Missing(
+                f"{spec.table} has no published record. Fix: load the stream first", ErrorCode.TABLE_NOT_FOUND
+            )
+        self.position: Position = position
+        self.published = OffsetRanges.from_ends(position.starts, position.ends)
+
+    def plan(self, params: Mapping[str, Any]) -> ChangePlan:
+        match Action(params["action"]):
+            case Action.REPLAY:
+                return self.replay(params)
+            case Action.RETRY:
+                return self.retry(params)
+            case Action.REVERT:
+                return self.revert(self._required(params, "load"))
+            case Action.REDO:
+                return self.redo(self._required(params, "load"), is_partial=bool(params.get("partial")))
+        raise _refused(f"action {params['action']!r} is not known", "choose another")
+
+    def replay(self, params: Mapping[str, Any]) -> ChangePlan:
+        """``ranges`` (text), or ``from_time`` and ``until_time`` (ISO 8601)."""
+        asked = self._ranges(params)
+        if removed := asked.intersect(self.removed().removed):
+            asked = asked.minus(removed)
+        there = self._on_topic(asked, is_partial=bool(params.get("partial")))
+        if not there:
+            raise _refused(
+                "no record is in the range",
+                "choose another; a reverted load is redone by action redo",
+            )
+        return self._made(Action.REPLAY, rows_out=there, rows_in=there)
+
+    def retry(self, params: Mapping[str, Any]) -> ChangePlan:
+        """Quarantined records whose reason contains ``reason``, of the run ``load``; both are optional."""
+        reason, load = params.get("reason") or "", params.get("load") or ""
+        found = self._quarantined(reason, self._sources(load) if load else None)
+        if not found:
+            raise _refused(
+                f"no record in {self.spec.quarantine_table} matches (reason {reason or 'any'!r}, load "
+                f"{load or 'any'!r}; duplicates are not tried again)",
+                "look at the reasons there, and choose others",
+            )
+        return self._made(Action.RETRY, rows_in=self._on_topic(found, is_partial=bool(params.get("partial"))))
+
+    def revert(self, load: str) -> ChangePlan:
+        """Every row that the run ``load`` sent."""
+        sources = self._sources(load)
+        removed = self.removed().reverted_sources
+        if again := {source["source_id"] for source in sources} & removed:
+            raise _refused(
+                f"load {load!r}: {len(again)} of its {len(sources)} sources are reverted already",
+                "nothing is left to do; action redo brings them back",
+            )
+        feeds = [source for source in sources if plans.is_feed(source)]
+        ranges = OffsetRanges()
+        for source in feeds:
+            ranges = ranges.union(self._produced(source))
+        ids = tuple(sorted(s["source_id"] for s in sources))
+        others = tuple(sorted(s["source_id"] for s in sources if not plans.is_feed(s)))
+        return self._made(Action.REVERT, rows_out=ranges, sources_out=others, reverts=ids)
+
+    def redo(self, load: str, *, is_partial: bool) -> ChangePlan:
+        """What a revert of the run ``load`` removed."""
+        sources, before = self._sources(load), self.removed()
+        ids = {source["source_id"] for source in sources}
+        redone = {key: one for key, one in before.reverts.items() if ids & set(one.sources)}
+        if not redone:
+            raise _refused(f"load {load!r} is not reverted", "only a reverted load can be redone")
+        ranges = OffsetRanges()
+        for one in redone.values():
+            ranges = ranges.union(one.offsets)
+        there = self._on_topic(ranges.intersect(before.removed), is_partial=is_partial)
+        return self._made(Action.REDO, rows_in=there, redoes=tuple(sorted(redone)))
+
+    def removed(self) -> ChangeResult:
+        """The document of the newest change after which offsets are removed; an empty one without."""
+        address = self.lake.changes(self.spec.table).removed
+        return ChangeResult.from_document(read_json(self._s3, address)) if address else ChangeResult.none()
+
+    def _made(self, action: Action, **parts: Any) -> ChangePlan:
+        return ChangePlan(change_id(self.run_id), action, self.spec.topic.name, **parts)
+
+    @staticmethod
+    def _required(params: Mapping[str, Any], name: str) -> str:
+        value = params.get(name)
+        if not value:
+            raise _refused(f"{name} is empty", "give the run id of a load, as in the list of its runs")
+        return str(value)
+
+    def _ranges(self, params: Mapping[str, Any]) -> OffsetRanges:
+        text, begin, end = (params.get(name) for name in ("ranges", "from_time", "until_time"))
+        if bool(text) == bool(begin or end):
+            raise _refused("give either ranges or a time span", "fill in one of both")
+        topic = self.spec.topic.name
+        if text:
+            try:
+                asked = TopicRanges.parse(str(text), topic)
+            except RangesInvalid as error:
+                raise Refused(str(error), error.code) from error
+            if others := [name for name in asked if name != topic]:
+                raise _refused(f"{others[0]!r} is not the topic of {self.spec.name}", f"name {topic!r}")
+            return self._checked(asked[topic])
+        if not (begin and end):
+            raise _refused("a time span needs from_time and until_time", "give both")
+        return self._between(str(begin), str(end))
+
+    def _between(self, begin: str, end: str) -> OffsetRanges:
+        """From the first record with a timestamp at or after ``begin`` to the first at or after ``end``."""
+        first, until = (_milliseconds(text) for text in (begin, end))
+        if first >= until:
+            raise _refused(f"the time span from {begin} until {end} ends before it begins", "swap them")
+        ends = self.position.ends
+        topic = self.spec.topic.name
+        starts, stops = (self.kafka.first_after(topic, at, ends) for at in (first, until))
+        pairs = {p: [(starts[p], max(stops[p], starts[p]))] for p in starts if p in stops}
+        return OffsetRanges.of(pairs).intersect(self.published)
+
+    def _checked(self, asked: OffsetRanges) -> OffsetRanges:
+        if beyond := asked.minus(self.published):
+            unknown = sorted(set(beyond.partitions) - set(self.position.ends))
+            if unknown:
+                raise _refused(
+                    f"partition {unknown[0]} is none of {self.spec.table}: it has {min(self.position.ends)} to "
+                    f"{max(self.position.ends)}",
+                    "name others",
+                )
+            raise _refused(
+                f"{self.spec.topic.name}: {beyond} is not published by the stream, which has {self.published}",
+                "choose offsets up to that, or wait until the stream has published them",
+            )
+        return asked
+
+    def _on_topic(self, asked: OffsetRanges, *, is_partial: bool) -> OffsetRanges:
+        topic = self.spec.topic.name
+        kept = OffsetRanges.from_ends(self.kafka.begins(topic), self.kafka.ends(topic))
+        deleted = asked.minus(kept)
+        if deleted and not is_partial:
+            raise Refused(
+                f"{topic}: retention has deleted {deleted}, so these records cannot be read again. Fix: set "
+                "partial to leave them as they are, or load their source file again",
+                ErrorCode.OFFSETS_NOT_THERE,
+            )
+        return asked.intersect(kept)
+
+    def _sources(self, load: str) -> list[Document]:
+        """The sources that this run sent, with ``ranges``."""
+        plan = self.ledger.get(run_key(load, "plan"))
+        sent = self.ledger.get(run_key(load, "produced"))
+        if plan is None or sent is None:
+            runs = f"{self.spec.name}_load"
+            raise _refused(
+                f"load {load!r} is not known, or has not sent its records", f"give a run id of {runs}"
+            )
+        found = []
+        for source in plan["sources"]:
+            document = sent["sources"][source["source_id"]]
+            if document["run_id"] == load:
+                found.append({**source, "ranges": document["ranges"]})
+        if not found:
+            others = sorted({one["run_id"] for one in sent["sources"].values()})
+            raise _refused(
+                f"load {load!r} sent no record itself"
+                + (f": its sources were sent by {', '.join(others)}" if others else ""),
+                "name the run that sent them",
+            )
+        return found
+
+    @staticmethod
+    def _produced(source: Document) -> OffsetRanges:
+        return plans.offsets_of(source)
+
+    def _quarantined(self, reason: str, sources: list[Document] | None) -> OffsetRanges:
+        from pyiceberg.expressions import EqualTo
+
+        from sluice.clients.lake import files
+
+        wanted = None if sources is None else {source["source_id"] for source in sources}
+        feeds = OffsetRanges()
+        for source in sources or ():
+            if plans.is_feed(source):
+                feeds = feeds.union(self._produced(source))
+        offsets: dict[int, list[int]] = {}
+        for row in files.quarantined(
+            self.lake.table(self.spec.quarantine_table), EqualTo("stage", "consumer")
+        ):
+            partition, offset = row[files.PARTITION], row[files.OFFSET]
+            if row["reason"].startswith(DUPLICATE) or reason not in row["reason"]:
+                continue
+            if wanted is None or row[files.SOURCE] in wanted or offset in feeds[partition]:
+                offsets.setdefault(partition, []).append(offset)
+        return OffsetRanges({p: IntervalSet.of_values(values) for p, values in sorted(offsets.items())})
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise _refused(f"{text!r} is no time", "write it as 2026-11-24T10:00:00Z") from error
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _refused(message: str, fix: str) -> Refused:
+    return Refused(f"{message}. Fix: {fix}", ErrorCode.INVALID_PARAMETER)

@@ -1,0 +1,160 @@
+"""The plan of a change: which rows of a stream's table go, and which records come (again).
+
+Made and shown before anything is done, pinned in the ledger, and read by the Spark job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from sluice.model.verification.ranges import OffsetRanges
+
+
+class Action(StrEnum):
+    """What a change is asked for."""
+
+    REPLAY = "replay"
+    RETRY = "retry_quarantine"
+    REVERT = "revert"
+    REDO = "redo"
+    REPLACE = "replace"
+
+
+def change_id(run_id: str) -> str:
+    """16 hex digits: the same for every attempt of a run."""
+    return hashlib.sha256(run_id.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class ChangePlan:
+    """``rows_out``: offsets of rows that go; ``sources_out``: ids of sources all of whose rows go.
+    ``rows_in``: offsets of records that are read from the topic, decoded and loaded. ``reverts``: ids of the
+    sources that count as reverted afterwards; ``redoes``: ids of the changes that reverted what comes back.
+    """
+
+    id: str
+    action: Action
+    topic: str
+    rows_out: OffsetRanges = field(default_factory=OffsetRanges)
+    sources_out: tuple[str, ...] = ()
+    rows_in: OffsetRanges = field(default_factory=OffsetRanges)
+    reverts: tuple[str, ...] = ()
+    redoes: tuple[str, ...] = ()
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "change_id": self.id,
+            "action": self.action.value,
+            "topic": self.topic,
+            "rows_out": self.rows_out.to_json(),
+            "sources_out": list(self.sources_out),
+            "rows_in": self.rows_in.to_json(),
+            "reverts": list(self.reverts),
+            "redoes": list(self.redoes),
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> ChangePlan:
+        return cls(
+            document["change_id"],
+            Action(document["action"]),
+            document["topic"],
+            OffsetRanges.from_json(document["rows_out"]),
+            tuple(document["sources_out"]),
+            OffsetRanges.from_json(document["rows_in"]),
+            tuple(document["reverts"]),
+            tuple(document["redoes"]),
+        )
+
+
+@dataclass(frozen=True)
+class Reverted:
+    """Ids of sources, and the offsets of their rows that went."""
+
+    sources: tuple[str, ...]
+    offsets: OffsetRanges
+
+
+@dataclass(frozen=True)
+class ChangeResult:
+    """What a change did; all numbers are of rows. ``out``: offsets of the rows that went; ``published``: of
+    the records that came; ``rejected``: of the records of the plan that are in quarantine. ``removed``:
+    offsets that this change and earlier ones removed and none brought back; ``reverts``: id of a change ->
+    what it reverted and none redid. ``kept``: rows that were written again, unchanged."""
+
+    id: str
+    action: Action
+    out: OffsetRanges
+    rows_out: int
+    published: OffsetRanges
+    rejected: OffsetRanges
+    removed: OffsetRanges
+    kept: int
+    files_removed: int
+    files_added: int
+    reverts: Mapping[str, Reverted] = field(default_factory=dict)
+
+    @classmethod
+    def none(cls) -> ChangeResult:
+        """Before the first change."""
+        empty = OffsetRanges()
+        return cls("", Action.REPLAY, empty, 0, empty, empty, empty, 0, 0, 0)
+
+    @property
+    def reverted_sources(self) -> frozenset[str]:
+        return frozenset(source for one in self.reverts.values() for source in one.sources)
+
+    def after(self, plan: ChangePlan, before: ChangeResult) -> ChangeResult:
+        """With what is removed after it. ``before``: the newest earlier change after which any was."""
+        removed = before.removed.union(self.out).minus(plan.rows_in)
+        own = {plan.id: Reverted(plan.reverts, self.out)} if plan.reverts else {}
+        reverts = {key: one for key, one in {**before.reverts, **own}.items() if key not in plan.redoes}
+        return replace(self, removed=removed, reverts=reverts)
+
+    def to_document(self) -> dict[str, Any]:
+        return {
+            "change_id": self.id,
+            "action": self.action.value,
+            "out": self.out.to_json(),
+            "rows_out": self.rows_out,
+            "published": self.published.to_json(),
+            "rejected": self.rejected.to_json(),
+            "removed": self.removed.to_json(),
+            "kept": self.kept,
+            "files_removed": self.files_removed,
+            "files_added": self.files_added,
+            "reverts": {
+                key: {"sources": list(one.sources), "offsets": one.offsets.to_json()}
+                for key, one in self.reverts.items()
+            },
+        }
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> ChangeResult:
+        return cls(
+            document["change_id"],
+            Action(document["action"]),
+            OffsetRanges.from_json(document["out"]),
+            document["rows_out"],
+            OffsetRanges.from_json(document["published"]),
+            OffsetRanges.from_json(document["rejected"]),
+            OffsetRanges.from_json(document["removed"]),
+            document["kept"],
+            document["files_removed"],
+            document["files_added"],
+            {
+                key: Reverted(tuple(one["sources"]), OffsetRanges.from_json(one["offsets"]))
+                for key, one in document["reverts"].items()
+            },
+        )
+
+    def message(self) -> str:
+        return (
+            f"{self.rows_out} rows out, {self.published.count} in, {self.rejected.count} in quarantine, "
+            f"{self.kept} written again unchanged; {self.files_removed} files removed, "
+            f"{self.files_added} added"
+        )

@@ -1,0 +1,47 @@
+"""The changes of a stream's table that are published: rows replayed, replaced, reverted.
+
+Each snapshot of the stream says so, as it says its end offsets: what is needed to tell whether a change is
+published is on ``main``, however many snapshots came after it or have expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+COUNT, NEWEST, REMOVED = "sluice.changes", "sluice.newest-changes", "sluice.removed-offsets"
+# Kind of the snapshot of a change; its other one, which exchanges the files, has its id only.
+CHANGE = "change"
+CHANGE_ID = "sluice.change-id"
+# Ids of changes that a snapshot names: a change that was killed after its publish is tried again soon.
+KEEP_IDS = 8
+
+
+@dataclass(frozen=True)
+class Changes:
+    """``count`` changes, the ids of the ``newest`` (oldest first), and ``removed``: the address of the object
+    that lists the offsets that changes removed and no later one brought back; "" if there are none."""
+
+    count: int = 0
+    newest: tuple[str, ...] = ()
+    removed: str = ""
+
+    def more(self, change_id: str, removed: str) -> Changes:
+        """After this change; ``removed``: the address after it."""
+        return Changes(self.count + 1, (*self.newest, change_id)[-KEEP_IDS:], removed)
+
+    def properties(self) -> dict[str, str]:
+        """For a snapshot's summary; none before the first change."""
+        if not self.count:
+            return {}
+        return {COUNT: str(self.count), NEWEST: ",".join(self.newest), REMOVED: self.removed}
+
+
+NO_CHANGES = Changes()
+
+
+def changes_in(summary: Mapping[str, str]) -> Changes:
+    """What the summary of a stream's snapshot says."""
+    newest = summary.get(NEWEST, "")
+    ids = tuple(newest.split(",")) if newest else ()
+    return Changes(int(summary.get(COUNT, 0)), ids, summary.get(REMOVED, ""))

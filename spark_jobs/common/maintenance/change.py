@@ -1,0 +1,331 @@
+"""A change of a stream's table: ``spark_jobs/__main__.py change nyc_taxi --plan s3://…/change.json``.
+
+Rows of the plan go, and records of the plan are read from the topic, decoded as by the consumer, and come: in
+one commit beside the running stream, whose writer acquires its lease again. Before it:
+
+- each record of the plan is in the new files or rejected, once;
+- no row of a source is in the table twice afterwards: one that is elsewhere already is rejected;
+- every other row of the files that are exchanged is in a new one, with the same values.
+
+A record that is rejected now and was published is an error. Others go into the quarantine, and what is
+published leaves it, as with a batch: staged on a branch, and published after the table.
+
+It may be killed and started again at any time, and run twice: ``main`` names the changes that are published.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice.io.s3 import connect, read_json
+from sluice.model.error_codes import ErrorCode
+from sluice.model.spec import platform as platforms
+from sluice.model.spec import stream as streams
+from sluice.model.spec.platform import Platform
+from sluice.model.spec.stream import StreamSpec
+from sluice.model.verification.change_plan import ChangePlan, ChangeResult
+from sluice.model.verification.changes import CHANGE
+from sluice.model.verification.deduplication import LoadedRows, loaded_from, possible_duplicates
+from sluice.model.verification.offsets import needs_read, verify
+from sluice.model.verification.quarantine import Rejections
+from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.model.verification.topic_ranges import TopicRanges
+from spark_jobs.common.consumer import state
+from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows
+from spark_jobs.common.consumer.run import decoding
+from spark_jobs.common.consumer.writer import SMALL_BATCH
+from spark_jobs.common.kafka.read_ranges import read_ranges
+from spark_jobs.common.lake import deduplicate
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit
+from spark_jobs.common.lake.written_batch import WrittenBatch
+from spark_jobs.common.maintenance.change_quarantine import ChangeQuarantine
+from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
+from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched
+from spark_jobs.common.maintenance.staged_files import CommitConflict
+from spark_jobs.common.spark import session
+from spark_jobs.common.spark.process import log_to_stderr
+
+log = logging.getLogger(__name__)
+
+SHUFFLE_PARTITIONS = 32
+# A running stream moves main every few seconds; compactions exchange files that are to go.
+MAX_PUBLISHES, MAX_STAGINGS = 20, 3
+QUARANTINE_SECONDS = 1.0
+
+
+class ChangeRefused(RuntimeError):
+    """The change would break what it must keep; nothing was published."""
+
+    code = ErrorCode.CHANGE_REFUSED
+
+
+def main(name: str, options: Sequence[str]) -> int:
+    """Make the change of ``--plan s3://…``; return the exit code, 0. Raises on failure."""
+    arguments = argparse.ArgumentParser(description=f"Change rows of the table of {name}.")
+    arguments.add_argument("--plan", required=True, help="the s3:// address of the run's change.json")
+    args = arguments.parse_args(options)
+    log_to_stderr()
+    spec, platform = streams.load(name), platforms.load("consumer")
+    plan = ChangePlan.from_document(read_json(connect(platform.s3), args.plan))
+    spark = session.start(f"sluice {name} change", platform, SHUFFLE_PARTITIONS)
+    _, decode = decoding(spark, spec)
+    Change(spark, platform, spec, decode, plan).run()
+    return 0
+
+
+@dataclass(frozen=True)
+class Staged:
+    """What is staged to come: its files, and the rejected records with their reasons."""
+
+    files: list[TableFile]
+    written: WrittenBatch
+    rejected: OffsetRanges
+    bad: DataFrame
+
+
+class Change:
+    """One change, from a plan to its commit; for one thread."""
+
+    def __init__(
+        self, spark: SparkSession, platform: Platform, spec: StreamSpec, decode: Decode, plan: ChangePlan
+    ) -> None:
+        self.spark, self.platform, self.spec, self.decode, self.plan = spark, platform, spec, decode, plan
+        self.reader = OffsetReader(platform.s3)
+        self.table = IcebergTable(spark, spec.table)
+        self.client = connect(platform.s3)
+        self.quarantine = ChangeQuarantine(spark, spec, self.reader)
+
+    def run(self) -> None:
+        """Make the change, unless it is made. Raises ChangeRefused, RowsDiffer, CommitConflict, LookupError
+        for records that the topic does not have."""
+        for attempt in range(MAX_STAGINGS):
+            if self._is_published():
+                log.info("change %s is published already", self.plan.id)
+                break
+            try:
+                self._stage_and_publish()
+                break
+            except CommitConflict as conflict:
+                if attempt == MAX_STAGINGS - 1:
+                    raise
+                log.warning("staging again: %s", conflict)
+        self.table.refresh()
+        self.quarantine.finish(self._state().rejected)
+
+    def _is_published(self) -> bool:
+        self.table.refresh()
+        return self.plan.id in self._state().changes.newest
+
+    def _state(self) -> state.StreamState:
+        return state.read(self.table.snapshots(MAIN), self._rows_of, self.spec.table)
+
+    def _rows_of(self, snapshot_id: int) -> LoadedRows:
+        files = self.table.added_files(snapshot_id)
+        return loaded_from(WrittenBatch(files, [], self.reader).runs)
+
+    def _stage_and_publish(self) -> None:
+        with StagedChange(self.spark, self.spec.table, self.reader) as staged:
+            touched = staged.touched(self.plan.rows_out, self.plan.sources_out)
+            log.info(
+                "change %s: %d rows go, of %d files; %d records come",
+                self.plan.id, touched.rows, len(touched.files), self.plan.rows_in.count,
+            )  # fmt: skip
+            self._check_not_doubled(staged, touched)
+            kept = self._keep(staged, touched)
+            coming = self._load(staged, touched)
+            result = ChangeResult(
+                id=self.plan.id,
+                action=self.plan.action,
+                out=touched.offsets,
+                rows_out=touched.rows,
+                published=self.plan.rows_in.minus(coming.rejected),
+                rejected=coming.rejected,
+                removed=OffsetRanges(),
+                kept=touched.kept_rows,
+                files_removed=len(touched.files),
+                files_added=len(kept) + len(coming.files),
+            )
+            self._publish(staged, touched, [*kept, *coming.files], coming, result)
+
+    def _check_not_doubled(self, staged: StagedChange, touched: Touched) -> None:
+        present = staged.touched(self.plan.rows_in).offsets.minus(touched.offsets)
+        if present:
+            raise ChangeRefused(
+                f"{self.spec.table}: records at {present} are to come and are in the table already. Fix: "
+                "plan the change again, which leaves them out or replaces them"
+            )
+
+    def _keep(self, staged: StagedChange, touched: Touched) -> list[TableFile]:
+        """Write the rows again that stay, and compare them by value."""
+        if not touched.partial:
+            return []
+        rows = staged.rows_without(touched.partial, touched.offsets)
+        partitions = {one.stats.partition_lower for one in touched.partial}
+        # One topic partition in a file, in order, as the writer does: most files' bounds are conclusive.
+        one_each = rows.repartitionByRange(len(partitions), "_kafka_partition")
+        in_order = one_each.sortWithinPartitions(*COLUMNS)
+        files = staged.written(rows if self.spec.partition_by else in_order)
+        diff = compare(rows, staged.rows([one.handle for one in files]), ()) if files else None
+        found = diff.rows if diff else 0
+        if found != touched.kept_rows or (diff and not diff.is_same):
+            message = diff.message() if diff else "no row was written"
+            raise RowsDiffer(
+                f"{self.spec.table}: {touched.kept_rows} rows stay: {message}; nothing was published"
+            )
+        return files
+
+    def _load(self, staged: StagedChange, touched: Touched) -> Staged:
+        """Read, decode and write the records that come; verify that each is written or rejected once."""
+        records = read_ranges(
+            self.spark, self.platform.kafka, TopicRanges.of({self.plan.topic: self.plan.rows_in})
+        )
+        rows = decoded_rows(records, self.decode)
+        coming = self._write(staged, rows)
+        loaded = self._loaded_elsewhere(staged, touched, {run.source_id for run in coming.written.runs})
+        if sources := possible_duplicates(loaded, coming.written.runs):
+            log.warning("possible duplicates sources=%s; comparing rows", ",".join(sorted(sources)))
+            coming = self._write(staged, deduplicate.flag_duplicates(rows, loaded, sources))
+        stats = [one.stats for one in coming.files]
+        paths = [file.path for file in needs_read(self.plan.rows_in, stats, coming.rejected)]
+        found = verify(self.plan.rows_in, stats, coming.written.offsets(paths), quarantined=coming.rejected)
+        if not found.is_ok:
+            raise ChangeRefused(f"{self.spec.table}: the records that come: {found.message()}")
+        self._check_not_lost(coming, touched)
+        return coming
+
+    def _write(self, staged: StagedChange, rows: DataFrame) -> Staged:
+        good = table_rows(rows.where(is_good()))
+        if self.plan.rows_in.count <= SMALL_BATCH and not self.spec.partition_by:
+            good = good.coalesce(1)
+        files = staged.written(good) if self.plan.rows_in else []
+        written = staged.batch(files)
+        bad = rows.where(~is_good())
+        if sum(one.stats.records for one in files) == self.plan.rows_in.count:
+            return Staged(files, written, OffsetRanges(), bad)
+        found = by_partition(bad.select(*COLUMNS).toArrow())
+        rejected = OffsetRanges({p: IntervalSet.of_values(values) for p, values in found.items()})
+        return Staged(files, written, rejected, bad)
+
+    def _loaded_elsewhere(self, staged: StagedChange, touched: Touched, sources: set[str]) -> LoadedRows:
+        """The rows of these sources that stay in the table."""
+        if not sources:
+            return LoadedRows()
+        staying = staged.candidates(OffsetRanges(), sorted(sources))
+        found = staged.batch(staying).runs_without(touched.offsets)
+        return loaded_from(run for run in found if run.source_id in sources)
+
+    def _check_not_lost(self, coming: Staged, touched: Touched) -> None:
+        lost = coming.rejected.intersect(touched.offsets)
+        if not lost:
+            return
+        reasons = coming.bad.where(~F.col("reason").startswith("duplicate:")).select(*COLUMNS, "reason")
+        for partition, offset, reason in reasons.toLocalIterator():
+            if offset in lost[partition]:
+                raise ChangeRefused(
+                    f"{self.spec.table}: {lost.count} records are published and would be rejected now, the "
+                    f"first: {self.plan.topic} partition {partition} offset {offset}: {reason}; nothing was "
+                    "changed. Fix: mend the schema or the decoder, or leave them out"
+                )
+
+    def _publish(
+        self,
+        staged: StagedChange,
+        touched: Touched,
+        added: list[TableFile],
+        coming: Staged,
+        result: ChangeResult,
+    ) -> None:
+        for _ in range(MAX_PUBLISHES):
+            self.table.refresh()
+            head, now = self.table.head(MAIN), self._state()
+            if self.plan.id in now.changes.newest:
+                return
+            self._check_published_since(now)
+            try:
+                rejections = self.quarantine.stage_change(
+                    self.plan.id, now.epoch, now.rejected, result.published, coming.rejected, coming.bad
+                )
+            except ConcurrentCommit as moved:
+                # The writer has published a batch, and its rejected records follow.
+                log.info("waiting for the quarantine: %s", moved)
+                time.sleep(QUARANTINE_SECONDS)
+                continue
+            made = result.after(self.plan, self._read_removed(now.changes.removed))
+            address = self._record(made)
+            summary = self._summary(now, rejections, coming, made, address)
+
+            def of_head(
+                found: int, expected: int | None = head, said: Mapping[str, str] = summary
+            ) -> Mapping[str, str]:
+                if found != expected:
+                    raise _Moved
+                return said
+
+            try:
+                if staged.publish(touched.files, added, self.plan.id, of_head):
+                    log.info("change %s published: %s", self.plan.id, result.message())
+                    return
+            except _Moved:
+                pass
+        raise CommitConflict(f"{self.spec.table}: main moved {MAX_PUBLISHES} times; nothing was published")
+
+    def _check_published_since(self, now: state.StreamState) -> None:
+        published = OffsetRanges.from_ends(now.starts, now.ends)
+        if beyond := self.plan.rows_in.minus(published):
+            raise ChangeRefused(
+                f"{self.spec.table}: {beyond} is not published by the stream: its catalog was restored since "
+                "the change was planned. Fix: plan it again"
+            )
+
+    def _read_removed(self, address: str) -> ChangeResult:
+        return ChangeResult.from_document(read_json(self.client, address)) if address else ChangeResult.none()
+
+    @cached_property
+    def _folder(self) -> str:
+        return f"{self.table.location()}/changes"
+
+    def _record(self, result: ChangeResult) -> str:
+        """Write the result beside the table; return its address. The change's snapshot names the one that
+        counts: an attempt that publishes nothing leaves an object that nothing names."""
+        body = json.dumps(result.to_document(), separators=(",", ":")).encode()
+        address = f"{self._folder}/{result.id}-{self.table.head(MAIN)}.json"
+        bucket, _, key = address.removeprefix("s3://").partition("/")
+        self.client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
+        return address
+
+    def _summary(
+        self,
+        now: state.StreamState,
+        rejections: Rejections,
+        coming: Staged,
+        result: ChangeResult,
+        address: str,
+    ) -> dict[str, str]:
+        removed = address if result.removed or result.reverts else ""
+        newest = next(s.summary for s in self.table.snapshots(MAIN) if state.KIND in s.summary)
+        carried = {key: newest[key] for key in state.CARRIED if key in newest}
+        after = replace(now, rejected=rejections, changes=now.changes.more(self.plan.id, removed))
+        return {
+            **carried,
+            **after.summary(),
+            "sluice.end-offsets": json.dumps(dict(sorted(now.ends.items()))),
+            state.KIND: CHANGE,
+            state.CHANGE_OFFSETS: result.published.to_json(),
+            state.CHANGE_ROWS: loaded_from(coming.written.runs).to_json(),
+            "sluice.change-document": address,
+        }
+
+
+class _Moved(RuntimeError):
+    """``main`` is not where its state was read."""

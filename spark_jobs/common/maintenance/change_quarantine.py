@@ -1,0 +1,110 @@
+"""The quarantine's part of a change: records that it rejects come, and records that it publishes go.
+
+As with a batch, it is staged on a branch, and published after the table: a published record outranks its row
+here until then. The branch has the epoch of the stream's writer, so if the change ends between both, the
+writer publishes it when it acquires its lease again, which the change makes it do.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from pyspark.sql import DataFrame, SparkSession
+
+from sluice.model.spec.stream import StreamSpec
+from sluice.model.verification.quarantine import Rejections
+from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.writers import writer_name
+from spark_jobs.common.lake.iceberg import MAIN, Refused
+from spark_jobs.common.lake.quarantine import BatchQuarantine, of_stage
+from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit
+from spark_jobs.common.maintenance.staged_change import StagedChange, offsets_frame
+
+log = logging.getLogger(__name__)
+
+
+class ChangeQuarantine(BatchQuarantine):
+    """The quarantine of a stream, for a change of its table."""
+
+    def __init__(self, spark: SparkSession, spec: StreamSpec, reader: OffsetReader) -> None:
+        super().__init__(spark, spec)
+        self._reader = reader
+        self._staged_for: tuple[Rejections, int] | None = None
+        self._after = Rejections()
+        self._own = ""
+
+    def stage_change(
+        self,
+        change_id: str,
+        epoch: int,
+        before: Rejections,
+        published: OffsetRanges,
+        rejected: OffsetRanges,
+        bad: DataFrame,
+    ) -> Rejections:
+        """Stage what the change does here, and return the stream's rejections after it.
+
+        ``before``: those of the stream, whose writer has ``epoch``. ``bad``: the decoded rows of
+        ``rejected``. Raises ConcurrentCommit while the quarantine does not hold ``before``.
+        """
+        if self._staged_for == (before, epoch):
+            return self._after
+        self.drop()
+        with StagedChange(self.spark, self.name, self._reader) as staged:
+            present = staged.touched(published.union(rejected)).offsets
+            leaving = staged.touched(present.intersect(published))
+            coming = rejected.minus(present)
+            if not leaving.rows and not coming:
+                return before
+            branch = writer_name(epoch)
+            start = self._branch(branch, before)
+            if start != staged.base and staged.base is not None:
+                raise self._moved("another commit came while the change was staged")
+            after = Rejections(before.count + coming.count - leaving.rows, f"change/{change_id}-{branch}")
+            kept = []
+            if leaving.partial:
+                kept = staged.written(staged.rows_without(leaving.partial, leaving.offsets).repartition(1))
+            added = []
+            if coming:
+                rows = bad.join(offsets_frame(self.spark, coming), COLUMNS, "left_semi")
+                names = ["_kafka_timestamp", "_source_id", "_source_row", "_source_base_offset"]
+                chosen = rows.select(*COLUMNS, *names, "key", "value", "reason")
+                added = staged.written(of_stage(self.spark, self.name, chosen, "consumer"))
+            found = sum(one.stats.records for one in kept), sum(one.stats.records for one in added)
+            if found != (leaving.kept_rows, coming.count):
+                raise ConcurrentCommit(
+                    f"{self.name}: {found} rows were staged, expected {(leaving.kept_rows, coming.count)}"
+                )
+            properties = {"sluice.writer": branch, **after.properties()}
+            staged.commit_to(branch, start, leaving.files, [*kept, *added], properties)
+        self._own, self._after, self._staged_for = branch, after, (before, epoch)
+        log.info("change staged in the quarantine: %d come, %d go", coming.count, leaving.rows)
+        return after
+
+    def drop(self) -> None:
+        """Remove the branch of what was staged and will not be published."""
+        if self._own:
+            self.table.refresh()
+            head = self.table.head(self._own)
+            try:
+                if head is not None:
+                    self.table.change_refs({self._own: head}, {self._own: None})
+            except Refused as refusal:
+                # The stream's writer removes it when it acquires its lease the next time.
+                log.info("branch %s not removed: %s", self._own, refusal)
+        self._own, self._staged_for = "", None
+
+    def finish(self, rejected: Rejections) -> None:
+        """Publish what is staged of a published change, unless the stream's writer has. ``rejected``: of the
+        stream, after the change."""
+        self.table.refresh()
+        if self.table.head(MAIN) is None or self._held() == rejected:
+            return
+        for name in self.table.branches():
+            if self._staged(name, rejected) is not None:
+                try:
+                    self.publish(name, rejected)
+                except ConcurrentCommit as moved:
+                    log.info("left to the stream's writer: %s", moved)
+                return

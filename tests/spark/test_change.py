@@ -1,0 +1,273 @@
+"""Changes of a stream's table on real services: replayed, reverted, redone, and out of quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import date
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from sluice.model.spec.platform import CATALOG
+from sluice.model.verification.change_plan import Action, ChangePlan
+from sluice.model.verification.ranges import OffsetRanges
+from spark_jobs.common.consumer.writer import StreamWriter
+from spark_jobs.common.maintenance.change import Change, ChangeRefused
+from spark_jobs.common.maintenance.compact import compact
+from spark_jobs.common.maintenance.staged_change import StagedChange
+from tests.support.lakehouse import Stream
+from tests.support.raising import raising
+from tests.support.services import Services
+
+A, B = "a" * 16, "b" * 16
+_numbers = count()
+
+
+class Changing(Stream):
+    """A stream whose records beginning with ``bad`` are rejected until :attr:`mended`."""
+
+    mended = False
+
+    def owner(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
+        owner = super().owner(kind)
+        owner.decode = self.decode
+        return owner
+
+    def decode(self, rows: DataFrame) -> DataFrame:
+        text = F.col("value").cast("string")
+        reason = F.when(text.startswith("bad"), F.lit("it is bad"))
+        found = F.lit(None).cast("string") if self.mended else reason
+        return rows.select("*", F.struct(text.alias("text")).alias("record"), found.alias("reason"))
+
+    def send_rows(self, source: str, partition: int, texts: Sequence[str], first: int = 0) -> None:
+        """Rows of a source, one after the other, from its row and sequence ``first`` on."""
+        producer = Producer({**self.services.kafka, "linger.ms": 5, "log_level": 0})
+        for number, text in enumerate(texts, first):
+            key = f"{source}:{number}:{number}"
+            producer.produce(self.spec.topic.name, text.encode(), key.encode(), partition=partition)
+        assert producer.flush(30) == 0
+
+    def publish(self) -> StreamWriter:
+        """What is on the topic, by an owner of its own."""
+        owner = self.owner()
+        self.run(owner).stop()
+        return owner
+
+    def plan(self, run: str, action: Action, **parts: Any) -> ChangePlan:
+        return ChangePlan(run, action, self.spec.topic.name, **parts)
+
+    def change(self, plan: ChangePlan, kind: type[Change] = Change) -> None:
+        kind(self.spark, self.platform, self.spec, self.decode, plan).run()
+
+    def texts(self) -> dict[tuple[int, int], str]:
+        rows = self.spark.table(f"{CATALOG}.{self.spec.table}").collect()
+        found = {(row["_kafka_partition"], row["_kafka_offset"]): row["text"] for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+    def quarantined(self) -> list[tuple[int, int, str]]:
+        rows = self.spark.table(f"{CATALOG}.{self.spec.quarantine_table}").collect()
+        return sorted((row["_kafka_partition"], row["_kafka_offset"], row["reason"]) for row in rows)
+
+    def state(self) -> Any:
+        owner = self.owner()
+        owner.acquire()
+        return owner.state
+
+    def delete(self, where: str) -> None:
+        """Rows get lost: by another program, which says nothing about it."""
+        self.spark.sql(f"DELETE FROM {CATALOG}.{self.spec.table} WHERE {where}")
+
+
+def offsets(pairs: Mapping[int, tuple[int, int]]) -> OffsetRanges:
+    return OffsetRanges.of({partition: [pair] for partition, pair in pairs.items()})
+
+
+def again(pairs: Mapping[int, tuple[int, int]]) -> dict[str, OffsetRanges]:
+    """The parts of a plan by which rows at these offsets are replayed."""
+    return {"rows_out": offsets(pairs), "rows_in": offsets(pairs)}
+
+
+@pytest.fixture
+def stream(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Changing]:
+    services.minio, services.postgres  # noqa: B018
+    made = Changing(spark, services, f"change_{next(_numbers)}", str(tmp_path / "checkpoints"))
+    yield made
+    made.stop()
+
+
+def test_a_replayed_range_is_there_once_and_the_stream_goes_on_beside_it(stream: Changing) -> None:
+    stream.send_rows(A, 0, [f"a{number}" for number in range(10)])
+    stream.send_rows(B, 1, [f"b{number}" for number in range(10)])
+    owner = stream.owner()
+    running = stream.run(owner)
+    before = stream.texts()
+    stream.change(stream.plan("r1", Action.REPLAY, **again({0: (3, 6)})))
+    assert stream.texts() == before
+    # The writer of the stream notices, and continues on top of it.
+    stream.send_rows(A, 0, ["a10", "a11"], first=10)
+    with pytest.raises(Exception, match="main is"):
+        stream.await_end(running)
+    stream.run(owner).stop()
+    assert stream.texts() == before | {(0, 10): "a10", (0, 11): "a11"}
+    assert owner.state.changes.newest == ("r1",)
+    assert [summary["kind"] for summary in stream.summaries()][:3] == ["batch", "epoch-start", "change"]
+
+
+def test_a_hole_is_filled_and_its_rows_count_as_loaded(stream: Changing) -> None:
+    stream.send_rows(A, 0, [f"a{number}" for number in range(8)])
+    stream.publish()
+    before = stream.texts()
+    stream.delete("_kafka_offset IN (2, 3)")
+    assert len(stream.texts()) == 6
+    stream.change(stream.plan("r1", Action.REPLAY, **again({0: (0, 8)})))
+    assert stream.texts() == before
+    # A producer that was believed dead sends them again.
+    stream.send_rows(A, 0, ["a2", "a3"], first=2)
+    stream.publish()
+    assert stream.texts() == before
+    assert [(p, o) for p, o, _ in stream.quarantined()] == [(0, 8), (0, 9)]
+
+
+def test_a_source_is_reverted_and_redone(stream: Changing) -> None:
+    stream.send_rows(A, 0, ["a0", "a1"])
+    stream.send_rows(B, 0, ["b0", "b1"])
+    stream.send_rows(A, 0, ["a2"], first=2)
+    stream.publish()
+    before = stream.texts()
+    stream.change(stream.plan("r1", Action.REVERT, sources_out=(B,)))
+    gone = offsets({0: (2, 4)})
+    assert stream.texts() == {place: text for place, text in before.items() if text.startswith("a")}
+    assert changing_removed(stream) == gone
+    stream.change(stream.plan("r2", Action.REDO, rows_in=gone))
+    assert stream.texts() == before
+    assert not changing_removed(stream)
+    assert stream.state().changes.newest == ("r1", "r2")
+
+
+def changing_removed(stream: Changing) -> OffsetRanges:
+    change = Change(stream.spark, stream.platform, stream.spec, stream.decode, stream.plan("", Action.REVERT))
+    change.table.refresh()
+    return change._read_removed(change._state().changes.removed).removed
+
+
+def test_what_was_quarantined_is_published_when_the_decoder_is_mended(stream: Changing) -> None:
+    stream.send_rows(A, 0, ["a0", "bad1", "a2", "bad3"])
+    stream.send_rows(B, 1, ["bad0"])
+    stream.publish()
+    assert [(p, o) for p, o, _ in stream.quarantined()] == [(0, 1), (0, 3), (1, 0)]
+    stream.mended = True
+    stream.change(stream.plan("r1", Action.RETRY, rows_in=OffsetRanges.of({0: [(1, 2), (3, 4)]})))
+    assert stream.texts() == {(0, 0): "a0", (0, 1): "bad1", (0, 2): "a2", (0, 3): "bad3"}
+    assert [(p, o) for p, o, _ in stream.quarantined()] == [(1, 0)]
+    assert stream.state().rejected.count == 1
+    # Its rows count as loaded.
+    stream.mended = True
+    stream.send_rows(A, 0, ["bad1"], first=1)
+    stream.publish()
+    assert len(stream.texts()) == 4
+
+
+def test_records_that_would_be_rejected_now_are_not_taken_out(stream: Changing) -> None:
+    stream.mended = True
+    stream.send_rows(A, 0, ["a0", "bad1", "a2"])
+    stream.publish()
+    before = stream.texts()
+    stream.mended = False
+    with raising(ChangeRefused, "1 records are published", "offset 1: it is bad", "nothing was changed"):
+        stream.change(stream.plan("r1", Action.REPLAY, **again({0: (0, 3)})))
+    assert stream.texts() == before
+    assert not stream.quarantined()
+    assert not stream.state().changes.count
+
+
+def test_lost_records_that_are_rejected_now_are_in_quarantine(stream: Changing) -> None:
+    stream.mended = True
+    stream.send_rows(A, 0, ["a0", "bad1", "a2"])
+    stream.publish()
+    stream.mended = False
+    stream.delete("_kafka_offset = 1")
+    stream.change(stream.plan("r1", Action.REPLAY, **again({0: (0, 3)})))
+    assert sorted(stream.texts()) == [(0, 0), (0, 2)]
+    assert stream.quarantined() == [(0, 1, "it is bad")]
+    assert stream.state().rejected.count == 1
+
+
+def test_a_row_that_is_elsewhere_already_is_rejected(stream: Changing) -> None:
+    stream.send_rows(A, 0, ["a0", "a1"])
+    stream.send_rows(A, 0, ["a1"], first=1)
+    stream.publish()
+    assert [(p, o) for p, o, _ in stream.quarantined()] == [(0, 2)]
+    stream.change(stream.plan("r1", Action.RETRY, rows_in=offsets({0: (2, 3)})))
+    assert len(stream.texts()) == 2
+    assert [(p, o) for p, o, _ in stream.quarantined()] == [(0, 2)]
+
+
+def meanwhile(do: Callable[[], None]) -> type[Change]:
+    """A change before whose first commit something happens."""
+
+    class Meanwhile(Change):
+        done = False
+
+        def _publish(self, *parts: Any) -> None:
+            if not self.done:
+                self.done = True
+                do()
+            super()._publish(*parts)
+
+    return Meanwhile
+
+
+def test_batches_compactions_and_other_changes_come_between(stream: Changing) -> None:
+    for number in range(6):
+        stream.send_rows(A, 0, [f"a{number}"], first=number)
+        stream.send_rows(B, 1, [f"b{number}"], first=number)
+        stream.publish()
+    before = stream.texts()
+
+    def between() -> None:
+        stream.send_rows(A, 0, ["a6"], first=6)
+        stream.publish()
+        assert compact(stream.spark, stream.spec.table, date(2026, 11, 1))
+        stream.change(stream.plan("r2", Action.REVERT, sources_out=(B,)))
+
+    plan = stream.plan("r1", Action.REPLAY, **again({0: (0, 3)}))
+    stream.change(plan, meanwhile(between))
+    expected = {place: text for place, text in before.items() if place[0] == 0} | {(0, 6): "a6"}
+    assert stream.texts() == expected
+    assert stream.state().changes.newest == ("r2", "r1")
+
+
+def test_killed_before_or_after_its_commit_it_is_made_once(
+    stream: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream.send_rows(A, 0, ["a0", "bad1", "a2"])
+    stream.publish()
+    stream.mended = True
+    plan = stream.plan("r1", Action.RETRY, rows_in=offsets({0: (1, 2)}))
+    publish = StagedChange.publish
+
+    def killed_before(*parts: Any) -> bool:
+        raise KeyboardInterrupt
+
+    def killed_after(*parts: Any) -> bool:
+        assert publish(*parts)
+        raise KeyboardInterrupt
+
+    for dies in (killed_before, killed_after):
+        monkeypatch.setattr(StagedChange, "publish", dies)
+        with pytest.raises(KeyboardInterrupt):
+            stream.change(plan)
+    assert len(stream.texts()) == 3
+    assert len(stream.quarantined()) == 1
+    monkeypatch.setattr(StagedChange, "publish", publish)
+    stream.change(plan)
+    assert len(stream.texts()) == 3
+    assert not stream.quarantined()
+    assert stream.state().changes.newest == ("r1",)
+    assert not stream.state().rejected.count
