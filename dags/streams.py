@@ -12,6 +12,13 @@ from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import SourceType, StreamSpec
 from sluice.operators import docs, forms
+from sluice.operators.change import (
+    PLAN,
+    ApplyChangeOperator,
+    ApproveChangeOperator,
+    PlanChangeOperator,
+    VerifyChangeOperator,
+)
 from sluice.operators.load.audit import AuditOperator
 from sluice.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
 from sluice.operators.load.produce import ProduceOperator
@@ -106,6 +113,30 @@ def maintenance_dag(spec: StreamSpec) -> DAG:
     return dag
 
 
+def change_dag(spec: StreamSpec) -> DAG:
+    """``<stream>_change``: replay, retry from quarantine, revert and redo, on request."""
+    with make_dag(
+        f"{spec.name}_change",
+        f"{spec.label}: change",
+        "Replays, reverts or redoes rows, or loads what was quarantined: verified, and in one commit",
+        tags=["change", spec.name],
+        timeout=timedelta(hours=30),
+        retries=2,
+        task_timeout=timedelta(hours=3),
+        max_active_runs=2,
+        params=forms.change(),
+    ) as dag:
+        steps = [
+            PlanChangeOperator(task_id=PLAN, stream=spec.name),
+            ApproveChangeOperator(task_id="approve_change", stream=spec.name, execution_timeout=None),
+            ApplyChangeOperator(task_id="apply_change", stream=spec.name),
+            VerifyChangeOperator(task_id="verify_change", stream=spec.name),
+        ]
+        chain(*steps)
+    dag.doc_md = docs.change(spec, steps)
+    return dag
+
+
 for name in stream.names():
     try:
         spec = stream.load(name)
@@ -119,3 +150,4 @@ for name in stream.names():
     supervision_dag(name, spec.label, tuple(spec.components), interval)
     decision_dag(name, spec.label)
     maintenance_dag(spec)
+    change_dag(spec)

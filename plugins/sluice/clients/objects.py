@@ -180,6 +180,15 @@ class Bucket:
         pinned = None if version_id in (None, "null") else version_id
         return ObjectVersion(self.name, key, pinned, etag.strip('"'), size)
 
+    def earlier(self, version: ObjectVersion) -> list[ObjectVersion]:
+        """The earlier versions of its key that the bucket keeps, the newest first."""
+        return [
+            found
+            for item in self._versions(version.key, "Versions")
+            if item["Key"] == version.key and not item["IsLatest"]
+            for found in [self._version(item["Key"], item.get("VersionId"), item["ETag"], item["Size"])]
+        ]
+
     def data_rows(self, source: ObjectVersion) -> int:
         """As :func:`data_rows`, of the pinned version."""
         with self._body(source) as body:

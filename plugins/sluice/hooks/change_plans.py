@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Missing, Refused
 from sluice.hooks import load_plan as plans
+from sluice.hooks.verified import VerifiedSources
 from sluice.io.s3 import read_json
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import Document, run_key
+from sluice.model.spec.ledger import Document, produced_key, run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, change_id
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.topic_ranges import RangesInvalid, TopicRanges
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from sluice.model.spec.stream import StreamSpec
 
 # Begins the quarantine reason of a record whose row is published already.
-DUPLICATE = "duplicate:"
+_DUPLICATE = "duplicate:"
 
 
 def pin(ledger: Ledger, run_id: str, params: Mapping[str, Any], create: Callable[[], Document]) -> Document:
@@ -36,8 +37,8 @@ def pin(ledger: Ledger, run_id: str, params: Mapping[str, Any], create: Callable
     if plan["params"] != asked:
         raise Refused(
             f"run id {run_id!r} has a plan for another change, {json.dumps(plan['params'])}; asked for is "
-            f"{json.dumps(asked)}. A run id keeps its plan, also when its run is deleted; nothing was changed. "
-            "Fix: trigger a run with another run id",
+            f"{json.dumps(asked)}. A run id keeps its plan, also when its run is deleted; nothing was "
+            "changed. Fix: trigger a run with another run id",
             ErrorCode.RUN_ID_REUSED,
         )
     return plan
@@ -48,7 +49,7 @@ class ChangePlanner:
 
     def __init__(self, hook: PlatformHook, spec: StreamSpec, ledger: Ledger, run_id: str) -> None:
         self.spec, self.ledger, self.run_id = spec, ledger, run_id
-        self._s3 = hook.s3
+        self._s3, self._source = hook.s3, hook.source
         self.lake: Lake = hook.lake
         self.kafka: KafkaAdmin = hook.kafka
         position = self.lake.position(spec.table)
@@ -69,6 +70,8 @@ class ChangePlanner:
                 return self.revert(self._required(params, "load"))
             case Action.REDO:
                 return self.redo(self._required(params, "load"), is_partial=bool(params.get("partial")))
+            case Action.REPLACE:
+                return self.replace(self._required(params, "object"))
         raise _refused(f"action {params['action']!r} is not known", "choose another")
 
     def replay(self, params: Mapping[str, Any]) -> ChangePlan:
@@ -126,6 +129,25 @@ class ChangePlanner:
         there = self._on_topic(ranges.intersect(before.removed), is_partial=is_partial)
         return self._made(Action.REDO, rows_in=there, redoes=tuple(sorted(redone)))
 
+    def replace(self, key: str) -> ChangePlan:
+        """The rows of the object's earlier versions, once its newest version is loaded and verified."""
+        newest = self._source.head(key.removeprefix(f"s3://{self._source.name}/"))
+        loaded = VerifiedSources(self.ledger, self.lake, self.spec.table)
+        if newest.source_id not in loaded.among([newest.source_id])[0]:
+            raise _refused(
+                f"{newest.uri}: its newest version {newest.version_id} is not loaded and verified yet",
+                f"trigger {self.spec.name}_load with objects = {newest.key}, then this again",
+            )
+        earlier = [version.source_id for version in self._source.earlier(newest)]
+        sent = {one for one in earlier if self.ledger.get(produced_key(one)) is not None}
+        old = tuple(sorted(sent - self.removed().reverted_sources - {newest.source_id}))
+        if not old:
+            raise _refused(
+                f"{newest.uri}: none of its {len(earlier)} earlier versions has rows in {self.spec.table}",
+                "nothing is left to do",
+            )
+        return self._made(Action.REPLACE, sources_out=old, reverts=old)
+
     def removed(self) -> ChangeResult:
         """The document of the newest change after which offsets are removed; an empty one without."""
         address = self.lake.changes(self.spec.table).removed
@@ -138,7 +160,7 @@ class ChangePlanner:
     def _required(params: Mapping[str, Any], name: str) -> str:
         value = params.get(name)
         if not value:
-            raise _refused(f"{name} is empty", "give the run id of a load, as in the list of its runs")
+            raise _refused(f"{name} is empty", "give it: a run id is in the list of the DAG's runs")
         return str(value)
 
     def _ranges(self, params: Mapping[str, Any]) -> OffsetRanges:
@@ -174,12 +196,13 @@ class ChangePlanner:
             unknown = sorted(set(beyond.partitions) - set(self.position.ends))
             if unknown:
                 raise _refused(
-                    f"partition {unknown[0]} is none of {self.spec.table}: it has {min(self.position.ends)} to "
-                    f"{max(self.position.ends)}",
+                    f"partition {unknown[0]} is none of {self.spec.table}: it has "
+                    f"{min(self.position.ends)} to {max(self.position.ends)}",
                     "name others",
                 )
             raise _refused(
-                f"{self.spec.topic.name}: {beyond} is not published by the stream, which has {self.published}",
+                f"{self.spec.topic.name}: {beyond} is not published by the stream, which has "
+                f"{self.published}",
                 "choose offsets up to that, or wait until the stream has published them",
             )
         return asked
@@ -238,7 +261,7 @@ class ChangePlanner:
             self.lake.table(self.spec.quarantine_table), EqualTo("stage", "consumer")
         ):
             partition, offset = row[files.PARTITION], row[files.OFFSET]
-            if row["reason"].startswith(DUPLICATE) or reason not in row["reason"]:
+            if row["reason"].startswith(_DUPLICATE) or reason not in row["reason"]:
                 continue
             if wanted is None or row[files.SOURCE] in wanted or offset in feeds[partition]:
                 offsets.setdefault(partition, []).append(offset)

@@ -70,7 +70,14 @@ def pin(
         )
         plan = {"run_id": run_id, "stream": ledger.stream, "topic": topic, "params": requested}
         verified = found.verified if isinstance(found, NewSources) else {"count": 0}
-        return {**plan, "sources": planned, "verified_before": verified, "at": now()}
+        reverted = found.reverted if isinstance(found, NewSources) else []
+        return {
+            **plan,
+            "sources": planned,
+            "verified_before": verified,
+            "reverted": reverted,
+            "at": now(),
+        }
 
     plan = ledger.pin(run_key(run_id, "plan"), create)
     # Also a concurrent first attempt's.
@@ -331,6 +338,7 @@ def summary(plan: Document, document: Document) -> dict[str, Any]:
             for source in plan["sources"]
         ],
         "verified_before": plan.get("verified_before", {}).get("count", 0),
+        "reverted": len(plan.get("reverted", [])),
     }
 
 

@@ -8,10 +8,14 @@ restored from a backup has not, until the stream published them again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from sluice.clients.s3 import asking
+from sluice.io.s3 import read_json
 from sluice.model.spec.ledger import Document, verified_key, verified_of, verified_prefix
+from sluice.model.verification.change_plan import ChangeResult
 from sluice.model.verification.lineage import covers, lineage, newest_covered
 
 if TYPE_CHECKING:
@@ -35,6 +39,17 @@ class VerifiedSources:
             if position and position.topic_id
             else None
         )
+
+    @cached_property
+    def reverted(self) -> frozenset[str]:
+        """Ids of the sources whose rows a change took out, and none brought back. One GET if there are any."""
+        if self.lineage is None:
+            return frozenset()
+        address = self.lake.changes(self.table).removed
+        if not address:
+            return frozenset()
+        with asking(f"document of a change {address}"):
+            return ChangeResult.from_document(read_json(self.ledger.client, address)).reverted_sources
 
     def among(self, source_ids: Sequence[str]) -> tuple[set[str], Document]:
         """Which of the sources are verified, and what that rests on, for the plan.
@@ -99,19 +114,22 @@ class VerifiedSources:
 
 class NewSources(list[Document]):
     """The selected sources that no load has verified. ``verified``: what :meth:`VerifiedSources.among` says
-    of the others."""
+    of the others; ``reverted``: ids of those whose rows a change took out, which a load does not bring back.
+    """
 
-    def __init__(self, sources: Iterable[Document], verified: Document) -> None:
+    def __init__(self, sources: Iterable[Document], verified: Document, reverted: Sequence[str] = ()) -> None:
         super().__init__(sources)
-        self.verified = verified
+        self.verified, self.reverted = verified, list(reverted)
 
 
 def without_verified(sources: list[Document], verified: VerifiedSources | None) -> NewSources:
     """The sources that were never verified; all of them without ``verified`` (to verify them again)."""
     if verified is None:
         return NewSources(sources, {"count": 0})
-    known, rests_on = verified.among([source["source_id"] for source in sources])
-    return NewSources((source for source in sources if source["source_id"] not in known), rests_on)
+    reverted = [source["source_id"] for source in sources if source["source_id"] in verified.reverted]
+    left = [source for source in sources if source["source_id"] not in verified.reverted]
+    known, rests_on = verified.among([source["source_id"] for source in left])
+    return NewSources((source for source in left if source["source_id"] not in known), rests_on, reverted)
 
 
 def _ends_of(document: Document) -> dict[int, int]:

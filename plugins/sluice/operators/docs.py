@@ -59,6 +59,20 @@ of the catalog of the last {spec.maintenance.restore_horizon_days} days needs th
 """
 
 
+def change(spec: StreamSpec, steps: Iterable[Any]) -> str:
+    return f"""
+### Change rows of `{spec.table}`
+
+Read a range of the topic again, load what was quarantined and is good now, take a load's rows out, or bring
+them back. The plan is counted and shown before anything is done. Rows go and come in one commit beside the
+running stream, which readers see entirely or not at all; every other row stays as it is.
+
+{steps_table(steps)}
+
+Every step may be cleared and run again: the table names the changes that it has, so each is made once.
+"""
+
+
 def supervision(stream: str, decision: str, interval: timedelta, steps: Iterable[Any]) -> str:
     return f"""
 ### Supervise stream {stream}

@@ -7,9 +7,12 @@ from typing import Any
 
 from airflow.sdk import Param
 
-from sluice.model.health.status import ALL, Action
+from sluice.model.health.status import ALL
+from sluice.model.health.status import Action as Request
 from sluice.model.spec.schema import has_closed_dates
 from sluice.model.spec.stream import SourceType, StreamSpec
+from sluice.model.verification.change_plan import Action
+from sluice.model.verification.topic_ranges import EXAMPLE
 
 
 def load(spec: StreamSpec) -> dict[str, Param]:
@@ -116,12 +119,78 @@ def maintenance(spec: StreamSpec) -> dict[str, Param]:
     }
 
 
+def change() -> dict[str, Param]:
+    """What to change: which of the others an action needs is said with each."""
+    return {
+        "action": Param(
+            Action.REPLAY.value,
+            type="string",
+            enum=[action.value for action in Action],
+            title="Action",
+            description="replay: read the records of ranges or of a time span again. retry_quarantine: load "
+            "what was rejected and is good now. revert: take a load's rows out. redo: bring them back. "
+            "replace: take the rows of an object's earlier versions out, once its newest one is loaded",
+        ),
+        "ranges": Param(
+            None,
+            type=["string", "null"],
+            title="Ranges",
+            description=f"For replay: offsets as in messages and proofs, {EXAMPLE}",
+        ),
+        "from_time": Param(
+            None,
+            type=["string", "null"],
+            format="date-time",
+            title="From",
+            description="For replay, instead of ranges: the first timestamp in Kafka",
+        ),
+        "until_time": Param(
+            None,
+            type=["string", "null"],
+            format="date-time",
+            title="Until",
+            description="For replay: the timestamp behind the last one",
+        ),
+        "load": Param(
+            None,
+            type=["string", "null"],
+            title="Load",
+            description="For revert and redo: the run id of the load. For retry_quarantine: its records only",
+        ),
+        "object": Param(
+            None,
+            type=["string", "null"],
+            title="Object",
+            description="For replace: the key in the source bucket",
+        ),
+        "reason": Param(
+            None,
+            type=["string", "null"],
+            title="Reason",
+            description="For retry_quarantine: records whose reason contains this",
+        ),
+        "partial": Param(
+            False,
+            type="boolean",
+            title="Partial",
+            description="Leave records as they are that retention has deleted; by default they are an error",
+        ),
+        "ask_above": Param(
+            1_000_000,
+            type="integer",
+            minimum=0,
+            title="Ask above",
+            description="A person approves a change of more rows than this, and each revert",
+        ),
+    }
+
+
 def supervision(components: Sequence[str]) -> dict[str, Param]:
     return {
         "action": Param(
-            Action.CHECK.value,
+            Request.CHECK.value,
             type="string",
-            enum=[action.value for action in Action],
+            enum=[action.value for action in Request],
             title="Action",
             description="check: check its health and act on it. stop: stop, and keep it stopped. "
             "start: resume and start. restart: resume and restart",

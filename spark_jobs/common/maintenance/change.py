@@ -33,7 +33,7 @@ from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Platform
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.change_plan import ChangePlan, ChangeResult
-from sluice.model.verification.changes import CHANGE
+from sluice.model.verification.changes import CHANGE, CHANGE_DOCUMENT
 from sluice.model.verification.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.model.verification.offsets import needs_read, verify
 from sluice.model.verification.quarantine import Rejections
@@ -323,7 +323,7 @@ class Change:
             state.KIND: CHANGE,
             state.CHANGE_OFFSETS: result.published.to_json(),
             state.CHANGE_ROWS: loaded_from(coming.written.runs).to_json(),
-            "sluice.change-document": address,
+            CHANGE_DOCUMENT: address,
         }
 
 

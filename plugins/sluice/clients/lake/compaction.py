@@ -72,7 +72,8 @@ def without_binary(table: Table) -> list[str]:
     return [field.name for field in table.schema().fields if not isinstance(field.field_type, BinaryType)]
 
 
-def _rewrite(table: Table, snapshot: Snapshot, columns: Sequence[str]) -> Rewrite:
+def exchanged(table: Table, snapshot: Snapshot) -> tuple[list[DataFile], list[DataFile], bool]:
+    """The data files that a snapshot removed and added, and whether the table has row-level deletes then."""
     removed: list[DataFile] = []
     added: list[DataFile] = []
     with asking(f"manifests of snapshot {snapshot.snapshot_id}"):
@@ -87,6 +88,11 @@ def _rewrite(table: Table, snapshot: Snapshot, columns: Sequence[str]) -> Rewrit
                         removed.append(entry.data_file)
                     elif entry.status == ManifestEntryStatus.ADDED:
                         added.append(entry.data_file)
+    return removed, added, any(manifest.content == ManifestContent.DELETES for manifest in manifests)
+
+
+def _rewrite(table: Table, snapshot: Snapshot, columns: Sequence[str]) -> Rewrite:
+    removed, added, has_deletes = exchanged(table, snapshot)
     parent = (
         table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
     )
@@ -97,7 +103,7 @@ def _rewrite(table: Table, snapshot: Snapshot, columns: Sequence[str]) -> Rewrit
         total_after=_total(snapshot),
         removed=_digest(table, removed, columns),
         added=_digest(table, added, columns),
-        has_deletes=any(manifest.content == ManifestContent.DELETES for manifest in manifests),
+        has_deletes=has_deletes,
     )
 
 

@@ -13,6 +13,8 @@ COUNT, NEWEST, REMOVED = "sluice.changes", "sluice.newest-changes", "sluice.remo
 # Kind of the snapshot of a change; its other one, which exchanges the files, has its id only.
 CHANGE = "change"
 CHANGE_ID = "sluice.change-id"
+# Address of its result.
+CHANGE_DOCUMENT = "sluice.change-document"
 # Ids of changes that a snapshot names: a change that was killed after its publish is tried again soon.
 KEEP_IDS = 8
 

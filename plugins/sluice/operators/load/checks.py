@@ -62,6 +62,25 @@ class LoadFiles:
             quarantine_tasks,
         )
 
+    @classmethod
+    def at(cls, lake: Lake, spec: StreamSpec, offsets: OffsetRanges) -> LoadFiles:
+        """The files of the whole table that can hold these offsets."""
+        from sluice.clients.lake import files
+
+        table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
+        tasks = files.committed_since(table, 0)
+        stats = files.file_stats(table, tasks)
+        chosen = [n for n, file in enumerate(stats) if file.may_contain(offsets)]
+        return cls(
+            offsets,
+            [],
+            table,
+            [tasks[n] for n in chosen],
+            [stats[n] for n in chosen],
+            quarantine,
+            files.committed_since(quarantine, 0),
+        )
+
     @cached_property
     def published(self) -> dict[str, Any]:
         """Source id -> its row numbers in the table."""

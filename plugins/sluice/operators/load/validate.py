@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from sluice.model.verification.sources import Reconciliation
     from sluice.operators.load.checks import OffsetCheck
 
+QUARANTINE_SECONDS = 60
 RESTORED = (
     "{count} sources that earlier loads verified: {table} no longer has their offsets, or is another table: "
     "its catalog was restored since the load was planned. Fix: trigger a new run, which verifies them again"
@@ -35,13 +37,15 @@ RESTORED = (
 @dataclass(frozen=True)
 class ValidationResult:
     """``sources``: the plan's sources, each with its reconciliation; ``limit``: quarantined percent;
-    ``verified_before``: of the sources that an earlier load verified, from the plan."""
+    ``verified_before``: of the sources that an earlier load verified, from the plan; ``reverted``:
+    number of sources that a change took out, which no load brings back."""
 
     offsets: OffsetVerification
     sources: list[tuple[Document, Reconciliation]]
     schema: list[str]
     limit: float
     verified_before: Document
+    reverted: int = 0
 
     @property
     def source_rows(self) -> int:
@@ -100,6 +104,7 @@ class ValidateOperator(StreamOperator):
         run_id = context["run_id"]
         plan, produced = plans.plan_of(self.ledger, run_id), plans.produced(self.ledger, run_id)
         lake, sources = self.platform_hook.lake, plan["sources"]
+        self._await_quarantine()
         load = LoadFiles.plan(lake, self.spec, sources, plans.offsets_of_all(produced))
         check = checks.check_offsets(load)
         self.log.info("%s", check.message())
@@ -113,6 +118,7 @@ class ValidateOperator(StreamOperator):
             schema=self.wrong_columns(load.table),
             limit=float(context["params"].get("max_quarantined_percent", 0)),
             verified_before=plan.get("verified_before", {"count": 0}),
+            reverted=len(plan.get("reverted", [])),
         )
         self.log.info("%s", report(result))
         problems = result.problems()
@@ -127,6 +133,17 @@ class ValidateOperator(StreamOperator):
         # After the proof: a document without one would spare a source its verification.
         verified.record(self._verified(proof, sources), plans.end_offsets(produced))
         return {key: value for key, value in proof.items() if key != "ranges"}
+
+    def _await_quarantine(self) -> None:
+        """Wait until the quarantine holds what the stream says: after a batch or a change, its rejected
+        records follow, and what is published leaves it. Fails as any other difference if it takes long."""
+        lake = self.platform_hook.lake
+        for _ in range(QUARANTINE_SECONDS):
+            position = lake.position(self.spec.table)
+            if position is None or lake.rejected_held(self.spec.quarantine_table) == position.rejected:
+                return
+            time.sleep(1)
+        self.log.warning("%s does not hold what the stream rejected", self.spec.quarantine_table)
 
     def _rows(self, sources: list[Document]) -> list[int]:
         """Of each source, the objects' counted; 0 of a feed, which has none."""
@@ -183,6 +200,7 @@ def report(result: ValidationResult) -> str:
         ["schema", "; ".join(result.schema) or "as declared"],
         ["quarantined", f"{result.quarantined_percent:.2f} % of the rows, at most {result.limit:g} %"],
         ["verified before", f"{result.verified_before['count']} sources, not verified again"],
+        ["reverted", f"{result.reverted} sources, left out (action redo of the change DAG)"],
     ]
     return failures.table(head, rows) + "\n" + failures.table(["check", "result"], lines)
 
@@ -215,6 +233,7 @@ def document(
             for source, reconciliation in result.sources
         ],
         "verified_before": result.verified_before,
+        "reverted": result.reverted,
         "at": plans.now(),
     }
 

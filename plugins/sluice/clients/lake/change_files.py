@@ -1,0 +1,78 @@
+"""What a published change exchanged, from manifests and data files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import FileScanTask, Table
+from pyiceberg.table.snapshots import Snapshot
+
+from sluice.clients.errors import Missing
+from sluice.clients.lake.arrow_sql import open_sql, quoted
+from sluice.clients.lake.catalog import sluice_properties
+from sluice.clients.lake.compaction import exchanged, without_binary
+from sluice.clients.lake.files import OFFSET, PARTITION, read
+from sluice.model.error_codes import ErrorCode
+from sluice.model.verification.changes import CHANGE
+from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.storage import FileSetDigest
+
+
+@dataclass(frozen=True)
+class PublishedChange:
+    """``snapshot_id``: the change's snapshot with the stream's state; ``document``: the address of its
+    result. ``removed``, ``added``: the data files that it exchanged."""
+
+    snapshot_id: int
+    document: str
+    removed: Sequence[DataFile]
+    added: Sequence[DataFile]
+
+
+def find(table: Table, change_id: str) -> PublishedChange:
+    """Raises Missing if no snapshot that is kept has it: it is not published, or more than a day old."""
+    own = list(_of_change(table, change_id))
+    said = next((s for s in own if sluice_properties(s).get("kind") == CHANGE), None)
+    if said is None:
+        raise Missing(
+            f"{'.'.join(table.name())}: change {change_id} is in no snapshot that is kept: it is not "
+            "published, or was more than a day ago. Fix: clear apply_change",
+            ErrorCode.CHANGE_NOT_VERIFIED,
+        )
+    removed, added = list[DataFile](), list[DataFile]()
+    for snapshot in own:
+        gone, come, _ = exchanged(table, snapshot)
+        removed += gone
+        added += come
+    return PublishedChange(said.snapshot_id, sluice_properties(said)["change-document"], removed, added)
+
+
+def _of_change(table: Table, change_id: str) -> Iterator[Snapshot]:
+    for snapshot in table.metadata.snapshots:
+        if sluice_properties(snapshot).get("change-id") == change_id:
+            yield snapshot
+
+
+def digest_without(table: Table, files: Sequence[DataFile], offsets: OffsetRanges) -> FileSetDigest:
+    """Number and hash of the rows of ``files`` but those at ``offsets``: all columns but bytes."""
+    if not files:
+        return FileSetDigest(0, 0, 0)
+    columns = (*without_binary(table),)
+    values = ", ".join(map(quoted, columns))
+    pairs = [(p, start, until) for p, ranges in offsets.partitions.items() for start, until in ranges]
+    chosen = pa.table(
+        {name: pa.array([pair[n] for pair in pairs], pa.int64()) for n, name in enumerate(("p", "a", "b"))}
+    )
+    query = (
+        f"select count(*), coalesce(sum(hash({values})), 0) % (1::hugeint << 64) from rows where not exists "
+        f"(select 1 from ranges where p = {PARTITION} and {OFFSET} >= a and {OFFSET} < b)"
+    )
+    tasks = [FileScanTask(file) for file in files]
+    with open_sql() as sql:
+        rows = read(table, AlwaysTrue(), columns, tasks=tasks)
+        ((records, digest),) = sql.rows(query, rows=rows, ranges=chosen)
+    return FileSetDigest(len(files), records, digest)
