@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from sluice.clients.errors import Missing, Refused
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import VerifiedSources
-from sluice.io.s3 import read_json
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, produced_key, run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, change_id
@@ -150,6 +149,8 @@ class ChangePlanner:
 
     def removed(self) -> ChangeResult:
         """The document of the newest change after which offsets are removed; an empty one without."""
+        from sluice.io.s3 import read_json
+
         address = self.lake.changes(self.spec.table).removed
         return ChangeResult.from_document(read_json(self._s3, address)) if address else ChangeResult.none()
 

@@ -12,8 +12,6 @@ from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from sluice.clients.s3 import asking
-from sluice.io.s3 import read_json
 from sluice.model.spec.ledger import Document, verified_key, verified_of, verified_prefix
 from sluice.model.verification.change_plan import ChangeResult
 from sluice.model.verification.lineage import covers, lineage, newest_covered
@@ -42,7 +40,10 @@ class VerifiedSources:
 
     @cached_property
     def reverted(self) -> frozenset[str]:
-        """Ids of the sources whose rows a change took out, and none brought back. One GET if there are any."""
+        """Ids of the sources whose rows a change took out, and none brought back; one GET if there are any."""
+        from sluice.clients.s3 import asking
+        from sluice.io.s3 import read_json
+
         if self.lineage is None:
             return frozenset()
         address = self.lake.changes(self.table).removed

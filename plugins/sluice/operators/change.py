@@ -11,12 +11,10 @@ from sluice.hooks import change_plans, failures
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import final_failures
 from sluice.hooks.platform import StreamMixin
-from sluice.io.s3 import read_json
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
 from sluice.operators.base import StreamOperator
-from sluice.operators.decision import code_block
 from sluice.operators.load.checks import LoadFiles, check_offsets
 from sluice.operators.spark_job import SparkJobOperator
 
@@ -45,8 +43,7 @@ class PlanChangeOperator(StreamOperator):
             return {**plan.to_document(), "counted": self._count(plan)}
 
         document = change_plans.pin(self.ledger, run_id, params, create)
-        for line in preview(document):
-            self.log.info("%s", line)
+        self.log.info("%s", failures.table(["change", document["change_id"]], preview(document)))
         return {name: document[name] for name in ("change_id", "action", "counted")}
 
     def _count(self, plan: ChangePlan) -> Document:
@@ -69,20 +66,19 @@ class PlanChangeOperator(StreamOperator):
         return counted
 
 
-def preview(document: Document) -> list[str]:
-    """What a change would do, line by line."""
+def preview(document: Document) -> list[list[Any]]:
+    """What a change would do: names and values."""
     plan, counted = ChangePlan.from_document(document), document["counted"]
-    rows = [
+    return [
         ["action", plan.action.value],
-        ["rows that go", counted["rows_out"]],
+        ["rows that go", f"{counted['rows_out']:,}"],
         ["of sources", len(plan.sources_out)],
         ["at offsets", plan.rows_out if plan.rows_out else "-"],
-        ["records that come", counted["records_in"]],
+        ["records that come", f"{counted['records_in']:,}"],
         ["at offsets", plan.rows_in if plan.rows_in else "-"],
         ["of them in quarantine now", counted.get("quarantined", 0)],
         ["of them in neither now", counted.get("missing", 0)],
     ]
-    return failures.table(["change", plan.id], rows).split("\n")
 
 
 class ApproveChangeOperator(StreamMixin, ApprovalOperator):
@@ -90,7 +86,7 @@ class ApproveChangeOperator(StreamMixin, ApprovalOperator):
     ``ask_above``. A rejection skips the rest; nothing has been changed."""
 
     does = "asks a person, with the plan's numbers, if rows go for good or many are changed"
-    fails_if = "nobody answers within a day"
+    fails_if = "there is no answer within a day"
 
     def __init__(self, *, stream: str, **kwargs: Any) -> None:
         super().__init__(subject=f"Change rows of {stream}?", response_timeout=RESPONSE_TIMEOUT, **kwargs)
@@ -104,7 +100,8 @@ class ApproveChangeOperator(StreamMixin, ApprovalOperator):
         if document["action"] != Action.REVERT and changed <= limit:
             return {"chosen_options": [self.APPROVE], "reason": f"{changed} rows, asked above {limit}"}
         self.subject = f"{document['action']}: change {changed} rows of {self.spec.table}?"
-        self.body = code_block(preview(document))
+        rows = [f"| {name} | {value} |" for name, value in preview(document)]
+        self.body = "\n".join([f"| change | {document['change_id']} |", "|---|---|", *rows])
         return super().execute(context)
 
 
@@ -141,6 +138,7 @@ class VerifyChangeOperator(StreamOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         from sluice.clients.lake import change_files
+        from sluice.io.s3 import read_json
 
         run_id = context["run_id"]
         plan = ChangePlan.from_document(self.ledger.require(run_key(run_id, "change"), PLAN))

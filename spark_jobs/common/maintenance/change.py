@@ -62,6 +62,7 @@ SHUFFLE_PARTITIONS = 32
 # A running stream moves main every few seconds; compactions exchange files that are to go.
 MAX_PUBLISHES, MAX_STAGINGS = 20, 3
 QUARANTINE_SECONDS = 1.0
+Said = Mapping[str, str]
 
 
 class ChangeRefused(RuntimeError):
@@ -235,7 +236,7 @@ class Change:
                 raise ChangeRefused(
                     f"{self.spec.table}: {lost.count} records are published and would be rejected now, the "
                     f"first: {self.plan.topic} partition {partition} offset {offset}: {reason}; nothing was "
-                    "changed. Fix: mend the schema or the decoder, or leave them out"
+                    "changed. Fix: correct the schema or the decoder, or leave them out"
                 )
 
     def _publish(
@@ -265,19 +266,12 @@ class Change:
             address = self._record(made)
             summary = self._summary(now, rejections, coming, made, address)
 
-            def of_head(
-                found: int, expected: int | None = head, said: Mapping[str, str] = summary
-            ) -> Mapping[str, str]:
-                if found != expected:
-                    raise _Moved
-                return said
+            def of_head(found: int, expected: int | None = head, state: Said = summary) -> Said | None:
+                return state if found == expected else None
 
-            try:
-                if staged.publish(touched.files, added, self.plan.id, of_head):
-                    log.info("change %s published: %s", self.plan.id, result.message())
-                    return
-            except _Moved:
-                pass
+            if staged.publish(touched.files, added, self.plan.id, of_head):
+                log.info("change %s published: %s", self.plan.id, result.message())
+                return
         raise CommitConflict(f"{self.spec.table}: main moved {MAX_PUBLISHES} times; nothing was published")
 
     def _check_published_since(self, now: state.StreamState) -> None:
@@ -325,7 +319,3 @@ class Change:
             state.CHANGE_ROWS: loaded_from(coming.written.runs).to_json(),
             CHANGE_DOCUMENT: address,
         }
-
-
-class _Moved(RuntimeError):
-    """``main`` is not where its state was read."""

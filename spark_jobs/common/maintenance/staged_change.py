@@ -169,11 +169,11 @@ class StagedChange(StagedFiles):
         removed: Sequence[TableFile],
         added: Sequence[TableFile],
         change_id: str,
-        summary: Callable[[int], Mapping[str, str]],
+        summary: Callable[[int], Mapping[str, str] | None],
     ) -> bool:
         """Exchange the files on ``main`` in one commit of three snapshots: the exchange; the manifests that
         list removed files, rewritten; and one without files and with ``summary``, from which a query can
-        begin. ``summary``: of the head of ``main``.
+        begin. ``summary``: of the head of ``main``; None if it is not the expected one.
 
         Returns False, and nothing is published, if another commit came first. Raises CommitConflict if a
         removed file is not in the table any more, and what ``summary`` raises.
@@ -184,10 +184,12 @@ class StagedChange(StagedFiles):
             with committing(self._spark, self._name):
                 transaction = self._table.newTransaction()
                 head = transaction.table().currentSnapshot()
-                state = {**properties, **summary(int(head.snapshotId()))}
+                said = summary(int(head.snapshotId()))
+                if said is None:
+                    return False
                 self._exchange(transaction, removed, added, properties)
                 self._rewrite_manifests(transaction, properties)
-                with_properties(transaction.newFastAppend(), state).commit()
+                with_properties(transaction.newFastAppend(), {**said, **properties}).commit()
                 self._swap(transaction)
         except Py4JJavaError as error:
             if error.java_exception.getClass().getName() != RACE:

@@ -552,6 +552,7 @@ def snapshot_keys() -> set[str]:
         "spark_jobs/common/lake/quarantine.py",
         "spark_jobs/common/consumer/state.py",
         "plugins/sluice/model/verification/quarantine.py",
+        "plugins/sluice/model/verification/changes.py",
     )
     texts = [text, *((REPO / other).read_text() for other in others)]
     return added | {key for file in texts for key in re.findall(r'"(sluice\.[\w-]+)"', file)}
@@ -562,7 +563,16 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     said = [key for row in table(text, "key", "meaning") for key in names(row[0])]
     assert sorted(said) == sorted(snapshot_keys())
     objects = [names(row[0])[0] for row in table(text, "object", "holds")]
-    of_run = ("plan", "produced", "baseline", "proof", "reconciliation", "compaction")
+    of_run = (
+        "plan",
+        "produced",
+        "baseline",
+        "proof",
+        "reconciliation",
+        "change",
+        "change-proof",
+        "compaction",
+    )
     run = [ledger.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]
     run += [f"runs/<run id>/{name}-<n>.json" for name in (ATTEMPT, VERIFIED, REMOVED)]
     source = [ledger.planned_key("<source id>"), ledger.produced_key("<source id>")]

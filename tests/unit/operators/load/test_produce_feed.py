@@ -95,6 +95,7 @@ def test_it_starts_the_producer_waits_and_records_the_offsets_that_the_next_step
     assert made | {"sources": []} == {
         "topic": "wiki-changes", "records": 6, "ranges": {"0": [[5, 9]], "1": [[0, 2]]}, "sources": [],
         "verified_before": 0,
+        "reverted": 0,
     }  # fmt: skip
     assert plans.plan_of(world.ledger, "r")["sources"][0]["kind"] == "feed"
     (document,) = plans.produced(world.ledger, "r")["sources"].values()

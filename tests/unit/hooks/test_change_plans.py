@@ -1,0 +1,176 @@
+"""Plans of changes: what is asked for is checked before anything is done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sluice.clients.errors import Refused
+from sluice.hooks import change_plans
+from sluice.hooks.change_plans import ChangePlanner
+from sluice.model.spec import stream as streams
+from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
+from sluice.model.verification.changes import Changes
+from sluice.model.verification.ranges import OffsetRanges
+from tests.support import lake as lakes
+from tests.support.loads import Loads
+from tests.support.raising import raising
+
+TOPIC = "nyc-avro-topic"
+
+
+class World:
+    """Two loads of three rows each: offsets [0, 3) and [3, 6) of partition 0."""
+
+    def __init__(self, folder: Path) -> None:
+        self.loads = Loads(folder)
+        self.first = 0
+        self.times: dict[int, int] = {}
+        for name in ("a", "b"):
+            self.loads.upload(name)
+            self.loads.load(f"load-{name}", objects=[f"nyc_taxi/{name}.csv"])
+        self.spec = streams.load("nyc_taxi")
+
+    @property
+    def hook(self) -> Any:
+        kafka = SimpleNamespace(
+            begins=lambda topic: {0: self.first},
+            ends=self.loads.ends,
+            first_after=lambda topic, at, ends: {0: self.times.get(at, ends[0])},
+        )
+        return SimpleNamespace(
+            s3=self.loads.s3.as_client(), lake=self.loads.lake, kafka=kafka, source=self.loads.source
+        )
+
+    def plan(self, **params: Any) -> ChangePlan:
+        planner = ChangePlanner(self.hook, self.spec, self.loads.ledger, "run")
+        return planner.plan({"action": "replay", **params})
+
+    def refused(self, *parts: str, **params: Any) -> None:
+        with raising(Refused, *parts, "Fix: "):
+            self.plan(**params)
+
+    def source(self, name: str) -> str:
+        return str(self.loads.source.head(f"nyc_taxi/{name}.csv").source_id)
+
+    def reverted(self, name: str) -> None:
+        """As after a change that took the rows of this load's source out."""
+        plan = ChangePlan("c1", Action.REVERT, TOPIC, reverts=(self.source(name),))
+        gone = of({0: (0, 3)} if name == "a" else {0: (3, 6)})
+        none = ChangeResult.none()
+        result = ChangeResult("c1", Action.REVERT, gone, 3, none.out, none.out, none.out, 0, 1, 0)
+        document = result.after(plan, none).to_document()
+        self.loads.s3.objects["warehouse", "changes/c1.json"] = json.dumps(document).encode()
+        summary = lakes.summary(
+            "change", 1, {0: 6}, more={"topic-id": "topic-1", "writer": self.loads.writer}
+        )
+        said = Changes().more("c1", "s3://warehouse/changes/c1.json").properties()
+        table = self.loads.lake.catalog.load_table(lakes.TABLE)
+        table.append(lakes.ROWS.empty_table(), snapshot_properties=summary | said)
+
+
+def of(pairs: dict[int, tuple[int, int]]) -> OffsetRanges:
+    return OffsetRanges.of({partition: [pair] for partition, pair in pairs.items()})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_range_goes_and_comes(world: World) -> None:
+    for text in ("0=[1,4)", f"{TOPIC}: 0=[1,4)"):
+        plan = world.plan(ranges=text)
+        assert (plan.rows_out, plan.rows_in) == (of({0: (1, 4)}), of({0: (1, 4)}))
+    assert ChangePlan.from_document(json.loads(json.dumps(plan.to_document()))) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("0=[4,1)", ["0", "[4,1)"]),
+        ("0=[-1,3)", ["-1"]),
+        ("0=[0,3),[2,4)", ["overlap"]),
+        ("7=[0,1)", ["partition 7 is none of raw.nyc_taxi"]),
+        ("0=[5,9)", ["0=[6,9)", "is not published by the stream, which has 0=[0,6)"]),
+        ("other: 0=[0,1)", ["'other' is not the topic of nyc_taxi"]),
+        ("nonsense", []),
+    ],
+)
+def test_a_range_that_is_not_there_is_refused(world: World, text: str, parts: list[str]) -> None:
+    world.refused(*parts, ranges=text)
+
+
+def test_a_time_span_is_the_records_between(world: World) -> None:
+    world.times = {1_700_000_000_000: 2, 1_700_000_060_000: 5}
+    span = {"from_time": "2023-11-14T22:13:20Z", "until_time": "2023-11-14T22:14:20+00:00"}
+    assert world.plan(**span).rows_in == of({0: (2, 5)})
+    # Behind the newest record.
+    assert world.plan(from_time=span["from_time"], until_time="2030-01-01").rows_in == of({0: (2, 6)})
+    world.refused("ends before it begins", from_time=span["until_time"], until_time=span["from_time"])
+    world.refused("'soon' is no time", from_time="soon", until_time="2030-01-01")
+    world.refused("needs from_time and until_time", from_time="2030-01-01")
+    world.refused("either ranges or a time span")
+    world.refused("either ranges or a time span", ranges="0=[0,1)", **span)
+    world.refused("no record is in the range", from_time="2030-01-01", until_time="2030-01-02")
+
+
+def test_what_retention_deleted_is_named_or_left_as_it_is(world: World) -> None:
+    world.first = 2
+    world.refused(f"{TOPIC}: retention has deleted 0=[0,2)", "partial", ranges="0=[0,4)")
+    plan = world.plan(ranges="0=[0,4)", partial=True)
+    assert plan.rows_in == plan.rows_out == of({0: (2, 4)})
+
+
+def test_a_load_is_reverted_by_the_sources_that_it_sent(world: World) -> None:
+    plan = world.plan(action="revert", load="load-a")
+    assert plan.sources_out == plan.reverts == (world.source("a"),)
+    assert not plan.rows_in
+    world.refused("load is empty", action="revert")
+    world.refused("load 'none' is not known", action="revert", load="none")
+    # It sent nothing: both were sent before.
+    world.loads.load("again", verify_again=True)
+    world.refused("sent no record itself", "load-a, load-b", action="revert", load="again")
+
+
+def test_a_reverted_load_is_not_reverted_again_nor_replayed_but_redone(world: World) -> None:
+    world.refused("load 'load-a' is not reverted", action="redo", load="load-a")
+    world.reverted("a")
+    world.refused("1 of its 1 sources are reverted already", action="revert", load="load-a")
+    assert world.plan(ranges="0=[0,6)").rows_in == of({0: (3, 6)})
+    world.refused("no record is in the range", ranges="0=[0,3)")
+    plan = world.plan(action="redo", load="load-a")
+    assert (plan.rows_in, plan.redoes) == (of({0: (0, 3)}), ("c1",))
+    world.first = 1
+    world.refused("retention has deleted 0=[0,1)", action="redo", load="load-a")
+
+
+def test_a_load_leaves_reverted_sources_out_and_says_so(world: World) -> None:
+    world.reverted("a")
+    world.loads.upload("c")
+    proof = world.loads.load("next")
+    assert (proof["source_rows"], proof["verified_before"]["count"], proof["reverted"]) == (3, 1, 1)
+
+
+def test_a_run_id_keeps_its_plan(world: World) -> None:
+    def create() -> dict[str, Any]:
+        return world.plan(ranges="0=[0,1)").to_document()
+
+    first = change_plans.pin(world.loads.ledger, "r", {"action": "replay", "ranges": "0=[0,1)"}, create)
+    same = {"action": "replay", "ranges": "0=[0,1)", "load": None}
+    assert change_plans.pin(world.loads.ledger, "r", same, create) == first
+    with raising(Refused, "run id 'r' has a plan for another change", "0=[0,2)"):
+        change_plans.pin(world.loads.ledger, "r", {"action": "replay", "ranges": "0=[0,2)"}, create)
+
+
+def test_an_object_is_replaced_once_its_newest_version_is_loaded(world: World) -> None:
+    world.refused("none of its 0 earlier versions", action="replace", object="nyc_taxi/a.csv")
+    world.loads.upload("c")
+    world.refused(
+        "is not loaded and verified yet", "nyc_taxi_load", action="replace", object="nyc_taxi/c.csv"
+    )
+    world.refused("object is empty", action="replace")
