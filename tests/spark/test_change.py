@@ -93,10 +93,13 @@ def again(pairs: Mapping[int, tuple[int, int]]) -> dict[str, OffsetRanges]:
     return {"rows_out": offsets(pairs), "rows_in": offsets(pairs)}
 
 
-@pytest.fixture
-def stream(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Changing]:
+@pytest.fixture(params=[()])
+def stream(
+    spark: SparkSession, services: Services, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Changing]:
     services.minio, services.postgres  # noqa: B018
-    made = Changing(spark, services, f"change_{next(_numbers)}", str(tmp_path / "checkpoints"))
+    name, root = f"change_{next(_numbers)}", str(tmp_path / "checkpoints")
+    made = Changing(spark, services, name, root, request.param)
     yield made
     made.stop()
 
@@ -134,6 +137,7 @@ def test_a_hole_is_filled_and_its_rows_count_as_loaded(stream: Changing) -> None
     assert [(p, o) for p, o, _ in stream.quarantined()] == [(0, 8), (0, 9)]
 
 
+@pytest.mark.parametrize("stream", [(), ("truncate(1, text)",)], indirect=True)
 def test_a_source_is_reverted_and_redone(stream: Changing) -> None:
     stream.send_rows(A, 0, ["a0", "a1"])
     stream.send_rows(B, 0, ["b0", "b1"])

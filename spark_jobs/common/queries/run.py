@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
-from sluice.model.queries.state import common_end_offsets
+from sluice.model.queries.state import QueryState, common_end_offsets
 from sluice.model.spec import connection
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
@@ -170,10 +170,20 @@ class QueriesRun:
             ]
             if not stuck:
                 busy = [query.doing for query in running if not query.is_resting]
-                state, detail = ("working", "; ".join(busy)) if busy else ("idle", f"{len(running)} queries")
-                self._heartbeat.report(state, detail, common_end_offsets(writer.states.values()))
+                state, detail = ("working", busy) if busy else ("idle", [f"{len(running)} queries"])
+                said = "; ".join([*detail, *uncorrected(writer.states)])
+                self._heartbeat.report(state, said, common_end_offsets(writer.states.values()))
             if stop.wait(CHECK_SECONDS):
                 return
+
+
+def uncorrected(states: Mapping[str, QueryState]) -> list[str]:
+    """Of each query that cannot be corrected after a change of the stream's table, that it is not."""
+    return [
+        f"{name}: {state.uncorrected} changes of rows are not in its sinks"
+        for name, state in states.items()
+        if state.uncorrected
+    ]
 
 
 def raise_above(writer: QueryStateWriter, fenced: Fenced) -> NoReturn:
