@@ -57,6 +57,7 @@ class ChangePlanner:
                 f"{spec.table} has no published record. Fix: load the stream first", ErrorCode.TABLE_NOT_FOUND
             )
         self.position: Position = position
+        self.changes = self.lake.changes(spec.table)
         self.published = OffsetRanges.from_ends(position.starts, position.ends)
 
     def plan(self, params: Mapping[str, Any]) -> ChangePlan:
@@ -107,10 +108,11 @@ class ChangePlanner:
                 f"load {load!r}: {len(again)} of its {len(sources)} sources are reverted already",
                 "nothing is left to do; action redo brings them back",
             )
-        feeds = [source for source in sources if plans.is_feed(source)]
         ranges = OffsetRanges()
-        for source in feeds:
-            ranges = ranges.union(self._produced(source))
+        for source in sources:
+            self._checked(plans.offsets_of(source))
+            if plans.is_feed(source):
+                ranges = ranges.union(plans.offsets_of(source))
         ids = tuple(sorted(s["source_id"] for s in sources))
         others = tuple(sorted(s["source_id"] for s in sources if not plans.is_feed(s)))
         return self._made(Action.REVERT, rows_out=ranges, sources_out=others, reverts=ids)
@@ -120,6 +122,12 @@ class ChangePlanner:
         sources, before = self._sources(load), self.removed()
         ids = {source["source_id"] for source in sources}
         redone = {key: one for key, one in before.reverts.items() if ids & set(one.sources)}
+        for key, one in redone.items():
+            if others := set(one.sources) - ids:
+                raise _refused(
+                    f"load {load!r}: change {key} took its sources out with {len(others)} of other loads",
+                    "upload its files again: new versions are loaded as new sources",
+                )
         if not redone:
             raise _refused(f"load {load!r} is not reverted", "only a reverted load can be redone")
         ranges = OffsetRanges()
@@ -151,11 +159,12 @@ class ChangePlanner:
         """The document of the newest change after which offsets are removed; an empty one without."""
         from sluice.io.s3 import read_json
 
-        address = self.lake.changes(self.spec.table).removed
+        address = self.changes.removed
         return ChangeResult.from_document(read_json(self._s3, address)) if address else ChangeResult.none()
 
     def _made(self, action: Action, **parts: Any) -> ChangePlan:
-        return ChangePlan(change_id(self.run_id), action, self.spec.topic.name, **parts)
+        topic, changes = self.spec.topic.name, self.changes.count
+        return ChangePlan(change_id(self.run_id), action, topic, **parts, changes=changes)
 
     @staticmethod
     def _required(params: Mapping[str, Any], name: str) -> str:
@@ -189,7 +198,14 @@ class ChangePlanner:
         ends = self.position.ends
         topic = self.spec.topic.name
         starts, stops = (self.kafka.first_after(topic, at, ends) for at in (first, until))
-        pairs = {p: [(starts[p], max(stops[p], starts[p]))] for p in starts if p in stops}
+        for partition in starts:
+            if stops[partition] < starts[partition]:
+                raise _refused(
+                    f"{topic} partition {partition}: the record at offset {stops[partition]} is dated "
+                    f"{end} or later, and the first of {begin} or later is behind it: out of order",
+                    "give ranges instead",
+                )
+        pairs = {p: [(starts[p], stops[p])] for p in starts}
         return OffsetRanges.of(pairs).intersect(self.published)
 
     def _checked(self, asked: OffsetRanges) -> OffsetRanges:
@@ -243,10 +259,6 @@ class ChangePlanner:
             )
         return found
 
-    @staticmethod
-    def _produced(source: Document) -> OffsetRanges:
-        return plans.offsets_of(source)
-
     def _quarantined(self, reason: str, sources: list[Document] | None) -> OffsetRanges:
         from pyiceberg.expressions import EqualTo
 
@@ -256,13 +268,17 @@ class ChangePlanner:
         feeds = OffsetRanges()
         for source in sources or ():
             if plans.is_feed(source):
-                feeds = feeds.union(self._produced(source))
+                feeds = feeds.union(plans.offsets_of(source))
+        before = self.removed()
+        reverted, removed = before.reverted_sources, before.removed
         offsets: dict[int, list[int]] = {}
         for row in files.quarantined(
             self.lake.table(self.spec.quarantine_table), EqualTo("stage", "consumer")
         ):
             partition, offset = row[files.PARTITION], row[files.OFFSET]
             if row["reason"].startswith(_DUPLICATE) or reason not in row["reason"]:
+                continue
+            if row[files.SOURCE] in reverted or offset in removed[partition]:
                 continue
             if wanted is None or row[files.SOURCE] in wanted or offset in feeds[partition]:
                 offsets.setdefault(partition, []).append(offset)

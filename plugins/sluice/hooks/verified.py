@@ -40,7 +40,7 @@ class VerifiedSources:
 
     @cached_property
     def reverted(self) -> frozenset[str]:
-        """Ids of the sources whose rows a change took out, and none brought back; one GET if there are any."""
+        """Ids of the sources whose rows a change took out, and none brought back. At most one GET."""
         from sluice.clients.s3 import asking
         from sluice.io.s3 import read_json
 

@@ -15,13 +15,15 @@ from sluice.model.spec.platform import Kafka
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.topic_ranges import TopicRanges
 from spark_jobs.common.spark import session
-from spark_jobs.common.spark.columns import in_ranges
+from spark_jobs.common.spark.columns import in_ranges, offsets_frame
 
 # A partition with more is several tasks, so a skewed one is not the last to end.
 RECORDS_PER_TASK = 500_000
 # Ranges of a partition that are fetched on their own. Of more, those nearest to each other are fetched with
 # what is between them: each is a scan of its own in Spark's plan.
 MAX_SCANS = 8
+# Ranges in one expression.
+MAX_EXPRESSED = 200
 
 
 def read_ranges(
@@ -41,7 +43,15 @@ def read_ranges(
     frames = [
         spark.read.format("kafka").options(**options | _bounds(scan)).load() for scan in _scans(kept)
     ] or [spark.createDataFrame([], session.KAFKA_RECORD)]
-    return reduce(DataFrame.unionAll, frames).where(_is_wanted(kept))
+    records = reduce(DataFrame.unionAll, frames)
+    if sum(len(offsets.pairs()) for t in kept for offsets in kept[t].partitions.values()) <= MAX_EXPRESSED:
+        return records.where(_is_wanted(kept))
+    # As one expression they would be more than Spark's analyzer and Java's compiler take.
+    wanted = reduce(
+        DataFrame.unionAll,
+        (offsets_frame(spark, kept[topic]).withColumn("topic", F.lit(topic)) for topic in kept),
+    )
+    return records.join(wanted, ["topic", "partition", "offset"], "left_semi").select(*records.columns)
 
 
 def split_deleted(kafka: Kafka, ranges: TopicRanges) -> tuple[TopicRanges, TopicRanges]:

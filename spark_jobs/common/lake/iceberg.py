@@ -223,6 +223,12 @@ class IcebergTable:
         for file in found.addedDataFiles(io) if found else ():
             (update.addFile if removed else update.appendFile)(file)
         snapshot = with_properties(update, properties).apply()
+        # An overwrite ignores a file that is not there (any more).
+        deleted = int(dict(snapshot.summary()).get("deleted-data-files", "0"))
+        if deleted != len(removed):
+            raise Refused(
+                f"{self.name}: {len(removed) - deleted} files of snapshot {files_of} were rewritten"
+            )
         # The one that apply() has read.
         base = self._table.operations().current()
         return StagedSnapshot(int(snapshot.snapshotId()), str(base.metadataFileLocation()), snapshot)

@@ -45,7 +45,7 @@ from spark_jobs.common.consumer.run import decoding
 from spark_jobs.common.consumer.writer import SMALL_BATCH
 from spark_jobs.common.kafka.read_ranges import read_ranges
 from spark_jobs.common.lake import deduplicate
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.lake.written_batch import WrittenBatch
@@ -111,7 +111,8 @@ class Change:
         """Make the change, unless it is made. Raises ChangeRefused, RowsDiffer, CommitConflict, LookupError
         for records that the topic does not have."""
         for attempt in range(MAX_STAGINGS):
-            if self._is_published():
+            self.table.refresh()
+            if self._is_published(self._state()):
                 log.info("change %s is published already", self.plan.id)
                 break
             try:
@@ -124,9 +125,17 @@ class Change:
         self.table.refresh()
         self.quarantine.finish(self._state().rejected)
 
-    def _is_published(self) -> bool:
-        self.table.refresh()
-        return self.plan.id in self._state().changes.newest
+    def _is_published(self, now: state.StreamState) -> bool:
+        """Raises ChangeRefused if another change was published since this one was planned: rows that are to
+        come may be there by now, or be removed on purpose."""
+        if self.plan.id in now.changes.newest:
+            return True
+        if now.changes.count != self.plan.changes:
+            raise ChangeRefused(
+                f"{self.spec.table}: {now.changes.count} changes are published, and this one was planned "
+                f"after {self.plan.changes}; nothing was changed. Fix: trigger a new run"
+            )
+        return False
 
     def _state(self) -> state.StreamState:
         return state.read(self.table.snapshots(MAIN), self._rows_of, self.spec.table)
@@ -247,12 +256,14 @@ class Change:
         coming: Staged,
         result: ChangeResult,
     ) -> None:
+        checked = staged.base
         for _ in range(MAX_PUBLISHES):
             self.table.refresh()
             head, now = self.table.head(MAIN), self._state()
-            if self.plan.id in now.changes.newest:
+            if self._is_published(now):
                 return
             self._check_published_since(now)
+            checked = self._check_no_copies(staged, touched, coming, checked)
             try:
                 rejections = self.quarantine.stage_change(
                     self.plan.id, now.epoch, now.rejected, result.published, coming.rejected, coming.bad
@@ -272,7 +283,42 @@ class Change:
             if staged.publish(touched.files, added, self.plan.id, of_head):
                 log.info("change %s published: %s", self.plan.id, result.message())
                 return
-        raise CommitConflict(f"{self.spec.table}: main moved {MAX_PUBLISHES} times; nothing was published")
+        raise CommitConflict(
+            f"{self.spec.table}: main or its quarantine moved {MAX_PUBLISHES} times; nothing was published. "
+            "Fix: run it again; start the consumer if it is down"
+        )
+
+    def _check_no_copies(
+        self, staged: StagedChange, touched: Touched, coming: Staged, checked: int | None
+    ) -> int | None:
+        """Raise CommitConflict if the stream published a row that is to come since the snapshot ``checked``:
+        of a rejected one, a producer that was believed dead may send a copy. Return the head."""
+        head, since = self.table.head(MAIN), list[Snapshot]()
+        sources = {run.source_id for run in coming.written.runs}
+        for snapshot in self.table.snapshots(MAIN):
+            if snapshot.id == checked:
+                runs = [
+                    run
+                    for later in since
+                    if later.summary.get(state.KIND) == "batch"
+                    for run in WrittenBatch(self.table.added_files(later.id), [], self.reader).runs
+                ]
+                break
+            since.append(snapshot)
+        else:
+            # It has expired: look at the whole table.
+            with StagedChange(self.spark, self.spec.table, self.reader) as now:
+                staying = now.candidates(OffsetRanges(), sorted(sources))
+                runs = now.batch(staying).runs_without(touched.offsets)
+        copies = possible_duplicates(
+            loaded_from(coming.written.runs), [run for run in runs if run.source_id in sources]
+        )
+        if copies:
+            raise CommitConflict(
+                f"{self.spec.table}: rows of {', '.join(sorted(copies))} were published meanwhile; nothing "
+                "was changed. Fix: run it again"
+            )
+        return head
 
     def _check_published_since(self, now: state.StreamState) -> None:
         published = OffsetRanges.from_ends(now.starts, now.ends)

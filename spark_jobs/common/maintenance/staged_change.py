@@ -10,7 +10,6 @@ import pyarrow
 import pyarrow.compute
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from sluice.model.verification.changes import CHANGE_ID
 from sluice.model.verification.offsets import FileStats
@@ -22,6 +21,7 @@ from spark_jobs.common.lake.iceberg import RACE, with_properties
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 from spark_jobs.common.lake.written_batch import SOURCE_COLUMNS, WrittenBatch
 from spark_jobs.common.maintenance.staged_files import CommitConflict, StagedFiles
+from spark_jobs.common.spark.columns import offsets_frame
 
 # Ids of sources in a filter of Iceberg; of more, each file's bounds are compared here.
 MAX_FILTERED = 200
@@ -134,7 +134,8 @@ class StagedChange(StagedFiles):
         """The rows of these files, except those at ``offsets``."""
         rows = self.rows([one.handle for one in files])
         # The join puts its columns first.
-        return rows.join(offsets_frame(self._spark, offsets), COLUMNS, "left_anti").select(*rows.columns)
+        gone = offsets_frame(self._spark, offsets, *COLUMNS)
+        return rows.join(gone, COLUMNS, "left_anti").select(*rows.columns)
 
     def written(self, rows: DataFrame) -> list[TableFile]:
         """Stage rows; return their files."""
@@ -220,14 +221,6 @@ class StagedChange(StagedFiles):
                 f"{self._name}: {len(removed) - deleted} of {len(removed)} files were rewritten meanwhile; "
                 "nothing was published. Fix: run it again"
             )
-
-
-def offsets_frame(spark: SparkSession, offsets: OffsetRanges) -> DataFrame:
-    """A row of COLUMNS for each of the offsets."""
-    pairs = [(p, start, until) for p, ranges in offsets.partitions.items() for start, until in ranges]
-    ranges = spark.createDataFrame(pairs, "_kafka_partition int, start long, until long")
-    each = F.explode(F.sequence(F.col("start"), F.col("until") - 1))
-    return ranges.select("_kafka_partition", each.alias("_kafka_offset"))
 
 
 def _may_be_of(file: AddedFile, sources: set[str]) -> bool:

@@ -149,6 +149,7 @@ class StagedRewrite(StagedFiles):
                 f"{self._table.name()}: main has {'row-level deletes' if head else 'no snapshot'}, which no "
                 "stream makes; nothing was published. Fix: end the program that commits them"
             )
+        self._check_nothing_staged(transaction)
         # From main's head, not from the base: a writer lets that expire after some batches, and Iceberg then
         # finds no history to look for row-level deletes in.
         rewrite = transaction.newRewrite().validateFromSnapshot(head.snapshotId())
@@ -158,6 +159,22 @@ class StagedRewrite(StagedFiles):
         for file in self.added:
             rewrite = rewrite.addFile(file)
         with_properties(rewrite, properties).commit()
+
+    def _check_nothing_staged(self, transaction: Any) -> None:
+        """Raise CommitConflict if a branch removes files: what a change staged in the quarantine could not be
+        published any more."""
+        table = transaction.table()
+        is_ancestor = self._jvm.org.apache.iceberg.util.SnapshotUtil.isAncestorOf
+        head = table.currentSnapshot().snapshotId()
+        for name in table.refs():
+            snapshot = table.snapshot(table.refs().get(name).snapshotId())
+            if str(snapshot.operation()) == "overwrite" and not is_ancestor(
+                table, head, snapshot.snapshotId()
+            ):
+                raise CommitConflict(
+                    f"{self._table.name()}: branch {name} exchanges files, of a change that is not published "
+                    "yet; nothing was published. Fix: run it again; if the branch stays, restart the consumer"
+                )
 
     def _is_published(self) -> bool:
         snapshots = IcebergTable(self._spark, self._name).snapshots(MAIN)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sluice.model.verification.ranges import IntervalSet
+from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 
 # \z, because $ also matches before a final line break.
 _DATE_TIME = r"\A\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)\z"
@@ -29,6 +29,16 @@ def in_ranges(column: Column, ranges: IntervalSet) -> Column:
     return reduce(
         Column.__or__, ((column >= start) & (column < until) for start, until in ranges), F.lit(False)
     )
+
+
+def offsets_frame(
+    spark: SparkSession, offsets: OffsetRanges, partition: str = "partition", offset: str = "offset"
+) -> DataFrame:
+    """A row for each of the offsets, with these two columns."""
+    pairs = [(p, start, until) for p, ranges in offsets.partitions.items() for start, until in ranges]
+    ranges = spark.createDataFrame(pairs, f"`{partition}` int, start long, until long")
+    each = F.explode(F.sequence(F.col("start"), F.col("until") - 1))
+    return ranges.select(partition, each.alias(offset))
 
 
 def date_time(text: Column) -> Column:

@@ -111,6 +111,8 @@ def test_a_time_span_is_the_records_between(world: World) -> None:
     assert world.plan(**span).rows_in == of({0: (2, 5)})
     # Behind the newest record.
     assert world.plan(from_time=span["from_time"], until_time="2030-01-01").rows_in == of({0: (2, 6)})
+    world.times[1_700_000_060_000] = 1
+    world.refused("partition 0: the record at offset 1", "out of order", **span)
     world.refused("ends before it begins", from_time=span["until_time"], until_time=span["from_time"])
     world.refused("'soon' is no time", from_time="soon", until_time="2030-01-01")
     world.refused("needs from_time and until_time", from_time="2030-01-01")

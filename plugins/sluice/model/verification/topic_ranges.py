@@ -16,8 +16,9 @@ from sluice.model.verification.ranges import OffsetRanges, Pair
 EXAMPLE = "nyc-avro-topic: 0=[110,220) 1=[100,313),[400,410)"
 # Kafka's rule for names (org.apache.kafka.common.internals.Topic).
 _TOPIC = re.compile(r"\s*([a-zA-Z0-9._-]{1,249})\s*:")
-_RANGE = r"\[\s*-?\d+\s*,\s*-?\d+\s*\)"
-_PARTITION = re.compile(rf"\s*(\d+)\s*=\s*({_RANGE}(?:\s*,\s*{_RANGE})*)(?=\s|;|$)")
+# Python refuses to read numbers of thousands of digits.
+_RANGE = r"\[\s*-?\d{1,20}\s*,\s*-?\d{1,20}\s*\)"
+_PARTITION = re.compile(rf"\s*(\d{{1,10}})\s*=\s*({_RANGE}(?:\s*,\s*{_RANGE})*)(?=\s|;|$)")
 _NUMBER = re.compile(r"-?\d+")
 LARGEST_OFFSET = 2**63 - 1
 # Of a text that is quoted in an error.
