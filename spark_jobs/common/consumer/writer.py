@@ -24,6 +24,7 @@ from sluice.model.verification.deduplication import LoadedRows, loaded_from, pos
 from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
 from sluice.model.verification.ranges import OffsetRanges
 from spark_jobs.common.consumer import state
+from spark_jobs.common.consumer.batch_log import BatchLog, newest_batches
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
@@ -75,7 +76,9 @@ class StreamWriter(WriterLease):
         self.group = Group(platform.kafka, spec.name, spec.topic.name)
         self.offset_reader = OffsetReader(platform.s3)
         self.quarantine = BatchQuarantine(spark, spec)
-        self.store = LoadedRowsStore(connect(platform.s3), self.table.location())
+        s3 = connect(platform.s3)
+        self.store = LoadedRowsStore(s3, self.table.location())
+        self.batches = BatchLog(s3, self.table.location())
         self.state = StreamState()
         self.acquired_at = 0
         self.checkpoint = self.checkpoints.of_writer(self.branch)
@@ -103,6 +106,7 @@ class StreamWriter(WriterLease):
 
         self._acquire(read, lambda: self._summary("epoch-start", OffsetRanges(), ends))
         self.quarantine.settle(self.branch, self.state.rejected, self.state.ends, self.check_lease)
+        self.batches.note_restore(self.state.ends, self.acquired_at, self.branch)
         self.state.ends = ends
         self.checkpoint = self.checkpoints.create(self.branch)
         self.group.commit(ends)
@@ -269,8 +273,11 @@ class StreamWriter(WriterLease):
         return state.reader_horizon(self.table.snapshots(MAIN), oldest, now)
 
     def _record_rows(self, name: str) -> None:
-        """Record the rows of the newest batches outside of what expires, if they are many."""
+        """Record the newest batches and their rows outside of what expires, if they are many."""
         if len(self.state.unrecorded) >= RECORD_INTERVAL:
             self.store.record(name, self.state.unrecorded)
+            # Those of the snapshots that are kept for the rows.
+            count, published_at = len(self.state.unrecorded), self.table.published_at()
+            self.batches.record(newest_batches(self.table.snapshots(MAIN), count, published_at))
             self.state.recorded += len(self.state.unrecorded)
             self.state.unrecorded = []

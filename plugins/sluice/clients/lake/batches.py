@@ -1,0 +1,152 @@
+"""Published batches: those in snapshots of ``main``, and before them those in the table's batch log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import Self
+
+from pyiceberg.table import Table
+
+from sluice.clients.lake.catalog import ancestors, position
+from sluice.clients.ledger import Ledger
+from sluice.io.s3 import connect
+from sluice.model.spec.platform import S3
+from sluice.model.trace.batch_log import (
+    FOLDER,
+    PUBLISHED,
+    RESTORED,
+    Restore,
+    batches_in,
+    is_lost,
+    published_until,
+    span_of,
+)
+from sluice.model.trace.batches import Batch, time_of
+
+# Documents begin at batches' times, which are in ms.
+_STEP = timedelta(milliseconds=1)
+# How far behind a record's own time its batch is looked for first, and how that grows.
+_FIRST_STEP, _GROWTH = timedelta(minutes=1), 8
+
+
+@dataclass(frozen=True)
+class ListedBatch:
+    """``is_lost``: ``main`` was set back behind this batch, and its records were read again."""
+
+    batch: Batch
+    is_lost: bool = False
+
+
+class BatchLog:
+    """The batches of a table as it is now. ``documents``: of the folder ``batches`` in the table's."""
+
+    def __init__(self, table: Table, documents: Ledger) -> None:
+        self.table, self.documents = table, documents
+
+    @classmethod
+    def open(cls, s3: S3, table: Table) -> Self:
+        return cls(table, Ledger(connect(s3), table.location(), FOLDER))
+
+    @cached_property
+    def on_main(self) -> dict[int, Batch]:
+        """Snapshot -> batch of those that ``main`` keeps, newest first. No request."""
+        moved = {entry.snapshot_id: entry.timestamp_ms for entry in self.table.metadata.snapshot_log}
+        found = {}
+        for snapshot in ancestors(self.table):
+            number = snapshot.snapshot_id
+            summary = snapshot.summary.additional_properties if snapshot.summary else {}
+            batch = Batch.of_snapshot(number, summary, moved.get(number, snapshot.timestamp_ms))
+            if batch is not None:
+                found[number] = batch
+        return found
+
+    @cached_property
+    def restores(self) -> list[Restore]:
+        """One LIST; a GET per restored catalog."""
+        found = (self.documents.get(key) for key in self.documents.keys(RESTORED))
+        return [Restore.from_json(document) for document in found if document is not None]
+
+    def newest(
+        self, limit: int, since: datetime | None = None, until: datetime | None = None
+    ) -> list[ListedBatch]:
+        """The newest ``limit`` batches that were published from ``since`` to ``until``, newest first.
+
+        Of batches that are in no snapshot any more: a LIST of their time, and one GET for ten of them.
+        """
+        found = {
+            number: ListedBatch(batch)
+            for number, batch in self.on_main.items()
+            if _is_within(batch, since, until)
+        }
+        if len(found) < limit:
+            for batch in self._recorded(since, until):
+                # Those of a document that begins with another come twice.
+                if batch.snapshot_id not in found and _is_within(batch, since, until):
+                    found[batch.snapshot_id] = ListedBatch(batch, self._is_lost(batch))
+                    if len(found) == limit:
+                        break
+        listed = sorted(found.values(), key=lambda one: one.batch.published_at, reverse=True)
+        return listed[:limit]
+
+    def _recorded(self, since: datetime | None, until: datetime | None) -> Iterator[Batch]:
+        """Newest first within a document."""
+        after = published_until(until) if until else ""
+        for key in self.documents.keys(PUBLISHED, after=after):
+            span = span_of(key)
+            if span is None:
+                continue
+            if since and span.newest < since:
+                return
+            yield from reversed(self._batches(key))
+
+    def _batches(self, key: str) -> list[Batch]:
+        document = self.documents.get(key)
+        return batches_in(document) if document else []
+
+    def _is_lost(self, batch: Batch) -> bool:
+        return batch.snapshot_id not in self.on_main and is_lost(batch, self._ends, self.restores)
+
+    @cached_property
+    def _ends(self) -> dict[int, int] | None:
+        found = position(self.table)
+        return found.ends if found else None
+
+    def holding(self, partition: int, offset: int, near: datetime | None = None) -> Batch | None:
+        """The batch that published an offset; None if none is recorded, as of an earlier version.
+
+        ``near``: a time shortly before its publication, as its record's own, which saves requests. A LIST
+        and a GET per step of a search by time: their number grows with the logarithm of the history.
+        """
+        for batch in self.on_main.values():
+            if offset in batch.ranges[partition]:
+                return batch
+        # Of batches before this, those with the offset are lost.
+        begin = max((r.at for r in self.restores if r.ends.get(partition, 0) <= offset), default=0)
+        low, high = time_of(begin), datetime.now(UTC) + timedelta(days=1)
+        probe, step = near + _FIRST_STEP if near else high, _FIRST_STEP
+        found, stepped = list[Batch](), False
+        while low <= high:
+            probe = min(max(probe, low), high)
+            batches = self._first_from(probe)
+            if batches and batches[0].published >= low and batches[-1].ends.get(partition, 0) > offset:
+                found, high = batches, batches[0].published - _STEP
+                # Most often the document before it does not reach the offset.
+                stepped = not stepped
+                probe = high if stepped else low + (high - low) / 2
+            else:
+                low = probe + _STEP
+                step *= _GROWTH
+                probe = low + (high - low) / 2 if found else low + step
+        return next((batch for batch in found if offset in batch.ranges[partition]), None)
+
+    def _first_from(self, at: datetime) -> list[Batch]:
+        """The batches of the newest document that begins at ``at`` or earlier."""
+        key = next(self.documents.keys(PUBLISHED, limit=1, after=published_until(at)), None)
+        return self._batches(key) if key else []
+
+
+def _is_within(batch: Batch, since: datetime | None, until: datetime | None) -> bool:
+    return (since is None or batch.published >= since) and (until is None or batch.published <= until)
