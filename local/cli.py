@@ -15,7 +15,6 @@ from sluice.model.spec import overrides
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 
-
 # Commands with options of their own.
 TRACES = ("batches", "trace")
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sluice.model.spec.ledger import counted_down, countdown, moment
+from sluice.model.spec.ledger import countdown, counted_down, moment
 from sluice.model.trace.batches import Batch, time_of
 from sluice.model.verification.ranges import OffsetRanges
 
