@@ -106,18 +106,18 @@ def _cells(listed: ListedBatch) -> list[str]:
 
 
 def _print_trace(stack: Stack, args: argparse.Namespace) -> int:
-    trace = StreamTrace.open(stack.platform("airflow"), streams.load(args.stream))
-    found: RowTrace | SourceTrace
-    if args.partition is not None and args.offset is not None:
-        found = trace.offset(args.partition, args.offset)
-    elif args.source and args.row is not None:
-        found = trace.row(args.source, args.row)
-    elif args.object:
-        found = trace.source(args.object, args.version)
-    else:
+    by_offset = args.partition is not None and args.offset is not None
+    by_row = args.source is not None and args.row is not None
+    if not (by_offset or by_row or args.object):
         raise UsageError(
             "no row is named. Fix: --partition 3 --offset 120, --source <id> --row 7, or --object s3://…"
         )
+    trace = StreamTrace.open(stack.platform("airflow"), streams.load(args.stream))
+    found: RowTrace | SourceTrace
+    if by_offset:
+        found = trace.offset(args.partition, args.offset)
+    else:
+        found = trace.row(args.source, args.row) if by_row else trace.source(args.object, args.version)
     if args.json:
         print(json.dumps(found.to_json(), indent=1))
         return 0

@@ -216,7 +216,7 @@ class BatchLog:
     def record(self, batches: Sequence[Batch]) -> None:
         self._world.point("record batches")
 
-    def note_restore(self, ends: Mapping[int, int], now: int, writer: str) -> None:
+    def note_restore(self, main: Sequence[Batch], now_ms: int, writer: str) -> None:
         self._world.point("newest recorded batches")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +14,14 @@ from sluice.model.trace.batch_log import (
     FOLDER,
     PUBLISHED,
     RESTORED,
-    Restore,
-    batches_in,
     document_of,
-    is_beyond,
     published_key,
     restore_found,
+    restore_of,
     restored_key,
+    span_of,
 )
-from sluice.model.trace.batches import Batch, by_writer
+from sluice.model.trace.batches import Batch, by_writer, time_of
 from spark_jobs.common.lake.iceberg import Snapshot
 
 if TYPE_CHECKING:
@@ -46,18 +45,16 @@ class BatchLog:
         for group in by_writer(batches):
             self._put(published_key(group), document_of(group))
 
-    def note_restore(self, ends: Mapping[int, int], now: int, writer: str) -> None:
-        """Record that ``main`` was set back to ``ends``, if the newest recorded batches are beyond these; for
-        ``writer``, which has acquired the lease at ``now`` (ms). Usually one LIST and one GET."""
-        newest = next(iter(self._keys(PUBLISHED, MaxKeys=1)), None)
-        recorded = batches_in(self._get(newest)) if newest else []
-        if not any(is_beyond(batch, ends) for batch in recorded):
-            return
-        known = [Restore.from_json(self._get(key)) for key in self._keys(RESTORED)]
-        restore = restore_found(recorded, ends, known, now)
+    def note_restore(self, main: Sequence[Batch], now_ms: int, writer: str) -> None:
+        """Record that the catalog was restored, if it was; for ``writer``, which has acquired the lease.
+        Two LISTs. ``main``: as of :func:`restore_found`."""
+        first = next(iter(self._keys(PUBLISHED, MaxKeys=1)), "")
+        span = span_of(first)
+        known = [restore for key in self._keys(RESTORED) if (restore := restore_of(key))]
+        restore = restore_found(main, span.newest if span else None, known, time_of(now_ms))
         if restore is not None:
-            log.warning("main was set back: recorded batches are lost ends=%s", restore.ends)
-            self._put(restored_key(restore, writer), restore.to_json())
+            log.warning("catalog restored newest_batch=%s", restore.newest.isoformat())
+            self._put(restored_key(restore, writer), {"writer": writer, "at": restore.at.isoformat()})
 
     def _keys(self, prefix: str, **options: Any) -> list[str]:
         """Those that begin with ``prefix``, at most a thousand."""
@@ -65,10 +62,6 @@ class BatchLog:
             Bucket=self._bucket, Prefix=f"{self._prefix}{prefix}", **options
         )
         return [found["Key"] for found in answer.get("Contents", [])]
-
-    def _get(self, key: str) -> dict[str, Any]:
-        document: dict[str, Any] = json.load(self._client.get_object(Bucket=self._bucket, Key=key)["Body"])
-        return document
 
     def _put(self, key: str, document: Mapping[str, Any]) -> None:
         try:

@@ -20,6 +20,7 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.queries import state as queries
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.spec.stream import StreamSpec
+from sluice.model.trace.batches import Batch
 from sluice.model.verification.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
 from sluice.model.verification.ranges import OffsetRanges
@@ -91,9 +92,11 @@ class StreamWriter(WriterLease):
         # The id first: the first batch detects a topic that is recreated after it was read.
         topic_id, bounds = self.topic.id(), topic_offsets(self.topic.kafka, self.topic.name)
         ends: dict[int, int] = {}
+        recent = list[Batch]()
 
         def read() -> None:
             self.state = state.read(self.table.snapshots(MAIN), self._rows_of, self.spec.table)
+            recent[:] = self._newest_batches(len(self.state.unrecorded) + KEEP_SNAPSHOTS)
             self.store.forget()
             self.acquired_at = now_ms()
             self._check_topic(topic_id)
@@ -106,7 +109,7 @@ class StreamWriter(WriterLease):
 
         self._acquire(read, lambda: self._summary("epoch-start", OffsetRanges(), ends))
         self.quarantine.settle(self.branch, self.state.rejected, self.state.ends, self.check_lease)
-        self.batches.note_restore(self.state.ends, self.acquired_at, self.branch)
+        self.batches.note_restore(recent, self.acquired_at, self.branch)
         self.state.ends = ends
         self.checkpoint = self.checkpoints.create(self.branch)
         self.group.commit(ends)
@@ -276,8 +279,10 @@ class StreamWriter(WriterLease):
         """Record the newest batches and their rows outside of what expires, if they are many."""
         if len(self.state.unrecorded) >= RECORD_INTERVAL:
             self.store.record(name, self.state.unrecorded)
-            # Those of the snapshots that are kept for the rows.
-            count, published_at = len(self.state.unrecorded), self.table.published_at()
-            self.batches.record(newest_batches(self.table.snapshots(MAIN), count, published_at))
+            # Their snapshots are kept, for their rows.
+            self.batches.record(self._newest_batches(len(self.state.unrecorded)))
             self.state.recorded += len(self.state.unrecorded)
             self.state.unrecorded = []
+
+    def _newest_batches(self, count: int) -> list[Batch]:
+        return newest_batches(self.table.snapshots(MAIN), count, self.table.published_at())

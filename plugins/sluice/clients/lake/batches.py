@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Self
 
 from pyiceberg.table import Table
 
-from sluice.clients.lake.catalog import ancestors, position
+from sluice.clients.lake.catalog import ancestors
 from sluice.clients.ledger import Ledger
 from sluice.io.s3 import connect
 from sluice.model.spec.platform import S3
@@ -18,18 +18,19 @@ from sluice.model.trace.batch_log import (
     FOLDER,
     PUBLISHED,
     RESTORED,
-    Restore,
+    Line,
     batches_in,
-    is_lost,
     published_until,
+    restore_of,
     span_of,
 )
 from sluice.model.trace.batches import Batch, time_of
 
 # Documents begin at batches' times, which are in ms.
 _STEP = timedelta(milliseconds=1)
+_EARLIEST = time_of(0)
 # How far behind a record's own time its batch is looked for first, and how that grows.
-_FIRST_STEP, _GROWTH = timedelta(minutes=1), 8
+_FIRST_STEP, _GROWTH, _LONGEST_STEP = timedelta(seconds=10), 8, timedelta(days=365)
 
 
 @dataclass(frozen=True)
@@ -64,10 +65,14 @@ class BatchLog:
         return found
 
     @cached_property
-    def restores(self) -> list[Restore]:
-        """One LIST; a GET per restored catalog."""
-        found = (self.documents.get(key) for key in self.documents.keys(RESTORED))
-        return [Restore.from_json(document) for document in found if document is not None]
+    def line(self) -> Line:
+        """One LIST."""
+        restores = [restore for key in self.documents.keys(RESTORED) if (restore := restore_of(key))]
+        return Line.of(restores, self._newest_time)
+
+    @property
+    def _newest_time(self) -> datetime:
+        return max((batch.published for batch in self.on_main.values()), default=time_of(0))
 
     def newest(
         self, limit: int, since: datetime | None = None, until: datetime | None = None
@@ -82,19 +87,20 @@ class BatchLog:
             if _is_within(batch, since, until)
         }
         if len(found) < limit:
-            for batch in self._recorded(since, until):
+            # Newer ones than of ``main`` came after the table was read, or are lost to a restore that no
+            # writer has found yet.
+            latest = min(until or self._newest_time, self._newest_time)
+            for batch in self._recorded(since, latest):
                 # Those of a document that begins with another come twice.
-                if batch.snapshot_id not in found and _is_within(batch, since, until):
-                    found[batch.snapshot_id] = ListedBatch(batch, self._is_lost(batch))
+                if batch.snapshot_id not in found and _is_within(batch, since, latest):
+                    found[batch.snapshot_id] = ListedBatch(batch, batch.published not in self.line)
                     if len(found) == limit:
                         break
-        listed = sorted(found.values(), key=lambda one: one.batch.published_at, reverse=True)
-        return listed[:limit]
+        return sorted(found.values(), key=lambda one: one.batch.published_at, reverse=True)[:limit]
 
-    def _recorded(self, since: datetime | None, until: datetime | None) -> Iterator[Batch]:
+    def _recorded(self, since: datetime | None, until: datetime) -> Iterator[Batch]:
         """Newest first within a document."""
-        after = published_until(until) if until else ""
-        for key in self.documents.keys(PUBLISHED, after=after):
+        for key in self.documents.keys(PUBLISHED, after=published_until(until)):
             span = span_of(key)
             if span is None:
                 continue
@@ -106,14 +112,6 @@ class BatchLog:
         document = self.documents.get(key)
         return batches_in(document) if document else []
 
-    def _is_lost(self, batch: Batch) -> bool:
-        return batch.snapshot_id not in self.on_main and is_lost(batch, self._ends, self.restores)
-
-    @cached_property
-    def _ends(self) -> dict[int, int] | None:
-        found = position(self.table)
-        return found.ends if found else None
-
     def holding(self, partition: int, offset: int, near: datetime | None = None) -> Batch | None:
         """The batch that published an offset; None if none is recorded, as of an earlier version.
 
@@ -123,23 +121,31 @@ class BatchLog:
         for batch in self.on_main.values():
             if offset in batch.ranges[partition]:
                 return batch
-        # Of batches before this, those with the offset are lost.
-        begin = max((r.at for r in self.restores if r.ends.get(partition, 0) <= offset), default=0)
-        low, high = time_of(begin), datetime.now(UTC) + timedelta(days=1)
-        probe, step = near + _FIRST_STEP if near else high, _FIRST_STEP
+        for after, until in self.line.ranges:
+            found = self._holding(partition, offset, max(after + _STEP, _EARLIEST), until, near)
+            if found is not None:
+                return found
+        return None
+
+    def _holding(
+        self, partition: int, offset: int, low: datetime, high: datetime, near: datetime | None
+    ) -> Batch | None:
+        """Of the batches from ``low`` to ``high``: the first that reaches the offset, if it has it."""
+        first, last, step = low, high, _FIRST_STEP
+        probe = near or high
         found, stepped = list[Batch](), False
         while low <= high:
             probe = min(max(probe, low), high)
-            batches = self._first_from(probe)
-            if batches and batches[0].published >= low and batches[-1].ends.get(partition, 0) > offset:
+            batches = [batch for batch in self._first_from(probe) if first <= batch.published <= last]
+            if batches and batches[-1].ends.get(partition, 0) > offset:
                 found, high = batches, batches[0].published - _STEP
                 # Most often the document before it does not reach the offset.
                 stepped = not stepped
                 probe = high if stepped else low + (high - low) / 2
             else:
                 low = probe + _STEP
-                step *= _GROWTH
-                probe = low + (high - low) / 2 if found else low + step
+                probe = low + (high - low) / 2 if found else low + min(step, high - low)
+                step = min(step, _LONGEST_STEP) * _GROWTH
         return next((batch for batch in found if offset in batch.ranges[partition]), None)
 
     def _first_from(self, at: datetime) -> list[Batch]:
