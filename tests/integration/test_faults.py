@@ -115,6 +115,7 @@ def test_a_power_cut(rig: Rig) -> None:
     assert set(before) <= set(after.record_offsets())
     after.wait_for_everything()
     after.assert_exact()
+    after.assert_batches()
 
 
 @pytest.mark.usefixtures("_reset_after")
