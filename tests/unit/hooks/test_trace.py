@@ -10,7 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
+from pyiceberg.table import ManifestGroupPlanner
 
 from sluice.clients.errors import Missing
 from sluice.clients.lake import rows as held
@@ -169,10 +171,24 @@ def test_an_object_leads_to_its_rows_without_reading_files_that_hold_nothing_els
 
 
 def test_what_was_written_before_the_plan_is_not_looked_at(rig: Rig) -> None:
-    with patch.object(held, "_files", wraps=held._files) as files:
+    manifests: list[int] = []
+    plan = ManifestGroupPlanner.plan_files
+
+    def noted(self: Any, found: Any, *rest: Any) -> Any:
+        manifests.extend(manifest.sequence_number for manifest in found)
+        return plan(self, found, *rest)
+
+    with patch.object(ManifestGroupPlanner, "plan_files", noted):
         rig.trace.source(rig.version.uri)
-    since = {call.args[0].name()[-1]: call.args[2] for call in files.call_args_list}
-    assert since == {"nyc_taxi": 1, "nyc_taxi_quarantine": 0}
+    assert sorted(manifests) == [1, 2, 3], "the quarantine's, and two of the table's three"
+
+
+def test_rows_of_two_sources_in_one_file_are_told_apart(rig: Rig) -> None:
+    other = {"fare_amount": 1.0, "_kafka_partition": 2, "_source_id": "0" * 16}
+    rows = [{**other, "_kafka_offset": n, "_source_row": n} for n in range(6)]
+    rows[4]["_source_id"] = rig.version.source_id
+    rig.lake.catalog.load_table(lakes.TABLE).append(pa.Table.from_pylist(rows, schema=lakes.ROWS))
+    assert str(rig.trace.source(rig.version.uri).offsets) == "0=[0,5) 2=[4,5)"
 
 
 def test_an_object_or_source_that_no_load_planned_is_named(rig: Rig) -> None:

@@ -76,6 +76,27 @@ def test_a_batch_that_main_lost_is_listed_as_lost() -> None:
     assert [log.holding(0, offset).snapshot_id for offset in (119, 120, 319)] == [11, 100, 119]  # type: ignore[union-attr]
 
 
+def test_what_main_has_is_not_lost_though_its_writers_clock_is_behind() -> None:
+    s3 = MemoryS3()
+    batches = recorded(s3, 10)
+    writers_log(s3).note_restore(batches[:3], NOON + 4_000, "w2_b")
+    again = [batch(n, n, n + 1, writer="w2_b", at=NOON + at) for n, at in ((105, 5_500), (106, 12_000))]
+    writers_log(s3).record(again)
+    assert numbers(readers_log(s3, [*batches[:3], *again])) == [106, 105, 2, 1, 0]
+
+
+def test_a_newer_backup_brings_back_what_an_older_one_lost() -> None:
+    s3 = MemoryS3()
+    batches = recorded(s3, 20)
+    writers_log(s3).note_restore(batches[:5], NOON + 30_000, "w2_b")
+    lost, new = (batch(n, 200, 210, writer=w, at=NOON + n * 1000) for n, w in ((35, "w2_b"), (45, "w3_c")))
+    assert numbers(readers_log(s3, [lost])) == [35, 4, 3, 2, 1, 0]
+    writers_log(s3).note_restore(batches[-12:], NOON + 40_000, "w3_c")
+    assert numbers(readers_log(s3, [new])) == [45, *reversed(range(20))]
+    writers_log(s3).note_restore([*batches[-12:], new], NOON + 50_000, "w4_d")
+    assert sum("/restored/" in key for _, key in s3.objects) == 2
+
+
 def test_an_offset_is_found_in_few_requests() -> None:
     s3 = MemoryS3(page=1000)
     batches = recorded(s3, 5000)
