@@ -79,14 +79,24 @@ def _print_batches(stack: Stack, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps([{**one.batch.to_json(), "is_lost": one.is_lost} for one in listed], indent=1))
         return 0
-    names = ("published (UTC)", "batch", "writer", "offsets", "rows", "rejected", "files", "seconds")
-    table = Table(*names, "snapshot", "")
+    table = _table("published (UTC)", "batch", "writer", "offsets", "rows", "rejected", "files", "seconds")
+    table.add_column("snapshot", overflow="fold")
+    if any(one.is_lost for one in listed):
+        table.add_column("")
     for one in listed:
         table.add_row(*_cells(one))
     console = new_console()
     console.print(table)
     console.print(f"{len(listed)} batches of {spec.name}, newest first", style="dim")
     return 0
+
+
+def _table(*names: str) -> Table:
+    """Whose texts are never cut."""
+    table = Table()
+    for name in names:
+        table.add_column(name, overflow="fold")
+    return table
 
 
 def _cells(listed: ListedBatch) -> list[str]:
@@ -101,7 +111,7 @@ def _cells(listed: ListedBatch) -> list[str]:
         str(batch.files),
         "" if batch.seconds is None else f"{batch.seconds:.1f}",
         str(batch.snapshot_id),
-        "lost: main was set back" if listed.is_lost else "",
+        *(["lost: an older catalog was restored"] if listed.is_lost else []),
     ]
 
 
@@ -121,7 +131,8 @@ def _print_trace(stack: Stack, args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(found.to_json(), indent=1))
         return 0
-    table = Table("", "", show_header=False)
+    table = _table("", "")
+    table.show_header = False
     for name, value in found.fields():
         table.add_row(name, value)
     new_console().print(table)
