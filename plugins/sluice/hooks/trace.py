@@ -16,8 +16,9 @@ from sluice.clients.lake.batches import BatchLog
 from sluice.clients.lake.catalog import Lake, position, sequence_since
 from sluice.clients.ledger import Ledger
 from sluice.clients.objects import Bucket, ObjectVersion
-from sluice.clients.s3 import split
+from sluice.clients.s3 import asking, split
 from sluice.hooks import load_plan
+from sluice.io.s3 import read_json
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, planned_key, produced_key
 from sluice.model.spec.platform import Platform
@@ -35,6 +36,7 @@ from sluice.model.trace.rows import (
     absent_offset,
     absent_row,
 )
+from sluice.model.verification.change_plan import ChangeResult
 from sluice.model.verification.sources import source_id as id_of
 
 
@@ -59,7 +61,8 @@ class StreamTrace:
         if not found:
             kept = position(self.batches.table)
             starts, ends = (kept.starts, kept.ends) if kept else ({}, {})
-            absent = absent_offset(partition, offset, self._topic(), starts, ends)
+            removed = self._removed().removed
+            absent = absent_offset(partition, offset, self._topic(), starts, ends, removed)
             return RowTrace(self.spec.topic.name, None, None, None, (), absent)
         values = found[0][1]
         source_id, row = values[held.SOURCE], values[held.ROW]
@@ -163,7 +166,16 @@ class StreamTrace:
         produced = self.ledger.get(produced_key(planned["source_id"]))
         kept = position(self.batches.table)
         sent = load_plan.offsets_of(produced) if produced else None
-        return absent_row(row, sent, kept.ends if kept else {})
+        is_removed = planned["source_id"] in self._removed().reverted_sources
+        return absent_row(row, sent, kept.ends if kept else {}, is_removed=is_removed)
+
+    def _removed(self) -> ChangeResult:
+        """What changes removed and none brought back."""
+        address = self.lake.changes(self.spec.table).removed
+        if not address:
+            return ChangeResult.none()
+        with asking(f"document of a change {address}"):
+            return ChangeResult.from_document(read_json(self.ledger.client, address))
 
     def _bucket(self, name: str) -> Bucket:
         return Bucket(self.ledger.client, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,9 @@ from sluice.hooks.trace import StreamTrace
 from sluice.model.spec import stream as streams
 from sluice.model.spec.ledger import planned_key, produced_key
 from sluice.model.trace.rows import QUARANTINE, TABLE, Absence
+from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
+from sluice.model.verification.changes import Changes
+from sluice.model.verification.ranges import OffsetRanges
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -72,6 +76,18 @@ class Rig:
     def produced(self, start: int, end: int) -> None:
         key = produced_key(self.version.source_id)
         self.ledger.put(key, {"ranges": {"0": [start, end]}, "run_id": "run_1"})
+
+    def reverted(self, offsets: dict[int, tuple[int, int]]) -> None:
+        """As after a change that took these rows of the source out."""
+        plan = ChangePlan("c1", Action.REVERT, SPEC.topic.name, reverts=(self.version.source_id,))
+        none, gone = ChangeResult.none(), OffsetRanges.of({p: [pair] for p, pair in offsets.items()})
+        result = ChangeResult("c1", Action.REVERT, gone, 1, none.out, none.out, none.out, 0, 1, 0)
+        document = result.after(plan, none).to_document()
+        self.s3.objects["lake", "changes/c1.json"] = json.dumps(document).encode()
+        said = Changes().more("c1", "s3://lake/changes/c1.json").properties()
+        summary = lakes.summary("change", 1, {0: 7, 1: 100})
+        table = self.lake.catalog.load_table(lakes.TABLE)
+        table.append(lakes.ROWS.empty_table(), snapshot_properties=summary | said)
 
     @property
     def trace(self) -> StreamTrace:
@@ -151,6 +167,9 @@ def test_a_row_in_neither_says_why(rig: Rig) -> None:
     assert of_row(6) is Absence.NOT_PUBLISHED
     lakes.append(rig.lake, [(0, 0)], rig.summary({0: 7, 1: 100}), "f" * 16)
     assert of_row(6) is Absence.MISSING
+    rig.reverted({0: (6, 7)})
+    assert of_row(6) is Absence.REMOVED
+    assert rig.trace.offset(0, 6).absent.why is Absence.REMOVED  # type: ignore[union-attr]
 
 
 def test_an_object_leads_to_its_rows_without_reading_files_that_hold_nothing_else(rig: Rig) -> None:

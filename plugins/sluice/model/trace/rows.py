@@ -27,6 +27,7 @@ class Absence(StrEnum):
     NOT_SENT = "not sent yet"
     NOT_PUBLISHED = "not published yet"
     DELETED = "deleted before it was published"
+    REMOVED = "removed by a change"
     MISSING = "missing"
 
 
@@ -198,13 +199,16 @@ def absent_offset(
     topic: Mapping[int, tuple[int, int]],
     starts: Mapping[int, int],
     ends: Mapping[int, int],
+    removed: OffsetRanges,
 ) -> Absent:
     """Why an offset is in neither. ``topic``: partition -> first offset and the one after the last, as Kafka
-    keeps them; ``starts`` and ``ends``: of the published ones."""
+    keeps them; ``starts`` and ``ends``: of the published ones; ``removed``: of these, by changes."""
     if partition not in topic:
         return Absent(Absence.NO_PARTITION, f"the topic has partitions {_list(topic)}")
     first, after = topic[partition]
     start, end = starts.get(partition, 0), ends.get(partition, 0)
+    if offset in removed[partition]:
+        return Absent(Absence.REMOVED, "a change replaced or reverted it, and none brought it back")
     if start <= offset < end:
         return Absent(Absence.MISSING, f"partition {partition} is published up to {end}, and without it")
     if offset >= after:
@@ -216,9 +220,13 @@ def absent_offset(
     return Absent(Absence.NOT_PUBLISHED, f"partition {partition} is published up to {end}")
 
 
-def absent_row(row: int, sent: OffsetRanges | None, ends: Mapping[int, int]) -> Absent:
+def absent_row(
+    row: int, sent: OffsetRanges | None, ends: Mapping[int, int], *, is_removed: bool = False
+) -> Absent:
     """Why a row of a source is in neither. ``sent``: the offsets between which all its rows were sent, None
-    before that."""
+    before that; ``is_removed``: a change took the rows of the source out."""
+    if is_removed:
+        return Absent(Absence.REMOVED, "a change replaced or reverted its source, and none brought it back")
     if sent is None:
         return Absent(Absence.NOT_SENT, "its load has not sent all rows of the source")
     rest = sent.minus(OffsetRanges.from_ends({}, ends))

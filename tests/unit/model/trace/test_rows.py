@@ -20,6 +20,7 @@ from sluice.model.verification.ranges import OffsetRanges
 from tests.support.batches import batch
 
 TOPIC, STARTS, ENDS = {0: (50, 300), 1: (0, 10)}, {0: 20, 1: 0}, {0: 200, 1: 0}
+GONE = OffsetRanges.of({0: [(130, 140)]})
 SOURCE = Source({"object": "s3://source/a.csv", "version_id": "v1"}, "a" * 16, "run_1", "run_1")
 
 
@@ -32,6 +33,7 @@ SOURCE = Source({"object": "s3://source/a.csv", "version_id": "v1"}, "a" * 16, "
         (0, 200, Absence.NOT_PUBLISHED, "200"),
         (0, 199, Absence.MISSING, "200"),
         (0, 20, Absence.MISSING, "200"),
+        (0, 130, Absence.REMOVED, "change"),
         (0, 19, Absence.BEFORE_START, "20"),
         (1, 0, Absence.NOT_PUBLISHED, "0"),
     ],
@@ -39,13 +41,13 @@ SOURCE = Source({"object": "s3://source/a.csv", "version_id": "v1"}, "a" * 16, "
 def test_an_offset_that_is_in_neither_has_its_reason(
     partition: int, offset: int, why: Absence, named: str
 ) -> None:
-    found = absent_offset(partition, offset, TOPIC, STARTS, ENDS)
+    found = absent_offset(partition, offset, TOPIC, STARTS, ENDS, GONE)
     assert found.why is why
     assert named in found.detail
 
 
 def test_an_offset_that_retention_deleted_before_it_was_published_is_named() -> None:
-    found = absent_offset(0, 49, TOPIC, STARTS, {0: 40})
+    found = absent_offset(0, 49, TOPIC, STARTS, {0: 40}, GONE)
     assert (found.why, "50" in found.detail) == (Absence.DELETED, True)
 
 
@@ -55,6 +57,7 @@ def test_a_row_that_is_in_neither_has_its_reason() -> None:
     assert absent_row(3, sent, {0: 15}).why is Absence.NOT_PUBLISHED
     assert "0=[15,20)" in str(absent_row(3, sent, {0: 15}))
     assert absent_row(3, sent, {0: 20}).why is Absence.MISSING
+    assert absent_row(3, sent, {0: 20}, is_removed=True).why is Absence.REMOVED
 
 
 def test_the_answer_for_a_row_names_all() -> None:
