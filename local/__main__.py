@@ -12,7 +12,7 @@ import sys
 from local.base import REPO, UsageError, exit_code, usage
 
 # These must work at once, and also if an artifact is damaged.
-WITHOUT_SETUP = ("down", "status", "logs", "sql", "destroy", "help")
+WITHOUT_SETUP = ("down", "status", "logs", "sql", "batches", "trace", "destroy", "help")
 
 
 def main(arguments: list[str]) -> int:

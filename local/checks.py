@@ -84,15 +84,15 @@ def run(stage: Stage) -> int:
 
 def python(arguments: Sequence[str]) -> int:
     """`make python`: run the environment's Python with ARGS and ``arguments``; give its exit code."""
-    return subprocess.run([sys.executable, *_args(), *arguments]).returncode
+    return subprocess.run([sys.executable, *arguments_given(), *arguments]).returncode
 
 
 def bench(arguments: Sequence[str]) -> int:
     """`make bench`: run the comparison with ARGS and ``arguments``; give its exit code."""
-    return subprocess.run([sys.executable, "-m", "bench.compare", *_args(), *arguments]).returncode
+    return subprocess.run([sys.executable, "-m", "bench.compare", *arguments_given(), *arguments]).returncode
 
 
-def _args() -> list[str]:
+def arguments_given() -> list[str]:
     try:
         return shlex.split(os.environ.get("ARGS", ""))
     except ValueError as error:
@@ -104,7 +104,7 @@ def main(command: str, arguments: Sequence[str] = (), run: Callable[[Stage], int
 
     ``arguments``: for pytest; those of the variable ARGS come first.
     """
-    arguments = [*_args(), *arguments]
+    arguments = [*arguments_given(), *arguments]
     results: list[tuple[str, bool, float]] = []
     tested = command == "lint"
     for stage in stages(command, arguments):

@@ -15,6 +15,9 @@ from sluice.model.spec import overrides
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 
+# Commands with options of their own.
+TRACES = ("batches", "trace")
+
 
 def main(arguments: list[str]) -> int:
     try:
@@ -36,7 +39,7 @@ def _main(arguments: list[str]) -> int:
         return checks.bench(rest)
     if options.command in checks.COMMANDS:
         return checks.main(options.command, rest)
-    if rest:
+    if rest and options.command not in TRACES:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     stack = Stack(free_ports=options.free_ports)
     # A stream's health is assessed with the values that the stack's own processes have.
@@ -68,6 +71,10 @@ def _main(arguments: list[str]) -> int:
         if options.in_place is not None:
             return drills.main(options.in_place, trigger_immediately, stack)
         return drills.main(os.environ.get("DRILL", ""), trigger_immediately)
+    if options.command in TRACES:
+        from local import trace
+
+        return trace.main(stack, options.command, [*checks.arguments_given(), *rest])
     if options.command == "put":
         from local import put
 

@@ -19,6 +19,10 @@ from local.stack import lake
 from local.stack.stack import Stack, wait_until
 from sluice.clients.errors import Missing
 from sluice.clients.kafka_admin import KafkaAdmin
+from sluice.clients.lake.batches import BatchLog
+from sluice.clients.lake.catalog import position
+from sluice.hooks.trace import StreamTrace
+from sluice.model.verification.ranges import OffsetRanges
 from tests.integration import streams
 from tests.support import airflow_calls
 
@@ -178,6 +182,26 @@ class Rig(StreamUnderTest):
         rows = self.named().scan(selected_fields=("_source_id", "_source_row")).to_arrow().to_pylist()
         sources = Counter((r["_source_id"], r["_source_row"]) for r in rows if r["_source_id"])
         assert [row for row, times in sources.items() if times > 1] == []
+
+    def trace(self) -> StreamTrace:
+        return StreamTrace.open(self.stack.platform("airflow"), SPEC)
+
+    def assert_batches(self) -> None:
+        """The batches that are listed are those that were published: together they read each published
+        offset once, and have as many rows as the tables."""
+        log = BatchLog.open(self.stack.platform("reader").s3, self.named())
+        listed = [one.batch for one in log.newest(10_000) if not one.is_lost]
+        assert len({batch.snapshot_id for batch in listed}) == len(listed)
+        read = OffsetRanges()
+        for batch in listed:
+            assert not read.intersect(batch.ranges), f"{batch.ranges} is in two batches"
+            assert batch.seconds is not None
+            read = read.union(batch.ranges)
+        found = position(self.named())
+        assert found is not None
+        assert read == OffsetRanges.from_ends(found.starts, found.ends)
+        assert sum(batch.rows for batch in listed) == len(self.record_offsets())
+        assert sum(batch.rejected for batch in listed) == len(set(self.quarantined_offsets()))
 
     # The stream's process.
 

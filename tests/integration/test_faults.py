@@ -88,6 +88,7 @@ def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: 
     rig.start_stream()
     rig.wait_for_everything()
     rig.assert_exact()
+    rig.assert_batches()
 
 
 def test_maintenance_that_moves_main_makes_the_owner_begin_anew_from_there(rig: Rig) -> None:
@@ -115,6 +116,7 @@ def test_a_power_cut(rig: Rig) -> None:
     assert set(before) <= set(after.record_offsets())
     after.wait_for_everything()
     after.assert_exact()
+    after.assert_batches()
 
 
 @pytest.mark.usefixtures("_reset_after")

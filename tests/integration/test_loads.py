@@ -6,8 +6,11 @@ import gzip
 
 import pytest
 
+from local import trace as commands
 from local.services import minio
 from local.stack.airflow_api import AirflowError
+from sluice.model.trace.rows import Absence
+from sluice.model.verification.ranges import OffsetRanges
 from tests.integration.rig import DAG, SPEC, Rig, Run
 from tests.support import airflow_calls
 
@@ -54,6 +57,8 @@ def test_a_mixed_load_on_a_topic_that_had_fewer_partitions(rig: Rig) -> None:
     undecodable = [r["value"] for r in rig.quarantine() if r["stage"] == "consumer"]
     assert sorted(undecodable, key=str) == sorted(foreign, key=str)
     assert_columns(rig, second)
+    rig.assert_batches()
+    assert_traced(rig, run, second, odd, newer)
 
     same = rig.load(objects=keys, max_quarantined_percent=0.1)
     assert (same.state, same.sources, same.xcom("validate")["verified_before"]["count"]) == ("success", [], 3)
@@ -87,6 +92,51 @@ def assert_set_aside(rig: Rig, source: str, key: str) -> None:
     assert short["value"] == b"1,2,3,2.5,surprise"
     assert {"5", "19"} <= set(short["reason"].split()), short["reason"]
     assert "tpep_pickup_datetime" in misdated["reason"]
+
+
+def assert_traced(rig: Rig, run: Run, source: str, key: str, rows: list[str]) -> None:
+    """Rows of an object to their lines, which are read as a person reads them, and back."""
+    uri, trace = f"s3://source/{key}", rig.trace()
+    lines = rig.stack.admin_s3().get_object(Bucket="source", Key=key)["Body"].read().decode().split("\n")
+    places = rig.places(source)
+    for row in (0, 29, 199):
+        partition, offset = places[row]
+        found = trace.offset(partition, offset)
+        assert found == trace.row(source, row)
+        assert found.source is not None
+        assert (found.source.identity["object"], found.source.source_id) == (uri, source)
+        assert (found.source.planned_by, found.source.sent_by) == (run.run_id, run.run_id)
+        assert found.row == row
+        assert found.line is not None
+        assert lines[found.line - 1] == rows[row]
+        (place,) = found.places
+        assert place.batch is not None
+        assert offset in place.batch.ranges[partition]
+        assert place.snapshot_id == place.batch.snapshot_id
+        ids = [file["file_path"] for file in rig.named().inspect.files().to_pylist()]
+        assert place.file in ids
+    short = trace.row(source, SHORT)
+    assert (short.places[0].where, lines[(short.line or 0) - 1]) == ("quarantine", rows[SHORT])
+    beyond = trace.row(source, len(rows)).absent
+    assert beyond is not None
+    assert beyond.why is Absence.NO_ROW
+    back = trace.source(uri)
+    assert back.source == found.source
+    assert back.offsets == OffsetRanges.of(
+        {p: [(o, o + 1) for q, o in places.values() if q == p] for p, _ in places.values()}
+    )
+    assert back.rows == len(places)
+    assert sorted((row.row, row.line) for row in back.rejected) == [
+        (SHORT, SHORT + 2),
+        (MISDATED, MISDATED + 2),
+    ]
+    for command, *options in (
+        ("batches", "--limit", "5"),
+        ("trace", "--partition", str(partition), "--offset", str(offset)),
+        ("trace", "--source", source, "--row", str(SHORT)),
+        ("trace", "--object", uri),
+    ):
+        assert commands.main(rig.stack, command, ["nyc_taxi", *options]) == 0
 
 
 def assert_columns(rig: Rig, source: str) -> None:

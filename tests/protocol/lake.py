@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pyarrow
 
+from sluice.model.trace.batches import Batch
 from sluice.model.verification.deduplication import LoadedRows
 from sluice.model.verification.offsets import FileStats
 from spark_jobs.common.lake.added_file import AddedFile
@@ -61,6 +62,9 @@ class Table:
 
     def snapshots(self, ref: str) -> Iterator[Snapshot]:
         return self._current().ancestors(ref)
+
+    def published_at(self) -> dict[int, int]:
+        return {}
 
     def summary(self, snapshot_id: int) -> Mapping[str, str]:
         found = self._current().commits.get(snapshot_id)
@@ -201,6 +205,19 @@ class LoadedRowsStore:
 
     def forget(self) -> None:
         """Nothing is known."""
+
+
+class BatchLog:
+    """In place of :class:`spark_jobs.common.consumer.batch_log.BatchLog`."""
+
+    def __init__(self, world: Any, location: str) -> None:
+        self._world = world
+
+    def record(self, batches: Sequence[Batch]) -> None:
+        self._world.point("record batches")
+
+    def note_restore(self, main: Sequence[Batch], now_ms: int, writer: str) -> None:
+        self._world.point("newest recorded batches")
 
 
 class Checkpoint:

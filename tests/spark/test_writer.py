@@ -7,19 +7,23 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from confluent_kafka import KafkaError, Producer
 
 from local.stack.stack import wait_until
 from sluice.clients.kafka_admin import KafkaAdmin
+from sluice.clients.lake.batches import BatchLog
+from sluice.clients.lake.catalog import Lake
 from sluice.model.spec.platform import Kafka
+from sluice.model.verification.ranges import OffsetRanges
 from sluice.operators.load.provision import with_timestamp_bounds
 from spark_jobs.common.consumer import run, writer
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka import offsets
 from spark_jobs.common.kafka.offsets import RENEW_SECONDS
-from spark_jobs.common.lake import clock
+from spark_jobs.common.lake import clock, writer_lease
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable, Refused, StagedSnapshot
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
@@ -268,3 +272,47 @@ def test_a_record_dated_so_that_spark_could_not_read_it_is_refused_by_the_broker
     assert [error and error.code() for error in answers] == [None] * 2 + [KafkaError.INVALID_TIMESTAMP] * 3
     stream.run(stream.owner())
     stream.assert_exact(1)
+
+
+def test_the_batches_listed_are_those_published_after_crashes_and_a_restored_catalog(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "RECORD_INTERVAL", 2)
+    monkeypatch.setattr(writer, "KEEP_SNAPSHOTS", 3)
+    monkeypatch.setattr(writer_lease, "EXPIRY_INTERVAL", 2)
+    published = dict[int, str]()
+    began = now_ms()
+
+    def publish(times: int) -> None:
+        """As a process that is then killed: what it knows is gone."""
+        running = stream.run(stream.owner())
+        for _ in range(times):
+            stream.send(1)
+            running.query.processAllAvailable()
+            for snapshot in reversed([*IcebergTable(stream.spark, stream.spec.table).snapshots(MAIN)]):
+                if snapshot.summary.get("sluice.kind") == "batch":
+                    published.setdefault(snapshot.id, snapshot.summary["sluice.offset-ranges"])
+        running.query.stop()
+
+    publish(5)
+    backup, at_backup = stream.metadata_location(), dict(published)
+    publish(1)
+    publish(4)
+    stream.restore_catalog(backup)
+    published = at_backup
+    publish(3)
+    with closing(Lake.open(stream.platform)) as lake:
+        log = BatchLog.open(stream.platform.s3, lake.table(stream.spec.table))
+        listed = log.newest(100)
+        found = [one.batch for one in listed if not one.is_lost]
+        assert [one.snapshot_id for one in found] == list(published)[::-1]
+        assert [one.ranges for one in found[::-1]] == [OffsetRanges.of_batch(r) for r in published.values()]
+        assert len(log.on_main) < len(found), "no snapshot has expired: nothing was tested"
+        assert len(listed) > len(found), "nothing that was lost had been recorded"
+        assert all(began <= (one.started_at or 0) < one.published_at <= now_ms() for one in found)
+        assert sorted(found, key=lambda one: one.published_at, reverse=True) == found
+        for partition, offset in stream.record_offsets():
+            holding = log.holding(partition, offset)
+            assert holding is not None
+            assert holding.snapshot_id in published
+            assert offset in holding.ranges[partition]

@@ -44,7 +44,7 @@ def make(folder: Path) -> Lake:
 
 
 def empty(folder: Path) -> Lake:
-    (folder / "warehouse").mkdir(exist_ok=True)
+    (folder / "warehouse").mkdir(parents=True, exist_ok=True)
     uri = f"sqlite:///{folder / 'catalog.db'}"
     return Lake({"type": "sql", "uri": uri, "warehouse": (folder / "warehouse").as_uri()})
 

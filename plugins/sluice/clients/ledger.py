@@ -70,14 +70,17 @@ class Ledger:
             raise Missing(f"ledger document {self.uri(key)} does not exist. Fix: clear the {task} task")
         return document
 
-    def keys(self, prefix: str, limit: int | None = None) -> Iterator[str]:
-        """The keys that begin with ``prefix``, sorted, page by page; with ``limit``, in one request."""
-        bucket, where = self.bucket, f"{self.prefix}/{prefix}"
+    def keys(self, prefix: str, limit: int | None = None, after: str = "") -> Iterator[str]:
+        """The keys that begin with ``prefix`` and sort behind ``after``, sorted, page by page; with
+        ``limit``, in one request."""
+        where = {"Bucket": self.bucket, "Prefix": f"{self.prefix}/{prefix}"}
+        if after:
+            where["StartAfter"] = f"{self.prefix}/{after}"
         with asking(f"ledger {self.uri(prefix)}"):
             pages = (
-                [self.client.list_objects_v2(Bucket=bucket, Prefix=where, MaxKeys=limit)]
+                [self.client.list_objects_v2(**where, MaxKeys=limit)]  # type: ignore[arg-type]
                 if limit
-                else self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=where)
+                else self.client.get_paginator("list_objects_v2").paginate(**where)  # type: ignore[arg-type]
             )
             for page in pages:
                 for found in page.get("Contents", []):

@@ -38,19 +38,33 @@ def data_rows(body: Any, name: str) -> int:
     """
     with _readable(name):
         reader = unpacked(body, CHUNK_BYTES)
-        if not _header(reader, name).strip():
+        if not _line(reader, name).strip():
             message = f"{name}: no header line. Fix: upload the file with one, or leave it out"
             raise Refused(message, ErrorCode.INVALID_HEADER)
         return _count_rows(iter(lambda: reader.read(BLOCK_BYTES), b""), name)
 
 
+def line_of_row(body: Any, row: int, name: str) -> int | None:
+    """The 1-based line of a 0-based row; None if there are fewer rows. What is a row, and errors, are as of
+    :func:`data_rows`. Reads no further than the row."""
+    with _readable(name):
+        reader, left = unpacked(body, CHUNK_BYTES), row
+        _line(reader, name)
+        for number, line in enumerate(iter(lambda: _line(reader, name), b""), start=2):
+            if line.strip():
+                if not left:
+                    return number
+                left -= 1
+        return None
+
+
 def has_header(body: Any, name: str) -> bool:
     """Whether the first line is one; reads little more than that."""
     with _readable(name):
-        return bool(_header(unpacked(body, CHUNK_BYTES), name).strip())
+        return bool(_line(unpacked(body, CHUNK_BYTES), name).strip())
 
 
-def _header(reader: Any, name: str) -> bytes:
+def _line(reader: Any, name: str) -> bytes:
     line: bytes = reader.readline(MAX_LINE_BYTES + 1)
     _check_length(len(line.removesuffix(b"\n")), name)
     return line
@@ -193,6 +207,11 @@ class Bucket:
         """As :func:`data_rows`, of the pinned version."""
         with self._body(source) as body:
             return data_rows(body, source.uri)
+
+    def line_of_row(self, source: ObjectVersion, row: int) -> int | None:
+        """As :func:`line_of_row`, of the pinned version."""
+        with self._body(source) as body:
+            return line_of_row(body, row, source.uri)
 
     def has_header(self, source: ObjectVersion) -> bool:
         """As :func:`has_header`, of the pinned version: of its first CHUNK_BYTES, as its producer."""

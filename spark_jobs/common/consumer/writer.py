@@ -20,10 +20,12 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.queries import state as queries
 from sluice.model.spec.platform import CATALOG, Platform
 from sluice.model.spec.stream import StreamSpec
+from sluice.model.trace.batches import Batch
 from sluice.model.verification.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
 from sluice.model.verification.ranges import OffsetRanges
 from spark_jobs.common.consumer import state
+from spark_jobs.common.consumer.batch_log import BatchLog, newest_batches
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
@@ -75,7 +77,9 @@ class StreamWriter(WriterLease):
         self.group = Group(platform.kafka, spec.name, spec.topic.name)
         self.offset_reader = OffsetReader(platform.s3)
         self.quarantine = BatchQuarantine(spark, spec)
-        self.store = LoadedRowsStore(connect(platform.s3), self.table.location())
+        s3 = connect(platform.s3)
+        self.store = LoadedRowsStore(s3, self.table.location())
+        self.batches = BatchLog(s3, self.table.location())
         self.state = StreamState()
         self.acquired_at = 0
         self.checkpoint = self.checkpoints.of_writer(self.branch)
@@ -88,9 +92,11 @@ class StreamWriter(WriterLease):
         # The id first: the first batch detects a topic that is recreated after it was read.
         topic_id, bounds = self.topic.id(), topic_offsets(self.topic.kafka, self.topic.name)
         ends: dict[int, int] = {}
+        recent = list[Batch]()
 
         def read() -> None:
             self.state = state.read(self.table.snapshots(MAIN), self._rows_of, self.spec.table)
+            recent[:] = self._newest_batches(len(self.state.unrecorded) + KEEP_SNAPSHOTS)
             self.store.forget()
             self.acquired_at = now_ms()
             self._check_topic(topic_id)
@@ -103,6 +109,7 @@ class StreamWriter(WriterLease):
 
         self._acquire(read, lambda: self._summary("epoch-start", OffsetRanges(), ends))
         self.quarantine.settle(self.branch, self.state.rejected, self.state.ends, self.check_lease)
+        self.batches.note_restore(recent, self.acquired_at, self.branch)
         self.state.ends = ends
         self.checkpoint = self.checkpoints.create(self.branch)
         self.group.commit(ends)
@@ -269,8 +276,13 @@ class StreamWriter(WriterLease):
         return state.reader_horizon(self.table.snapshots(MAIN), oldest, now)
 
     def _record_rows(self, name: str) -> None:
-        """Record the rows of the newest batches outside of what expires, if they are many."""
+        """Record the newest batches and their rows outside of what expires, if they are many."""
         if len(self.state.unrecorded) >= RECORD_INTERVAL:
             self.store.record(name, self.state.unrecorded)
+            # Their snapshots are kept, for their rows.
+            self.batches.record(self._newest_batches(len(self.state.unrecorded)))
             self.state.recorded += len(self.state.unrecorded)
             self.state.unrecorded = []
+
+    def _newest_batches(self, count: int) -> list[Batch]:
+        return newest_batches(self.table.snapshots(MAIN), count, self.table.published_at())

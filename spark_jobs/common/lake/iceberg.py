@@ -102,6 +102,10 @@ class IcebergTable:
             yield Snapshot(snapshot_id, found["timestamp-ms"], found["summary"])
             snapshot_id = found.get("parent-snapshot-id")
 
+    def published_at(self) -> dict[int, int]:
+        """Snapshot -> when ``main`` moved to it last, in ms since 1970, as far as logged. No I/O."""
+        return {int(entry.snapshotId()): int(entry.timestampMillis()) for entry in self._table.history()}
+
     def on_main(self, snapshot_id: int) -> bool:
         """Whether ``main`` is at this snapshot or descends from it; False if it has expired. No I/O.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from sluice.clients import objects
 from sluice.clients.errors import Refused
+from spark_jobs.common.producer import lines
 from tests.support.raising import raising
 
 CSV = b"a,b\n1,2\n\n3,4\r\n   \n5,6"
@@ -123,3 +125,30 @@ def test_blocks_are_counted_as_lines_are(
                 objects.data_rows(Body(pack(data), size), "s3://b/k")
         else:
             assert objects.data_rows(Body(pack(data), size), "s3://b/k") == expected
+
+
+@given(
+    st.lists(st.sampled_from(PARTS), max_size=25).map(b"".join),
+    st.integers(1, 9),
+    st.sampled_from([bytes, gzip.compress]),
+)
+def test_a_rows_line_is_the_producers(rest: bytes, size: int, pack: Callable[[bytes], bytes]) -> None:
+    """Which quarantines a row with its line: quoted line breaks, blank lines, gzip."""
+    data = b"a,b" + rest
+    client = SimpleNamespace(get_object=lambda **_: {"Body": Body(pack(data))})
+    source = lines.SourceObject("a" * 16, "b", "k", None, 1)
+    found = [pair for b in lines.blocks(client, source) for pair in zip(b.rows, b.numbers, strict=True)]
+    for row, number in found:
+        assert objects.line_of_row(Body(pack(data), size), int(row), "x") == number
+    assert objects.line_of_row(Body(pack(data), size), len(found), "x") is None
+
+
+def test_a_quoted_line_break_makes_two_rows() -> None:
+    data = b'a,b\n"1\n2",3\n\n4,5\n'
+    assert [objects.line_of_row(Body(data), row, "x") for row in range(4)] == [2, 3, 5, None]
+
+
+def test_the_line_in_a_truncated_object_is_refused_by_name() -> None:
+    data = gzip.compress(b"a,b\n" + b"1,2\n" * 10_000)[:-9]
+    with raising(Refused, "s3://b/k", "truncated"):
+        objects.line_of_row(Body(data), 9_999_999, "s3://b/k")

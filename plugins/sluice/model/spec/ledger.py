@@ -83,8 +83,18 @@ def history_key(kind: str, at: datetime, suffix: str) -> str:
     """``suffix``: without a slash, distinguishes events of one time."""
     # S3 lists keys in ascending order only: a number that falls with time makes the newest the first. All
     # of them sort before the keys of earlier versions, which began with the moment.
+    return f"{history_prefix(kind)}{countdown(at)}-{moment(at)}-{suffix}.json"
+
+
+def countdown(at: datetime) -> str:
+    """A number of 17 digits that falls with time: of keys that begin with it, the newest is the first."""
     micros = (at.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
-    return f"{history_prefix(kind)}{_LATEST - micros:017d}-{moment(at)}-{suffix}.json"
+    return f"{_LATEST - micros:017d}"
+
+
+def counted_down(text: str) -> datetime:
+    """The time of a :func:`countdown`."""
+    return _EPOCH + timedelta(microseconds=_LATEST - int(text))
 
 
 def moment(at: datetime) -> str:

@@ -39,6 +39,7 @@ def test_only_maintenance_may_delete_and_nobody_may_do_everything(role: str) -> 
         ("warehouse/lake/raw/x/data/day=2026-01-01/a.parquet", True),
         ("warehouse/lake/raw/x/metadata/a.avro", True),
         ("warehouse/lake/raw/x/loaded/0123456789abcdef/w1_a-1.json", False),
+        ("warehouse/lake/raw/x/batches/published/1-1-w1_a.json", False),
         ("warehouse/ledger/x/runs/r/proof.json", False),
         ("warehouse/files/x/a.parquet", False),
         ("source/x/data/a.csv", False),

@@ -1,0 +1,1 @@
+"""What each batch published, and where a row came from. Pure."""

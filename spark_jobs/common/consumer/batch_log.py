@@ -1,0 +1,84 @@
+"""Record what batches published, beside the table: :mod:`sluice.model.trace.batch_log`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from sluice.model.trace.batch_log import (
+    FOLDER,
+    PUBLISHED,
+    RESTORED,
+    document_of,
+    published_key,
+    restore_found,
+    restore_of,
+    restored_key,
+    span_of,
+)
+from sluice.model.trace.batches import Batch, by_writer, time_of
+from spark_jobs.common.lake.iceberg import Snapshot
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+log = logging.getLogger(__name__)
+
+
+class BatchLog:
+    """The batch log of one table, for its writer. Its methods raise botocore's errors."""
+
+    def __init__(self, client: S3Client, location: str) -> None:
+        """``location``: the table's ``s3://bucket/…``."""
+        self._client = client
+        self._bucket, _, prefix = location.removeprefix("s3://").partition("/")
+        self._prefix = f"{prefix}/{FOLDER}/"
+
+    def record(self, batches: Iterable[Batch]) -> None:
+        """Record these batches, oldest first: one object for those of each writer, so one but after a
+        failover. Recording them again is harmless: readers know a batch by its snapshot."""
+        for group in by_writer(batches):
+            self._put(published_key(group), document_of(group))
+
+    def note_restore(self, main: Sequence[Batch], now_ms: int, writer: str) -> None:
+        """Record that the catalog was restored, if it was; for ``writer``, which has acquired the lease.
+        Two LISTs. ``main``: as of :func:`restore_found`."""
+        first = next(iter(self._keys(PUBLISHED, MaxKeys=1)), "")
+        span = span_of(first)
+        known = [restore for key in self._keys(RESTORED) if (restore := restore_of(key))]
+        restore = restore_found(main, span.newest if span else None, known, time_of(now_ms))
+        if restore is not None:
+            log.warning("catalog restored newest_batch=%s", restore.newest.isoformat())
+            self._put(restored_key(restore, writer), {"writer": writer, "at": restore.at.isoformat()})
+
+    def _keys(self, prefix: str, **options: Any) -> list[str]:
+        """Those that begin with ``prefix``, at most a thousand."""
+        answer = self._client.list_objects_v2(
+            Bucket=self._bucket, Prefix=f"{self._prefix}{prefix}", **options
+        )
+        return [found["Key"] for found in answer.get("Contents", [])]
+
+    def _put(self, key: str, document: Mapping[str, Any]) -> None:
+        try:
+            self._client.put_object(
+                Bucket=self._bucket,
+                Key=f"{self._prefix}{key}",
+                Body=json.dumps(document, separators=(",", ":")).encode(),
+                ContentType="application/json",
+                IfNoneMatch="*",
+            )
+        except ClientError as error:
+            # An earlier attempt's, without an answer or before a crash: the key names the same batches.
+            if error.response["Error"]["Code"] != "PreconditionFailed":
+                raise
+
+
+def newest_batches(snapshots: Iterable[Snapshot], count: int, published_at: Mapping[int, int]) -> list[Batch]:
+    """The newest ``count`` batches in ``snapshots`` (of ``main``, newest first), oldest first."""
+    found = (Batch.of_snapshot(s.id, s.summary, published_at.get(s.id, s.at_ms)) for s in snapshots)
+    return list(islice((batch for batch in found if batch is not None), count))[::-1]

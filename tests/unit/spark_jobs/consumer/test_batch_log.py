@@ -1,0 +1,83 @@
+"""What the writer records of its batches, at what cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from sluice.model.trace.batch_log import PUBLISHED, RESTORED, Restore, restore_of
+from sluice.model.trace.batches import time_of
+from spark_jobs.common.consumer.batch_log import newest_batches
+from spark_jobs.common.lake.iceberg import Snapshot
+from tests.support.batches import LOCATION, NOON, batch, writers_log
+from tests.support.memory_s3 import MemoryS3
+
+FOLDER = LOCATION.removeprefix("s3://lake/") + "/batches/"
+
+
+def keys(s3: MemoryS3, prefix: str) -> list[str]:
+    return [key for _, key in s3.objects if key.startswith(FOLDER + prefix)]
+
+
+def test_ten_batches_cost_one_put_and_a_failover_one_more() -> None:
+    s3 = MemoryS3()
+    batches = [batch(n, n, n + 1, writer="w1_a" if n < 4 else "w2_b") for n in range(14)]
+    writers_log(s3).record(batches[4:])
+    assert s3.requests == {"PUT": 1}
+    writers_log(s3).record(batches)
+    assert s3.requests["PUT"] == 3
+    assert len(keys(s3, PUBLISHED)) == 2, "what another attempt has recorded is not there twice"
+
+
+def test_a_refusal_is_no_recording() -> None:
+    s3 = MemoryS3()
+    s3.refuse_puts = ["AccessDenied"]
+    with pytest.raises(ClientError):
+        writers_log(s3).record([batch(1, 0, 1)])
+
+
+def test_a_failover_without_a_restored_catalog_writes_nothing() -> None:
+    s3 = MemoryS3()
+    writers_log(s3).note_restore([], NOON, "w1_a")
+    batches = [batch(n, n, n + 1) for n in range(12)]
+    writers_log(s3).record(batches[:10])
+    s3.requests.clear()
+    writers_log(s3).note_restore(batches[5:], NOON, "w2_a")
+    assert s3.requests == {"LIST": 2}
+
+
+def test_a_restored_catalog_is_recorded_once_and_later_than_what_it_lost() -> None:
+    s3 = MemoryS3()
+    batches = [batch(n, n, n + 1) for n in range(10)]
+    writers_log(s3).record(batches)
+    # By a machine whose clock is behind.
+    writers_log(s3).note_restore(batches[:5], NOON - 60_000, "w2_b")
+    later = [batch(n, n, n + 1, writer="w2_b") for n in range(20, 32)]
+    writers_log(s3).record(later[:10])
+    writers_log(s3).note_restore([*batches[:5], *later], NOON + 60_000, "w3_c")
+    (key,) = keys(s3, RESTORED)
+    assert restore_of(key) == Restore(time_of(NOON + 9001), time_of(NOON + 4000))
+    assert json.loads(s3.objects["lake", key])["writer"] == "w2_b"
+
+
+def test_the_newest_batches_are_those_between_other_snapshots() -> None:
+    def snapshot(number: int, kind: str) -> Snapshot:
+        summary: dict[str, Any] = {
+            "sluice.kind": kind,
+            "sluice.epoch": "2",
+            "sluice.offset-ranges": f'{{"0":[{number},{number + 2}]}}',
+            "sluice.end-offsets": f'{{"0":{number + 2}}}',
+            "sluice.started-at": str(NOON),
+            "added-records": "1",
+        }
+        return Snapshot(number, NOON + 100, summary if kind else {"operation": "replace"})
+
+    kinds = ("batch", "", "batch", "epoch-start", "batch", "batch")
+    line = [snapshot(20 - n, kind) for n, kind in enumerate(kinds)]
+    found = newest_batches(line, 3, {20: NOON + 2000, 18: NOON + 1500})
+    assert [one.snapshot_id for one in found] == [16, 18, 20]
+    assert [one.seconds for one in found] == [0.1, 1.5, 2.0], "of the time when main moved, if it is logged"
+    assert [(one.rows, one.rejected, one.files) for one in found] == [(1, 1, 0)] * 3
