@@ -94,7 +94,7 @@ def content_findings(expected: Expected, table: Contents, quarantine: Contents) 
     """
     wanted = expected.offsets
     published = OffsetRanges.from_ends(expected.starts, expected.ends)
-    rejected = quarantine.present.intersect(published)
+    rejected = quarantine.present
     repeated = table.repeated.union(quarantine.repeated.intersect(published))
     named = (
         (FindingName.OFFSETS_MISSING, wanted.minus(table.present).minus(rejected), "are in neither table"),

@@ -144,6 +144,14 @@ def test_a_compaction_that_loses_one_row_and_doubles_another_is_found() -> None:
     assert table.incrementally() == {FindingName.OFFSETS_MISSING, FindingName.OFFSETS_DUPLICATED}
 
 
+def test_an_offset_of_an_earlier_run_that_comes_again_is_found() -> None:
+    table = Table()
+    table.batch([5, 0], [])
+    assert table.incrementally() == set()
+    table.add([(0, 3)], is_of_batch=True)
+    assert table.incrementally() == table.by_brute_force() == {FindingName.OFFSETS_DUPLICATED}
+
+
 def test_the_quarantine_may_be_ahead_of_the_table() -> None:
     quarantine = Contents(ranges({(0, 3), (0, 9)}))
     table = Contents(ranges({(0, 0), (0, 1), (0, 2)}))
