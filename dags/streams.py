@@ -28,6 +28,7 @@ from sluice.operators.load.published import WaitForPublishOperator
 from sluice.operators.load.reconcile import ReconcileSinksOperator
 from sluice.operators.load.validate import EmitAssetEventOperator, ValidateOperator
 from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator
+from sluice.operators.reconciliation import CheckFilesOperator, ObserveOffsetsOperator, VerifyTableOperator
 from sluice.operators.removal import RecordMaintenanceOperator, RecordMetadataOperator, RemoveFilesOperator
 from sluice.operators.stream_dags import decision_dag, make_dag, supervision_dag
 
@@ -137,6 +138,29 @@ def change_dag(spec: StreamSpec) -> DAG:
     return dag
 
 
+def reconciliation_dag(spec: StreamSpec) -> DAG:
+    """``<stream>_reconciliation``: what the systems say of the stream, compared, by default once an hour."""
+    with make_dag(
+        f"{spec.name}_reconciliation",
+        f"{spec.label}: reconciliation",
+        "Compares the topic, the table, the quarantine, the consumer group and the stored files",
+        tags=["reconciliation", spec.name],
+        timeout=timedelta(hours=3),
+        retries=2,
+        task_timeout=timedelta(hours=2),
+        schedule=timedelta(hours=spec.maintenance.reconciliation_hours),
+        params=forms.reconciliation(),
+    ) as dag:
+        # Side by side: each finding is of its own.
+        steps = [
+            ObserveOffsetsOperator(task_id="observe_offsets", stream=spec.name),
+            VerifyTableOperator(task_id="verify_table", stream=spec.name),
+            CheckFilesOperator(task_id="check_files", stream=spec.name),
+        ]
+    dag.doc_md = docs.reconciliation(spec, steps)
+    return dag
+
+
 for name in stream.names():
     try:
         spec = stream.load(name)
@@ -151,3 +175,4 @@ for name in stream.names():
     decision_dag(name, spec.label)
     maintenance_dag(spec)
     change_dag(spec)
+    reconciliation_dag(spec)

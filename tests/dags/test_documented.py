@@ -110,3 +110,11 @@ def test_the_docs_say_when_each_step_fails(bag: Any) -> None:
     steps = {step for name in stream.names() for step in dag_of(bag, f"{name}_stream")[1]}
     rows = table(section(text, "Tasks of supervision"), "task", "fails if", "fix")
     assert {name for row in rows for name in names(row[0])} == steps
+
+
+@each_stream
+def test_the_form_and_the_steps_of_reconciliation(bag: Any, name: str) -> None:
+    params, steps = dag_of(bag, f"{name}_reconciliation")
+    text = section(DAGS.read_text(), "Reconciliation")
+    assert [names(row[0])[0] for row in table(text, "step", "what it does")] == steps
+    assert documented_params(text, name) == {param: written(value) for param, value in params.items()}

@@ -34,7 +34,8 @@ def bag_with(monkeypatch: pytest.MonkeyPatch) -> Bag:
 def test_a_csv_stream_is_a_folder_with_two_files(bag_with: Bag, bag: Any, tmp_path: Path) -> None:
     root = rides.make(tmp_path)
     found = bag_with(root)
-    own = {"rides_load", "rides_stream", "rides_decision", "rides_maintenance", "rides_change"}
+    kinds = ("load", "stream", "decision", "maintenance", "change", "reconciliation")
+    own = {f"rides_{kind}" for kind in kinds}
     assert own <= set(found.dags)
     assert set(found.dags) - own == {dag_id for dag_id in bag.dags if not dag_id.startswith("drill_")}
     load, taxi = found.dags["rides_load"], found.dags["nyc_taxi_load"]

@@ -193,6 +193,12 @@ class KafkaAdmin:
         (found,) = self._ask(what, lambda: self._committed(group, wanted))
         return None if found.offset < 0 else (found.offset, found.metadata or "")
 
+    def group_offsets(self, group: str, topic: str, partitions: int) -> dict[int, int]:
+        """Partition -> a group's offset; without partitions that have none."""
+        wanted = [TopicPartition(topic, partition) for partition in range(partitions)]
+        found = self._ask(f"offsets of group {group!r}", lambda: self._committed(group, wanted))
+        return {place.partition: place.offset for place in found if place.offset >= 0}
+
     def _committed(self, group: str, wanted: list[TopicPartition]) -> list[TopicPartition]:
         with closing(consumer(self._kafka, group, self._settings)) as reader:
             return committed(reader, wanted, self.timeout)

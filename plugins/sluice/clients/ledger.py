@@ -213,6 +213,10 @@ class History(Ledger):
             return now
         return newest[1]
 
+    def record_reconciliation(self, kind: str, document: Document, at: datetime) -> None:
+        """Record what a step of reconciliation found, for the next run. No event: by a kind of its own."""
+        self.put(history_key(kind, at, "run"), {**document, "at": at.astimezone(UTC).isoformat()})
+
     def requested_since(self, at: datetime) -> str | None:
         """Kind and time of the newest action on request after ``at``; None if there was none."""
         actions = [

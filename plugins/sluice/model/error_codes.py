@@ -60,6 +60,7 @@ class ErrorCode(StrEnum):
     NOT_PUBLISHED = "SLU-408", "Load not published"
     CHANGE_REFUSED = "SLU-420", "Change refused"
     CHANGE_NOT_VERIFIED = "SLU-421", "Change not verified"
+    RECONCILIATION_FINDING = "SLU-430", "Reconciliation has findings"
     # Components: consumer, producer, queries.
     PROCESS_FAILED = "SLU-500", "Component or Spark job failed"
     FENCED = "SLU-501", "Fenced by another writer"

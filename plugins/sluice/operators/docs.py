@@ -73,6 +73,20 @@ Every step may be cleared and run again: the table names the changes that it has
 """
 
 
+def reconciliation(spec: StreamSpec, steps: Iterable[Any]) -> str:
+    return f"""
+### Reconcile `{spec.table}` with its topic
+
+Positions of the broker, the table and the consumer group are compared; every published offset is to be in the
+table or in quarantine exactly once; every data file is to be as its manifest says. A run verifies what is new
+since the last one that passed. What disagrees is a finding with a name.
+
+{steps_table(steps)}
+
+The steps do not depend on each other, and read only: the stream runs meanwhile. Clear a step to repeat it.
+"""
+
+
 def supervision(stream: str, decision: str, interval: timedelta, steps: Iterable[Any]) -> str:
     return f"""
 ### Supervise stream {stream}

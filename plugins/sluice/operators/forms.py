@@ -185,6 +185,17 @@ def change() -> dict[str, Param]:
     }
 
 
+def reconciliation() -> dict[str, Param]:
+    return {
+        "full": Param(
+            False,
+            type="boolean",
+            title="Full",
+            description="Verify the whole table and every file again, not only what is new",
+        )
+    }
+
+
 def supervision(components: Sequence[str]) -> dict[str, Param]:
     return {
         "action": Param(

@@ -156,12 +156,17 @@ class Lake:
 
     def changes(self, name: str) -> Changes:
         """The published changes of the stream's table. Raises Missing."""
-        summaries = (_summary(snapshot) for snapshot in ancestors(self.table(name)))
-        return changes_in(next((summary for summary in summaries if "sluice.end-offsets" in summary), {}))
+        return published_changes(self.table(name))
 
     def rejected_held(self, name: str) -> int:
         """The records rejected by batches that this quarantine holds. Raises Missing."""
         return held_in(_summary(snapshot) for snapshot in ancestors(self.table(name))).count
+
+
+def published_changes(table: Table) -> Changes:
+    """The changes that ``main`` has."""
+    summaries = (_summary(snapshot) for snapshot in ancestors(table))
+    return changes_in(next((summary for summary in summaries if "sluice.end-offsets" in summary), {}))
 
 
 def ancestors(table: Table) -> Iterator[Snapshot]:

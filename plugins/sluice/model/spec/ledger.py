@@ -17,6 +17,8 @@
     runs/<run_id, quoted>/removed-<n>.json  how many files of each table were deleted after attempt n
     history/metadata/<countdown>-<moment>-tables.json   the metadata file of each table at this time
     history/maintenance/<countdown>-<moment>-complete.json  a complete run of maintenance
+    history/reconciled_<what>/<countdown>-<moment>-run.json  what a step of reconciliation found: offsets,
+                                                        table, files
     history/<kind>/<countdown>-<moment>-<suffix>.json   the stream's events; the newest sorts first
 """
 

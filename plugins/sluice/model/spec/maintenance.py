@@ -23,10 +23,11 @@ CLOCK_SLACK = timedelta(minutes=5)
 @dataclass(frozen=True)
 class Maintenance:
     """``schedule_hours``: between two runs. ``restore_horizon_days``: a catalog that is restored to a state
-    of the last N days finds all of its files."""
+    of the last N days finds all of its files. ``reconciliation_hours``: between two reconciliations."""
 
     schedule_hours: int = 24
     restore_horizon_days: int = 7
+    reconciliation_hours: int = 1
 
     def overdue(self, ended: datetime, now: datetime) -> str | None:
         """Why a person has to look at maintenance whose last complete run ended then."""

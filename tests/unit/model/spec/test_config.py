@@ -249,7 +249,7 @@ def test_every_value_of_supervision_is_1_or_more(key: str) -> None:
 
 
 def test_maintenance_may_be_left_out_and_its_values_are_1_or_more() -> None:
-    declared = {"schedule_hours": 24, "restore_horizon_days": 7}
+    declared = {"schedule_hours": 24, "restore_horizon_days": 7, "reconciliation_hours": 1}
     assert asdict(stream.parse(MINIMAL, "stream.toml").maintenance) == declared
     for key in declared:
         one = stream.parse(f"{MINIMAL}[maintenance]\n{key} = 1\n", "stream.toml").maintenance

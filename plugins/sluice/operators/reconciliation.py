@@ -1,0 +1,197 @@
+"""Steps of reconciliation: positions of the systems, contents of the table, stored files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from sluice.hooks.table_contents import TableContents
+from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.ledger import Document
+from sluice.model.spec.maintenance import for_each_table
+from sluice.model.verification.findings import Earlier, Finding, FindingName, Observed, findings
+from sluice.operators.base import StreamOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from sluice.clients.ledger import History
+    from sluice.clients.objects import Entry
+
+# Kinds of the history: what the newest runs found, for the next one.
+OBSERVED, VERIFIED, CHECKED = "reconciled_offsets", "reconciled_table", "reconciled_files"
+FIX = ". Fix: docs/operating.md, Reconciliation findings"
+NOTHING = "nothing was loaded yet: there is nothing to compare"
+# Two tables have no common commit: a batch's rejected records follow its publication, and what a change has
+# published leaves the quarantine after it. What is still so after these seconds is a finding.
+SETTLE_SECONDS = (5, 15, 40)
+SETTLING = frozenset({FindingName.OFFSETS_MISSING, FindingName.OFFSETS_IN_BOTH})
+# Found once: the state that is there is verified as a whole, and the next run starts from it.
+ONCE = frozenset({FindingName.TABLE_RESTORED, FindingName.MAIN_MOVED, FindingName.FOREIGN_COMMIT})
+EARLIER_SECONDS = 26 * 3600.0
+
+
+class ReconciliationOperator(StreamOperator):
+    """A step whose findings fail it, without retries: they would be the same."""
+
+    @property
+    def own_history(self) -> History:
+        return self.platform_hook.history(self.stream)
+
+    def report(self, found: Sequence[Finding], what: str) -> None:
+        problems = [str(finding) for finding in found]
+        self.check_no_problems(
+            ErrorCode.RECONCILIATION_FINDING, problems, f"{what}: {len(problems)} findings", FIX
+        )
+
+
+class ObserveOffsetsOperator(ReconciliationOperator):
+    """Compare the offsets of the group, the table and the broker, and the table's with earlier runs'."""
+
+    does = "compares the offsets of the topic, the table and the consumer group, and those of earlier runs"
+    fails_if = "one is ahead of another that it follows, or went back"
+
+    def work(self, context: Context) -> dict[str, Any]:
+        history, now = self.own_history, datetime.now(UTC)
+        lake, kafka, topic = self.platform_hook.lake, self.platform_hook.kafka, self.spec.topic.name
+        if lake.location(self.spec.table) is None:
+            self.log.info("%s: %s", self.spec.table, NOTHING)
+            return {"result": NOTHING}
+        described = kafka.describe(topic)
+        # What is behind first: see sluice.model.verification.findings.
+        group = kafka.group_offsets(f"sluice-{self.stream}", topic, described.partitions)
+        begins = kafka.begins(topic, described.partitions)
+        position = lake.position(self.spec.table)
+        if position is None:
+            self.log.info("%s: %s", self.spec.table, NOTHING)
+            return {"result": NOTHING}
+        found = findings(
+            Observed(
+                group,
+                begins,
+                position.ends,
+                position.topic_id,
+                described.id,
+                kafka.ends(topic),
+                self._earlier(history, now, position.topic_id),
+                history.suspended() is not None,
+            )
+        )
+        ends = {str(partition): end for partition, end in sorted(position.ends.items())}
+        # Findings too: after a restore the next run compares with what is there.
+        history.record_reconciliation(OBSERVED, {"ends": ends, "topic_id": position.topic_id}, now)
+        self.report(found, f"offsets of {self.spec.table}")
+        return {"result": f"offsets agree: the table ends at {ends}"}
+
+    @staticmethod
+    def _earlier(history: History, now: datetime, topic_id: str | None) -> tuple[Earlier, ...]:
+        """The newest run's ends, and the newest ones since which the group's are due, of the same topic."""
+        found: list[Document] = history.since(OBSERVED, now - timedelta(seconds=EARLIER_SECONDS))
+        return tuple(
+            Earlier(
+                (now - datetime.fromisoformat(document["at"])).total_seconds(),
+                {int(partition): end for partition, end in document["ends"].items()},
+            )
+            for document in found[::-1]
+            if document["topic_id"] == topic_id
+        )
+
+
+class VerifyTableOperator(ReconciliationOperator):
+    """Verify that each published offset is in the table or the quarantine once, from what the last run that
+    passed verified and the files since."""
+
+    does = "verifies every published offset, and the commits, since the last run that passed"
+    fails_if = (
+        "an offset is missing, repeated or unexpected, metadata is damaged, or `main` was moved by hand"
+    )
+
+    def wait(self, seconds: float) -> None:
+        time.sleep(seconds)
+
+    def work(self, context: Context) -> dict[str, Any]:
+        lake, history = self.platform_hook.lake, self.own_history
+        if lake.position(self.spec.table) is None:
+            self.log.info("%s: %s", self.spec.table, NOTHING)
+            return {"result": NOTHING}
+        contents = TableContents(lake, self.spec.table, self.spec.quarantine_table, self.ledger.client)
+        newest = None if context["params"].get("full") else history.latest(VERIFIED)
+        before = contents.usable(newest, self.log.warning)
+        for seconds in (*SETTLE_SECONDS, None):
+            found, verified = contents.verify(before)
+            if seconds is None or not {finding.name for finding in found} & SETTLING:
+                break
+            self.log.info("%d findings may settle; looking again in %d s", len(found), seconds)
+            self.wait(seconds)
+        if verified is not None and {finding.name for finding in found} <= ONCE:
+            history.record_reconciliation(VERIFIED, verified.to_document(), datetime.now(UTC))
+        self.report(found, f"contents of {self.spec.table}")
+        if verified is None:
+            raise RuntimeError(f"{self.spec.table}: no findings, and no state")
+        message = (
+            f"{verified.count} offsets, each once; {verified.files} files added or removed since the last "
+            f"run that passed, {verified.read} of them read, {verified.manifests} manifests"
+        )
+        self.log.info("%s: %s", self.spec.table, message)
+        return {"result": message, "read": verified.read, "files": verified.files}
+
+
+class CheckFilesOperator(ReconciliationOperator):
+    """Check that each data file since the last run that passed is in the bucket as it was written."""
+
+    does = "checks that the data files since the last run that passed are stored as they were written"
+    fails_if = "a data file is missing, has another size than its manifest says, or was overwritten"
+
+    def entries(self, uri: str) -> list[Entry]:
+        """Versions and delete markers of an object."""
+        from sluice.clients.s3 import split
+
+        bucket, key = split(uri)
+        return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]
+
+    def work(self, context: Context) -> dict[str, Any]:
+        is_full, history = bool(context["params"].get("full")), self.own_history
+        names = (self.spec.table, self.spec.quarantine_table)
+        newest = None if is_full else history.latest(CHECKED)
+        lists: dict[str, str] = dict((newest or {}).get("manifest_lists", {}))
+        done: dict[str, int] = {}
+        found: list[Finding] = []
+
+        def check(name: str) -> None:
+            if self.platform_hook.lake.location(name) is None:
+                return
+            problems, checked, location = self._check(name, lists.get(name))
+            found.extend(problems)
+            done[name] = checked
+            if location and not problems:
+                lists[name] = location
+
+        for_each_table(names, check, self.log.exception)
+        # Of a table with findings the one before.
+        history.record_reconciliation(CHECKED, {"manifest_lists": lists}, datetime.now(UTC))
+        self.report(found, "stored files")
+        return {"checked": done} if done else {"result": NOTHING}
+
+    def _check(self, name: str, since: str | None) -> tuple[list[Finding], int, str | None]:
+        """Findings, number of files, and the manifest list up to which they were checked."""
+        from sluice.clients.errors import Refused
+        from sluice.clients.lake import table_diff
+        from sluice.hooks.table_contents import DAMAGED, kept
+        from sluice.model.verification.storage import WrittenObject
+        from sluice.operators.load.inventory import check_objects
+
+        table = self.platform_hook.lake.table(name)
+        try:
+            diff = table_diff.diff(table, kept(table, since))
+        except Refused as error:
+            if error.code not in DAMAGED:
+                raise
+            return [Finding(FindingName.METADATA_DAMAGED, f"{name}: {error}")], 0, None
+        if diff is None:
+            return [], 0, None
+        written = [WrittenObject(one.file.file_path, one.file.file_size_in_bytes) for one in diff.added]
+        checked = check_objects(written, self.entries)
+        problems = [Finding(FindingName.FILE_DAMAGED, one.message()) for one in checked if one.problem]
+        return problems, len(written), diff.manifest_list

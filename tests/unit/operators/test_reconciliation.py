@@ -1,0 +1,289 @@
+"""Reconciliation of a lake whose objects are really damaged, each with a name of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.clients.lake.catalog import ancestors
+from sluice.clients.ledger import History
+from sluice.clients.objects import Entry
+from sluice.model.verification.findings import FindingName
+from sluice.model.verification.storage import REWRITE_ID
+from sluice.operators.reconciliation import (
+    CheckFilesOperator,
+    ObserveOffsetsOperator,
+    ReconciliationOperator,
+    VerifyTableOperator,
+)
+from tests.support import lake as lakes
+from tests.support.memory_s3 import MemoryS3
+from tests.support.steps import given
+
+BATCH = 4
+
+
+class World:
+    """A stream of one partition, with batches of BATCH records; what ``reads`` counts was read."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.lake = folder, lakes.make(folder)
+        self.memory, self.end = MemoryS3(), 0
+        self.history = History(self.memory.as_client(), "s3://w/ledger", "nyc_taxi")
+        self.waited: list[float] = []
+        self.kafka = SimpleNamespace(
+            describe=lambda topic: SimpleNamespace(partitions=1, id="t"),
+            group_offsets=lambda group, topic, partitions: {0: self.end},
+            begins=lambda topic, partitions: {0: 0},
+            ends=lambda topic: {0: self.end},
+        )
+
+    def batch(self, reject: int | None = None, lie: int = 0) -> None:
+        """``reject``: number of its record that goes to quarantine; ``lie``: offsets that its summary leaves
+        out."""
+        start, self.end = self.end, self.end + BATCH
+        rows = [(0, start + n) for n in range(BATCH) if n != reject]
+        said = lakes.summary("batch", 1, {0: self.end}, {0: 0}, {0: (start, self.end - lie)})
+        lakes.append(self.lake, rows, said)
+        if reject is not None:
+            row = dict.fromkeys(lakes.BAD_ROWS.names)
+            lakes.quarantine(
+                self.lake,
+                [
+                    {
+                        **row,
+                        "stage": "consumer",
+                        "reason": "r",
+                        "_kafka_partition": 0,
+                        "_kafka_offset": start + reject,
+                    }
+                ],
+            )
+
+    def rewrite(self, offsets: list[int], properties: dict[str, str]) -> None:
+        """All files as one, with these rows."""
+        values = [(1.0, 0, offset, "a" * 16, offset) for offset in offsets]
+        rows = [dict(zip(lakes.ROWS.names, row, strict=True)) for row in values]
+        table = self.lake.catalog.load_table(lakes.TABLE)
+        table.overwrite(pa.Table.from_pylist(rows, schema=lakes.ROWS), snapshot_properties=properties)
+
+    def compact(self, offsets: list[int] | None = None) -> None:
+        self.rewrite(list(range(self.end)) if offsets is None else offsets, {REWRITE_ID: "r"})
+
+    def entries(self, uri: str) -> list[Entry]:
+        path = Path(uri.removeprefix("file://"))
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        return [Entry("k", True, False, "e", path.stat().st_size, at)] if path.exists() else []
+
+    def run(
+        self, kind: type[ReconciliationOperator] = VerifyTableOperator, full: bool = False
+    ) -> dict[str, Any]:
+        made = kind(task_id="step", stream="nyc_taxi")
+        names = {"table": lakes.TABLE, "quarantine_table": lakes.QUARANTINE}
+        made.__dict__ |= {
+            "platform_hook": SimpleNamespace(
+                lake=self.lake, kafka=self.kafka, history=lambda name: self.history
+            ),
+            "ledger": SimpleNamespace(client=self.memory.as_client()),
+            "spec": SimpleNamespace(**names, topic=SimpleNamespace(name="t")),
+            "entries": self.entries,
+            "wait": self.waited.append,
+        }  # fmt: skip
+        return made.work(given(params={"full": full}))
+
+    def finds(self, *names: FindingName, **how: Any) -> str:
+        """Run, and fail with these findings."""
+        with pytest.raises(AirflowFailException) as failure:
+            self.run(**how)
+        text = str(failure.value)
+        assert {name for name in FindingName if f"{name}: " in text} == set(names), text
+        assert "SLU-430" in text
+        assert "Fix: " in text
+        return text
+
+    def data_files(self) -> list[Path]:
+        return sorted(
+            self.folder.glob("warehouse/raw*/nyc_taxi/data/*.parquet"), key=lambda p: p.stat().st_mtime_ns
+        )
+
+    def manifests(self) -> list[Path]:
+        snapshot = self.lake.table(lakes.TABLE).current_snapshot()
+        assert snapshot is not None
+        found = snapshot.manifests(self.lake.table(lakes.TABLE).io)
+        return [Path(one.manifest_path.removeprefix("file://")) for one in found]
+
+    def manifest_list(self) -> Path:
+        snapshot = self.lake.table(lakes.TABLE).current_snapshot()
+        assert snapshot is not None
+        return Path(snapshot.manifest_list.removeprefix("file://"))
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    made = World(tmp_path)
+    made.batch()
+    made.batch(reject=1)
+    return made
+
+
+STEPS = (ObserveOffsetsOperator, VerifyTableOperator, CheckFilesOperator)
+
+
+@pytest.mark.parametrize("kind", STEPS)
+def test_a_stream_that_never_loaded_passes_and_says_so(kind: Any, tmp_path: Path) -> None:
+    made = World(tmp_path)
+    assert "nothing" in str(made.run(kind)) or made.run(kind) == {
+        "checked": {lakes.TABLE: 0, lakes.QUARANTINE: 0}
+    }
+
+
+def test_a_stream_that_is_well_passes(world: World) -> None:
+    assert [world.run(kind) for kind in STEPS]
+    assert world.waited == []
+
+
+def test_a_run_reads_what_is_new(world: World) -> None:
+    assert world.run()["files"] == 2
+    assert world.run() == {**world.run(), "files": 0, "read": 0}
+    world.batch()
+    found = world.run()
+    assert (found["files"], found["read"]) == (1, 0)
+    assert world.run(full=True)["files"] == 3
+
+
+def test_a_compaction_is_verified_by_its_own_file_alone(world: World) -> None:
+    world.run()
+    world.compact([0, 1, 2, 3, 4, 6, 7])
+    found = world.run()
+    # The two old files by the offsets that were verified, the new one by its columns.
+    assert (found["files"], found["read"]) == (3, 1)
+
+
+def test_a_compaction_that_exchanges_rows_is_found(world: World) -> None:
+    world.run()
+    world.compact([0, 1, 1, 3, 4, 6, 7])
+    names = (FindingName.OFFSETS_MISSING, FindingName.OFFSETS_DUPLICATED)
+    assert "0=[2,3)" in world.finds(*names)
+    # It is not taken as verified: the next run finds it again.
+    world.finds(*names)
+
+
+def test_a_record_that_is_in_quarantine_a_little_later_is_no_finding(world: World) -> None:
+    world.batch()
+    lakes.append(world.lake, [(0, 12)], lakes.summary("batch", 1, {0: 14}, {0: 0}, {0: (12, 14)}))
+    world.end = 14
+
+    def wait(_: float) -> None:
+        row = dict.fromkeys(lakes.BAD_ROWS.names)
+        row |= {"stage": "consumer", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 13}
+        lakes.quarantine(world.lake, [row])
+
+    world.waited = SimpleNamespace(append=wait)  # type: ignore[assignment]
+    world.run()
+
+
+def test_a_record_in_both_tables_is_found(world: World) -> None:
+    world.compact(list(range(8)))
+    assert "0=[5,6)" in world.finds(FindingName.OFFSETS_IN_BOTH)
+    assert world.waited == [5, 15, 40]
+
+
+def test_a_summary_that_lies_is_found(world: World) -> None:
+    world.batch(lie=1)
+    world.finds(FindingName.RANGE_WRONG)
+
+
+def test_a_deleted_and_a_truncated_data_file_are_found_if_they_are_new(world: World) -> None:
+    assert world.run(CheckFilesOperator) == {"checked": {lakes.TABLE: 2, lakes.QUARANTINE: 1}}
+    assert world.run(CheckFilesOperator) == {"checked": {lakes.TABLE: 0, lakes.QUARANTINE: 0}}
+    world.batch()
+    (newest,) = world.data_files()[2:]
+    body = newest.read_bytes()
+    newest.write_bytes(body[:-1])
+    assert "bytes" in world.finds(FindingName.FILE_DAMAGED, kind=CheckFilesOperator)
+    newest.unlink()
+    assert "is missing" in world.finds(FindingName.FILE_DAMAGED, kind=CheckFilesOperator)
+    newest.write_bytes(body)
+    assert world.run(CheckFilesOperator)["checked"][lakes.TABLE] == 1
+    world.data_files()[0].unlink()
+    assert world.run(CheckFilesOperator)["checked"][lakes.TABLE] == 0
+    assert "is missing" in world.finds(FindingName.FILE_DAMAGED, kind=CheckFilesOperator, full=True)
+
+
+def test_a_file_that_is_replaced_by_an_older_version_is_found(world: World) -> None:
+    path = world.data_files()[0]
+    one, at = path.stat().st_size, datetime(2026, 1, 1, tzinfo=UTC)
+    entries = world.entries
+    world.entries = lambda uri: (  # type: ignore[method-assign]
+        [Entry("k", True, False, "old", one, at), Entry("k", False, False, "new", one, at)]
+        if uri.endswith(path.name)
+        else entries(uri)
+    )
+    text = world.finds(FindingName.FILE_DAMAGED, kind=CheckFilesOperator)
+    assert "was overwritten with other content" in text
+
+
+@pytest.mark.parametrize("cut", [0, 1, 3, 16, 200, -1])
+@pytest.mark.parametrize("place", [lambda w: w.manifests()[0], lambda w: w.manifest_list()])
+def test_truncated_metadata_is_found(cut: int, place: Callable[[World], Path], world: World) -> None:
+    path = place(world)
+    path.write_bytes(path.read_bytes()[:cut])
+    assert path.name in world.finds(FindingName.METADATA_DAMAGED)
+    assert path.name in world.finds(FindingName.METADATA_DAMAGED, kind=CheckFilesOperator)
+
+
+@pytest.mark.parametrize("place", [lambda w: w.manifests()[0], lambda w: w.manifest_list()])
+def test_missing_metadata_is_found(place: Callable[[World], Path], world: World) -> None:
+    path = place(world)
+    path.unlink()
+    assert path.name in world.finds(FindingName.METADATA_DAMAGED)
+
+
+def test_a_file_whose_columns_cannot_be_read_is_found(world: World) -> None:
+    world.run()
+    world.compact([0, 1, 2, 3, 4, 6, 7])
+    path = world.data_files()[-1]
+    path.write_bytes(path.read_bytes()[:-8] + bytes(8))
+    assert path.name in world.finds(FindingName.METADATA_DAMAGED)
+
+
+def test_a_commit_of_another_program_is_found_once(world: World) -> None:
+    world.run()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    assert "neither the stream's nor maintenance's" in world.finds(FindingName.FOREIGN_COMMIT)
+    world.run()
+
+
+def test_main_moved_back_by_hand_is_found_once(world: World) -> None:
+    first = list(ancestors(world.lake.table(lakes.TABLE)))[-1].snapshot_id
+    world.batch()
+    world.run()
+    table = world.lake.catalog.load_table(lakes.TABLE)
+    table.manage_snapshots().set_current_snapshot(first).commit()
+    text = world.finds(FindingName.TABLE_RESTORED)
+    assert "verified it to {0: 12}" in text
+    world.run()
+
+
+def test_main_on_another_line_of_as_many_offsets_is_found(world: World) -> None:
+    second = world.lake.table(lakes.TABLE).current_snapshot()
+    assert second is not None
+    world.compact([0, 1, 2, 3, 4, 6, 7])
+    world.run()
+    table = world.lake.catalog.load_table(lakes.TABLE)
+    table.manage_snapshots().set_current_snapshot(second.snapshot_id).commit()
+    world.finds(FindingName.MAIN_MOVED)
+    world.run()
+
+
+def test_a_table_that_went_back_is_found_by_its_offsets(world: World) -> None:
+    world.run(ObserveOffsetsOperator)
+    world.kafka.ends = lambda topic: {0: 7}
+    world.finds(FindingName.TOPIC_BEHIND_TABLE, kind=ObserveOffsetsOperator)
