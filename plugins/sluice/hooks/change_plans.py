@@ -11,7 +11,7 @@ from sluice.clients.errors import Missing, Refused
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import Document, produced_key, run_key
+from sluice.model.spec.ledger import Document, planned_key, run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, change_id
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.topic_ranges import RangesInvalid, TopicRanges
@@ -58,6 +58,13 @@ class ChangePlanner:
             )
         self.position: Position = position
         self.changes = self.lake.changes(spec.table)
+        topic_id = self.kafka.describe(spec.topic.name).id
+        if topic_id != position.topic_id:
+            raise _refused(
+                f"topic {spec.topic.name!r} was recreated: its id is {topic_id}, {spec.table} has "
+                f"{position.topic_id}, so its offsets are of other records",
+                "restore the topic, or give the stream a new table",
+            )
         self.published = OffsetRanges.from_ends(position.starts, position.ends)
 
     def plan(self, params: Mapping[str, Any]) -> ChangePlan:
@@ -146,7 +153,7 @@ class ChangePlanner:
                 f"trigger {self.spec.name}_load with objects = {newest.key}, then this again",
             )
         earlier = [version.source_id for version in self._source.earlier(newest)]
-        sent = {one for one in earlier if self.ledger.get(produced_key(one)) is not None}
+        sent = {one for one in earlier if self.ledger.get(planned_key(one)) is not None}
         old = tuple(sorted(sent - self.removed().reverted_sources - {newest.source_id}))
         if not old:
             raise _refused(

@@ -15,7 +15,7 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
 from sluice.operators.base import StreamOperator
-from sluice.operators.load.checks import LoadFiles, check_offsets
+from sluice.operators.load.checks import LoadFiles, await_quarantine, check_offsets
 from sluice.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class ApproveChangeOperator(StreamMixin, ApprovalOperator):
             document = self.ledger.require(run_key(context["run_id"], "change"), PLAN)
         counted, limit = document["counted"], int(context["params"].get("ask_above") or 0)
         changed = max(counted["rows_out"], counted["records_in"])
-        if document["action"] != Action.REVERT and changed <= limit:
+        if document["action"] not in (Action.REVERT, Action.REPLACE) and changed <= limit:
             return {"chosen_options": [self.APPROVE], "reason": f"{changed} rows, asked above {limit}"}
         self.subject = f"{document['action']}: change {changed} rows of {self.spec.table}?"
         rows = [f"| {name} | {value} |" for name, value in preview(document)]
@@ -141,8 +141,10 @@ class VerifyChangeOperator(StreamOperator):
         from sluice.io.s3 import read_json
 
         run_id = context["run_id"]
-        plan = ChangePlan.from_document(self.ledger.require(run_key(run_id, "change"), PLAN))
+        document = self.ledger.require(run_key(run_id, "change"), PLAN)
+        plan = ChangePlan.from_document(document)
         lake = self.platform_hook.lake
+        await_quarantine(lake, self.spec, self.log)
         table = lake.table(self.spec.table)
         change = change_files.find(table, plan.id)
         result = ChangeResult.from_document(read_json(self.platform_hook.s3, change.document))
@@ -155,6 +157,7 @@ class VerifyChangeOperator(StreamOperator):
                 f"{before.records} rows of the removed files were to stay, and the added files have "
                 f"{after.records}, or with other values"
             )
+        problems += self._source_problems(plan, result, document["counted"]["rows_out"])
         problems += self._offset_problems(plan, result)
         failure = f"change {plan.id} of {self.spec.table}"
         self.check_no_problems(ErrorCode.CHANGE_NOT_VERIFIED, problems, failure)
@@ -173,6 +176,20 @@ class VerifyChangeOperator(StreamOperator):
             "kept": result.kept,
             "snapshot_id": change.snapshot_id,
         }
+
+    def _source_problems(self, plan: ChangePlan, result: ChangeResult, counted: int) -> list[str]:
+        from sluice.clients.lake import files
+
+        if not plan.sources_out:
+            return []
+        problems = []
+        if result.rows_out != counted:
+            problems.append(f"{counted} rows were planned to go, and {result.rows_out} went")
+        table = self.platform_hook.lake.table(self.spec.table)
+        found = files.rows_by_source(table, files.committed_since(table, 0), plan.sources_out)
+        if left := sum(map(len, found.values())):
+            problems.append(f"{left} rows of the sources that went are there")
+        return problems
 
     def _offset_problems(self, plan: ChangePlan, result: ChangeResult) -> list[str]:
         lake = self.platform_hook.lake

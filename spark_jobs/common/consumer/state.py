@@ -11,14 +11,21 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain, dropwhile, islice
+from typing import TYPE_CHECKING
 
-from sluice.model.verification.changes import CHANGE, NO_CHANGES, Changes, changes_in
-from sluice.model.verification.deduplication import LoadedRows
+from sluice.io.s3 import read_json
+from sluice.model.verification.changes import CHANGE, CHANGE_DOCUMENT, NO_CHANGES, Changes, changes_in
+from sluice.model.verification.deduplication import LoadedRows, loaded_from
 from sluice.model.verification.quarantine import NO_REJECTIONS, Rejections, rejected_by
 from sluice.model.verification.ranges import OffsetRanges, offsets_from_json
-from spark_jobs.common.lake.iceberg import Snapshot
+from spark_jobs.common.lake.iceberg import IcebergTable, Snapshot
 from spark_jobs.common.lake.loaded_rows import BatchRows
+from spark_jobs.common.lake.read_offsets import OffsetReader
+from spark_jobs.common.lake.written_batch import WrittenBatch
 from spark_jobs.common.spark.process import Unrecoverable
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 # A query that is behind by more begins again, with all rows. By number too: each snapshot that is kept costs
 # 1.7 kB of metadata in every commit, so queries that are stopped would slow the stream down.
@@ -26,9 +33,11 @@ READER_HORIZON_MS = 7 * 24 * 3_600_000
 READER_SNAPSHOTS = 5_000
 # Snapshots of maintenance and of other programs have none.
 KIND = "sluice.kind"
-# Of the kinds with rows: what a change has brought is in its own summary, as its files hold other rows too.
+# Of the kinds with rows. What a change brought is in its document: its files hold other rows too.
 _WITH_ROWS = ("batch", CHANGE)
-CHANGE_OFFSETS, CHANGE_ROWS = "sluice.change-offsets", "sluice.change-rows"
+CHANGE_OFFSETS = "sluice.change-offsets"
+# In a change's document: the rows that it brought.
+ROWS = "rows"
 # Of the writer: a change on top of its snapshot is none of another writer.
 CARRIED = ("sluice.stream", "sluice.topic", "sluice.epoch", "sluice.writer", "sluice.acquired-at")
 
@@ -97,10 +106,19 @@ def reader_horizon(snapshots: Iterable[Snapshot], oldest: int, now: int) -> int:
     return max(oldest, now - READER_HORIZON_MS, 0 if beyond is None else beyond.at_ms + 1)
 
 
-def changes_until(snapshots: Iterable[Snapshot], snapshot_id: int | None) -> int:
-    """The number of changes that ``snapshot_id`` has, one of ``snapshots`` (of ``main``, newest first)."""
+def changes_until(snapshots: Iterable[Snapshot], snapshot_id: int | None) -> Changes:
+    """The changes that ``snapshot_id`` has, one of ``snapshots`` (of ``main``, newest first)."""
     until = dropwhile(lambda snapshot: snapshot.id != snapshot_id, snapshots)
-    return changes_in(next((s.summary for s in until if KIND in s.summary), {})).count
+    return changes_in(next((s.summary for s in until if KIND in s.summary), {}))
+
+
+def rows_of(table: IcebergTable, reader: OffsetReader, client: S3Client, snapshot_id: int) -> LoadedRows:
+    """The loaded rows that a batch or a change brought. Of a batch from its files: rejected rows are gaps
+    here, so one that comes again is rejected again."""
+    document = table.summary(snapshot_id).get(CHANGE_DOCUMENT)
+    if document:
+        return LoadedRows.from_json(read_json(client, document)[ROWS])
+    return loaded_from(WrittenBatch(table.added_files(snapshot_id), [], reader).runs)
 
 
 def read(snapshots: Iterable[Snapshot], rows_of: Callable[[int], LoadedRows], table: str) -> StreamState:
@@ -140,8 +158,7 @@ def read(snapshots: Iterable[Snapshot], rows_of: Callable[[int], LoadedRows], ta
             state.unrecorded.append(BatchRows(offsets, rows_of(snapshot.id) if rows is None else rows))
         elif snapshot.summary[KIND] == CHANGE:
             offsets = OffsetRanges.from_json(snapshot.summary[CHANGE_OFFSETS])
-            own = LoadedRows.from_json(snapshot.summary[CHANGE_ROWS])
-            state.unrecorded.append(BatchRows(offsets, own))
+            state.unrecorded.append(BatchRows(offsets, rows_of(snapshot.id)))
         rows = LoadedRows.from_json(snapshot.summary.get("sluice.loaded-rows", "{}"))
     if len(state.unrecorded) < missing:
         raise Unrecoverable(

@@ -77,9 +77,9 @@ class StreamWriter(WriterLease):
         self.group = Group(platform.kafka, spec.name, spec.topic.name)
         self.offset_reader = OffsetReader(platform.s3)
         self.quarantine = BatchQuarantine(spark, spec)
-        s3 = connect(platform.s3)
-        self.store = LoadedRowsStore(s3, self.table.location())
-        self.batches = BatchLog(s3, self.table.location())
+        self.client = connect(platform.s3)
+        self.store = LoadedRowsStore(self.client, self.table.location())
+        self.batches = BatchLog(self.client, self.table.location())
         self.state = StreamState()
         self.acquired_at = 0
         self.checkpoint = self.checkpoints.of_writer(self.branch)
@@ -145,9 +145,7 @@ class StreamWriter(WriterLease):
         return ends
 
     def _rows_of(self, snapshot_id: int) -> LoadedRows:
-        # Rejected rows are gaps here: one that comes again is rejected again.
-        files = self.table.added_files(snapshot_id)
-        return loaded_from(WrittenBatch(files, [], self.offset_reader).runs)
+        return state.rows_of(self.table, self.offset_reader, self.client, snapshot_id)
 
     def _summary(
         self, kind: str, ranges: OffsetRanges, ends: Mapping[int, int], more: Mapping[str, int] | None = None

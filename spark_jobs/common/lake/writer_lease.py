@@ -10,6 +10,7 @@ Acquiring the lease moves ``main`` to a snapshot with a higher epoch in the same
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import NoReturn
 
@@ -30,6 +31,7 @@ MAX_ATTEMPTS = 5
 EXPIRY_INTERVAL = 10
 # Failovers in a row without a publish, because maintenance moved main before it.
 MAX_MOVES = 5
+QUIET_SECONDS = 60.0
 
 # Iceberg's ids are positive.
 NO_SNAPSHOT = -1
@@ -236,15 +238,18 @@ class WriterLease:
 def run_with_lease(writer: WriterLease, work: Callable[[], None]) -> None:
     """Run ``work``, which acquires the lease first, until that ends; again if maintenance moved ``main``.
 
-    Raises the errors of ``work``, and ConcurrentCommit after MAX_MOVES failovers in a row without a publish.
+    Raises the errors of ``work``, and ConcurrentCommit after MAX_MOVES failovers in a row without a publish,
+    each within QUIET_SECONDS: an idle stream may be maintained and changed as often as wanted.
     """
     moves = 0
     while True:
+        began = time.monotonic()
         try:
             work()
             return
         except ConcurrentCommit as error:
-            moves = 1 if writer.has_published else moves + 1
+            is_quiet = time.monotonic() - began > QUIET_SECONDS
+            moves = 1 if writer.has_published or is_quiet else moves + 1
             if moves > MAX_MOVES:
                 raise
             log.warning("acquiring the lease again: %s", error)

@@ -21,7 +21,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -43,6 +43,7 @@ from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows
 from spark_jobs.common.consumer.run import decoding
 from spark_jobs.common.consumer.writer import SMALL_BATCH
+from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.kafka.read_ranges import read_ranges
 from spark_jobs.common.lake import deduplicate
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
@@ -105,6 +106,7 @@ class Change:
         self.reader = OffsetReader(platform.s3)
         self.table = IcebergTable(spark, spec.table)
         self.client = connect(platform.s3)
+        self.topic = Topic(platform.kafka, spec.topic.name)
         self.quarantine = ChangeQuarantine(spark, spec, self.reader)
 
     def run(self) -> None:
@@ -138,11 +140,8 @@ class Change:
         return False
 
     def _state(self) -> state.StreamState:
-        return state.read(self.table.snapshots(MAIN), self._rows_of, self.spec.table)
-
-    def _rows_of(self, snapshot_id: int) -> LoadedRows:
-        files = self.table.added_files(snapshot_id)
-        return loaded_from(WrittenBatch(files, [], self.reader).runs)
+        rows_of = partial(state.rows_of, self.table, self.reader, self.client)
+        return state.read(self.table.snapshots(MAIN), rows_of, self.spec.table)
 
     def _stage_and_publish(self) -> None:
         with StagedChange(self.spark, self.spec.table, self.reader) as staged:
@@ -197,6 +196,7 @@ class Change:
 
     def _load(self, staged: StagedChange, touched: Touched) -> Staged:
         """Read, decode and write the records that come; verify that each is written or rejected once."""
+        self._check_topic(self._state())
         records = read_ranges(
             self.spark, self.platform.kafka, TopicRanges.of({self.plan.topic: self.plan.rows_in})
         )
@@ -262,6 +262,7 @@ class Change:
             head, now = self.table.head(MAIN), self._state()
             if self._is_published(now):
                 return
+            self._check_topic(now)
             self._check_published_since(now)
             checked = self._check_no_copies(staged, touched, coming, checked)
             try:
@@ -274,7 +275,7 @@ class Change:
                 time.sleep(QUARANTINE_SECONDS)
                 continue
             made = result.after(self.plan, self._read_removed(now.changes.removed))
-            address = self._record(made)
+            address = self._record(made, loaded_from(coming.written.runs))
             summary = self._summary(now, rejections, coming, made, address)
 
             def of_head(found: int, expected: int | None = head, state: Said = summary) -> Said | None:
@@ -320,6 +321,15 @@ class Change:
             )
         return head
 
+    def _check_topic(self, now: state.StreamState) -> None:
+        """Raise ChangeRefused if the topic is not the one that the table is of. Also after its records were
+        read: if the id is the same then, they are of that topic."""
+        if self.plan.rows_in and (found := self.topic.id()) != now.topic_id:
+            raise ChangeRefused(
+                f"topic {self.plan.topic!r} was recreated: its id is {found}, {self.spec.table} has "
+                f"{now.topic_id}; nothing was changed. Fix: restore the topic, or give the stream a new table"
+            )
+
     def _check_published_since(self, now: state.StreamState) -> None:
         published = OffsetRanges.from_ends(now.starts, now.ends)
         if beyond := self.plan.rows_in.minus(published):
@@ -335,10 +345,13 @@ class Change:
     def _folder(self) -> str:
         return f"{self.table.location()}/changes"
 
-    def _record(self, result: ChangeResult) -> str:
-        """Write the result beside the table; return its address. The change's snapshot names the one that
-        counts: an attempt that publishes nothing leaves an object that nothing names."""
-        body = json.dumps(result.to_document(), separators=(",", ":")).encode()
+    def _record(self, result: ChangeResult, rows: LoadedRows) -> str:
+        """Write the result and the rows that came beside the table; return the address.
+
+        The change's snapshot names the one that counts: an attempt that publishes nothing leaves an object
+        that nothing names."""
+        document = {**result.to_document(), state.ROWS: rows.to_json()}
+        body = json.dumps(document, separators=(",", ":")).encode()
         address = f"{self._folder}/{result.id}-{self.table.head(MAIN)}.json"
         bucket, _, key = address.removeprefix("s3://").partition("/")
         self.client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
@@ -361,7 +374,6 @@ class Change:
             **after.summary(),
             "sluice.end-offsets": json.dumps(dict(sorted(now.ends.items()))),
             state.KIND: CHANGE,
-            state.CHANGE_OFFSETS: result.published.to_json(),
-            state.CHANGE_ROWS: loaded_from(coming.written.runs).to_json(),
+            state.CHANGE_OFFSETS: result.published.bounds().to_json(),
             CHANGE_DOCUMENT: address,
         }

@@ -8,6 +8,7 @@ writer publishes it when it acquires its lease again, which the change makes it 
 from __future__ import annotations
 
 import logging
+import time
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -23,6 +24,8 @@ from spark_jobs.common.maintenance.staged_change import StagedChange
 from spark_jobs.common.spark.columns import offsets_frame
 
 log = logging.getLogger(__name__)
+
+FINISH_SECONDS = 30
 
 
 class ChangeQuarantine(BatchQuarantine):
@@ -49,7 +52,9 @@ class ChangeQuarantine(BatchQuarantine):
         ``before``: those of the stream, whose writer has ``epoch``. ``bad``: the decoded rows of
         ``rejected``. Raises ConcurrentCommit while the quarantine does not hold ``before``.
         """
-        if self._staged_for == (before, epoch):
+        self.table.refresh()
+        # Its tables may have been restored since.
+        if self._staged_for == (before, epoch) and self._staged(self._own, self._after) is not None:
             return self._after
         self.drop()
         with StagedChange(self.spark, self.name, self._reader) as staged:
@@ -98,14 +103,18 @@ class ChangeQuarantine(BatchQuarantine):
 
     def finish(self, rejected: Rejections) -> None:
         """Publish what is staged of a published change, unless the stream's writer has. ``rejected``: of the
-        stream, after the change."""
-        self.table.refresh()
-        if self.table.head(MAIN) is None or self._held() == rejected:
-            return
-        for name in self.table.branches():
-            if self._staged(name, rejected) is not None:
-                try:
-                    self.publish(name, rejected)
-                except ConcurrentCommit as moved:
-                    log.info("left to the stream's writer: %s", moved)
+        stream, after the change. Raises ConcurrentCommit if neither does it in FINISH_SECONDS."""
+        for _ in range(FINISH_SECONDS):
+            self.table.refresh()
+            if self.table.head(MAIN) is None or self._held() == rejected:
                 return
+            pending = next((n for n in self.table.branches() if self._staged(n, rejected) is not None), None)
+            if pending is None:
+                # The stream's writer has published it, and more since.
+                return
+            try:
+                self.publish(pending, rejected)
+            except ConcurrentCommit as moved:
+                log.info("the stream's writer may have done it: %s", moved)
+                time.sleep(1)
+        raise self._moved(f"does not take what is staged for {rejected.batch}; start the stream's consumer")

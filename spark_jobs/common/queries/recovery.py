@@ -41,7 +41,7 @@ def checkpoint(
     """
     query, state = writer.spec.queries[name], writer.before[name]
     source = IcebergTable(spark, writer.spec.table)
-    changes = changes_until(source.snapshots(MAIN), source.head(MAIN))
+    changes = changes_until(source.snapshots(MAIN), source.head(MAIN)).count
     sink_batches = {sink.name: sink.open(writer.epoch) for sink in sinks}
     checkpoints = Checkpoints(spark, root, f"{writer.spec.name}-{name}")
     newest = last_started_batch(name, state, sink_batches, query)
@@ -80,14 +80,19 @@ def checkpoint(
     log.warning("query rebuilt query=%s table=%s sinks=%s", name, writer.spec.table, sink_batches)
     numbers = [number for number in sink_batches.values() if number is not None]
     writer.rebuild(name, max([state.number, *numbers]))
-    return _start(spark, writer, name, checkpoints)
+    return _start(spark, writer, name, checkpoints, state.uncorrected + changes - state.source_changes)
 
 
-def _start(spark: SparkSession, writer: QueryStateWriter, name: str, checkpoints: Checkpoints) -> Checkpoint:
+def _start(
+    spark: SparkSession, writer: QueryStateWriter, name: str, checkpoints: Checkpoints, uncorrected: int = 0
+) -> Checkpoint:
     created = checkpoints.create(writer.branch)
     snapshot = first_batch.plan(spark, created, writer.spec.table)
-    snapshots = IcebergTable(spark, writer.spec.table).snapshots(MAIN)
-    writer.start(name, snapshot.at_ms, changes_until(snapshots, snapshot.id))
+    source = IcebergTable(spark, writer.spec.table)
+    changes = changes_until(source.snapshots(MAIN), snapshot.id)
+    # A rebuild writes no result of a group all of whose rows were taken out: its sinks keep the old one.
+    stale = uncorrected if changes.removed else 0
+    writer.start(name, snapshot.at_ms, changes.count, stale)
     return created
 
 

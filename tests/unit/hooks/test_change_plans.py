@@ -28,7 +28,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.loads = Loads(folder)
-        self.first = 0
+        self.first, self.topic_id = 0, "topic-1"
         self.times: dict[int, int] = {}
         for name in ("a", "b"):
             self.loads.upload(name)
@@ -38,6 +38,7 @@ class World:
     @property
     def hook(self) -> Any:
         kafka = SimpleNamespace(
+            describe=lambda topic: SimpleNamespace(id=self.topic_id),
             begins=lambda topic: {0: self.first},
             ends=self.loads.ends,
             first_after=lambda topic, at, ends: {0: self.times.get(at, ends[0])},
@@ -103,6 +104,11 @@ def test_a_range_goes_and_comes(world: World) -> None:
 )
 def test_a_range_that_is_not_there_is_refused(world: World, text: str, parts: list[str]) -> None:
     world.refused(*parts, ranges=text)
+
+
+def test_a_topic_that_was_recreated_has_other_records(world: World) -> None:
+    world.topic_id = "topic-2"
+    world.refused("was recreated: its id is topic-2, raw.nyc_taxi has topic-1", ranges="0=[0,1)")
 
 
 def test_a_time_span_is_the_records_between(world: World) -> None:

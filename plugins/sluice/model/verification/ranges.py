@@ -188,6 +188,10 @@ class OffsetRanges:
     def intersect(self, other: OffsetRanges) -> OffsetRanges:
         return self._merge(other, IntervalSet.intersect)
 
+    def bounds(self) -> OffsetRanges:
+        """Of each partition one range, from its first offset to its last."""
+        return OffsetRanges.of({p: [(r.pairs()[0][0], r.pairs()[-1][1])] for p, r in self.partitions.items()})
+
     def covers(self, other: OffsetRanges) -> bool:
         return not other.minus(self)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,20 @@ if TYPE_CHECKING:
 
 # Begins the quarantine reason of a record whose row is published already; it counts as no row.
 DUPLICATE = "duplicate:"
+
+
+QUARANTINE_SECONDS = 60
+
+
+def await_quarantine(lake: Lake, spec: StreamSpec, log: Any) -> None:
+    """Wait until the quarantine holds what the stream says: after a batch or a change its rejected records
+    follow, and what is published leaves it. If it takes long, the check that comes finds the difference."""
+    for _ in range(QUARANTINE_SECONDS):
+        position = lake.position(spec.table)
+        if position is None or lake.rejected_held(spec.quarantine_table) == position.rejected:
+            return
+        time.sleep(1)
+    log.warning("%s does not hold what the stream rejected", spec.quarantine_table)
 
 
 @dataclass(frozen=True)

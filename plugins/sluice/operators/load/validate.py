@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from sluice.model.verification.sources import Reconciliation
     from sluice.operators.load.checks import OffsetCheck
 
-QUARANTINE_SECONDS = 60
 RESTORED = (
     "{count} sources that earlier loads verified: {table} no longer has their offsets, or is another table: "
     "its catalog was restored since the load was planned. Fix: trigger a new run, which verifies them again"
@@ -104,7 +102,7 @@ class ValidateOperator(StreamOperator):
         run_id = context["run_id"]
         plan, produced = plans.plan_of(self.ledger, run_id), plans.produced(self.ledger, run_id)
         lake, sources = self.platform_hook.lake, plan["sources"]
-        self._await_quarantine()
+        checks.await_quarantine(lake, self.spec, self.log)
         load = LoadFiles.plan(lake, self.spec, sources, plans.offsets_of_all(produced))
         check = checks.check_offsets(load)
         self.log.info("%s", check.message())
@@ -133,17 +131,6 @@ class ValidateOperator(StreamOperator):
         # After the proof: a document without one would spare a source its verification.
         verified.record(self._verified(proof, sources), plans.end_offsets(produced))
         return {key: value for key, value in proof.items() if key != "ranges"}
-
-    def _await_quarantine(self) -> None:
-        """Wait until the quarantine holds what the stream says: after a batch or a change, its rejected
-        records follow, and what is published leaves it. Fails as any other difference if it takes long."""
-        lake = self.platform_hook.lake
-        for _ in range(QUARANTINE_SECONDS):
-            position = lake.position(self.spec.table)
-            if position is None or lake.rejected_held(self.spec.quarantine_table) == position.rejected:
-                return
-            time.sleep(1)
-        self.log.warning("%s does not hold what the stream rejected", self.spec.quarantine_table)
 
     def _rows(self, sources: list[Document]) -> list[int]:
         """Of each source, the objects' counted; 0 of a feed, which has none."""
