@@ -109,8 +109,8 @@ class IntervalFiles:
         if not current:
             raise Missing(
                 f"s3://{self.bucket.name}/{pattern}: no object of this interval ends in .csv or .csv.gz. "
-                "Fix: upload it, or correct [backfill] pattern; then run the interval again: airflow backfill "
-                "create with --reprocess-behavior failed",
+                "Fix: upload it, or correct [backfill] pattern; then run the interval again: airflow "
+                "backfill create with --reprocess-behavior failed",
                 ErrorCode.INTERVAL_EMPTY,
             )
         documents = [plans.document_of(current[key]) for key in sorted(current)]
