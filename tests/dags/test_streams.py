@@ -88,7 +88,8 @@ def test_an_interval_is_a_month_and_can_be_backfilled(bag: Any) -> None:
     assert dag.timetable.periodic
     until = datetime(2020, 2, 1, tzinfo=UTC)
     found = dag.iter_dagrun_infos_between(datetime(2019, 12, 1, tzinfo=UTC), until)
-    assert [(f"{one.data_interval.start:%Y-%m}", f"{one.data_interval.end:%Y-%m}") for one in found] == [
+    intervals = [one.data_interval for one in found if one.data_interval]
+    assert [(f"{one.start:%Y-%m}", f"{one.end:%Y-%m}") for one in intervals] == [
         ("2019-12", "2020-01"), ("2020-01", "2020-02"), ("2020-02", "2020-03"),
     ]  # fmt: skip
 

@@ -84,6 +84,8 @@ def put(rig: Rig, name: str, number: int) -> None:
 def backfill(rig: Rig, *options: str) -> None:
     """As a person creates it, by Airflow's command."""
     context = rig.stack.context
+    # Airflow allows one at a time, and its scheduler marks them as complete every 30 s.
+    wait_until("the end of earlier backfills", lambda: not is_active(rig), 60, 1)
     dates = ["--from-date", f"{MONTHS[0]}-01", "--to-date", f"{EMPTY}-01"]
     done = subprocess.run(
         [
@@ -102,6 +104,11 @@ def backfill(rig: Rig, *options: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def is_active(rig: Rig) -> bool:
+    found = rig.airflow.request("GET", "/backfills", params={"dag_id": DAG})["backfills"]
+    return any(one["completed_at"] is None for one in found)
 
 
 def runs(rig: Rig) -> dict[str, dict[str, Any]]:

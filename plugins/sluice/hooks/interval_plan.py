@@ -94,8 +94,8 @@ class IntervalFiles:
     def find(self, pattern: str, before: Document | None) -> NewSources:
         """The current versions of the matching objects that no load verified, without corrected files.
 
-        ``more``: ``corrected``, those of which an older version was planned, so its rows may be in the
-        table; ``known``, the source ids seen per key, also those of the plan ``before``.
+        ``more``: ``corrected``, those of which an older version was planned and not taken out by a change,
+        so its rows may be in the table; ``known``, the source ids seen per key, also those of the plan ``before``.
         """
         current: dict[str, ObjectVersion] = {}
         known: dict[str, set[str]] = defaultdict(set)
@@ -114,8 +114,14 @@ class IntervalFiles:
                 ErrorCode.INTERVAL_EMPTY,
             )
         documents = [plans.document_of(current[key]) for key in sorted(current)]
-        new = without_verified(documents, self.verified())
-        corrected = [one for document in new for one in self._corrected(document, known[document["key"]])]
+        verified = self.verified()
+        new = without_verified(documents, verified)
+        not_loaded = {document["source_id"] for document in new}
+        corrected = [
+            one | {"is_loaded": one["source_id"] not in not_loaded}
+            for document in documents
+            for one in self._corrected(document, known[document["key"]] - verified.reverted)
+        ]
         left_out = {one["source_id"] for one in corrected}
         to_load = [document for document in new if document["source_id"] not in left_out]
         plans.check_headers(self.bucket, [current[document["key"]] for document in to_load])
@@ -123,7 +129,7 @@ class IntervalFiles:
             "corrected": corrected,
             "known": {key: sorted(source_ids) for key, source_ids in sorted(known.items())},
         }
-        return NewSources(to_load, new.verified, more)
+        return NewSources(to_load, new.verified, new.reverted, more)
 
     def _corrected(self, document: Document, known: set[str]) -> list[Document]:
         # A planned version may have rows on the topic, verified or not.
@@ -137,16 +143,22 @@ class IntervalFiles:
 
 def corrected_message(one: Document, stream: str) -> str:
     """A corrected file of a plan, and what to do."""
+    load = "" if one["is_loaded"] else f"trigger {stream}_load with objects={one['key']}, and then "
     return (
-        f"corrected file s3://{one['bucket']}/{one['key']}: version {one['loaded_version_id']} is loaded, "
-        f"version {one['version_id']} is not. Fix: trigger {stream}_change with action=replace, "
-        f"object={one['key']}"
+        f"corrected file s3://{one['bucket']}/{one['key']}: the rows of its version "
+        f"{one['loaded_version_id']} are loaded, its newest version {one['version_id']} is "
+        f"{'loaded beside them' if one['is_loaded'] else 'not'}. "
+        f"Fix: {load}trigger {stream}_change with action=replace, object={one['key']}"
     )
 
 
 def _is_same(plan: Document, found: NewSources) -> bool:
     """Whether the plan has the same files to load, and leaves out the same."""
-    return _ids(plan["sources"]) == _ids(found) and _ids(plan["corrected"]) == _ids(found.more["corrected"])
+    return (
+        _ids(plan["sources"]) == _ids(found)
+        and plan["corrected"] == found.more["corrected"]
+        and plan["reverted"] == found.reverted
+    )
 
 
 def _ids(documents: list[Document]) -> set[str]:

@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.hooks import interval_plan
 from sluice.hooks import load_plan as plans
+from sluice.hooks.verified import VerifiedSources
 from sluice.model.spec.ledger import planned_key, run_key
 from sluice.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator, load_id
 from sluice.operators.load.published import WaitForPublishOperator
@@ -156,7 +157,15 @@ def test_a_corrected_file_is_left_out_and_named_and_the_others_are_loaded(june: 
     june.put("2020-06_late", 2)
     proof = june.run()
     assert (june.keys(), proof["published"], june.end) == (["2020-06_late.csv"], 2, ROWS + 2)
-    words = ("SLU-312", "2020-06.csv", "nyc_taxi_change", "action=replace", "--reprocess-behavior failed")
+    words = (
+        "SLU-312",
+        "2020-06.csv",
+        "is not",
+        "nyc_taxi_load with objects",
+        "nyc_taxi_change",
+        "action=replace",
+        "--reprocess-behavior failed",
+    )
     with raising(AirflowFailException, *words):
         june.check()
 
@@ -185,13 +194,31 @@ def test_a_file_that_was_corrected_before_it_was_loaded_is_loaded(june: Backfill
     assert june.check()["files"] == 1
 
 
-def test_a_replaced_file_that_is_verified_is_no_finding(june: Backfills) -> None:
-    """As the change leaves it: the new version has a verified document."""
+def test_a_corrected_file_stays_a_finding_until_its_older_rows_are_out(
+    june: Backfills, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A manual load of the new version alone leaves both in the table."""
     june.run()
+    (old,) = [source["source_id"] for source in june.plan()["sources"]]
     june.correct("2020-06", ROWS + 4)
-    june.load("change", objects=["nyc_taxi/yellow_tripdata_2020-06.csv"])
+    june.load("manual", objects=["nyc_taxi/yellow_tripdata_2020-06.csv"])
+    june.send()
+    with raising(AirflowFailException, "SLU-312", "loaded beside them", "action=replace"):
+        june.check()
+    monkeypatch.setattr(VerifiedSources, "reverted", frozenset({old}))
     june.send()
     assert (june.keys(), june.check()["files"]) == ([], 0)
+
+
+def test_a_file_whose_older_version_was_reverted_is_loaded(
+    june: Backfills, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    june.run()
+    (old,) = [source["source_id"] for source in june.plan()["sources"]]
+    june.correct("2020-06", ROWS + 4)
+    monkeypatch.setattr(VerifiedSources, "reverted", frozenset({old}))
+    assert june.run()["published"] == ROWS + 4
+    assert june.check()["files"] == 1
 
 
 def test_an_interval_without_a_file_fails_and_plans_nothing(june: Backfills) -> None:
