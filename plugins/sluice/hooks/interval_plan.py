@@ -95,7 +95,8 @@ class IntervalFiles:
         """The current versions of the matching objects that no load verified, without corrected files.
 
         ``more``: ``corrected``, those of which an older version was planned and not taken out by a change,
-        so its rows may be in the table; ``known``, the source ids seen per key, also those of the plan ``before``.
+        so its rows may be in the table; ``known``, the source ids seen per key, also those of ``before``,
+        the run's earlier plan.
         """
         current: dict[str, ObjectVersion] = {}
         known: dict[str, set[str]] = defaultdict(set)

@@ -70,6 +70,7 @@ def test_a_pattern_with_the_schedules_fields_is_right(schedule: str, pattern: st
         ({"schedule": "0 0 1 * * *"}, ("schedule", "five fields")),
         ({"schedule": "@daily"}, ("several intervals", "'@daily'", "%d or %j")),
         ({"schedule": "0 6 * * 1"}, ("several intervals", "%d or %j")),
+        ({"schedule": "0 6 1 * 1"}, ("several intervals", "%d or %j")),
         ({"schedule": "@hourly", "pattern": "a/%Y%m%d.csv"}, ("several intervals", "%H")),
         ({"pattern": "rides/%m.csv"}, ("several intervals", "%Y")),
         ({"pattern": "rides/all.csv"}, ("several intervals", "%Y")),
