@@ -1,14 +1,16 @@
-"""The DAGs of every stream, from its stream.toml: load, supervision, decision, maintenance."""
+"""The DAGs of every stream, from its stream.toml: load, backfill, supervision, decision, maintenance."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, Asset
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable
 from airflow.sdk.bases.operator import chain
 
 from sluice.model.spec import stream
+from sluice.model.spec.backfill import Backfill
+from sluice.model.spec.backfill import dag_id as backfill_dag_id
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import SourceType, StreamSpec
 from sluice.operators import docs, forms
@@ -21,6 +23,7 @@ from sluice.operators.change import (
 )
 from sluice.operators.load.audit import AuditOperator
 from sluice.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
+from sluice.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
 from sluice.operators.load.produce import ProduceOperator
 from sluice.operators.load.produce_feed import ProduceFeedOperator
 from sluice.operators.load.provision import ProvisionSinksOperator, ProvisionTopicOperator
@@ -42,46 +45,74 @@ SEND_TIMEOUTS = {
 
 def load_dag(spec: StreamSpec) -> DAG:
     """``<stream>_load``: send the source's records, and verify that all of them are in the lake."""
-    send_timeout, run_timeout = SEND_TIMEOUTS[spec.source]
     with make_dag(
         f"{spec.name}_load",
         f"{spec.label}: load",
         f"{docs.RECORDS[spec.source]} through Kafka into {spec.table}, each record verified",
         tags=["load", spec.name],
-        timeout=run_timeout,
+        timeout=SEND_TIMEOUTS[spec.source][1],
         retries=2,
         task_timeout=timedelta(minutes=10),
         max_active_runs=4,
         params=forms.load(spec),
     ) as dag:
-        produce = ProduceFeedOperator if spec.source is SourceType.FEED else ProduceOperator
-        asset = Asset(name=spec.name, uri=f"sluice://lake/{spec.table.replace('.', '/')}")
-        name, hour = spec.name, timedelta(hours=1)
-        steps: list[Any] = [ProvisionTopicOperator(task_id="provision_topic", stream=name)]
-        if spec.queries:
-            steps += [ProvisionSinksOperator(task_id="provision_sinks", stream=name)]
-        steps += [EnsureConsumerOperator(task_id="ensure_consumer", stream=name)]
-        if spec.queries:
-            steps += [EnsureComponentOperator(task_id="ensure_queries", stream=name, component="queries")]
-        steps += [
-            # One at a time, deferred ones too: a second run finds in the ledger what the first has sent, and
-            # a feed's second run starts at the first's end offsets.
-            produce(task_id="produce", stream=name, max_active_tis_per_dag=1, execution_timeout=send_timeout),
-            WaitForPublishOperator(task_id="wait_for_publish", stream=name),
-            ValidateOperator(task_id="validate", stream=name, execution_timeout=hour),
-        ]
-        if spec.queries:
-            steps += [
-                WaitForPublishOperator(task_id="wait_for_queries", stream=name, component="queries"),
-                ReconcileSinksOperator(task_id="reconcile_sinks", stream=name, execution_timeout=hour),
-            ]
-        steps += [
-            AuditOperator(task_id="audit", stream=name, execution_timeout=timedelta(minutes=30)),
-            EmitAssetEventOperator(task_id="emit_asset_event", stream=name, asset=asset),
-        ]
+        steps = load_steps(spec, ProduceFeedOperator if spec.source is SourceType.FEED else ProduceOperator)
         chain(*steps)
     dag.doc_md = docs.load(spec, steps)
     return dag
+
+
+def backfill_dag(spec: StreamSpec, backfill: Backfill) -> DAG:
+    """``<stream>_backfill``: a load per interval of the schedule, by Airflow's own backfills."""
+    with make_dag(
+        backfill_dag_id(spec.name),
+        f"{spec.label}: backfill",
+        f"Source files of an interval through Kafka into {spec.table}, each record verified",
+        tags=["load", spec.name],
+        timeout=SEND_TIMEOUTS[spec.source][1],
+        retries=2,
+        task_timeout=timedelta(minutes=10),
+        schedule=CronDataIntervalTimetable(backfill.cron, timezone="UTC"),
+        start_date=backfill.begins,
+        max_active_runs=backfill.max_active_runs,
+        # A run that a person triggers has no interval of its own.
+        allowed_run_types=["scheduled", "backfill"],
+        params=forms.limits(),
+    ) as dag:
+        steps = load_steps(spec, ProduceIntervalOperator)
+        steps += [CheckCorrectedFilesOperator(task_id="check_corrected_files", stream=spec.name)]
+        chain(*steps)
+    dag.doc_md = docs.backfill(spec, backfill, steps)
+    return dag
+
+
+def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
+    """The steps of a load, in this order; ``produce``: the operator of its task."""
+    asset = Asset(name=spec.name, uri=f"sluice://lake/{spec.table.replace('.', '/')}")
+    name, hour, send_timeout = spec.name, timedelta(hours=1), SEND_TIMEOUTS[spec.source][0]
+    steps: list[Any] = [ProvisionTopicOperator(task_id="provision_topic", stream=name)]
+    if spec.queries:
+        steps += [ProvisionSinksOperator(task_id="provision_sinks", stream=name)]
+    steps += [EnsureConsumerOperator(task_id="ensure_consumer", stream=name)]
+    if spec.queries:
+        steps += [EnsureComponentOperator(task_id="ensure_queries", stream=name, component="queries")]
+    steps += [
+        # One at a time, deferred ones too: a second run finds in the ledger what the first has sent, and
+        # a feed's second run starts at the first's end offsets.
+        produce(task_id="produce", stream=name, max_active_tis_per_dag=1, execution_timeout=send_timeout),
+        WaitForPublishOperator(task_id="wait_for_publish", stream=name),
+        ValidateOperator(task_id="validate", stream=name, execution_timeout=hour),
+    ]
+    if spec.queries:
+        steps += [
+            WaitForPublishOperator(task_id="wait_for_queries", stream=name, component="queries"),
+            ReconcileSinksOperator(task_id="reconcile_sinks", stream=name, execution_timeout=hour),
+        ]
+    return [
+        *steps,
+        AuditOperator(task_id="audit", stream=name, execution_timeout=timedelta(minutes=30)),
+        EmitAssetEventOperator(task_id="emit_asset_event", stream=name, asset=asset),
+    ]
 
 
 def maintenance_dag(spec: StreamSpec) -> DAG:
@@ -176,3 +207,5 @@ for name in stream.names():
     maintenance_dag(spec)
     change_dag(spec)
     reconciliation_dag(spec)
+    if spec.backfill:
+        backfill_dag(spec, spec.backfill)

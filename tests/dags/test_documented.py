@@ -58,6 +58,15 @@ def test_the_form_and_the_steps_of_a_load(bag: Any, name: str) -> None:
     assert documented_params(text, name) == expected
 
 
+def test_the_steps_of_a_backfill_that_differ(bag: Any) -> None:
+    text = section(DAGS.read_text(), "Backfill")
+    rows = table(text, "step", "differs from a load's", "fails if")
+    load, own = dag_of(bag, "nyc_taxi_load")[1], dag_of(bag, "nyc_taxi_backfill")[1]
+    assert own[: len(load)] == load
+    assert [step for row in rows for step in names(row[0])] == ["produce", *own[len(load) :]]
+    assert all(all(row) for row in rows)
+
+
 @each_stream
 def test_the_form_and_the_steps_of_supervision(bag: Any, name: str) -> None:
     params, steps = dag_of(bag, f"{name}_stream")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +49,49 @@ def test_a_csv_stream_is_a_folder_with_two_files(bag_with: Bag, bag: Any, tmp_pa
     spec = stream.load("rides")
     assert spec.folder == root / "rides"
     assert spec.schema_file.is_file()
+
+
+BACKFILL = """
+[backfill]
+schedule = "@monthly"
+pattern = "rides/%Y-%m*.csv*"
+start_date = "2019-01-01"
+max_active_runs = 2
+"""
+
+
+def test_a_stream_with_intervals_has_a_backfill_with_a_loads_steps(bag_with: Bag, tmp_path: Path) -> None:
+    root = rides.make(tmp_path)
+    (root / "rides" / "stream.toml").write_text(rides.TOML + BACKFILL)
+    found = bag_with(root)
+    assert {dag_id for dag_id in found.dags if dag_id.endswith("_backfill")} == {
+        "nyc_taxi_backfill", "rides_backfill",
+    }  # fmt: skip
+    dag, load = found.dags["rides_backfill"], found.dags["rides_load"]
+    steps, of_load = ([task.task_id for task in one.tasks] for one in (dag, load))
+    assert steps == [*of_load, "check_corrected_files"]
+    for earlier, later in pairwise(steps):
+        assert dag.get_task(earlier).downstream_task_ids == {later}
+    assert (dag.catchup, dag.max_active_runs, dag.start_date) == (False, 2, datetime(2019, 1, 1, tzinfo=UTC))
+    assert dag.allowed_run_types == {"scheduled", "backfill"}
+    assert set(dag.params) == {"max_quarantined_percent", "publish_timeout_minutes"}
+    assert dag.get_task("produce").max_active_tis_per_dag == 1
+    assert "`rides/%Y-%m*.csv*`" in dag.doc_md
+
+
+def test_an_interval_is_a_month_and_can_be_backfilled(bag: Any) -> None:
+    """As the scheduler reads it: Airflow refuses a backfill of a timetable that is not periodic."""
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    written = json.dumps(DagSerialization.to_dict(bag.dags["nyc_taxi_backfill"]))
+    dag = DagSerialization.from_dict(json.loads(written))
+    assert dag.timetable.periodic
+    until = datetime(2020, 2, 1, tzinfo=UTC)
+    found = dag.iter_dagrun_infos_between(datetime(2019, 12, 1, tzinfo=UTC), until)
+    intervals = [one.data_interval for one in found if one.data_interval]
+    assert [(f"{one.start:%Y-%m}", f"{one.end:%Y-%m}") for one in intervals] == [
+        ("2019-12", "2020-01"), ("2020-01", "2020-02"), ("2020-02", "2020-03"),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("toml", ["name = ", rides.TOML.replace("partitions = 2", "partitions = 0")])

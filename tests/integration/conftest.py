@@ -20,7 +20,7 @@ from tests.support.jvm import QUICK
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 # In front of the tests' copy of streams.py: only tests trigger supervision and maintenance, and retries
-# follow at once.
+# follow at once. A backfill's DAG keeps its schedule, which tells its intervals.
 FASTER = """
 from datetime import timedelta as _timedelta
 
@@ -28,7 +28,9 @@ from sluice.operators import stream_dags as _frames
 
 
 def _make_dag(*args, _original=_frames.make_dag, **options):
-    return _original(*args, **options | {"schedule": None, "retry_delay": _timedelta(seconds=1)})
+    if isinstance(options.get("schedule"), _timedelta):
+        options["schedule"] = None
+    return _original(*args, **options | {"retry_delay": _timedelta(seconds=1)})
 
 
 _frames.make_dag = _make_dag
@@ -36,6 +38,10 @@ _frames.make_dag = _make_dag
 FUTURE = "from __future__ import annotations\n"
 AIRFLOW_SETTINGS = {
     "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
+    # A killed worker's and a killed scheduler's tasks are found after this, instead of after five minutes.
+    "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "45",
+    "SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT_DETECTION_INTERVAL": "5",
+    "SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "15",
     # A killed triggerer's waits go to the next one after this, instead of after 30 s.
     "TRIGGERER__JOB_HEARTBEAT_SEC": "2",
     "TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "10",

@@ -174,9 +174,15 @@ class Bucket:
 
     def _current(self, prefix: str) -> Iterator[ObjectVersion]:
         # A listing of versions tells what a HEAD of each object would.
+        return (version for version, is_latest in self.versions(prefix) if is_latest)
+
+    def versions(self, prefix: str) -> Iterator[tuple[ObjectVersion, bool]]:
+        """Every version of the CSV objects under ``prefix`` that the bucket still has, and whether it is the
+        current one."""
         for item in self._versions(prefix, "Versions"):
-            if item["IsLatest"] and item["Key"].endswith(SUFFIXES):
-                yield self._version(item["Key"], item.get("VersionId"), item["ETag"], item["Size"])
+            if item["Key"].endswith(SUFFIXES):
+                version = self._version(item["Key"], item.get("VersionId"), item["ETag"], item["Size"])
+                yield version, item["IsLatest"]
 
     def head(self, key: str) -> ObjectVersion:
         """The current version of ``key``. Raises Missing."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from sluice.clients.kafka_admin import KafkaAdmin
     from sluice.clients.lake.catalog import Head
     from sluice.clients.ledger import Ledger
-    from sluice.clients.objects import Bucket
+    from sluice.clients.objects import Bucket, ObjectVersion
 
     # The newest snapshots of table and quarantine, by table.
     Heads = Callable[[], Mapping[str, Head]]
@@ -69,13 +69,13 @@ def pin(
             ),
         )
         plan = {"run_id": run_id, "stream": ledger.stream, "topic": topic, "params": requested}
-        verified = found.verified if isinstance(found, NewSources) else {"count": 0}
-        reverted = found.reverted if isinstance(found, NewSources) else []
+        new = found if isinstance(found, NewSources) else NewSources(found, {"count": 0})
         return {
             **plan,
+            **new.more,
             "sources": planned,
-            "verified_before": verified,
-            "reverted": reverted,
+            "verified_before": new.verified,
+            "reverted": new.reverted,
             "at": now(),
         }
 
@@ -111,19 +111,27 @@ def object_sources(
 
     Raises Missing if an object does not exist, Refused if one has no header line.
     """
-    from sluice.io.s3 import at_once
-
     objects = bucket.resolve(params.get("source_prefix") or "", params.get("objects") or ())
     by_id = {source.source_id: source for source in objects}
-    new = without_verified([{"source_id": name, **asdict(o)} for name, o in by_id.items()], verified)
-    selected = [by_id[document["source_id"]] for document in new]
+    new = without_verified([document_of(source) for source in by_id.values()], verified)
+    check_headers(bucket, [by_id[document["source_id"]] for document in new])
+    return new
+
+
+def document_of(source: ObjectVersion) -> Document:
+    return {"source_id": source.source_id, **asdict(source)}
+
+
+def check_headers(bucket: Bucket, selected: Sequence[ObjectVersion]) -> None:
+    """Raises Refused if an object has no header line."""
+    from sluice.io.s3 import at_once
+
     for source, has_header in zip(selected, at_once(selected, bucket.has_header), strict=True):
         if not has_header:
             raise Refused(
                 f"{source.uri}: no header line. Fix: upload the file with one, or leave it out",
                 ErrorCode.INVALID_HEADER,
             )
-    return new
 
 
 def generated_source(

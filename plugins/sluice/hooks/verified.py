@@ -115,12 +115,19 @@ class VerifiedSources:
 
 class NewSources(list[Document]):
     """The selected sources that no load has verified. ``verified``: what :meth:`VerifiedSources.among` says
-    of the others; ``reverted``: ids of those whose rows a change took out, which a load does not bring back.
+    of the others; ``reverted``: ids of those whose rows a change took out, which a load does not bring back;
+    ``more``: further entries of the plan.
     """
 
-    def __init__(self, sources: Iterable[Document], verified: Document, reverted: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        sources: Iterable[Document],
+        verified: Document,
+        reverted: Sequence[str] = (),
+        more: Document | None = None,
+    ) -> None:
         super().__init__(sources)
-        self.verified, self.reverted = verified, list(reverted)
+        self.verified, self.reverted, self.more = verified, list(reverted), more or {}
 
 
 def without_verified(sources: list[Document], verified: VerifiedSources | None) -> NewSources:

@@ -49,6 +49,8 @@ class ErrorCode(StrEnum):
     NO_EVENTS = "SLU-305", "No events in time"
     RUN_ID_REUSED = "SLU-306", "Run id has a plan for other params"
     OFFSETS_NOT_THERE = "SLU-307", "Offsets are not on the topic"
+    INTERVAL_EMPTY = "SLU-311", "Interval has no file"
+    FILE_CORRECTED = "SLU-312", "Corrected file not loaded"
     # Verification and reconciliation.
     LOAD_NOT_VERIFIED = "SLU-401", "Load verification failed"
     BATCH_NOT_VERIFIED = "SLU-402", "Batch verification failed"

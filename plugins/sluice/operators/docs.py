@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+from sluice.model.spec.backfill import Backfill
 from sluice.model.spec.maintenance import compacted_tables
 from sluice.model.spec.stream import SourceType, StreamSpec
 
@@ -39,6 +40,22 @@ succeeds only if each record is there exactly once, or in quarantine with its re
 {steps_table(steps)}
 
 Every step may be cleared and run again, and runs may overlap. {_SENT_ONCE[spec.source]}
+"""
+
+
+def backfill(spec: StreamSpec, backfill: Backfill, steps: Iterable[Any]) -> str:
+    return f"""
+### Load the files of an interval of {spec.label}, and verify them
+
+One run per interval of `{backfill.schedule}`: the objects `{backfill.pattern}` of the source
+bucket, with the date of the interval's begin, go into the table `{spec.table}`. For past intervals choose
+**Backfill** in the Trigger dialog, or run `airflow backfill create --dag-id {spec.name}_backfill` with
+`--from-date` and `--to-date`. While the DAG is not paused, it also runs at the end of each new interval.
+
+{steps_table(steps)}
+
+An interval may be run again (reprocess behaviour `failed` or `completed`): only files that no load has
+verified are sent. An interval without a file fails, and so does one with a corrected file.
 """
 
 

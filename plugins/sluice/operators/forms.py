@@ -17,7 +17,12 @@ from sluice.model.verification.topic_ranges import EXAMPLE
 
 def load(spec: StreamSpec) -> dict[str, Param]:
     """The source's params, and the limits of a load."""
-    return _source(spec) | {
+    return _source(spec) | limits()
+
+
+def limits() -> dict[str, Param]:
+    """The limits of a load; of a backfill's run the whole form, as its interval chooses the records."""
+    return {
         "max_quarantined_percent": Param(
             5,
             type="number",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
@@ -29,7 +29,8 @@ def make_dag(
     retries: int = 0,
     retry_delay: timedelta = timedelta(seconds=20),
     task_timeout: timedelta = timedelta(minutes=5),
-    schedule: timedelta | None = None,
+    schedule: timedelta | CronDataIntervalTimetable | None = None,
+    start_date: datetime = datetime(2026, 1, 1, tzinfo=UTC),
     max_active_runs: int = 1,
     **kwargs: Any,
 ) -> DAG:
@@ -38,7 +39,7 @@ def make_dag(
         dag_id=dag_id,
         dag_display_name=label,
         description=description,
-        start_date=datetime(2026, 1, 1, tzinfo=UTC),
+        start_date=start_date,
         catchup=False,
         schedule=schedule,
         max_active_runs=max_active_runs,

@@ -1,4 +1,5 @@
 """Keys of the ledger under ``<ledger>/<stream>/``, for other components' history ``<stream>.<component>/``.
+A backfill's run has several loads; its documents are under ``<run_id>#<number>`` instead of its run id.
 
 ::
 
@@ -27,7 +28,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 Document = dict[str, Any]
 
@@ -75,6 +76,23 @@ def run_key(run_id: str, name: str) -> str:
     compaction, or one of :mod:`sluice.hooks.compaction_runs`."""
     # Run ids contain ":" and "+".
     return f"runs/{quote(run_id, safe='')}/{name}.json"
+
+
+def load_ids_prefix(run_id: str) -> str:
+    """Of the documents of all loads of a backfill's run."""
+    return f"runs/{quote(f'{run_id}#', safe='')}"
+
+
+def load_of(key: str) -> str | None:
+    """The load id of a key under :func:`load_ids_prefix`; None for another key."""
+    found = re.match(r"runs/([^/]+%23\d+)/", key)
+    return unquote(found[1]) if found else None
+
+
+def load_id_of(run_id: str, newest: str | None) -> str:
+    """The load id after ``newest``, or the first: ids of a run sort as they follow each other."""
+    number = int(newest.rsplit("#", 1)[1]) + 1 if newest else 1
+    return f"{run_id}#{number:06d}"
 
 
 def history_prefix(kind: str) -> str:

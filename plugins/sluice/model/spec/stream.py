@@ -11,9 +11,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from sluice.model.spec import backfill as backfill_spec
 from sluice.model.spec import overrides
 from sluice.model.spec import query as query_spec
 from sluice.model.spec import schema as table_schema
+from sluice.model.spec.backfill import Backfill
 from sluice.model.spec.config import IDENTIFIER, ConfigError, build, toml
 from sluice.model.spec.generator import Generator
 from sluice.model.spec.maintenance import Maintenance
@@ -163,6 +165,7 @@ class StreamSpec:
     queries: dict[str, Query] = field(default_factory=dict)
     supervision: Supervision = field(default_factory=Supervision)
     maintenance: Maintenance = field(default_factory=Maintenance)
+    backfill: Backfill | None = None
 
     @property
     def label(self) -> str:
@@ -290,6 +293,12 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
                 "sender whose clock is ahead would move the watermark. Fix: write "
                 f'"{TIMESTAMP_TYPE}" = "{LOG_APPEND_TIME}" below [topic.config]'
             )
+    if spec.backfill:
+        if spec.source is not SourceType.CSV:
+            raise ConfigError(
+                f"{where}: [backfill] with [{spec.source}]: only files have intervals. Fix: remove [backfill]"
+            )
+        backfill_spec.check(spec.backfill, where)
     sinks = [sink for query in spec.queries.values() for sink in query.sinks]
     if PROGRESS_TOPIC.name in (spec.topic.name, *(sink.topic for sink in sinks)):
         raise ConfigError(

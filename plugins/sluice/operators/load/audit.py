@@ -12,6 +12,7 @@ from sluice.model.spec.ledger import run_key
 from sluice.model.verification.storage import BudgetCheck, ObjectCheck
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import inventory
+from sluice.operators.load.interval import load_id
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -42,7 +43,7 @@ class AuditOperator(StreamOperator):
         return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]
 
     def work(self, context: Context) -> dict[str, Any]:
-        before = self.ledger.require(run_key(context["run_id"], "baseline"), "provision_topic")
+        before = self.ledger.require(run_key(load_id(self, context), "baseline"), "provision_topic")
         lake, tables = self.platform_hook.lake, (self.spec.table, self.spec.quarantine_table)
         written = {name: inventory.written_since(lake, name, head_of(before, name)) for name in tables}
         objects = [one for since in written.values() for one in since.objects]

@@ -52,24 +52,14 @@ class ProduceOperator(SparkJobOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         with final_failures():
-            run_id, kafka = context["run_id"], self.platform_hook.kafka
-            topic = self.spec.topic.name
-            plan = plans.pin(
-                self.ledger,
-                kafka,
-                lambda params: self._sources(context, params),
-                run_id=run_id,
-                topic=topic,
-                params=context["params"],
-                defaults=forms.defaults(self.spec),
-                heads=lambda: self.platform_hook.lake.heads(self.spec.table, self.spec.quarantine_table),
-            )
+            kafka, topic = self.platform_hook.kafka, self.spec.topic.name
+            plan = self.plan(context)
             # Usually the first tells; the job and `complete` leave out what is sent.
             pending = next(plans.pending(self.ledger, plan), None)
             if pending:
                 self.log.info("pending: %s source_id=%s", plans.name_of(pending), pending["source_id"])
                 self.conf = {**(self.conf or {}), **java_options(plan["sources"])}
-                self.submit(context, ["--plan", self.ledger.uri(run_key(run_id, "plan"))])
+                self.submit(context, ["--plan", self.ledger.uri(run_key(plan["run_id"], "plan"))])
             else:
                 self.log.info(
                     "job not started: all %d sources were sent before, %d were verified before",
@@ -77,6 +67,19 @@ class ProduceOperator(SparkJobOperator):
                     plan.get("verified_before", {}).get("count", 0),
                 )
             return plans.summary(plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
+
+    def plan(self, context: Context) -> Document:
+        """The load's plan, pinned now if there is none."""
+        return plans.pin(
+            self.ledger,
+            self.platform_hook.kafka,
+            lambda params: self._sources(context, params),
+            run_id=context["run_id"],
+            topic=self.spec.topic.name,
+            params=context["params"],
+            defaults=forms.defaults(self.spec),
+            heads=lambda: self.platform_hook.lake.heads(self.spec.table, self.spec.quarantine_table),
+        )
 
     def _sources(self, context: Context, params: Document) -> list[Document]:
         verified = None

@@ -11,6 +11,7 @@ from sluice.model.spec.query import SinkKind
 from sluice.model.spec.stream import PROGRESS_TOPIC, Topic
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import inventory
+from sluice.operators.load.interval import is_interval
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -35,7 +36,7 @@ class ProvisionTopicOperator(StreamOperator):
     """Create the topic, add partitions, change declared configs and TIMESTAMP_BOUNDS; return the diff.
 
     Fails without retries instead of shrinking: fewer partitions, another replication factor. The first
-    attempt also records the run's ``baseline.json`` for the audit.
+    attempt also records the run's ``baseline.json`` for the audit; of an interval, task `produce` does.
     """
 
     does = "creates or adjusts the topic as `stream.toml` declares it"
@@ -46,7 +47,9 @@ class ProvisionTopicOperator(StreamOperator):
         diff = kafka.provision(with_timestamp_bounds(self.spec.topic))
         for changed in (diff, kafka.provision(PROGRESS_TOPIC)):
             self.log.info("%s", changed.message())
-        inventory.record_before(self.platform_hook.lake, self.spec, self.ledger, context["run_id"])
+        if not is_interval(self):
+            # Of an interval, its plan's own.
+            inventory.record_before(self.platform_hook.lake, self.spec, self.ledger, context["run_id"])
         return diff.to_json()
 
 

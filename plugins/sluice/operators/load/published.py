@@ -8,6 +8,7 @@ from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
 from sluice.operators.base import ComponentOperator
+from sluice.operators.load.interval import load_id
 from sluice.triggers.published import VERBS, PublishedTrigger
 from sluice.triggers.wait import Outcome
 
@@ -34,7 +35,7 @@ class WaitForPublishOperator(ComponentOperator):
         self.does = f"waits until all records are {VERBS.get(component, 'published')} by {by}"
 
     def work(self, context: Context) -> None:
-        expected = plans.offsets_of_all(plans.produced(self.ledger, context["run_id"]))
+        expected = plans.offsets_of_all(plans.produced(self.ledger, load_id(self, context)))
         minutes = float(context["params"].get("publish_timeout_minutes", DEFAULT_TIMEOUT_MINUTES))
         self.log.info("wait started: records=%d timeout_minutes=%g %s", expected.count, minutes, expected)
         self.wait_for(

@@ -16,6 +16,7 @@ from sluice.model.spec.ledger import run_key
 from sluice.model.spec.query import Mode, SinkKind
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import checks
+from sluice.operators.load.interval import load_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -65,8 +66,9 @@ class ReconcileSinksOperator(StreamOperator):
     def work(self, context: Context) -> dict[str, Any]:
         from sluice.clients.lake import query_results
 
-        plan = plans.plan_of(self.ledger, context["run_id"])
-        expected = plans.offsets_of_all(plans.produced(self.ledger, context["run_id"]))
+        load = load_id(self, context)
+        plan = plans.plan_of(self.ledger, load)
+        expected = plans.offsets_of_all(plans.produced(self.ledger, load))
         queries = {name: query for name, query in self.spec.queries.items() if query.aggregates}
         times = self._times(plan["sources"], expected, queries.values())
         results = [
@@ -82,7 +84,7 @@ class ReconcileSinksOperator(StreamOperator):
         ]
         self.check_no_problems(ErrorCode.SINKS_DIFFER, problems, "sinks differ from the lake")
         document = {"at": plans.now(), "queries": [asdict(checked) for checked in results]}
-        self.ledger.put(run_key(context["run_id"], "reconciliation"), document)
+        self.ledger.put(run_key(load, "reconciliation"), document)
         return {checked.query: _short(checked) for checked in results}
 
     def _times(self, sources: list[Document], expected: OffsetRanges, queries: Iterable[Query]) -> Times:

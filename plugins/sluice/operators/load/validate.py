@@ -16,6 +16,7 @@ from sluice.model.spec.schema import schema_problems
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import checks
 from sluice.operators.load.checks import LoadFiles
+from sluice.operators.load.interval import load_id
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset, Context
@@ -99,7 +100,7 @@ class ValidateOperator(StreamOperator):
     fails_if = "there is a gap, a duplicate or a missing record, or too much in quarantine"
 
     def work(self, context: Context) -> dict[str, Any]:
-        run_id = context["run_id"]
+        run_id = load_id(self, context)
         plan, produced = plans.plan_of(self.ledger, run_id), plans.produced(self.ledger, run_id)
         lake, sources = self.platform_hook.lake, plan["sources"]
         checks.await_quarantine(lake, self.spec, self.log)
@@ -236,7 +237,7 @@ class EmitAssetEventOperator(StreamOperator):
         self.asset = asset
 
     def work(self, context: Context) -> dict[str, Any]:
-        proof = self.newest_proof(context["run_id"])
+        proof = self.newest_proof(load_id(self, context))
         context["outlet_events"][self.asset].extra = proof
         self.log.info(
             "asset event emitted: asset=%s rows=%d status=%s",

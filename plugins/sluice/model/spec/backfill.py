@@ -1,0 +1,113 @@
+"""``[backfill]`` of a ``stream.toml``: which source files an interval of the schedule has."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sluice.model.spec.config import ConfigError
+
+PRESETS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+}
+# Of strftime: two digits, a year four, the day of the year three.
+FIELDS = frozenset("YmdHMj")
+_FIELD = re.compile(r"%(.?)")
+_WILDCARDS = {"*": "[^/]*", "?": "[^/]"}
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """``schedule``: a preset or five fields of cron, in UTC. ``pattern``: keys of an interval's objects in
+    the source bucket, with FIELDS of its begin and the wildcards ``*`` and ``?``, which match no slash.
+    ``start_date``: of the first interval."""
+
+    schedule: str
+    pattern: str
+    start_date: str
+    max_active_runs: int = 4
+
+    @property
+    def cron(self) -> str:
+        return PRESETS.get(self.schedule, self.schedule)
+
+    @property
+    def begins(self) -> datetime:
+        """Raises ValueError."""
+        return datetime.strptime(self.start_date, "%Y-%m-%d").replace(tzinfo=UTC)
+
+    def keys(self, begin: datetime) -> str:
+        """The pattern of the keys of the interval that begins then: wildcards only."""
+        return begin.astimezone(UTC).strftime(self.pattern)
+
+
+def dag_id(stream: str) -> str:
+    return f"{stream}_backfill"
+
+
+def literal_prefix(keys: str) -> str:
+    """What every key of a pattern begins with."""
+    return re.split(r"[*?]", keys, maxsplit=1)[0]
+
+
+def matches(keys: str, key: str) -> bool:
+    parts = (_WILDCARDS.get(part, re.escape(part)) for part in re.split(r"([*?])", keys))
+    return re.fullmatch("".join(parts), key) is not None
+
+
+def check(backfill: Backfill, where: str) -> None:
+    """Raises ConfigError."""
+    # Airflow's own library for it; not needed to import the model.
+    from croniter import croniter
+
+    fields = backfill.cron.split()
+    if len(fields) != 5 or not croniter.is_valid(backfill.cron):
+        raise ConfigError(
+            f"{where}: backfill schedule {backfill.schedule!r} is no schedule. Fix: write one of "
+            f'{", ".join(PRESETS)}, or the five fields of cron ("0 6 * * *")'
+        )
+    try:
+        backfill.begins  # noqa: B018
+    except ValueError as error:
+        raise ConfigError(
+            f"{where}: backfill start_date {backfill.start_date!r} is no date. Fix: write it as 2019-01-31"
+        ) from error
+    if backfill.max_active_runs < 1:
+        raise ConfigError(
+            f"{where}: backfill max_active_runs is {backfill.max_active_runs}; it must be at least 1"
+        )
+    _check_pattern(backfill, fields, where)
+
+
+def _check_pattern(backfill: Backfill, fields: list[str], where: str) -> None:
+    pattern, found = backfill.pattern, _FIELD.findall(backfill.pattern)
+    message = f"{where}: backfill pattern {pattern!r}"
+    if unknown := sorted(set(found) - FIELDS):
+        known = ", ".join(f"%{name}" for name in sorted(FIELDS))
+        raise ConfigError(f"{message}: unknown field '%{unknown[0]}'. Fix: use {known}")
+    if pattern.startswith("/") or "[" in pattern or not literal_prefix(pattern):
+        raise ConfigError(
+            f"{message}: it must begin with a folder or a name, without '/' in front, and without '['. "
+            'Fix: write it as "folder/name_%Y-%m*.csv*"'
+        )
+    missing = [
+        " or ".join(f"%{one}" for one in some) for some in _needed(fields) if not set(some) & set(found)
+    ]
+    if missing:
+        raise ConfigError(
+            f"{message} names the same files in several intervals of {backfill.schedule!r}: without "
+            f"{missing[0]}. Fix: add it, or choose a wider schedule"
+        )
+
+
+def _needed(fields: list[str]) -> list[str]:
+    """Of cron's fields, those of strftime that tell two intervals apart: one of each text."""
+    minute, hour, day, month, _ = (not field.isdigit() for field in fields)
+    # A weekday is another day each week.
+    is_daily = day or fields[4] != "*"
+    needed = ["Y", *(["mj"] if month else []), *(["dj"] if is_daily else [])]
+    return needed + (["H"] if hour else []) + (["M"] if minute else [])

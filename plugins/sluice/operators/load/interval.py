@@ -1,0 +1,99 @@
+"""Steps of a backfill's run: which load it is, its plan, and the files that it left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sluice.clients.errors import Refused
+from sluice.hooks import interval_plan
+from sluice.hooks import load_plan as plans
+from sluice.hooks.interval_plan import IntervalFiles
+from sluice.hooks.verified import VerifiedSources
+from sluice.model.error_codes import ErrorCode
+from sluice.model.spec import backfill
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.ledger import Document
+from sluice.operators.base import StreamOperator
+from sluice.operators.load import inventory
+from sluice.operators.load.produce import ProduceOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator, Context
+
+
+def is_interval(operator: BaseOperator) -> bool:
+    """Whether the step is of a backfill's run, and not of a load's."""
+    return operator.dag_id == backfill.dag_id(operator.stream)  # type: ignore[attr-defined]
+
+
+def load_id(operator: BaseOperator, context: Context) -> str:
+    """What the load's documents in the ledger are named after: the run id or, of a backfill's run, the id of
+    its newest load. Raises Missing if that has no plan."""
+    run_id = context["run_id"]
+    if not is_interval(operator):
+        return run_id
+    return interval_plan.require_newest(operator.ledger, run_id)  # type: ignore[attr-defined]
+
+
+class ProduceIntervalOperator(ProduceOperator):
+    """Send the files of the run's interval that no load verified, once; return their offset ranges.
+
+    Each attempt looks at the files again, so a run that is cleared or reprocessed loads what came late. An
+    object of which an older version is loaded is left out; task `check_corrected_files` names it.
+    """
+
+    does = "sends every record of the interval's files to the topic, each with its identity"
+    fails_if = "the interval has no file, or one is corrupt or refused"
+
+    def plan(self, context: Context) -> Document:
+        if self.spec.backfill is None:
+            raise ConfigError(f"stream {self.stream!r} has no [backfill]. Fix: add it to its stream.toml")
+        begin = context.get("data_interval_start")
+        if begin is None:
+            raise Refused(
+                f"run {context['run_id']!r} has no interval. Fix: use airflow backfill create, or "
+                f"{self.stream}_load with objects",
+                ErrorCode.INVALID_PARAMETER,
+            )
+        hook, spec = self.platform_hook, self.spec
+        files = IntervalFiles(
+            self.ledger,
+            hook.source,
+            self.spec.backfill,
+            verified=lambda: VerifiedSources(self.ledger, hook.lake, spec.table),
+            baseline=lambda load: inventory.record_before(hook.lake, spec, self.ledger, load),
+        )
+        plan = files.pin(
+            hook.kafka,
+            context["run_id"],
+            begin,
+            spec.topic.name,
+            heads=lambda: hook.lake.heads(spec.table, spec.quarantine_table),
+        )
+        self.log.info(
+            "interval planned: load=%s pattern=%s files=%d verified_before=%d corrected=%d",
+            plan["run_id"],
+            plan["params"]["pattern"],
+            len(plan["sources"]),
+            plan["verified_before"].get("count", 0),
+            len(plan["corrected"]),
+        )
+        return plan
+
+
+class CheckCorrectedFilesOperator(StreamOperator):
+    """Fail, naming each, if the interval has a corrected file: its older version is loaded, so its rows would
+    be beside the old ones. The other files are loaded and verified by then. No retries."""
+
+    does = "names files that were corrected after they were loaded, and are not loaded"
+    fails_if = "there is one"
+
+    def work(self, context: Context) -> dict[str, Any]:
+        plan = plans.plan_of(self.ledger, load_id(self, context))
+        problems = [interval_plan.corrected_message(one, self.stream) for one in plan["corrected"]]
+        again = (
+            ". Then run the interval again: airflow backfill create --dag-id "
+            f"{self.dag_id} with --reprocess-behavior failed"
+        )
+        self.check_no_problems(ErrorCode.FILE_CORRECTED, problems, "corrected files are not loaded", again)
+        return {"load": plan["run_id"], "files": len(plan["sources"])}

@@ -1,0 +1,169 @@
+"""Months of files by Airflow's own backfill: killed in the middle, run again, and each row is there once."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import psutil
+import pytest
+
+from local.drills.consumer_faults import process_tree, signal_all
+from local.runtime.processes import stack_processes
+from local.services import airflow as services
+from local.stack.airflow_api import DONE
+from local.stack.stack import wait_until
+from tests.integration.faults import LAUNCHER
+from tests.integration.rig import Rig
+from tests.support import airflow_calls
+
+DAG = "nyc_taxi_backfill"
+MONTHS = ["2019-01", "2019-02", "2019-03", "2019-04"]
+EMPTY = "2019-05"
+ROWS = 150
+SCHEDULER = "airflow-scheduler"
+SECONDS = 420
+
+
+@pytest.fixture
+def unpaused(rig: Rig) -> Iterator[Rig]:
+    rig.airflow.wait_for_dag(DAG)
+    rig.airflow.unpause(DAG)
+    yield rig
+    rig.airflow.pause(DAG)
+
+
+def test_months_of_files_with_a_scheduler_and_a_worker_killed_and_a_late_file(unpaused: Rig) -> None:
+    rig = unpaused
+    rig.ensure_stream()
+    for number, month in enumerate(MONTHS):
+        put(rig, f"{month}.csv", number)
+    backfill(rig, "--max-active-runs", "2")
+    first = producer_of(rig, set())
+    signal_all([psutil.Process(int(rig.process(SCHEDULER)["pid"]))], signal.SIGKILL)
+    second = producer_of(rig, {first.pid})
+    signal_all(worker_of(rig, second), signal.SIGKILL)
+
+    states = finish(rig)
+    assert states.pop(EMPTY) == "failed"
+    assert states == dict.fromkeys(MONTHS, "success")
+    proofs = {month: proof(rig, month) for month in MONTHS}
+    assert [found["status"] for found in proofs.values()] == ["passed"] * len(MONTHS)
+    sources = {month: found["sources"] for month, found in proofs.items()}
+    for month, (source,) in sources.items():
+        assert source["object"].endswith(f"yellow_tripdata_{month}.csv"), month
+        assert rig.rows_of(source["source_id"]) == list(range(ROWS)), month
+    rig.wait_for_everything()
+    rig.assert_exact()
+    log = "\n".join(rig.airflow.log(DAG, run_ids(rig)[EMPTY], "produce"))
+    assert "SLU-311" in log
+    assert f"yellow_tripdata_{EMPTY}*.csv*" in log
+
+    put(rig, f"{MONTHS[1]}_late.csv", len(MONTHS))
+    put(rig, f"{EMPTY}.csv", len(MONTHS) + 1)
+    before = sum(after for _, after in rig.bounds().values())
+    backfill(rig, "--max-active-runs", "4", "--reprocess-behavior", "completed", "--run-backwards")
+    states = finish(rig)
+    assert states == dict.fromkeys([*MONTHS, EMPTY], "success")
+    late, again = proof(rig, MONTHS[1]), proof(rig, MONTHS[0])
+    assert [source["object"].rsplit("_", 1)[1] for source in late["sources"]] == ["late.csv"]
+    assert (late["published"], late["verified_before"]["count"]) == (ROWS, 1)
+    assert (again["source_rows"], again["verified_before"]["count"]) == (0, 1)
+    assert sum(after for _, after in rig.bounds().values()) == before + 2 * ROWS
+    rig.assert_exact()
+
+
+def put(rig: Rig, name: str, number: int) -> None:
+    text = "\n".join([rig.sample[0], *rig.slice(number * ROWS, ROWS)]) + "\n"
+    key = f"nyc_taxi/yellow_tripdata_{name}"
+    rig.stack.admin_s3().put_object(Bucket="source", Key=key, Body=text.encode())
+
+
+def backfill(rig: Rig, *options: str) -> None:
+    """As a person creates it, by Airflow's command."""
+    context = rig.stack.context
+    # Airflow allows one at a time, and its scheduler marks them as complete every 30 s.
+    wait_until("the end of earlier backfills", lambda: not is_active(rig), 60, 1)
+    dates = ["--from-date", f"{MONTHS[0]}-01", "--to-date", f"{EMPTY}-01"]
+    done = subprocess.run(
+        [
+            str(context.python_env / "bin" / "airflow"),
+            "backfill",
+            "create",
+            "--dag-id",
+            DAG,
+            *dates,
+            *options,
+        ],
+        env=services.environment(context),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+
+
+def is_active(rig: Rig) -> bool:
+    found = rig.airflow.request("GET", "/backfills", params={"dag_id": DAG})["backfills"]
+    return any(one["completed_at"] is None for one in found)
+
+
+def runs(rig: Rig) -> dict[str, dict[str, Any]]:
+    """Month -> its run. The schedule's own run of the newest month is none of them."""
+    found = rig.airflow.request("GET", f"/dags/{DAG}/dagRuns", params={"limit": 100})["dag_runs"]
+    return {run["data_interval_start"][:7]: run for run in found if run["run_type"] == "backfill"}
+
+
+def run_ids(rig: Rig) -> dict[str, str]:
+    return {month: run["dag_run_id"] for month, run in runs(rig).items()}
+
+
+def finish(rig: Rig) -> dict[str, str]:
+    """Month -> state, when all runs are done."""
+    states: dict[str, str] = {}
+
+    def done() -> bool:
+        states.update({month: run["state"] for month, run in runs(rig).items()})
+        return len(states) == len(MONTHS) + 1 and set(states.values()) <= DONE
+
+    try:
+        wait_until("the backfill's end", done, SECONDS, 1)
+    finally:
+        for month, run_id in run_ids(rig).items():
+            tasks = [(t["task_id"], t["state"], t["try_number"]) for t in rig.airflow.tasks(DAG, run_id)]
+            print(month, states.get(month), [one for one in tasks if one[1] != "success" or one[2] > 1])
+    return states
+
+
+def proof(rig: Rig, month: str) -> Any:
+    return airflow_calls.xcom(rig.airflow, DAG, run_ids(rig)[month], "validate")
+
+
+def producer_of(rig: Rig, known: set[int]) -> psutil.Process:
+    """The Spark job of an interval, as soon as there is one that is not known."""
+    found: list[psutil.Process] = []
+
+    def there() -> bool:
+        for process in stack_processes(rig.stack.home.id):
+            try:
+                command = process.cmdline()
+            except psutil.NoSuchProcess:
+                continue
+            is_jvm = "org.apache.spark.deploy.SparkSubmit" in command and LAUNCHER not in command
+            if is_jvm and process.pid not in known and any("backfill__" in word for word in command):
+                found.append(process)
+                return True
+        return False
+
+    wait_until("an interval's Spark job", there, 180, 0.1)
+    return found[0]
+
+
+def worker_of(rig: Rig, job: psutil.Process) -> list[psutil.Process]:
+    """The worker whose task runs the job, with all below it, in the scheduler that runs now."""
+    scheduler = int(rig.process(SCHEDULER)["pid"])
+    (worker,) = [one for one in job.parents() if one.ppid() == scheduler]
+    return process_tree(worker.pid)
