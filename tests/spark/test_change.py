@@ -22,6 +22,7 @@ from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.maintenance.change import Change, ChangeRefused
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.staged_change import StagedChange
+from spark_jobs.common.maintenance.staged_files import CommitConflict
 from tests.support.lakehouse import Stream
 from tests.support.raising import raising
 from tests.support.services import Services
@@ -274,6 +275,42 @@ def test_a_copy_that_the_stream_publishes_meanwhile_is_not_doubled(stream: Chang
     stream.change(plan, meanwhile(between))
     assert stream.texts() == {(0, 1): "a1", (0, 2): "bad0"}
     assert [(p, o) for p, o, _ in stream.quarantined()] == [(0, 0)]
+
+
+def test_rows_of_a_reverted_source_that_come_meanwhile_go_too(stream: Changing) -> None:
+    stream.send_rows(A, 0, ["a0"])
+    stream.send_rows(B, 0, ["b0", "b1"])
+    stream.publish()
+
+    def between() -> None:
+        stream.send_rows(B, 0, ["b2"], first=2)
+        stream.publish()
+
+    stream.change(stream.plan("r1", Action.REVERT, sources_out=(B,), reverts=(B,)), meanwhile(between))
+    assert stream.texts() == {(0, 0): "a0"}
+    assert changing_removed(stream) == offsets({0: (1, 4)})
+
+
+def test_the_quarantine_is_not_compacted_while_a_change_is_staged_there(
+    stream: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6):
+        stream.send_rows(A, 0, [f"a{number}", "bad1", "bad2"], first=3 * number)
+        stream.publish()
+    stream.mended = True
+    publish, quarantine = StagedChange.publish, stream.spec.quarantine_table
+
+    def between(staged: StagedChange, *parts: Any) -> bool:
+        with raising(CommitConflict, "exchanges files, of a change that is not published yet"):
+            compact(stream.spark, quarantine, date(2026, 11, 1), ())
+        return publish(staged, *parts)
+
+    monkeypatch.setattr(StagedChange, "publish", between)
+    stream.change(stream.plan("r1", Action.RETRY, rows_in=offsets({0: (1, 2)})))
+    assert len(stream.texts()) == 7
+    assert (0, 1, "it is bad") not in stream.quarantined()
+    assert stream.state().rejected.count == len(stream.quarantined()) == 11
+    assert compact(stream.spark, quarantine, date(2026, 11, 1), ())
 
 
 def test_killed_before_or_after_its_commit_it_is_made_once(

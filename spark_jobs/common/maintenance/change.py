@@ -292,10 +292,12 @@ class Change:
     def _check_no_copies(
         self, staged: StagedChange, touched: Touched, coming: Staged, checked: int | None
     ) -> int | None:
-        """Raise CommitConflict if the stream published a row that is to come since the snapshot ``checked``:
-        of a rejected one, a producer that was believed dead may send a copy. Return the head."""
+        """Raise CommitConflict if the stream published since the snapshot ``checked`` a row that is to come
+        (of a rejected one, a producer that was believed dead may send a copy), or one of a source that goes.
+        Return the head."""
         head, since = self.table.head(MAIN), list[Snapshot]()
-        sources = {run.source_id for run in coming.written.runs}
+        going = set(self.plan.sources_out)
+        sources = {run.source_id for run in coming.written.runs} | going
         for snapshot in self.table.snapshots(MAIN):
             if snapshot.id == checked:
                 runs = [
@@ -311,9 +313,9 @@ class Change:
             with StagedChange(self.spark, self.spec.table, self.reader) as now:
                 staying = now.candidates(OffsetRanges(), sorted(sources))
                 runs = now.batch(staying).runs_without(touched.offsets)
-        copies = possible_duplicates(
-            loaded_from(coming.written.runs), [run for run in runs if run.source_id in sources]
-        )
+        published = [run for run in runs if run.source_id in sources]
+        copies = possible_duplicates(loaded_from(coming.written.runs), published)
+        copies |= going & {run.source_id for run in published}
         if copies:
             raise CommitConflict(
                 f"{self.spec.table}: rows of {', '.join(sorted(copies))} were published meanwhile; nothing "
