@@ -19,7 +19,8 @@ from sluice.model.spec.platform import CATALOG
 from sluice.model.verification.change_plan import Action, ChangePlan
 from sluice.model.verification.ranges import OffsetRanges
 from spark_jobs.common.consumer.writer import StreamWriter
-from spark_jobs.common.maintenance.change import Change, ChangeRefused
+from spark_jobs.common.maintenance.change import Change
+from spark_jobs.common.maintenance.changed_stream import ChangeRefused
 from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.staged_change import StagedChange
 from spark_jobs.common.maintenance.staged_files import CommitConflict
@@ -162,8 +163,7 @@ def test_a_source_is_reverted_and_redone(stream: Changing) -> None:
 
 def changing_removed(stream: Changing) -> OffsetRanges:
     change = Change(stream.spark, stream.platform, stream.spec, stream.decode, stream.plan("", Action.REVERT))
-    change.table.refresh()
-    return change._read_removed(change._state().changes.removed).removed
+    return change.stream.removed_before(change.stream.now()).removed
 
 
 def test_what_was_quarantined_is_published_when_the_decoder_is_mended(stream: Changing) -> None:

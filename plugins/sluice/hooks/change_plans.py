@@ -11,7 +11,7 @@ from sluice.clients.errors import Missing, Refused
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import Document, planned_key, run_key
+from sluice.model.spec.ledger import Document, load_ids_prefix, load_of, planned_key, run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, change_id
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.topic_ranges import RangesInvalid, TopicRanges
@@ -244,25 +244,26 @@ class ChangePlanner:
         return asked.intersect(kept)
 
     def _sources(self, load: str) -> list[Document]:
-        """The sources that this run sent, with ``ranges``."""
-        plan = self.ledger.get(run_key(load, "plan"))
-        sent = self.ledger.get(run_key(load, "produced"))
-        if plan is None or sent is None:
-            runs = f"{self.spec.name}_load"
-            raise _refused(
-                f"load {load!r} is not known, or has not sent its records", f"give a run id of {runs}"
-            )
-        found = []
-        for source in plan["sources"]:
-            document = sent["sources"][source["source_id"]]
-            if document["run_id"] == load:
-                found.append({**source, "ranges": document["ranges"]})
+        """The sources that this run sent, with ``ranges``; of a backfill's run, those of all its loads."""
+        keys = self.ledger.keys(load_ids_prefix(load))
+        numbered = {name for key in keys if (name := load_of(key)) is not None}
+        found, others = list[Document](), set[str]()
+        for name in (load, *sorted(numbered)):
+            plan = self.ledger.get(run_key(name, "plan"))
+            sent = self.ledger.get(run_key(name, "produced"))
+            if plan is None or sent is None:
+                continue
+            for source in plan["sources"]:
+                document = sent["sources"][source["source_id"]]
+                if document["run_id"] == name:
+                    found.append({**source, "ranges": document["ranges"]})
+                else:
+                    others.add(document["run_id"])
         if not found:
-            others = sorted({one["run_id"] for one in sent["sources"].values()})
+            by = f", its sources were sent by {', '.join(sorted(others))}" if others else ""
             raise _refused(
-                f"load {load!r} sent no record itself"
-                + (f": its sources were sent by {', '.join(others)}" if others else ""),
-                "name the run that sent them",
+                f"load {load!r} is not known, or sent no record itself{by}",
+                "give the run id of the load that sent them",
             )
         return found
 

@@ -16,41 +16,36 @@ It may be killed and started again at any time, and run twice: ``main`` names th
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sluice.io.s3 import connect, read_json
-from sluice.model.error_codes import ErrorCode
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.platform import Platform
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.change_plan import ChangePlan, ChangeResult
-from sluice.model.verification.changes import CHANGE, CHANGE_DOCUMENT
 from sluice.model.verification.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.model.verification.offsets import needs_read, verify
-from sluice.model.verification.quarantine import Rejections
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.topic_ranges import TopicRanges
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows
 from spark_jobs.common.consumer.run import decoding
 from spark_jobs.common.consumer.writer import SMALL_BATCH
-from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.kafka.read_ranges import read_ranges
 from spark_jobs.common.lake import deduplicate
-from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, Snapshot
+from spark_jobs.common.lake.iceberg import MAIN, Snapshot
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.lake.written_batch import WrittenBatch
 from spark_jobs.common.maintenance.change_quarantine import ChangeQuarantine
+from spark_jobs.common.maintenance.changed_stream import ChangedStream, ChangeRefused
 from spark_jobs.common.maintenance.row_diff import RowsDiffer, compare
 from spark_jobs.common.maintenance.staged_change import StagedChange, TableFile, Touched
 from spark_jobs.common.maintenance.staged_files import CommitConflict
@@ -64,12 +59,6 @@ SHUFFLE_PARTITIONS = 32
 MAX_PUBLISHES, MAX_STAGINGS = 20, 3
 QUARANTINE_SECONDS = 1.0
 Said = Mapping[str, str]
-
-
-class ChangeRefused(RuntimeError):
-    """The change would break what it must keep; nothing was published."""
-
-    code = ErrorCode.CHANGE_REFUSED
 
 
 def main(name: str, options: Sequence[str]) -> int:
@@ -104,17 +93,14 @@ class Change:
     ) -> None:
         self.spark, self.platform, self.spec, self.decode, self.plan = spark, platform, spec, decode, plan
         self.reader = OffsetReader(platform.s3)
-        self.table = IcebergTable(spark, spec.table)
-        self.client = connect(platform.s3)
-        self.topic = Topic(platform.kafka, spec.topic.name)
+        self.stream = ChangedStream(spark, platform, spec, plan, self.reader)
         self.quarantine = ChangeQuarantine(spark, spec, self.reader)
 
     def run(self) -> None:
         """Make the change, unless it is made. Raises ChangeRefused, RowsDiffer, CommitConflict, LookupError
         for records that the topic does not have."""
         for attempt in range(MAX_STAGINGS):
-            self.table.refresh()
-            if self._is_published(self._state()):
+            if self.stream.is_published(self.stream.now()):
                 log.info("change %s is published already", self.plan.id)
                 break
             try:
@@ -124,24 +110,7 @@ class Change:
                 if attempt == MAX_STAGINGS - 1:
                     raise
                 log.warning("staging again: %s", conflict)
-        self.table.refresh()
-        self.quarantine.finish(self._state().rejected)
-
-    def _is_published(self, now: state.StreamState) -> bool:
-        """Raises ChangeRefused if another change was published since this one was planned: rows that are to
-        come may be there by now, or be removed on purpose."""
-        if self.plan.id in now.changes.newest:
-            return True
-        if now.changes.count != self.plan.changes:
-            raise ChangeRefused(
-                f"{self.spec.table}: {now.changes.count} changes are published, and this one was planned "
-                f"after {self.plan.changes}; nothing was changed. Fix: trigger a new run"
-            )
-        return False
-
-    def _state(self) -> state.StreamState:
-        rows_of = partial(state.rows_of, self.table, self.reader, self.client)
-        return state.read(self.table.snapshots(MAIN), rows_of, self.spec.table)
+        self.quarantine.finish(self.stream.now().rejected)
 
     def _stage_and_publish(self) -> None:
         with StagedChange(self.spark, self.spec.table, self.reader) as staged:
@@ -196,7 +165,7 @@ class Change:
 
     def _load(self, staged: StagedChange, touched: Touched) -> Staged:
         """Read, decode and write the records that come; verify that each is written or rejected once."""
-        self._check_topic(self._state())
+        self.stream.check_topic(self.stream.now())
         records = read_ranges(
             self.spark, self.platform.kafka, TopicRanges.of({self.plan.topic: self.plan.rows_in})
         )
@@ -258,12 +227,11 @@ class Change:
     ) -> None:
         checked = staged.base
         for _ in range(MAX_PUBLISHES):
-            self.table.refresh()
-            head, now = self.table.head(MAIN), self._state()
-            if self._is_published(now):
+            now, head = self.stream.now(), self.stream.table.head(MAIN)
+            if self.stream.is_published(now):
                 return
-            self._check_topic(now)
-            self._check_published_since(now)
+            self.stream.check_topic(now)
+            self.stream.check_published(now)
             checked = self._check_no_copies(staged, touched, coming, checked)
             try:
                 rejections = self.quarantine.stage_change(
@@ -274,9 +242,9 @@ class Change:
                 log.info("waiting for the quarantine: %s", moved)
                 time.sleep(QUARANTINE_SECONDS)
                 continue
-            made = result.after(self.plan, self._read_removed(now.changes.removed))
-            address = self._record(made, loaded_from(coming.written.runs))
-            summary = self._summary(now, rejections, coming, made, address)
+            made = result.after(self.plan, self.stream.removed_before(now))
+            address = self.stream.record(made, loaded_from(coming.written.runs))
+            summary = self.stream.summary(now, rejections, made, address)
 
             def of_head(found: int, expected: int | None = head, state: Said = summary) -> Said | None:
                 return state if found == expected else None
@@ -295,16 +263,16 @@ class Change:
         """Raise CommitConflict if the stream published since the snapshot ``checked`` a row that is to come
         (of a rejected one, a producer that was believed dead may send a copy), or one of a source that goes.
         Return the head."""
-        head, since = self.table.head(MAIN), list[Snapshot]()
+        head, since = self.stream.table.head(MAIN), list[Snapshot]()
         going = set(self.plan.sources_out)
         sources = {run.source_id for run in coming.written.runs} | going
-        for snapshot in self.table.snapshots(MAIN):
+        for snapshot in self.stream.table.snapshots(MAIN):
             if snapshot.id == checked:
                 runs = [
                     run
                     for later in since
                     if later.summary.get(state.KIND) == "batch"
-                    for run in WrittenBatch(self.table.added_files(later.id), [], self.reader).runs
+                    for run in WrittenBatch(self.stream.table.added_files(later.id), [], self.reader).runs
                 ]
                 break
             since.append(snapshot)
@@ -322,60 +290,3 @@ class Change:
                 "was changed. Fix: run it again"
             )
         return head
-
-    def _check_topic(self, now: state.StreamState) -> None:
-        """Raise ChangeRefused if the topic is not the one that the table is of. Also after its records were
-        read: if the id is the same then, they are of that topic."""
-        if self.plan.rows_in and (found := self.topic.id()) != now.topic_id:
-            raise ChangeRefused(
-                f"topic {self.plan.topic!r} was recreated: its id is {found}, {self.spec.table} has "
-                f"{now.topic_id}; nothing was changed. Fix: restore the topic, or give the stream a new table"
-            )
-
-    def _check_published_since(self, now: state.StreamState) -> None:
-        published = OffsetRanges.from_ends(now.starts, now.ends)
-        if beyond := self.plan.rows_in.minus(published):
-            raise ChangeRefused(
-                f"{self.spec.table}: {beyond} is not published by the stream: its catalog was restored since "
-                "the change was planned. Fix: plan it again"
-            )
-
-    def _read_removed(self, address: str) -> ChangeResult:
-        return ChangeResult.from_document(read_json(self.client, address)) if address else ChangeResult.none()
-
-    @cached_property
-    def _folder(self) -> str:
-        return f"{self.table.location()}/changes"
-
-    def _record(self, result: ChangeResult, rows: LoadedRows) -> str:
-        """Write the result and the rows that came beside the table; return the address.
-
-        The change's snapshot names the one that counts: an attempt that publishes nothing leaves an object
-        that nothing names."""
-        document = {**result.to_document(), state.ROWS: rows.to_json()}
-        body = json.dumps(document, separators=(",", ":")).encode()
-        address = f"{self._folder}/{result.id}-{self.table.head(MAIN)}.json"
-        bucket, _, key = address.removeprefix("s3://").partition("/")
-        self.client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
-        return address
-
-    def _summary(
-        self,
-        now: state.StreamState,
-        rejections: Rejections,
-        coming: Staged,
-        result: ChangeResult,
-        address: str,
-    ) -> dict[str, str]:
-        removed = address if result.removed or result.reverts else ""
-        newest = next(s.summary for s in self.table.snapshots(MAIN) if state.KIND in s.summary)
-        carried = {key: newest[key] for key in state.CARRIED if key in newest}
-        after = replace(now, rejected=rejections, changes=now.changes.more(self.plan.id, removed))
-        return {
-            **carried,
-            **after.summary(),
-            "sluice.end-offsets": json.dumps(dict(sorted(now.ends.items()))),
-            state.KIND: CHANGE,
-            state.CHANGE_OFFSETS: result.published.bounds().to_json(),
-            CHANGE_DOCUMENT: address,
-        }

@@ -139,7 +139,7 @@ def test_a_load_is_reverted_by_the_sources_that_it_sent(world: World) -> None:
     assert plan.sources_out == plan.reverts == (world.source("a"),)
     assert not plan.rows_in
     world.refused("load is empty", action="revert")
-    world.refused("load 'none' is not known", action="revert", load="none")
+    world.refused("load 'none' is not known, or sent no record itself.", action="revert", load="none")
     # It sent nothing: both were sent before.
     world.loads.load("again", verify_again=True)
     world.refused("sent no record itself", "load-a, load-b", action="revert", load="again")

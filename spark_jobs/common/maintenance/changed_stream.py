@@ -1,0 +1,122 @@
+"""A stream's state on ``main``, for a change on top of it: read, checked, and written with the change."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+
+from pyspark.sql import SparkSession
+
+from sluice.io.s3 import connect, read_json
+from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.platform import Platform
+from sluice.model.spec.stream import StreamSpec
+from sluice.model.verification.change_plan import ChangePlan, ChangeResult
+from sluice.model.verification.changes import CHANGE, CHANGE_DOCUMENT
+from sluice.model.verification.deduplication import LoadedRows
+from sluice.model.verification.quarantine import Rejections
+from sluice.model.verification.ranges import OffsetRanges
+from spark_jobs.common.consumer import state
+from spark_jobs.common.consumer.state import StreamState
+from spark_jobs.common.kafka.offsets import Topic
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.lake.read_offsets import OffsetReader
+
+
+class ChangeRefused(RuntimeError):
+    """The change would break what it must keep; nothing was published."""
+
+    code = ErrorCode.CHANGE_REFUSED
+
+
+class ChangedStream:
+    """The stream's table as its snapshots describe it; ``plan`` is of the change. For one thread."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        platform: Platform,
+        spec: StreamSpec,
+        plan: ChangePlan,
+        reader: OffsetReader,
+    ) -> None:
+        self.spec, self.plan, self._reader = spec, plan, reader
+        self.table = IcebergTable(spark, spec.table)
+        self._client = connect(platform.s3)
+        self._topic = Topic(platform.kafka, spec.topic.name)
+
+    def now(self) -> StreamState:
+        """As of ``main`` now."""
+        self.table.refresh()
+        rows_of = partial(state.rows_of, self.table, self._reader, self._client)
+        return state.read(self.table.snapshots(MAIN), rows_of, self.spec.table)
+
+    def is_published(self, now: StreamState) -> bool:
+        """Raises ChangeRefused if another change was published since this one was planned: rows that are to
+        come may be there by now, or be removed on purpose."""
+        if self.plan.id in now.changes.newest:
+            return True
+        if now.changes.count != self.plan.changes:
+            raise ChangeRefused(
+                f"{self.spec.table}: {now.changes.count} changes are published, and this one was planned "
+                f"after {self.plan.changes}; nothing was changed. Fix: trigger a new run"
+            )
+        return False
+
+    def check_topic(self, now: StreamState) -> None:
+        """Raise ChangeRefused if the topic is not the one that the table is of. Also after its records were
+        read: if the id is the same then, they are of that topic."""
+        if self.plan.rows_in and (found := self._topic.id()) != now.topic_id:
+            raise ChangeRefused(
+                f"topic {self.plan.topic!r} was recreated: its id is {found}, {self.spec.table} has "
+                f"{now.topic_id}; nothing was changed. Fix: restore the topic, or give the stream a new table"
+            )
+
+    def check_published(self, now: StreamState) -> None:
+        published = OffsetRanges.from_ends(now.starts, now.ends)
+        if beyond := self.plan.rows_in.minus(published):
+            raise ChangeRefused(
+                f"{self.spec.table}: {beyond} is not published by the stream: its catalog was restored since "
+                "the change was planned. Fix: plan it again"
+            )
+
+    def removed_before(self, now: StreamState) -> ChangeResult:
+        """The newest change after which rows are removed on purpose; an empty one without."""
+        address = now.changes.removed
+        return (
+            ChangeResult.from_document(read_json(self._client, address)) if address else ChangeResult.none()
+        )
+
+    def record(self, result: ChangeResult, rows: LoadedRows) -> str:
+        """Write the result and the rows that came beside the table; return the address.
+
+        The change's snapshot names the one that counts: an attempt that publishes nothing leaves an object
+        that nothing names."""
+        document = {**result.to_document(), state.ROWS: rows.to_json()}
+        body = json.dumps(document, separators=(",", ":")).encode()
+        address = f"{self.table.location()}/changes/{result.id}-{self.table.head(MAIN)}.json"
+        bucket, _, key = address.removeprefix("s3://").partition("/")
+        self._client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
+        return address
+
+    def summary(
+        self,
+        now: StreamState,
+        rejections: Rejections,
+        result: ChangeResult,
+        address: str,
+    ) -> dict[str, str]:
+        """Of the change's snapshot on top of ``now``."""
+        removed = address if result.removed or result.reverts else ""
+        newest = next(s.summary for s in self.table.snapshots(MAIN) if state.KIND in s.summary)
+        carried = {key: newest[key] for key in state.CARRIED if key in newest}
+        after = replace(now, rejected=rejections, changes=now.changes.more(self.plan.id, removed))
+        return {
+            **carried,
+            **after.summary(),
+            "sluice.end-offsets": json.dumps(dict(sorted(now.ends.items()))),
+            state.KIND: CHANGE,
+            state.CHANGE_OFFSETS: result.published.bounds().to_json(),
+            CHANGE_DOCUMENT: address,
+        }
