@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.hooks.table_contents import TableContents
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import Document
+from sluice.model.spec.ledger import PROOF, Document
 from sluice.model.spec.maintenance import for_each_table
-from sluice.model.verification.findings import Earlier, Finding, FindingName, Observed, findings
+from sluice.model.verification.findings import Earlier, Finding, FindingName, Observed, Proof, findings
 from sluice.operators.base import StreamOperator
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ReconciliationOperator(StreamOperator):
 class ObserveOffsetsOperator(ReconciliationOperator):
     """Compare the offsets of the group, the table and the broker, and the table's with earlier runs'."""
 
-    does = "compares the offsets of the topic, the table and the consumer group, and those of earlier runs"
+    does = "compares the offsets of topic, table, consumer group, newest verified load and earlier runs"
     fails_if = "one is ahead of another that it follows, or went back"
 
     def work(self, context: Context) -> dict[str, Any]:
@@ -61,6 +61,7 @@ class ObserveOffsetsOperator(ReconciliationOperator):
             return {"result": NOTHING}
         described = kafka.describe(topic)
         # What is behind first: see sluice.model.verification.findings.
+        proved = history.latest(PROOF)
         group = kafka.group_offsets(f"sluice-{self.stream}", topic, described.partitions)
         begins = kafka.begins(topic, described.partitions)
         position = lake.position(self.spec.table)
@@ -77,6 +78,7 @@ class ObserveOffsetsOperator(ReconciliationOperator):
                 kafka.ends(topic),
                 self._earlier(history, now, position.topic_id),
                 history.suspended() is not None,
+                self._proof(proved),
             )
         )
         ends = {str(partition): end for partition, end in sorted(position.ends.items())}
@@ -84,6 +86,12 @@ class ObserveOffsetsOperator(ReconciliationOperator):
         history.record_reconciliation(OBSERVED, {"ends": ends, "topic_id": position.topic_id}, now)
         self.report(found, f"offsets of {self.spec.table}")
         return {"result": f"offsets agree: the table ends at {ends}"}
+
+    @staticmethod
+    def _proof(document: Document | None) -> Proof | None:
+        if document is None:
+            return None
+        return Proof(document["run_id"], {int(p): end for p, end in document["ends"].items()})
 
     @staticmethod
     def _earlier(history: History, now: datetime, topic_id: str | None) -> tuple[Earlier, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +15,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients.lake.catalog import ancestors
 from sluice.clients.ledger import History
 from sluice.clients.objects import Entry
+from sluice.model.spec.ledger import PROOF, history_key
 from sluice.model.verification.findings import FindingName
 from sluice.model.verification.storage import REWRITE_ID
 from sluice.operators.reconciliation import (
@@ -287,3 +288,15 @@ def test_a_table_that_went_back_is_found_by_its_offsets(world: World) -> None:
     world.run(ObserveOffsetsOperator)
     world.kafka.ends = lambda topic: {0: 7}
     world.finds(FindingName.TOPIC_BEHIND_TABLE, kind=ObserveOffsetsOperator)
+
+
+def test_a_table_that_ends_before_a_verified_load_did_is_found(world: World) -> None:
+    """Of two loads the newest counts."""
+    for minutes, run, end in ((2, "r1", 10 * BATCH), (1, "r2", world.end)):
+        at = datetime.now(UTC) - timedelta(minutes=minutes)
+        world.history.put(history_key(PROOF, at, "load"), {"run_id": run, "ends": {"0": end}})
+    world.run(ObserveOffsetsOperator)
+    document = {"run_id": "r3", "ends": {"0": world.end + 1}}
+    world.history.put(history_key(PROOF, datetime.now(UTC), "load"), document)
+    text = world.finds(FindingName.TABLE_BEHIND_PROOF, kind=ObserveOffsetsOperator)
+    assert f"load r3 was verified to {world.end + 1}, the table ends at {world.end}" in text

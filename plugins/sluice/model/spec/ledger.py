@@ -17,6 +17,7 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     runs/<run_id, quoted>/compaction-verified-<n>.json  what the attempts up to n changed, if it was verified
     runs/<run_id, quoted>/removed-<n>.json  how many files of each table were deleted after attempt n
     history/metadata/<countdown>-<moment>-tables.json   the metadata file of each table at this time
+    history/proof/<countdown>-<moment>-load.json  a load that was verified, and up to which offsets
     history/maintenance/<countdown>-<moment>-complete.json  a complete run of maintenance
     history/reconciled_<what>/<countdown>-<moment>-run.json  what a step of reconciliation found: offsets,
                                                         table, files
@@ -36,6 +37,8 @@ Document = dict[str, Any]
 RUNTIME = "runtime"
 # The kinds of these records. They are no events of a component, and no other reader lists them.
 METADATA, MAINTENANCE = "metadata", "maintenance"
+# Kind of the record of a load that was verified: which one, and up to which offsets.
+PROOF = "proof"
 # UTC, to the microsecond, of one width: texts sort by time.
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

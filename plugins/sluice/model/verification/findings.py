@@ -27,6 +27,7 @@ class FindingName(StrEnum):
     GROUP_AHEAD = "group-ahead"
     GROUP_BEHIND = "group-behind"
     TABLE_RESTORED = "table-restored"
+    TABLE_BEHIND_PROOF = "table-behind-proof"
     MAIN_MOVED = "main-moved"
     FOREIGN_COMMIT = "foreign-commit"
     RANGE_WRONG = "range-wrong"
@@ -56,12 +57,21 @@ class Earlier:
 
 
 @dataclass(frozen=True)
+class Proof:
+    """The newest load that was verified, in the ledger: up to ``ends``, of its partitions."""
+
+    run_id: str
+    ends: Offsets
+
+
+@dataclass(frozen=True)
 class Observed:
     """Positions in the order in which they were read; partition -> offset. A partition that a position does
     not have is at 0, or not there yet.
 
     ``topic_id``: of the broker; ``table_topic_id``: that the table was written from, None if it does not say.
-    ``earlier``: of earlier runs. ``is_suspended``: nobody commits the group's offsets then.
+    ``earlier``: of earlier runs. ``is_suspended``: no process commits the group's offsets then. ``proof``: was
+    read before ``ends``.
     """
 
     group: Offsets
@@ -72,6 +82,7 @@ class Observed:
     broker_ends: Offsets
     earlier: tuple[Earlier, ...] = field(default=())
     is_suspended: bool = False
+    proof: Proof | None = None
 
 
 def findings(observed: Observed) -> list[Finding]:
@@ -105,6 +116,14 @@ def findings(observed: Observed) -> list[Finding]:
         ends,
         "the table was read before to",
     )
+    if observed.proof:
+        compare(
+            FindingName.TABLE_BEHIND_PROOF,
+            f"load {observed.proof.run_id} was verified to",
+            observed.proof.ends,
+            ends,
+            "the table ends at",
+        )
     compare(FindingName.GROUP_AHEAD, "the group is at", observed.group, ends, "the table ends at")
     for earlier in observed.earlier:
         if not covers(ends, earlier.ends):

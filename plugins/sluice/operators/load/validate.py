@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import Document, run_key
+from sluice.model.spec.ledger import PROOF, Document, history_key, run_key
 from sluice.model.spec.schema import schema_problems
 from sluice.operators.base import StreamOperator
 from sluice.operators.load import checks
@@ -129,9 +129,17 @@ class ValidateOperator(StreamOperator):
         if self.ledger.put(run_key(run_id, "proof"), proof) is not proof:
             # Verified before: the table may have changed since, or its catalog was restored.
             self.ledger.put(run_key(run_id, f"proof-{proof['snapshot_id']}"), proof)
+        self._record_ends(proof, load.expected)
         # After the proof: a document without one would spare a source its verification.
         verified.record(self._verified(proof, sources), plans.end_offsets(produced))
         return {key: value for key, value in proof.items() if key != "ranges"}
+
+    def _record_ends(self, proof: Document, expected: OffsetRanges) -> None:
+        """Record up to where the table was verified, for reconciliation: constant cost, by the newest key."""
+        ends = {str(p): offsets.pairs()[-1][1] for p, offsets in expected.partitions.items()}
+        if ends:
+            at = datetime.now(UTC)
+            self.ledger.put(history_key(PROOF, at, "load"), {"run_id": proof["run_id"], "ends": ends})
 
     def _rows(self, sources: list[Document]) -> list[int]:
         """Of each source, the objects' counted; 0 of a feed, which has none."""

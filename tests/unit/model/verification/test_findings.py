@@ -14,6 +14,7 @@ from sluice.model.verification.findings import (
     Earlier,
     FindingName,
     Observed,
+    Proof,
     findings,
 )
 
@@ -38,6 +39,7 @@ AGREED = Observed(
         ({"group": {0: 89}}, FindingName.GROUP_BEHIND, "2.0 hours ago at 90, the group is at 89"),
         ({"group": {}}, FindingName.GROUP_BEHIND, "the group is at 0"),
         ({"ends": {0: 94}}, FindingName.TABLE_RESTORED, "saw 95, the table ends now at 94"),
+        ({"proof": Proof("r1", {0: 101})}, FindingName.TABLE_BEHIND_PROOF, "load r1 was verified to 101"),
         ({"topic_id": "b"}, FindingName.TOPIC_RECREATED, "from topic id a, it is b"),
     ],
 )
@@ -52,6 +54,7 @@ def test_each_disagreement_has_a_name(change: dict[str, object], name: FindingNa
     [
         {},
         {"group": {0: 100}},
+        {"proof": Proof("r1", {0: 100})},
         {"broker_begins": {0: 100}},
         {"broker_ends": {0: 100}},
         {"table_topic_id": None},
