@@ -70,8 +70,8 @@ class Observed:
     not have is at 0, or not there yet.
 
     ``topic_id``: of the broker; ``table_topic_id``: that the table was written from, None if it does not say.
-    ``earlier``: of earlier runs. ``is_suspended``: no process commits the group's offsets then. ``proof``: was
-    read before ``ends``.
+    ``earlier``: of earlier runs. ``is_suspended``: no process commits the group's offsets then.
+    ``proof``: was read before ``ends``.
     """
 
     group: Offsets
