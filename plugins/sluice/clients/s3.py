@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError
 from botocore.exceptions import ClientError as S3Error
 
 from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.io.s3 import read_json
 from sluice.model.error_codes import ErrorCode
+from sluice.model.verification.change_plan import ChangeResult
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+    from sluice.model.verification.changes import Changes
 
 _MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound"})
 DENIED = frozenset({"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
@@ -49,3 +57,15 @@ def split(uri: str) -> tuple[str, str]:
     if parts.scheme not in ("s3", "s3a") or not parts.netloc:
         raise ValueError(f"{uri!r} is no S3 address. Fix: write s3://bucket/prefix")
     return parts.netloc, parts.path.strip("/")
+
+
+def removed_by(client: S3Client, changes: Changes) -> ChangeResult:
+    """The result of the newest of ``changes`` after which rows are removed on purpose; at most one GET.
+
+    Raises Missing, Refused or Unreachable."""
+
+    def read(address: str) -> Any:
+        with asking(f"document of a change {address}"):
+            return read_json(client, address)
+
+    return ChangeResult.at(changes.removed, read)

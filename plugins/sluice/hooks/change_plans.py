@@ -13,6 +13,7 @@ from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, load_ids_prefix, load_of, planned_key, run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, change_id
+from sluice.model.verification.quarantine import DUPLICATE
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.topic_ranges import RangesInvalid, TopicRanges
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from sluice.clients.ledger import Ledger
     from sluice.hooks.platform import PlatformHook
     from sluice.model.spec.stream import StreamSpec
-
-# Begins the quarantine reason of a record whose row is published already.
-_DUPLICATE = "duplicate:"
 
 
 def pin(ledger: Ledger, run_id: str, params: Mapping[str, Any], create: Callable[[], Document]) -> Document:
@@ -164,10 +162,9 @@ class ChangePlanner:
 
     def removed(self) -> ChangeResult:
         """The document of the newest change after which offsets are removed; an empty one without."""
-        from sluice.io.s3 import read_json
+        from sluice.clients.s3 import removed_by
 
-        address = self.changes.removed
-        return ChangeResult.from_document(read_json(self._s3, address)) if address else ChangeResult.none()
+        return removed_by(self._s3, self.changes)
 
     def _made(self, action: Action, **parts: Any) -> ChangePlan:
         topic, changes = self.spec.topic.name, self.changes.count
@@ -284,7 +281,7 @@ class ChangePlanner:
             self.lake.table(self.spec.quarantine_table), EqualTo("stage", "consumer")
         ):
             partition, offset = row[files.PARTITION], row[files.OFFSET]
-            if row["reason"].startswith(_DUPLICATE) or reason not in row["reason"]:
+            if row["reason"].startswith(DUPLICATE) or reason not in row["reason"]:
                 continue
             if row[files.SOURCE] in reverted or offset in removed[partition]:
                 continue

@@ -48,7 +48,7 @@ def require_newest(ledger: Ledger, run_id: str) -> str:
 
 @dataclass(frozen=True)
 class IntervalFiles:
-    """Plans the files of ``backfill`` in ``bucket``. ``verified``: made anew for each plan; ``baseline``
+    """Plans the files of ``backfill`` in ``bucket``. ``verified``: made again for each plan; ``baseline``
     records where the tables are before the load with this id."""
 
     ledger: Ledger

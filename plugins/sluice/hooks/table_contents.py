@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from sluice.clients.errors import Refused
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document
-from sluice.model.verification.change_plan import ChangeResult
 from sluice.model.verification.findings import Finding, FindingName
 from sluice.model.verification.incremental import (
     BatchFile,
@@ -233,12 +232,7 @@ class TableContents:
     def _removed(self, table: Table) -> OffsetRanges:
         """The offsets that changes took out on purpose; one GET if there are any."""
         from sluice.clients.lake.catalog import published_changes
-        from sluice.clients.s3 import asking
-        from sluice.io.s3 import read_json
+        from sluice.clients.s3 import removed_by
 
         # Of the state whose files are compared: a change may be published meanwhile.
-        address = published_changes(table).removed
-        if not address:
-            return EMPTY
-        with asking(f"document of a change {address}"):
-            return ChangeResult.from_document(read_json(self.s3, address)).removed
+        return removed_by(self.s3, published_changes(table)).removed

@@ -16,9 +16,8 @@ from sluice.clients.lake.batches import BatchLog
 from sluice.clients.lake.catalog import Lake, position, sequence_since
 from sluice.clients.ledger import Ledger
 from sluice.clients.objects import Bucket, ObjectVersion
-from sluice.clients.s3 import asking, split
+from sluice.clients.s3 import removed_by, split
 from sluice.hooks import load_plan
-from sluice.io.s3 import read_json
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, planned_key, produced_key
 from sluice.model.spec.platform import Platform
@@ -171,11 +170,7 @@ class StreamTrace:
 
     def _removed(self) -> ChangeResult:
         """What changes removed and none brought back."""
-        address = self.lake.changes(self.spec.table).removed
-        if not address:
-            return ChangeResult.none()
-        with asking(f"document of a change {address}"):
-            return ChangeResult.from_document(read_json(self.ledger.client, address))
+        return removed_by(self.ledger.client, self.lake.changes(self.spec.table))
 
     def _bucket(self, name: str) -> Bucket:
         return Bucket(self.ledger.client, name)

@@ -13,7 +13,6 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from sluice.model.spec.ledger import Document, verified_key, verified_of, verified_prefix
-from sluice.model.verification.change_plan import ChangeResult
 from sluice.model.verification.lineage import covers, lineage, newest_covered
 
 if TYPE_CHECKING:
@@ -41,16 +40,11 @@ class VerifiedSources:
     @cached_property
     def reverted(self) -> frozenset[str]:
         """Ids of the sources whose rows a change took out, and none brought back. At most one GET."""
-        from sluice.clients.s3 import asking
-        from sluice.io.s3 import read_json
+        from sluice.clients.s3 import removed_by
 
         if self.lineage is None:
             return frozenset()
-        address = self.lake.changes(self.table).removed
-        if not address:
-            return frozenset()
-        with asking(f"document of a change {address}"):
-            return ChangeResult.from_document(read_json(self.ledger.client, address)).reverted_sources
+        return removed_by(self.ledger.client, self.lake.changes(self.table)).reverted_sources
 
     def among(self, source_ids: Sequence[str]) -> tuple[set[str], Document]:
         """Which of the sources are verified, and what that rests on, for the plan.

@@ -19,7 +19,10 @@ from sluice.operators.load.checks import LoadFiles, await_quarantine, check_offs
 from sluice.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from airflow.sdk import Context
+    from pyiceberg.table import Table
 
 RESPONSE_TIMEOUT = timedelta(hours=24)
 PLAN = "plan_change"
@@ -51,11 +54,7 @@ class PlanChangeOperator(StreamOperator):
         lake = self.platform_hook.lake
         going = 0
         if plan.sources_out:
-            from sluice.clients.lake import files
-
-            table = lake.table(self.spec.table)
-            rows = files.rows_by_source(table, files.committed_since(table, 0), plan.sources_out)
-            going = sum(map(len, rows.values()))
+            going = rows_of(lake.table(self.spec.table), plan.sources_out)
         if plan.rows_out:
             found = check_offsets(LoadFiles.at(lake, self.spec, plan.rows_out))
             going += found.verification.found - found.quarantined.count
@@ -64,6 +63,14 @@ class PlanChangeOperator(StreamOperator):
             check = check_offsets(LoadFiles.at(lake, self.spec, plan.rows_in))
             counted |= {"missing": check.verification.gaps.count, "quarantined": check.quarantined.count}
         return counted
+
+
+def rows_of(table: Table, sources: Sequence[str]) -> int:
+    """How many rows of these sources the table has."""
+    from sluice.clients.lake import files
+
+    found = files.rows_by_source(table, files.committed_since(table, 0), sources)
+    return sum(map(len, found.values()))
 
 
 def preview(document: Document) -> list[list[Any]]:
@@ -178,16 +185,12 @@ class VerifyChangeOperator(StreamOperator):
         }
 
     def _source_problems(self, plan: ChangePlan, result: ChangeResult, counted: int) -> list[str]:
-        from sluice.clients.lake import files
-
         if not plan.sources_out:
             return []
         problems = []
         if result.rows_out != counted:
             problems.append(f"{counted} rows were planned to go, and {result.rows_out} went")
-        table = self.platform_hook.lake.table(self.spec.table)
-        found = files.rows_by_source(table, files.committed_since(table, 0), plan.sources_out)
-        if left := sum(map(len, found.values())):
+        if left := rows_of(self.platform_hook.lake.table(self.spec.table), plan.sources_out):
             problems.append(f"{left} rows of the sources that went are there")
         return problems
 

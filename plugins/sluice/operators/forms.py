@@ -114,12 +114,8 @@ def maintenance(spec: StreamSpec) -> dict[str, Param]:
     if not has_closed_dates(spec):
         return {}
     return {
-        "compact_before": Param(
-            None,
-            type=["string", "null"],
-            format="date",
-            title="Before",
-            description="Files of dates before this one are rewritten; default: yesterday (UTC)",
+        "compact_before": _optional(
+            "Before", "Files of dates before this one are rewritten; default: yesterday (UTC)", format="date"
         )
     }
 
@@ -136,44 +132,16 @@ def change() -> dict[str, Param]:
             "what was rejected and is good now. revert: take a load's rows out. redo: bring them back. "
             "replace: take the rows of an object's earlier versions out, once its newest one is loaded",
         ),
-        "ranges": Param(
-            None,
-            type=["string", "null"],
-            title="Ranges",
-            description=f"For replay: offsets as in messages and proofs, {EXAMPLE}",
+        "ranges": _optional("Ranges", f"For replay: offsets as in messages and proofs, {EXAMPLE}"),
+        "from_time": _optional(
+            "From", "For replay, instead of ranges: the first timestamp in Kafka", format="date-time"
         ),
-        "from_time": Param(
-            None,
-            type=["string", "null"],
-            format="date-time",
-            title="From",
-            description="For replay, instead of ranges: the first timestamp in Kafka",
+        "until_time": _optional("Until", "For replay: the timestamp behind the last one", format="date-time"),
+        "load": _optional(
+            "Load", "For revert and redo: the run id of the load. For retry_quarantine: its records only"
         ),
-        "until_time": Param(
-            None,
-            type=["string", "null"],
-            format="date-time",
-            title="Until",
-            description="For replay: the timestamp behind the last one",
-        ),
-        "load": Param(
-            None,
-            type=["string", "null"],
-            title="Load",
-            description="For revert and redo: the run id of the load. For retry_quarantine: its records only",
-        ),
-        "object": Param(
-            None,
-            type=["string", "null"],
-            title="Object",
-            description="For replace: the key in the source bucket",
-        ),
-        "reason": Param(
-            None,
-            type=["string", "null"],
-            title="Reason",
-            description="For retry_quarantine: records whose reason contains this",
-        ),
+        "object": _optional("Object", "For replace: the key in the source bucket"),
+        "reason": _optional("Reason", "For retry_quarantine: records whose reason contains this"),
         "partial": Param(
             False,
             type="boolean",
@@ -218,11 +186,12 @@ def supervision(components: Sequence[str]) -> dict[str, Param]:
             title="Component",
             description="The component that the action is for; the others are only checked",
         ),
-        "reason": Param(
-            None,
-            type=["string", "null"],
-            maxLength=500,
-            title="Reason",
-            description="Recorded in the component's history, and shown while it is stopped",
+        "reason": _optional(
+            "Reason", "Recorded in the component's history, and shown while it is stopped", maxLength=500
         ),
     }
+
+
+def _optional(title: str, description: str, **schema: Any) -> Param:
+    """A text that may be left out."""
+    return Param(None, type=["string", "null"], title=title, description=description, **schema)

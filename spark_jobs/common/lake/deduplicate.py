@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from sluice.model.verification.deduplication import LoadedRows, Run
+from sluice.model.verification.quarantine import DUPLICATE
 from spark_jobs.common.spark.columns import in_ranges
 
 
@@ -43,8 +44,9 @@ def flag_duplicates(rows: DataFrame, loaded: LoadedRows, sources: set[str]) -> D
     )
     published = is_loaded(loaded, sources, "_source_id", "_kafka_partition")
     earlier = F.lag("_kafka_offset").over(identity)
-    duplicate = F.when(published, F.lit("duplicate: this row of its source is in the table already")).when(
-        earlier.isNotNull(), F.concat(F.lit("duplicate: this row is also at offset "), earlier.cast("string"))
+    duplicate = F.when(published, F.lit(f"{DUPLICATE} this row of its source is in the table already")).when(
+        earlier.isNotNull(),
+        F.concat(F.lit(f"{DUPLICATE} this row is also at offset "), earlier.cast("string")),
     )
     duplicates = (
         candidates.withColumn("duplicate", duplicate)

@@ -227,12 +227,8 @@ class IcebergTable:
         for file in found.addedDataFiles(io) if found else ():
             (update.addFile if removed else update.appendFile)(file)
         snapshot = with_properties(update, properties).apply()
-        # An overwrite ignores a file that is not there (any more).
-        deleted = int(dict(snapshot.summary()).get("deleted-data-files", "0"))
-        if deleted != len(removed):
-            raise Refused(
-                f"{self.name}: {len(removed) - deleted} files of snapshot {files_of} were rewritten"
-            )
+        if missing := not_removed(snapshot, len(removed)):
+            raise Refused(f"{self.name}: {missing} files of snapshot {files_of} were rewritten")
         # The one that apply() has read.
         base = self._table.operations().current()
         return StagedSnapshot(int(snapshot.snapshotId()), str(base.metadataFileLocation()), snapshot)
@@ -308,6 +304,12 @@ def write_rows(
 def _heads(metadata: Any, names: Iterable[str]) -> dict[str, int | None]:
     refs = {name: metadata.ref(name) for name in names}
     return {name: None if ref is None else int(ref.snapshotId()) for name, ref in refs.items()}
+
+
+def not_removed(snapshot: Any, removed: int) -> int:
+    """How many of the files that an update removes its snapshot did not: an overwrite ignores one that is not
+    there (any more)."""
+    return removed - int(dict(snapshot.summary()).get("deleted-data-files", "0"))
 
 
 def with_properties(update: Any, properties: Mapping[str, str]) -> Any:

@@ -32,6 +32,7 @@ from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.change_plan import ChangePlan, ChangeResult
 from sluice.model.verification.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.model.verification.offsets import needs_read, verify
+from sluice.model.verification.quarantine import DUPLICATE
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.topic_ranges import TopicRanges
 from spark_jobs.common.consumer import state
@@ -198,17 +199,13 @@ class Change:
 
     def _loaded_elsewhere(self, staged: StagedChange, touched: Touched, sources: set[str]) -> LoadedRows:
         """The rows of these sources that stay in the table."""
-        if not sources:
-            return LoadedRows()
-        staying = staged.candidates(OffsetRanges(), sorted(sources))
-        found = staged.batch(staying).runs_without(touched.offsets)
-        return loaded_from(run for run in found if run.source_id in sources)
+        return loaded_from(staged.runs_of(sources, touched.offsets))
 
     def _check_not_lost(self, coming: Staged, touched: Touched) -> None:
         lost = coming.rejected.intersect(touched.offsets)
         if not lost:
             return
-        reasons = coming.bad.where(~F.col("reason").startswith("duplicate:")).select(*COLUMNS, "reason")
+        reasons = coming.bad.where(~F.col("reason").startswith(DUPLICATE)).select(*COLUMNS, "reason")
         for partition, offset, reason in reasons.toLocalIterator():
             if offset in lost[partition]:
                 raise ChangeRefused(
@@ -279,8 +276,7 @@ class Change:
         else:
             # It has expired: look at the whole table.
             with StagedChange(self.spark, self.spec.table, self.reader) as now:
-                staying = now.candidates(OffsetRanges(), sorted(sources))
-                runs = now.batch(staying).runs_without(touched.offsets)
+                runs = now.runs_of(sources, touched.offsets)
         published = [run for run in runs if run.source_id in sources]
         copies = possible_duplicates(loaded_from(coming.written.runs), published)
         copies |= going & {run.source_id for run in published}

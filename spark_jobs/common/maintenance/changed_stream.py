@@ -83,10 +83,7 @@ class ChangedStream:
 
     def removed_before(self, now: StreamState) -> ChangeResult:
         """The newest change after which rows are removed on purpose; an empty one without."""
-        address = now.changes.removed
-        return (
-            ChangeResult.from_document(read_json(self._client, address)) if address else ChangeResult.none()
-        )
+        return ChangeResult.at(now.changes.removed, partial(read_json, self._client))
 
     def record(self, result: ChangeResult, rows: LoadedRows) -> str:
         """Write the result and the rows that came beside the table; return the address.

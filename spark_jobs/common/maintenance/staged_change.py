@@ -12,12 +12,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.model.verification.changes import CHANGE_ID
+from sluice.model.verification.deduplication import Run
 from sluice.model.verification.offsets import FileStats
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.storage import REWRITE_ID
 from spark_jobs.common.lake.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.clock import committing
-from spark_jobs.common.lake.iceberg import RACE, with_properties
+from spark_jobs.common.lake.iceberg import RACE, not_removed, with_properties
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 from spark_jobs.common.lake.written_batch import SOURCE_COLUMNS, WrittenBatch
 from spark_jobs.common.maintenance.staged_files import CommitConflict, StagedFiles
@@ -144,6 +145,11 @@ class StagedChange(StagedFiles):
     def batch(self, files: Sequence[TableFile]) -> WrittenBatch:
         return WrittenBatch([one.file for one in files], [], self._reader)
 
+    def runs_of(self, sources: set[str], without: OffsetRanges) -> list[Run]:
+        """The runs of these sources in ``base``, of the rows that are not at these offsets."""
+        files = self.candidates(OffsetRanges(), sorted(sources))
+        return [run for run in self.batch(files).runs_without(without) if run.source_id in sources]
+
     def commit_to(
         self,
         branch: str,
@@ -153,11 +159,7 @@ class StagedChange(StagedFiles):
         properties: Mapping[str, str],
     ) -> None:
         """Exchange the files on a branch whose head is ``parent``. Raises CommitConflict if it is not."""
-        update = self._table.newOverwrite() if removed else self._table.newAppend()
-        for one in removed:
-            update.deleteFile(one.handle)
-        for one in added:
-            (update.addFile if removed else update.appendFile)(one.handle)
+        update = _exchange_of(self._table, removed, added)
         with committing(self._spark, self._name):
             with_properties(update.toBranch(branch), properties).commit()
         self._table.refresh()
@@ -207,20 +209,22 @@ class StagedChange(StagedFiles):
     ) -> None:
         if not removed and not added:
             return
-        update = transaction.newOverwrite() if removed else transaction.newAppend()
-        for one in removed:
-            update.deleteFile(one.handle)
-        for one in added:
-            (update.addFile if removed else update.appendFile)(one.handle)
-        with_properties(update, properties).commit()
-        # An overwrite ignores files that are not there.
-        snapshot = transaction.table().currentSnapshot()
-        deleted = int(dict(snapshot.summary()).get("deleted-data-files", "0"))
-        if deleted != len(removed):
+        with_properties(_exchange_of(transaction, removed, added), properties).commit()
+        if missing := not_removed(transaction.table().currentSnapshot(), len(removed)):
             raise CommitConflict(
-                f"{self._name}: {len(removed) - deleted} of {len(removed)} files were rewritten meanwhile; "
+                f"{self._name}: {missing} of {len(removed)} files were rewritten meanwhile; "
                 "nothing was published. Fix: run it again"
             )
+
+
+def _exchange_of(table: Any, removed: Sequence[TableFile], added: Sequence[TableFile]) -> Any:
+    """The pending update of a table or a transaction that exchanges the files."""
+    update = table.newOverwrite() if removed else table.newAppend()
+    for one in removed:
+        update.deleteFile(one.handle)
+    for one in added:
+        (update.addFile if removed else update.appendFile)(one.handle)
+    return update
 
 
 def _may_be_of(file: AddedFile, sources: set[str]) -> bool:

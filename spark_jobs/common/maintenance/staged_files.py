@@ -22,9 +22,6 @@ from sluice.model.spec.platform import CATALOG
 from spark_jobs.common.lake.clock import committing, now_ms, outdated_by
 from spark_jobs.common.lake.iceberg import with_properties
 
-# A running stream moves main every few seconds.
-MAX_ATTEMPTS = 5
-
 
 class CommitConflict(RuntimeError):
     """``main`` was changed so that the staged files no longer match it."""
@@ -114,12 +111,6 @@ class StagedFiles:
         would try again, find a rewrite of manifests whose answer was lost among the snapshots, and set
         ``main`` back to it, over what was published meanwhile."""
         transaction.underlyingOps().commit(transaction.startMetadata(), transaction.currentMetadata())
-
-    def _conflict(self, reason: str) -> CommitConflict:
-        return CommitConflict(
-            f"{self._table.name()}: main was changed during the rewrite ({reason}), nothing was published. "
-            "Fix: run it again"
-        )
 
     def _rewrite_manifests(self, transaction: Any, properties: Mapping[str, str]) -> bool:
         head, listing = transaction.table().currentSnapshot(), self._jvm.java.util.HashSet()

@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from sluice.model.verification.storage import REWRITE_ID
 from spark_jobs.common.lake.clock import committing
 from spark_jobs.common.lake.iceberg import MAIN, RACE, IcebergTable, with_properties
-from spark_jobs.common.maintenance.staged_files import MAX_ATTEMPTS, CommitConflict, StagedFiles
+from spark_jobs.common.maintenance.staged_files import CommitConflict, StagedFiles
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +31,8 @@ MAX_FILES = 100_000
 _EPOCH = date(1970, 1, 1)
 # Iceberg's exceptions: a removed file is missing or has deleted rows; another commit came first.
 _CONFLICTS = ("ValidationException", RACE)
+# A running stream moves main every few seconds.
+MAX_ATTEMPTS = 5
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,12 @@ class StagedRewrite(StagedFiles):
                 if RACE not in reason:
                     raise self._conflict(reason) from error
         raise self._conflict(f"{MAX_ATTEMPTS} times: {reason}")
+
+    def _conflict(self, reason: str) -> CommitConflict:
+        return CommitConflict(
+            f"{self._table.name()}: main was changed during the rewrite ({reason}), nothing was published. "
+            "Fix: run it again"
+        )
 
     def _exchange_files(self, transaction: Any, properties: Mapping[str, str]) -> None:
         head = transaction.table().currentSnapshot()

@@ -6,7 +6,7 @@ Made and shown before anything is done, pinned in the ledger, and read by the Sp
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
@@ -107,6 +107,12 @@ class ChangeResult:
         """Before the first change."""
         empty = OffsetRanges()
         return cls("", Action.REPLAY, empty, 0, empty, empty, empty, 0, 0, 0)
+
+    @classmethod
+    def at(cls, address: str, read: Callable[[str], Mapping[str, Any]]) -> ChangeResult:
+        """The document that ``address`` names, of :class:`~sluice.model.verification.changes.Changes`; an
+        empty one if it is ""."""
+        return cls.from_document(read(address)) if address else cls.none()
 
     @property
     def reverted_sources(self) -> frozenset[str]:

@@ -19,6 +19,8 @@ from sluice.model.verification.ranges import OffsetRanges
 # In summaries of both tables.
 REJECTED = "sluice.rejected"
 REJECTED_BY = "sluice.rejected-by"
+# Begins the reason of a record whose row is in the table already; it counts as no row.
+DUPLICATE = "duplicate:"
 
 
 @dataclass(frozen=True)

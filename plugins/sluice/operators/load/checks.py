@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.hooks import load_plan as plans
 from sluice.model.spec.config import ConfigError
 from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
+from sluice.model.verification.quarantine import DUPLICATE
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.sources import Reconciliation, reconcile_events, reconcile_rows
 
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from sluice.model.spec.ledger import Document
     from sluice.model.spec.stream import StreamSpec
     from sluice.model.verification.offsets import FileStats
-
-
-# Begins the quarantine reason of a record whose row is published already; it counts as no row.
-DUPLICATE = "duplicate:"
 
 
 QUARANTINE_SECONDS = 60
