@@ -23,12 +23,20 @@ HEADLINES: Mapping[str, tuple[str, str, str]] = {
     "connect_rows": ("json", CONNECT, "rows_per_second"),
     "connect_cpu": ("json", CONNECT, "cpu_seconds"),
 }
+# The same of figures that are a ratio already -> workload, Sluice's figure.
+SHARES: Mapping[str, tuple[str, str]] = {
+    "validate_cpu_share": ("one_batch", "validate.cpu_share"),
+    "revert_cpu_share": ("changes", "revert.cpu_share"),
+    "range_read_rate": ("changes", "read.rate"),
+}
 # The goals: at most, or at least if it is negative.
 GOALS: Mapping[str, float] = {
     "produce_wall": 0.9,
     "consume_wall": 0.8,
     "consume_cpu": 0.8,
     "validate_cpu_share": 0.05,
+    "revert_cpu_share": 2.0,
+    "range_read_rate": -1.0,
     "small_batches_calls": 0.10,
     "small_batches_wall": 0.7,
     "connect_rows": -2.5,
@@ -94,9 +102,10 @@ def headlines(workloads: Mapping[str, Mapping[str, Any]]) -> Figures:
         ratio = workloads.get(workload, {}).get("ratio", {}).get(other, {}).get(figure)
         if ratio is not None:
             found[key] = ratio["median"]
-    ours = workloads.get("one_batch", {}).get("contenders", {}).get(SLUICE, {}).get("figures", {})
-    if "validate.cpu_share" in ours:
-        found["validate_cpu_share"] = ours["validate.cpu_share"]
+    for key, (workload, figure) in SHARES.items():
+        ours = workloads.get(workload, {}).get("contenders", {}).get(SLUICE, {}).get("figures", {})
+        if figure in ours:
+            found[key] = ours[figure]
     return found
 
 

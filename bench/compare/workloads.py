@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.compare import connect, plain
+from bench.compare.changes import ChangedSluice
 from bench.compare.connect import Connect
 from bench.compare.contenders import Plain, Sluice
 from bench.compare.figures import CONNECT, PLAIN, SLUICE, TUNED, Figures, report
@@ -89,6 +90,25 @@ def proof_share(validated: Figures, load: Figures) -> Figures:
     }
 
 
+def changes(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
+    """Load CSV objects; read the topic by ranges; revert half of the sources, redo them, replay all rows."""
+    found: Found = defaultdict(list)
+    bench.put_objects("changes/", size.rows, OBJECTS)
+    for name in names:
+        sluice = ChangedSluice(bench, name)
+        produced = sluice.produce("changes/", size.rows)
+        consumed, read = sluice.consume(size.rows), sluice.read()
+        revert, redo, replay = sluice.revert(), sluice.redo(), sluice.replay()
+        load_cpu = produced["cpu_seconds"] + consumed["cpu_seconds"]
+        read["rate"] = round(read["rows_per_second"] / consumed["rows_per_second"], 3)
+        for step in (revert, redo, replay):
+            step["cpu_share"] = round(step["cpu_seconds"] / load_cpu, 3)
+        steps = {"produce": produced, "consume": consumed, "read": read}
+        found[SLUICE].append(prefixed(**steps, revert=revert, redo=redo, replay=replay))
+        say(name, found)
+    return report(found, {"rows": size.rows, "objects": OBJECTS, **settings(bench, 5)})
+
+
 def small_batches(bench: BenchStack, size: Size, names: list[str]) -> dict[str, Any]:
     """Consume a topic in 150 batches, at a trigger of one second."""
     rows = size.batch_rows * size.batches
@@ -146,6 +166,7 @@ Run = Callable[[BenchStack, Size, list[str]], dict[str, Any]]
 WORKLOADS: Mapping[str, Run] = {
     "one_batch": one_batch,
     "one_object": one_object,
+    "changes": changes,
     "small_batches": small_batches,
     "latency": latency,
     "json": json_records,

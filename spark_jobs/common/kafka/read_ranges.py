@@ -15,7 +15,7 @@ from sluice.model.spec.platform import Kafka
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.topic_ranges import TopicRanges
 from spark_jobs.common.spark import session
-from spark_jobs.common.spark.columns import in_ranges, offsets_frame
+from spark_jobs.common.spark.columns import in_ranges, is_at, offset_masks
 
 # A partition with more is several tasks, so a skewed one is not the last to end.
 RECORDS_PER_TASK = 500_000
@@ -47,11 +47,10 @@ def read_ranges(
     if sum(len(offsets.pairs()) for t in kept for offsets in kept[t].partitions.values()) <= MAX_EXPRESSED:
         return records.where(_is_wanted(kept))
     # As one expression they would be more than Spark's analyzer and Java's compiler take.
-    wanted = reduce(
-        DataFrame.unionAll,
-        (offsets_frame(spark, kept[topic]).withColumn("topic", F.lit(topic)) for topic in kept),
-    )
-    return records.join(wanted, ["topic", "partition", "offset"], "left_semi").select(*records.columns)
+    masks = (offset_masks(spark, kept[topic]).withColumn("at_topic", F.lit(topic)) for topic in kept)
+    wanted = F.broadcast(reduce(DataFrame.unionAll, masks))
+    is_wanted = is_at("partition", "offset") & (F.col("at_topic") == F.col("topic"))
+    return records.join(wanted, is_wanted, "left_semi")
 
 
 def split_deleted(kafka: Kafka, ranges: TopicRanges) -> tuple[TopicRanges, TopicRanges]:

@@ -21,7 +21,7 @@ from spark_jobs.common.lake.quarantine import BatchQuarantine, of_stage
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.maintenance.staged_change import StagedChange
-from spark_jobs.common.spark.columns import offsets_frame
+from spark_jobs.common.spark.columns import is_at, offset_masks
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,7 @@ class ChangeQuarantine(BatchQuarantine):
                 kept = staged.written(staged.rows_without(leaving.partial, leaving.offsets).repartition(1))
             added = []
             if coming:
-                rows = bad.join(offsets_frame(self.spark, coming, *COLUMNS), COLUMNS, "left_semi")
+                rows = bad.join(offset_masks(self.spark, coming), is_at(*COLUMNS), "left_semi")
                 names = ["_kafka_timestamp", "_source_id", "_source_row", "_source_base_offset"]
                 chosen = rows.select(*COLUMNS, *names, "key", "value", "reason")
                 added = staged.written(of_stage(self.spark, self.name, chosen, "consumer"))

@@ -22,7 +22,7 @@ from spark_jobs.common.lake.iceberg import RACE, not_removed, with_properties
 from spark_jobs.common.lake.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 from spark_jobs.common.lake.written_batch import SOURCE_COLUMNS, WrittenBatch
 from spark_jobs.common.maintenance.staged_files import CommitConflict, StagedFiles
-from spark_jobs.common.spark.columns import offsets_frame
+from spark_jobs.common.spark.columns import is_at, offset_masks
 
 # Ids of sources in a filter of Iceberg; of more, each file's bounds are compared here.
 MAX_FILTERED = 200
@@ -134,9 +134,7 @@ class StagedChange(StagedFiles):
     def rows_without(self, files: Sequence[TableFile], offsets: OffsetRanges) -> DataFrame:
         """The rows of these files, except those at ``offsets``."""
         rows = self.rows([one.handle for one in files])
-        # The join puts its columns first.
-        gone = offsets_frame(self._spark, offsets, *COLUMNS)
-        return rows.join(gone, COLUMNS, "left_anti").select(*rows.columns)
+        return rows.join(offset_masks(self._spark, offsets), is_at(*COLUMNS), "left_anti")
 
     def written(self, rows: DataFrame) -> list[TableFile]:
         """Stage rows; return their files."""

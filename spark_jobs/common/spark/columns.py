@@ -31,14 +31,29 @@ def in_ranges(column: Column, ranges: IntervalSet) -> Column:
     )
 
 
-def offsets_frame(
-    spark: SparkSession, offsets: OffsetRanges, partition: str = "partition", offset: str = "offset"
-) -> DataFrame:
-    """A row for each of the offsets, with these two columns."""
+def offset_masks(spark: SparkSession, offsets: OffsetRanges) -> DataFrame:
+    """These offsets, 64 of them to a row, for a join with :func:`is_at`: ``at_partition``, ``at_block`` (the
+    first of the 64, divided by 64) and ``at_mask``, a bit for each. A row for each offset would not fit into
+    memory: a load of some million records that is scattered over the topic has as many."""
     pairs = [(p, start, until) for p, ranges in offsets.partitions.items() for start, until in ranges]
-    ranges = spark.createDataFrame(pairs, f"`{partition}` int, start long, until long")
-    each = F.explode(F.sequence(F.col("start"), F.col("until") - 1))
-    return ranges.select(partition, each.alias(offset))
+    ranges = spark.createDataFrame(pairs, "at_partition int, start long, until long")
+    blocks = ranges.select("*", F.explode(F.expr("sequence(start >> 6, (until - 1) >> 6)")).alias("at_block"))
+    low = F.expr("cast(greatest(start - at_block * 64, 0) as int)")
+    above = F.expr("cast(64 - least(until - at_block * 64, 64) as int)")
+    bits = blocks.select("at_partition", "at_block", low.alias("low"), above.alias("above"))
+    mask = F.expr("shiftleft(-1L, low) & shiftrightunsigned(-1L, above)")
+    masks = bits.groupBy("at_partition", "at_block").agg(F.bit_or(mask).alias("at_mask"))
+    return F.broadcast(masks)
+
+
+def is_at(partition: str, offset: str) -> Column:
+    """Whether the record of these columns is in a row of :func:`offset_masks`."""
+    value = F.col(offset)
+    return (
+        (F.col("at_partition") == F.col(partition))
+        & (F.col("at_block") == F.shiftright(value, 6))
+        & (F.bit_get("at_mask", value.bitwiseAND(63).cast("int")) == 1)
+    )
 
 
 def date_time(text: Column) -> Column:
