@@ -48,7 +48,7 @@ def test_rows_are_replayed_reverted_and_redone_beside_the_stream(changing: Rig) 
     reverted = finished(rig, run)
     assert (reverted["rows_out"], reverted["published"]) == (ROWS, 0)
     assert (rig.rows_of(kept), rig.rows_of(gone)) == (list(range(ROWS)), [])
-    assert reconciled(rig) == "success"
+    assert findings(rig) == {}
 
     redone = changed(rig, action="redo", load=goes.run_id)
     assert (redone["rows_out"], redone["published"]) == (0, ROWS)
@@ -59,13 +59,17 @@ def test_rows_are_replayed_reverted_and_redone_beside_the_stream(changing: Rig) 
     assert rig.process()["pid"] == process
     rig.assert_exact()
 
-    assert reconciled(rig) == "success"
+    assert findings(rig) == {}
     file = a_file(rig)
     version = rig.stack.admin_s3().delete_object(Bucket=WAREHOUSE, Key=file)["VersionId"]
-    assert reconciled(rig, full=True) == "failed"
+    found = findings(rig, full=True)
+    assert "file-damaged" in found["check_files"]
+    # It reads the files whose bounds do not tell their offsets; this may be one.
+    assert set(found) <= {"check_files", "verify_table"}
+    assert all("SLU-430" in log and file in log for log in found.values())
     # The delete marker goes, so the file is there again.
     rig.stack.admin_s3().delete_object(Bucket=WAREHOUSE, Key=file, VersionId=version)
-    assert reconciled(rig, full=True) == "success"
+    assert findings(rig, full=True) == {}
 
 
 def changed(rig: Rig, **conf: Any) -> Any:
@@ -83,31 +87,35 @@ def finished(rig: Rig, run_id: str) -> Any:
 
 
 def approve(rig: Rig, run_id: str) -> None:
-    """As a person does on the page of required actions, which shows the plan."""
+    """As a person does on the page of required actions, which shows the plan.
+
+    Airflow loses an answer that comes within a second of the question, and the task asks again: no person is
+    that fast, so here the answer is given as often as it is asked for.
+    """
     path = f"/dags/{CHANGE}/dagRuns/{quote(run_id, safe='')}/taskInstances/approve_change/-1/hitlDetails"
 
-    def is_asked() -> bool:
-        # The question is there a moment earlier; an answer then is lost by Airflow.
+    def is_approved() -> bool:
         states = {task["task_id"]: task["state"] for task in rig.airflow.tasks(CHANGE, run_id)}
-        return states["approve_change"] == "awaiting_input"
+        if states["approve_change"] == "awaiting_input":
+            question = rig.airflow.request("GET", path)
+            assert question["subject"] == f"revert: change {ROWS} rows of {SPEC.table}?"
+            if not question["response_received"]:
+                answer = {"chosen_options": ["Approve"], "params_input": {}}
+                rig.airflow.request("PATCH", path, json=answer)
+        return states["approve_change"] == "success"
 
-    wait_until("the question", is_asked, SECONDS, 0.5)
-    assert rig.airflow.request("GET", path)["subject"] == f"revert: change {ROWS} rows of {SPEC.table}?"
-    rig.airflow.request("PATCH", path, json={"chosen_options": ["Approve"], "params_input": {}})
+    wait_until("the approval", is_approved, SECONDS, 2)
 
 
-def reconciled(rig: Rig, **conf: Any) -> str:
-    """The state of a run of the reconciliation; one that failed names the damaged file, and nothing else."""
+def findings(rig: Rig, **conf: Any) -> dict[str, str]:
+    """A run of the reconciliation: each failed step with its log."""
     run_id = rig.airflow.trigger(RECONCILIATION, conf)
     state = rig.airflow.wait(RECONCILIATION, run_id, SECONDS)
-    for task in rig.airflow.tasks(RECONCILIATION, run_id):
-        if task["state"] != "success":
-            log = "\n".join(rig.airflow.log(RECONCILIATION, run_id, task["task_id"]))
-            assert task["task_id"] == "check_files", log[-3000:]
-            assert "SLU-430" in log
-            assert "file-damaged" in log
-            assert a_file(rig) in log
-    return state
+    failed = [
+        task["task_id"] for task in rig.airflow.tasks(RECONCILIATION, run_id) if task["state"] != "success"
+    ]
+    assert state == ("failed" if failed else "success")
+    return {task: "\n".join(rig.airflow.log(RECONCILIATION, run_id, task)) for task in failed}
 
 
 def a_file(rig: Rig) -> str:

@@ -20,8 +20,11 @@ from spark_jobs.common.spark.columns import in_ranges, is_at, offset_masks
 # A partition with more is several tasks, so a skewed one is not the last to end.
 RECORDS_PER_TASK = 500_000
 # Ranges of a partition that are fetched on their own. Of more, those nearest to each other are fetched with
-# what is between them: each is a scan of its own in Spark's plan.
+# what is between them: each is a scan of its own in Spark's plan, with a Kafka consumer of its own per
+# partition, whose buffers are kept for minutes.
 MAX_SCANS = 8
+# So of many ranges only those are fetched on their own that have more records than this before them.
+SKIPPED_RECORDS = 100_000
 # Ranges in one expression.
 MAX_EXPRESSED = 200
 
@@ -99,9 +102,13 @@ def _scans(ranges: TopicRanges) -> Iterator[dict[str, dict[int, tuple[int, int]]
 
 
 def _nearest_joined(offsets: IntervalSet) -> IntervalSet:
-    """At most MAX_SCANS ranges with all of these, and with as little else as possible."""
+    """At most MAX_SCANS ranges with all of these; of more, with what is between those near to each other."""
     narrowest = sorted(offsets.gaps(), key=lambda gap: gap[1] - gap[0])
-    return offsets.union(IntervalSet.of(narrowest[: max(len(narrowest) + 1 - MAX_SCANS, 0)]))
+    if len(narrowest) < MAX_SCANS:
+        return offsets
+    joined = narrowest[: len(narrowest) + 1 - MAX_SCANS]
+    joined += [gap for gap in narrowest[len(joined) :] if gap[1] - gap[0] <= SKIPPED_RECORDS]
+    return offsets.union(IntervalSet.of(joined))
 
 
 def _bounds(scan: dict[str, dict[int, tuple[int, int]]]) -> dict[str, str]:
