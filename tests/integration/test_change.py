@@ -44,7 +44,7 @@ def test_rows_are_replayed_reverted_and_redone_beside_the_stream(changing: Rig) 
     assert sorted(rig.record_offsets()) == before
 
     run = rig.airflow.trigger(CHANGE, {"action": "revert", "load": goes.run_id})
-    approve(rig, run)
+    approve(rig, run, f"revert: change {ROWS} rows of {SPEC.table}?")
     reverted = finished(rig, run)
     assert (reverted["rows_out"], reverted["published"]) == (ROWS, 0)
     assert (rig.rows_of(kept), rig.rows_of(gone)) == (list(range(ROWS)), [])
@@ -60,6 +60,7 @@ def test_rows_are_replayed_reverted_and_redone_beside_the_stream(changing: Rig) 
     rig.assert_exact()
 
     assert findings(rig) == {}
+    replace_by_a_corrected_file(rig, gone)
     file = a_file(rig)
     version = rig.stack.admin_s3().delete_object(Bucket=WAREHOUSE, Key=file)["VersionId"]
     found = findings(rig, full=True)
@@ -70,6 +71,23 @@ def test_rows_are_replayed_reverted_and_redone_beside_the_stream(changing: Rig) 
     # The delete marker goes, so the file is there again.
     rig.stack.admin_s3().delete_object(Bucket=WAREHOUSE, Key=file, VersionId=version)
     assert findings(rig, full=True) == {}
+
+
+def replace_by_a_corrected_file(rig: Rig, old: str) -> None:
+    """Its rows wait in quarantine, and come in the commit in which those of the older version go."""
+    rows = ROWS + 50
+    corrected = rig.load(objects=[rig.put("change-2-goes.csv", rig.slice(ROWS, rows))], withhold=True)
+    (new,) = corrected.sources
+    assert (rig.rows_of(old), rig.rows_of(new)) == (list(range(ROWS)), [])
+    assert sorted(rig.set_aside(new)) == list(range(rows))
+    assert findings(rig) == {}
+    run = rig.airflow.trigger(CHANGE, {"action": "replace", "object": "tests/change-2-goes.csv"})
+    approve(rig, run, f"replace: change {rows} rows of {SPEC.table}?")
+    replaced = finished(rig, run)
+    assert (replaced["rows_out"], replaced["published"]) == (ROWS, rows)
+    assert (rig.rows_of(old), rig.rows_of(new)) == ([], list(range(rows)))
+    assert rig.quarantine() == []
+    assert findings(rig) == {}
 
 
 def changed(rig: Rig, **conf: Any) -> Any:
@@ -86,7 +104,7 @@ def finished(rig: Rig, run_id: str) -> Any:
     return airflow_calls.xcom(rig.airflow, CHANGE, run_id, "verify_change")
 
 
-def approve(rig: Rig, run_id: str) -> None:
+def approve(rig: Rig, run_id: str, subject: str) -> None:
     """As a person does on the page of required actions, which shows the plan.
 
     Airflow loses an answer that comes within a second of the question, and the task asks again: no person is
@@ -98,7 +116,7 @@ def approve(rig: Rig, run_id: str) -> None:
         states = {task["task_id"]: task["state"] for task in rig.airflow.tasks(CHANGE, run_id)}
         if states["approve_change"] == "awaiting_input":
             question = rig.airflow.request("GET", path)
-            assert question["subject"] == f"revert: change {ROWS} rows of {SPEC.table}?"
+            assert question["subject"] == subject
             if not question["response_received"]:
                 answer = {"chosen_options": ["Approve"], "params_input": {}}
                 rig.airflow.request("PATCH", path, json=answer)

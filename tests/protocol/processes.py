@@ -40,6 +40,8 @@ REPLACED: Mapping[Any, Mapping[str, Any]] = {
     source_quarantine: {"now_ms": lambda: LATER_MS},
     batch_rows: {"F": dataframes.F, "with_identity": lambda records: records},
     consumer: {
+        # No record of a history is sent to be withheld.
+        "without_withheld": lambda rows: rows,
         "now_ms": lambda: LATER_MS,
         "KEEP_SNAPSHOTS": 4,
         "RECORD_INTERVAL": 2,

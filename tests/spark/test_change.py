@@ -17,7 +17,9 @@ from pyspark.sql import functions as F
 from sluice.clients.lake.catalog import Lake
 from sluice.model.spec.platform import CATALOG
 from sluice.model.verification.change_plan import Action, ChangePlan
+from sluice.model.verification.quarantine import WITHHELD_REASON
 from sluice.model.verification.ranges import OffsetRanges
+from sluice.model.verification.sources import WITHHELD_MARK
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.maintenance.change import Change
 from spark_jobs.common.maintenance.changed_stream import ChangeRefused
@@ -48,11 +50,13 @@ class Changing(Stream):
         found = F.lit(None).cast("string") if self.mended else reason
         return rows.select("*", F.struct(text.alias("text")).alias("record"), found.alias("reason"))
 
-    def send_rows(self, source: str, partition: int, texts: Sequence[str], first: int = 0) -> None:
+    def send_rows(
+        self, source: str, partition: int, texts: Sequence[str], first: int = 0, mark: str = ":"
+    ) -> None:
         """Rows of a source, one after the other, from its row and sequence ``first`` on."""
         producer = Producer({**self.services.kafka, "linger.ms": 5, "log_level": 0})
         for number, text in enumerate(texts, first):
-            key = f"{source}:{number}:{number}"
+            key = f"{source}{mark}{number}:{number}"
             producer.produce(self.spec.topic.name, text.encode(), key.encode(), partition=partition)
         assert producer.flush(30) == 0
 
@@ -216,6 +220,35 @@ def test_a_row_that_is_elsewhere_already_is_rejected(stream: Changing) -> None:
     stream.change(stream.plan("r1", Action.RETRY, rows_in=offsets({0: (2, 3)})))
     assert len(stream.texts()) == 2
     assert [(p, o) for p, o, _ in stream.quarantined()] == [(0, 2)]
+
+
+def test_a_corrected_file_is_withheld_and_replaces_the_older_one_in_one_commit(stream: Changing) -> None:
+    stream.send_rows(A, 0, ["a0", "a1", "a2"])
+    stream.send_rows(B, 0, ["b0", "bad1", "b2"], mark=WITHHELD_MARK)
+    stream.publish()
+    assert sorted(stream.texts().values()) == ["a0", "a1", "a2"]
+    assert stream.quarantined() == [(0, 3, WITHHELD_REASON), (0, 4, "it is bad"), (0, 5, WITHHELD_REASON)]
+    coming = OffsetRanges.of({0: [(3, 4), (5, 6)]})
+    plan = stream.plan("r1", Action.REPLACE, sources_out=(A,), rows_in=coming, reverts=(A,))
+    stream.change(plan)
+    assert stream.texts() == {(0, 3): "b0", (0, 5): "b2"}
+    assert stream.quarantined() == [(0, 4, "it is bad")]
+    state = stream.state()
+    assert (state.rejected.count, state.changes.newest) == (1, ("r1",))
+    assert [summary["kind"] for summary in stream.summaries()].count("change") == 1
+    # Published now: read again as any row.
+    stream.change(stream.plan("r2", Action.REPLAY, **again({0: (3, 4)})))
+    assert stream.texts() == {(0, 3): "b0", (0, 5): "b2"}
+    # A producer that was believed dead sends a copy, and the stream withholds it.
+    stream.send_rows(B, 0, ["b0"], mark=WITHHELD_MARK)
+    stream.publish()
+    assert stream.texts() == {(0, 3): "b0", (0, 5): "b2"}
+    stream.change(stream.plan("r3", Action.RETRY, rows_in=offsets({0: (6, 7)})))
+    assert stream.texts() == {(0, 3): "b0", (0, 5): "b2"}
+    stream.change(stream.plan("r4", Action.REVERT, sources_out=(B,), reverts=(B,)))
+    assert not stream.texts()
+    stream.change(stream.plan("r5", Action.REDO, rows_in=coming, redoes=("r4",)))
+    assert stream.texts() == {(0, 3): "b0", (0, 5): "b2"}
 
 
 def meanwhile(do: Callable[[], None]) -> type[Change]:

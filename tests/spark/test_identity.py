@@ -54,6 +54,22 @@ def test_foreign_keys_are_no_identity(spark: SparkSession) -> None:
     assert found == [(None, None, None)] * 7 + [(A, 70, 100), (A, 10**18 - 1, 110 - 10**18)]
 
 
+def test_a_record_that_is_withheld_says_so_in_its_key_and_is_the_same_row(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(A, 70, 7), (B, 80, 8)], "source_id string, row bigint, sequence bigint")
+    found = [bytes(r.key).decode() for r in frame.select(identity.key({B}).alias("key")).collect()]
+    assert found == [f"{A}:70:7", f"{B}!80:8"]
+    foreign = [f"{'x' * 16}!80:8", "0123456789abcdef!8", "ride-567890123456!"]
+    sent = records(spark, [text.encode() for text in (*found, *foreign)]).withColumn(
+        "withheld", identity.is_withheld()
+    )
+    by_offset = {r._kafka_offset: (r._source_id, r._source_row, r.withheld) for r in sent.collect()}
+    assert by_offset == {
+        100: (A, 70, False),
+        101: (B, 80, True),
+        **dict.fromkeys((102, 103, 104), (None, None, False)),
+    }
+
+
 def named(frame: DataFrame, seen: LoadedRows) -> dict[int, str]:
     suspected = possible_duplicates(seen, deduplicate.runs(frame))
     if not suspected:

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from sluice.clients.objects import Bucket
 from sluice.hooks import load_plan as plans
+from sluice.model.verification.quarantine import WITHHELD_REASON
 from sluice.operators.load.produce import ProduceOperator
 from sluice.operators.load.published import WaitForPublishOperator
 from tests.support import lake as lakes
@@ -47,10 +48,27 @@ class Loads:
 
     def upload(self, name: str, rows: int = 3) -> None:
         lines = "\n".join(["header", *(f"{name} {row}" for row in range(rows))])
-        self.s3.objects["source", f"nyc_taxi/{name}.csv"] = lines.encode()
+        place = "source", f"nyc_taxi/{name}.csv"
+        if place in self.s3.objects:
+            self.s3.earlier.setdefault(place, []).insert(0, self.s3.objects[place])
+        self.s3.objects[place] = lines.encode()
 
-    def commit(self, rows: list[tuple[str, int]], kind: str = "batch") -> None:
-        """Publish these (source id, row) at the next offsets."""
+    def withhold(self, source_id: str, rows: int) -> None:
+        """Reject so many rows of a source, at the next offsets, as the stream does with withheld ones."""
+        lakes.quarantine(
+            self.lake,
+            [
+                {
+                    "stage": "consumer", "reason": WITHHELD_REASON, "_kafka_partition": 0,
+                    "_kafka_offset": self.end + row, "_source_id": source_id, "_source_row": row,
+                }
+                for row in range(rows)
+            ],
+        )  # fmt: skip
+        self.commit([], rejected=rows)
+
+    def commit(self, rows: list[tuple[str, int]], kind: str = "batch", rejected: int = 0) -> None:
+        """Publish these (source id, row) at the next offsets, with as many behind them that are rejected."""
         data = [
             {
                 "fare_amount": 1.0, "_kafka_partition": 0, "_kafka_offset": self.end + number,
@@ -58,8 +76,8 @@ class Loads:
             }
             for number, (source, row) in enumerate(rows)
         ]  # fmt: skip
-        ranges = {0: (self.end, self.end + len(rows))}
-        self.end += len(rows)
+        ranges = {0: (self.end, self.end + len(rows) + rejected)}
+        self.end += len(rows) + rejected
         more = {"topic-id": TOPIC_ID, "writer": self.writer}
         summary = lakes.summary(kind, 1, {0: self.end}, ranges=ranges, more=more)
         table = pa.Table.from_pylist(data, schema=lakes.ROWS)
@@ -85,7 +103,10 @@ class Loads:
         plan = plans.plan_of(self.ledger, context["run_id"])
         for source in (source for source in plan["sources"] if not source["produced"]):
             rows = self.s3.objects["source", source["key"]].count(b"\n")
-            self.commit([(source["source_id"], row) for row in range(rows)])
+            if source.get("withheld"):
+                self.withhold(source["source_id"], rows)
+            else:
+                self.commit([(source["source_id"], row) for row in range(rows)])
 
     def produce(self, run: str, **params: Any) -> dict[str, Any]:
         operator = ProduceOperator(task_id="produce", stream="nyc_taxi")

@@ -13,7 +13,7 @@ from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, load_ids_prefix, load_of, planned_key, run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, change_id
-from sluice.model.verification.quarantine import DUPLICATE
+from sluice.model.verification.quarantine import DUPLICATE, WITHHELD
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.topic_ranges import RangesInvalid, TopicRanges
 
@@ -80,26 +80,29 @@ class ChangePlanner:
         raise _refused(f"action {params['action']!r} is not known", "choose another")
 
     def replay(self, params: Mapping[str, Any]) -> ChangePlan:
-        """``ranges`` (text), or ``from_time`` and ``until_time`` (ISO 8601)."""
+        """``ranges`` (text), or ``from_time`` and ``until_time`` (ISO 8601); without what a change took out,
+        and what is withheld."""
         asked = self._ranges(params)
         if removed := asked.intersect(self.removed().removed):
             asked = asked.minus(removed)
+        asked = asked.minus(self._withheld())
         there = self._on_topic(asked, is_partial=bool(params.get("partial")))
         if not there:
             raise _refused(
                 "no record is in the range",
-                "choose another; a reverted load is redone by action redo",
+                "choose another; action redo brings a reverted load back, action replace withheld records",
             )
         return self._made(Action.REPLAY, rows_out=there, rows_in=there)
 
     def retry(self, params: Mapping[str, Any]) -> ChangePlan:
-        """Quarantined records whose reason contains ``reason``, of the run ``load``; both are optional."""
+        """Quarantined records whose reason contains ``reason``, of the run ``load``; both are optional.
+        Withheld ones only if ``reason`` says so: they would come beside the rows of the older version."""
         reason, load = params.get("reason") or "", params.get("load") or ""
         found = self._quarantined(reason, self._sources(load) if load else None)
         if not found:
             raise _refused(
                 f"no record in {self.spec.quarantine_table} matches (reason {reason or 'any'!r}, load "
-                f"{load or 'any'!r}; duplicates are not tried again)",
+                f"{load or 'any'!r}; duplicates are not tried again, records with {WITHHELD!r} by that only)",
                 "look at the reasons there, and choose others",
             )
         return self._made(Action.RETRY, rows_in=self._on_topic(found, is_partial=bool(params.get("partial"))))
@@ -142,23 +145,34 @@ class ChangePlanner:
         return self._made(Action.REDO, rows_in=there, redoes=tuple(sorted(redone)))
 
     def replace(self, key: str) -> ChangePlan:
-        """The rows of the object's earlier versions, once its newest version is loaded and verified."""
+        """The rows of the object's earlier versions go, once its newest version is loaded and verified; its
+        rows come, if they are withheld."""
         newest = self._source.head(key.removeprefix(f"s3://{self._source.name}/"))
+        reverted = self.removed().reverted_sources
+        if newest.source_id in reverted:
+            raise _refused(
+                f"{newest.uri}: a change took the rows of its newest version {newest.version_id} out",
+                "bring them back with action redo, or upload the file again",
+            )
         loaded = VerifiedSources(self.ledger, self.lake, self.spec.table)
         if newest.source_id not in loaded.among([newest.source_id])[0]:
             raise _refused(
                 f"{newest.uri}: its newest version {newest.version_id} is not loaded and verified yet",
-                f"trigger {self.spec.name}_load with objects = {newest.key}, then this again",
+                f"trigger {self.spec.name}_load with objects={newest.key} and withhold, then this again",
             )
         earlier = [version.source_id for version in self._source.earlier(newest)]
         sent = {one for one in earlier if self.ledger.get(planned_key(one)) is not None}
-        old = tuple(sorted(sent - self.removed().reverted_sources - {newest.source_id}))
+        old = tuple(sorted(sent - reverted - {newest.source_id}))
+        withheld = self._withheld(newest.source_id)
         if not old:
             raise _refused(
                 f"{newest.uri}: none of its {len(earlier)} earlier versions has rows in {self.spec.table}",
-                "nothing is left to do",
+                f"publish its {withheld.count} records with action retry_quarantine and reason {WITHHELD}"
+                if withheld
+                else "nothing is left to do",
             )
-        return self._made(Action.REPLACE, sources_out=old, reverts=old)
+        coming = self._on_topic(withheld, is_partial=False)
+        return self._made(Action.REPLACE, sources_out=old, rows_in=coming, reverts=old)
 
     def removed(self) -> ChangeResult:
         """The document of the newest change after which offsets are removed; an empty one without."""
@@ -264,6 +278,20 @@ class ChangePlanner:
             )
         return found
 
+    def _withheld(self, source_id: str | None = None) -> OffsetRanges:
+        """The records that are withheld, of this source or of all."""
+        from pyiceberg.expressions import And, BooleanExpression, EqualTo, StartsWith
+
+        from sluice.clients.lake import files
+
+        withheld: BooleanExpression = StartsWith("reason", WITHHELD)
+        if source_id is not None:
+            withheld = And(withheld, EqualTo(files.SOURCE, source_id))
+        offsets: dict[int, list[int]] = {}
+        for row in files.quarantined(self.lake.table(self.spec.quarantine_table), withheld):
+            offsets.setdefault(row[files.PARTITION], []).append(row[files.OFFSET])
+        return _ranges_of(offsets)
+
     def _quarantined(self, reason: str, sources: list[Document] | None) -> OffsetRanges:
         from pyiceberg.expressions import EqualTo
 
@@ -283,11 +311,17 @@ class ChangePlanner:
             partition, offset = row[files.PARTITION], row[files.OFFSET]
             if row["reason"].startswith(DUPLICATE) or reason not in row["reason"]:
                 continue
+            if row["reason"].startswith(WITHHELD) and not reason.startswith(WITHHELD):
+                continue
             if row[files.SOURCE] in reverted or offset in removed[partition]:
                 continue
             if wanted is None or row[files.SOURCE] in wanted or offset in feeds[partition]:
                 offsets.setdefault(partition, []).append(offset)
-        return OffsetRanges({p: IntervalSet.of_values(values) for p, values in sorted(offsets.items())})
+        return _ranges_of(offsets)
+
+
+def _ranges_of(offsets: Mapping[int, list[int]]) -> OffsetRanges:
+    return OffsetRanges({p: IntervalSet.of_values(values) for p, values in sorted(offsets.items())})
 
 
 def _milliseconds(text: str) -> int:

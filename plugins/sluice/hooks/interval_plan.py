@@ -144,11 +144,13 @@ class IntervalFiles:
 
 def corrected_message(one: Document, stream: str) -> str:
     """A corrected file of a plan, and what to do."""
-    load = "" if one["is_loaded"] else f"trigger {stream}_load with objects={one['key']}, and then "
+    load = (
+        "" if one["is_loaded"] else f"trigger {stream}_load with objects={one['key']} and withhold, and then "
+    )
     return (
         f"corrected file s3://{one['bucket']}/{one['key']}: the rows of its version "
         f"{one['loaded_version_id']} are loaded, its newest version {one['version_id']} is "
-        f"{'loaded beside them' if one['is_loaded'] else 'not'}. "
+        f"{'loaded beside them, or withheld' if one['is_loaded'] else 'not'}. "
         f"Fix: {load}trigger {stream}_change with action=replace, object={one['key']}"
     )
 

@@ -109,11 +109,13 @@ def object_sources(
 ) -> NewSources:
     """The object versions that ``params`` (source_prefix, objects) select, without verified ones.
 
-    Raises Missing if an object does not exist, Refused if one has no header line.
+    With ``withhold`` each is ``withheld``: the stream leaves its records to a change. Raises
+    Missing if an object does not exist, Refused if one has no header line.
     """
     objects = bucket.resolve(params.get("source_prefix") or "", params.get("objects") or ())
     by_id = {source.source_id: source for source in objects}
-    new = without_verified([document_of(source) for source in by_id.values()], verified)
+    withheld = {"withheld": True} if params.get("withhold") else {}
+    new = without_verified([{**document_of(source), **withheld} for source in by_id.values()], verified)
     check_headers(bucket, [by_id[document["source_id"]] for document in new])
     return new
 

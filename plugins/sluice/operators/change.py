@@ -42,6 +42,8 @@ class PlanChangeOperator(StreamOperator):
 
         def create() -> Document:
             planner = change_plans.ChangePlanner(self.platform_hook, self.spec, self.ledger, run_id)
+            # What is withheld among the published records is there only then.
+            await_quarantine(self.platform_hook.lake, self.spec, self.log)
             plan = planner.plan(params)
             return {**plan.to_document(), "counted": self._count(plan)}
 

@@ -74,6 +74,13 @@ def _csv(name: str) -> dict[str, Param]:
             title="Objects",
             description="Keys in the source bucket, one per line; default: the prefix above",
         ),
+        "withhold": Param(
+            False,
+            type="boolean",
+            title="Withhold",
+            description="For corrected files: keep their records in quarantine, until action replace of the "
+            "change DAG publishes them in place of those of the older version",
+        ),
     }
 
 
@@ -130,7 +137,8 @@ def change() -> dict[str, Param]:
             title="Action",
             description="replay: read the records of ranges or of a time span again. retry_quarantine: load "
             "what was rejected and is good now. revert: take a load's rows out. redo: bring them back. "
-            "replace: take the rows of an object's earlier versions out, once its newest one is loaded",
+            "replace: take the rows of an object's earlier versions out, and publish those of its newest "
+            "one, which a load with withhold has sent",
         ),
         "ranges": _optional("Ranges", f"For replay: offsets as in messages and proofs, {EXAMPLE}"),
         "from_time": _optional(

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_jobs.common.kafka.keys import with_identity
+from sluice.model.verification.quarantine import WITHHELD_REASON
+from spark_jobs.common.kafka.keys import is_withheld, with_identity
 from spark_jobs.common.spark.session import KAFKA_RECORD
 
 log = logging.getLogger(__name__)
@@ -22,7 +23,10 @@ _IDENTITY = ("_source_id", "_source_row", "_source_base_offset")
 
 
 def decoded_rows(records: DataFrame, decode: Decode) -> DataFrame:
-    """The records of Spark's Kafka source with ``record``, ``reason``, coordinates and identity."""
+    """The records of Spark's Kafka source with ``record``, ``reason``, coordinates and identity.
+
+    Also good records that were sent to be withheld are good here: see :func:`without_withheld`.
+    """
     identified = with_identity(
         records.select(
             F.col("topic").alias("_kafka_topic"),
@@ -36,6 +40,11 @@ def decoded_rows(records: DataFrame, decode: Decode) -> DataFrame:
         )
     )
     return decode(identified).drop("_kafka_topic", "_kafka_timestamp_type", "headers")
+
+
+def without_withheld(rows: DataFrame) -> DataFrame:
+    """Decoded rows, of which those that were sent to be withheld have that as their ``reason``."""
+    return rows.withColumn("reason", F.coalesce("reason", F.when(is_withheld(), F.lit(WITHHELD_REASON))))
 
 
 def is_good() -> Column:
@@ -56,7 +65,7 @@ def warm_up(spark: SparkSession, decode: Decode) -> None:
     """
     try:
         none = spark.createDataFrame(spark.sparkContext.emptyRDD(), KAFKA_RECORD)
-        table_rows(decoded_rows(none, decode).where(is_good()).coalesce(1)).collect()
+        table_rows(without_withheld(decoded_rows(none, decode)).where(is_good()).coalesce(1)).collect()
     except Exception as error:  # also what a stream's own decode raises
         # Without its text: Airflow shows the last error in the log as the reason why a process ended, and a
         # Java error's text is asked of the JVM.

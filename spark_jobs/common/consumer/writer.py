@@ -26,7 +26,7 @@ from sluice.model.verification.offsets import OffsetVerification, needs_read, ve
 from sluice.model.verification.ranges import OffsetRanges
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.batch_log import BatchLog, newest_batches
-from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows
+from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Group, Topic
 from spark_jobs.common.lake import deduplicate
@@ -180,7 +180,8 @@ class StreamWriter(WriterLease):
         summary = self._summary(
             "batch", ranges, ends, {"batch-id": batch_id, "started-at": int(began * 1000)}
         )
-        written, verification = self._append_and_verify(decoded_rows(records, self.decode), ranges, summary)
+        rows = without_withheld(decoded_rows(records, self.decode))
+        written, verification = self._append_and_verify(rows, ranges, summary)
         if not verification.is_ok:
             raise VerificationFailed(
                 f"{self.spec.table}: batch {batch_id} of {ranges}: {verification.message()}"

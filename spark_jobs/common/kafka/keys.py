@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -20,7 +20,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sluice.model.verification.sources import KEY_PATTERN
+from sluice.model.verification.sources import KEY_PATTERN, WITHHELD_MARK
 from spark_jobs.common.spark.columns import computed
 
 
@@ -40,10 +40,17 @@ def with_partition_and_sequence(rows: DataFrame) -> DataFrame:
     )
 
 
-def key() -> Column:
-    return F.concat_ws(":", "source_id", F.col("row").cast("string"), F.col("sequence").cast("string")).cast(
-        "binary"
-    )
+def key(withheld: Collection[str] = ()) -> Column:
+    """The record's key; ``withheld``: ids of the sources that are sent to be withheld."""
+    is_withheld = F.col("source_id").isin(sorted(withheld))
+    mark = F.when(is_withheld, F.lit(WITHHELD_MARK)).otherwise(F.lit(":")) if withheld else F.lit(":")
+    row, sequence = F.col("row").cast("string"), F.col("sequence").cast("string")
+    return F.concat(F.col("source_id"), mark, row, F.lit(":"), sequence).cast("binary")
+
+
+def is_withheld() -> Column:
+    """Whether a record with ``key`` and ``_source_id`` was sent to be withheld."""
+    return F.col("_source_id").isNotNull() & (F.substring("key", 17, 1) == F.lit(WITHHELD_MARK.encode()))
 
 
 def with_identity(records: DataFrame) -> DataFrame:

@@ -59,6 +59,11 @@ class Plan:
         return max(source["partition_count"] for source in self.sources)
 
     @property
+    def withheld(self) -> frozenset[str]:
+        """Ids of the sources whose records the stream does not publish, until a change does."""
+        return frozenset(source["source_id"] for source in self.sources if source.get("withheld"))
+
+    @property
     def start_offsets(self) -> dict[str, dict[int, int]]:
         """Source id -> partition -> the first offset that its rows may have."""
         return {
@@ -110,7 +115,10 @@ def produce(spark: SparkSession, spec: StreamSpec, platform: Platform, plan: Pla
         rest = frame.where(~deduplicate.is_loaded(sent, sent.sources, "source_id", "target_partition"))
         headers = [F.col("headers")] if "headers" in frame.columns else []
         rest.select(
-            keys.key().alias("key"), F.col("value"), F.col("target_partition").alias("partition"), *headers
+            keys.key(plan.withheld).alias("key"),
+            F.col("value"),
+            F.col("target_partition").alias("partition"),
+            *headers,
         ).write.format("kafka").options(**options).mode("append").save()
 
 

@@ -182,3 +182,41 @@ def test_an_object_is_replaced_once_its_newest_version_is_loaded(world: World) -
         "is not loaded and verified yet", "nyc_taxi_load", action="replace", object="nyc_taxi/c.csv"
     )
     world.refused("object is empty", action="replace")
+    old = world.source("a")
+    world.loads.upload("a", rows=4)
+    world.loads.load("beside", objects=["nyc_taxi/a.csv"])
+    plan = world.plan(action="replace", object="s3://source/nyc_taxi/a.csv")
+    assert (plan.sources_out, plan.reverts, plan.rows_in) == ((old,), (old,), OffsetRanges())
+
+
+def test_the_withheld_rows_of_a_corrected_file_come_as_those_of_the_older_one_go(world: World) -> None:
+    old = world.source("a")
+    world.loads.upload("a", rows=4)
+    proof = world.loads.load(
+        "corrected", objects=["nyc_taxi/a.csv"], withhold=True, max_quarantined_percent=0
+    )
+    assert (proof["published"], proof["withheld"]) == (0, 4)
+    plan = world.plan(action="replace", object="nyc_taxi/a.csv")
+    assert (plan.sources_out, plan.reverts) == ((old,), (old,))
+    assert (plan.rows_in, plan.rows_out) == (of({0: (6, 10)}), OffsetRanges())
+    world.first = 7
+    world.refused("retention has deleted 0=[6,7)", action="replace", object="nyc_taxi/a.csv")
+
+
+def test_withheld_rows_come_by_no_other_action_unless_it_says_so(world: World) -> None:
+    world.loads.upload("c")
+    world.loads.load("withheld", objects=["nyc_taxi/c.csv"], withhold=True)
+    assert world.plan(ranges="0=[0,9)").rows_in == of({0: (0, 6)})
+    world.refused("no record is in the range", "action replace withheld records", ranges="0=[6,9)")
+    world.refused("matches (reason 'any'", "records with 'withheld:' by that only", action="retry_quarantine")
+    world.refused("no record in", action="retry_quarantine", load="withheld")
+    key = "nyc_taxi/c.csv"
+    world.refused("none of its 0 earlier", "3 records with action retry", action="replace", object=key)
+    assert world.plan(action="retry_quarantine", reason="withheld:").rows_in == of({0: (6, 9)})
+
+
+def test_an_object_whose_newest_version_was_reverted_replaces_nothing(world: World) -> None:
+    world.loads.upload("a", rows=4)
+    world.loads.load("beside", objects=["nyc_taxi/a.csv"])
+    world.reverted("a")
+    world.refused("a change took the rows of its newest", action="replace", object="nyc_taxi/a.csv")

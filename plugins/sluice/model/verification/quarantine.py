@@ -21,6 +21,9 @@ REJECTED = "sluice.rejected"
 REJECTED_BY = "sluice.rejected-by"
 # Begins the reason of a record whose row is in the table already; it counts as no row.
 DUPLICATE = "duplicate:"
+# Begins the reason of a good record of a load with `withhold`: a change publishes it.
+WITHHELD = "withheld:"
+WITHHELD_REASON = f"{WITHHELD} action replace publishes it"
 
 
 @dataclass(frozen=True)

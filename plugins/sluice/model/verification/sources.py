@@ -11,9 +11,11 @@ from itertools import pairwise
 from sluice.model.verification.ranges import IntervalSet
 
 # A record's key on the topic, as a regular expression for Spark (Java) and Python:
-# source id, 0-based row of the source, 0-based sequence number in its target partition. Nothing behind it:
-# "$" would also match before a line break.
-KEY_PATTERN = r"^([0-9a-f]{16}):([0-9]{1,18}):([0-9]{1,18})(?![\s\S])"
+# source id, 0-based row of the source, 0-based sequence number in its target partition. The source id of a
+# record that is withheld is followed by WITHHELD_MARK. Nothing behind it: "$" would also match before a line
+# break.
+WITHHELD_MARK = "!"
+KEY_PATTERN = rf"^([0-9a-f]{{16}})[:{WITHHELD_MARK}]([0-9]{{1,18}}):([0-9]{{1,18}})(?![\s\S])"
 MAX_NAMED_IDS = 5
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.hooks import load_plan as plans
 from sluice.model.spec.config import ConfigError
 from sluice.model.verification.offsets import OffsetVerification, needs_read, verify
-from sluice.model.verification.quarantine import DUPLICATE
+from sluice.model.verification.quarantine import DUPLICATE, WITHHELD
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.sources import Reconciliation, reconcile_events, reconcile_rows
 
@@ -115,13 +115,25 @@ class LoadFiles:
         return list(files.quarantined(self.quarantine, rows, self.quarantine_tasks))
 
     @cached_property
+    def withheld(self) -> dict[str, set[int]]:
+        """Source id -> its rows that are withheld. Not those that are published by now: of these a producer
+        that was believed dead has sent a copy."""
+        from sluice.clients.lake import files
+
+        found: dict[str, set[int]] = {}
+        for row in self.rejected:
+            if row[files.SOURCE] in self.source_ids and row["reason"].startswith(WITHHELD):
+                found.setdefault(row[files.SOURCE], set()).add(row[files.ROW])
+        return {source_id: rows.difference(self.published[source_id]) for source_id, rows in found.items()}
+
+    @cached_property
     def rejected_rows(self) -> dict[str, list[int]]:
         """Source id -> its row numbers in quarantine, without duplicates of published rows."""
         from sluice.clients.lake import files
 
-        found: dict[str, list[int]] = {source_id: [] for source_id in self.source_ids}
+        found = {source_id: list(self.withheld.get(source_id, ())) for source_id in self.source_ids}
         for row in self.rejected:
-            if row[files.SOURCE] in found and not row["reason"].startswith(DUPLICATE):
+            if row[files.SOURCE] in found and not row["reason"].startswith((DUPLICATE, WITHHELD)):
                 found[row[files.SOURCE]].append(row[files.ROW])
         return found
 

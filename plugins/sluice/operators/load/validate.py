@@ -37,7 +37,8 @@ RESTORED = (
 class ValidationResult:
     """``sources``: the plan's sources, each with its reconciliation; ``limit``: quarantined percent;
     ``verified_before``: of the sources that an earlier load verified, from the plan; ``reverted``:
-    number of sources that a change took out, which no load brings back."""
+    number of sources that a change took out, which no load brings back; ``withheld``: of the quarantined
+    rows, those that a change is to publish."""
 
     offsets: OffsetVerification
     sources: list[tuple[Document, Reconciliation]]
@@ -45,6 +46,7 @@ class ValidationResult:
     limit: float
     verified_before: Document
     reverted: int = 0
+    withheld: int = 0
 
     @property
     def source_rows(self) -> int:
@@ -60,7 +62,8 @@ class ValidationResult:
 
     @property
     def quarantined_percent(self) -> float:
-        return 100 * self.quarantined / self.source_rows if self.source_rows else 0.0
+        """Of the rows, without those that are withheld: they are good."""
+        return 100 * (self.quarantined - self.withheld) / self.source_rows if self.source_rows else 0.0
 
     def problems(self) -> list[str]:
         """Why the load is not verified; empty if it is."""
@@ -73,7 +76,7 @@ class ValidationResult:
         problems += self.schema
         if self.quarantined_percent > self.limit:
             problems.append(
-                f"quarantine: {self.quarantined} of {self.source_rows} rows, "
+                f"quarantine: {self.quarantined - self.withheld} of {self.source_rows} rows, "
                 f"{self.quarantined_percent:.2f} %, the limit is {self.limit:g} %. Fix: check "
                 "their reasons, correct the source, or raise max_quarantined_percent"
             )
@@ -118,6 +121,7 @@ class ValidateOperator(StreamOperator):
             limit=float(context["params"].get("max_quarantined_percent", 0)),
             verified_before=plan.get("verified_before", {"count": 0}),
             reverted=len(plan.get("reverted", [])),
+            withheld=sum(map(len, load.withheld.values())),
         )
         self.log.info("%s", report(result))
         problems = result.problems()
@@ -194,6 +198,7 @@ def report(result: ValidationResult) -> str:
             f"{result.source_rows} = {result.published} published + {result.quarantined} quarantined",
         ],
         ["schema", "; ".join(result.schema) or "as declared"],
+        ["withheld", f"{result.withheld} of the quarantined rows (action replace of the change DAG)"],
         ["quarantined", f"{result.quarantined_percent:.2f} % of the rows, at most {result.limit:g} %"],
         ["verified before", f"{result.verified_before['count']} sources, not verified again"],
         ["reverted", f"{result.reverted} sources, left out (action redo of the change DAG)"],
@@ -213,6 +218,7 @@ def document(
         "source_rows": result.source_rows,
         "published": result.published,
         "quarantined": result.quarantined,
+        "withheld": result.withheld,
         "quarantined_percent": round(result.quarantined_percent, 4),
         "topic_records": result.offsets.expected,
         "gaps": result.offsets.gaps.count,

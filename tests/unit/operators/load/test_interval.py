@@ -161,7 +161,7 @@ def test_a_corrected_file_is_left_out_and_named_and_the_others_are_loaded(june: 
         "SLU-312",
         "2020-06.csv",
         "is not",
-        "nyc_taxi_load with objects",
+        "nyc_taxi_load with objects=nyc_taxi/yellow_tripdata_2020-06.csv and withhold",
         "nyc_taxi_change",
         "action=replace",
         "--reprocess-behavior failed",

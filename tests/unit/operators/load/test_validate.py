@@ -12,6 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients.lake import files
 from sluice.clients.lake.catalog import Lake
 from sluice.model.spec import ledger as keys
+from sluice.model.verification.quarantine import WITHHELD_REASON
 from sluice.operators.load.validate import ValidateOperator
 from tests.support import lake as lakes
 from tests.support.raising import raising
@@ -27,7 +28,7 @@ class Load:
         self.lake: Lake = lakes.make(folder)
         self.rows = 10
         self.ledger = ledger("nyc_taxi")
-        names = {
+        self.names = names = {
             "source_id": SOURCE,
             "bucket": "source",
             "key": "k.csv",
@@ -108,6 +109,27 @@ def test_a_repeat_is_no_row_of_its_own(load: Load) -> None:
     load.quarantine([10, 11], reason="duplicate: this row is in the table already")
     found = load.validate()
     assert found["quarantined"] == 0
+
+
+def test_withheld_rows_are_good_and_count_once(load: Load) -> None:
+    load.quarantine([*range(10), 9], reason=WITHHELD_REASON)
+    found = load.validate(limit=0)
+    assert (found["published"], found["quarantined"], found["withheld"]) == (0, 10, 10)
+
+
+def test_a_bad_row_among_withheld_ones_counts_towards_the_limit(load: Load) -> None:
+    load.quarantine(list(range(9)), reason=WITHHELD_REASON)
+    load.quarantine([9])
+    with raising(AirflowFailException, "quarantine: 1 of 10 rows", "10.00 %"):
+        load.validate(limit=9)
+    assert load.validate(limit=10)["withheld"] == 9
+
+
+def test_a_copy_of_a_published_row_that_is_withheld_is_no_row_of_its_own(load: Load) -> None:
+    lakes.append(load.lake, span(0, 10))
+    load.quarantine([10], reason=WITHHELD_REASON, row=False, _source_id=SOURCE, _source_row=3)
+    found = load.validate(limit=0)
+    assert (found["published"], found["quarantined"], found["withheld"]) == (10, 0, 0)
 
 
 def test_a_row_that_the_producer_refused_is_accounted_for(load: Load) -> None:
