@@ -196,6 +196,9 @@ def test_the_withheld_rows_of_a_corrected_file_come_as_those_of_the_older_one_go
         "corrected", objects=["nyc_taxi/a.csv"], withhold=True, max_quarantined_percent=0
     )
     assert (proof["published"], proof["withheld"]) == (0, 4)
+    # Another file's records are none of them.
+    world.loads.upload("c")
+    world.loads.load("another", objects=["nyc_taxi/c.csv"], withhold=True)
     plan = world.plan(action="replace", object="nyc_taxi/a.csv")
     assert (plan.sources_out, plan.reverts) == ((old,), (old,))
     assert (plan.rows_in, plan.rows_out) == (of({0: (6, 10)}), OffsetRanges())
