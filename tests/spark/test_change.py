@@ -346,6 +346,28 @@ def test_the_quarantine_is_not_compacted_while_a_change_is_staged_there(
     assert compact(stream.spark, quarantine, date(2026, 11, 1), ())
 
 
+def test_a_quarantine_is_not_compacted_of_which_a_change_removes_whole_files(
+    stream: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(7):
+        stream.send_rows(A, 0, [f"bad{number}"], first=number)
+        stream.publish()
+    stream.mended = True
+    quarantine = stream.spec.quarantine_table
+    publish = StagedChange.publish
+
+    def between(*parts: Any) -> bool:
+        # The change's branch there removes two files and adds none: Iceberg calls that a delete.
+        with raising(CommitConflict, "of a change that is not published yet"):
+            compact(stream.spark, quarantine, date(2026, 11, 1), ())
+        return publish(*parts)
+
+    monkeypatch.setattr(StagedChange, "publish", between)
+    stream.change(stream.plan("r1", Action.RETRY, rows_in=offsets({0: (0, 2)})))
+    assert len(stream.texts()) == 2
+    assert [offset for _, offset, _ in stream.quarantined()] == [2, 3, 4, 5, 6]
+
+
 def test_killed_before_or_after_its_commit_it_is_made_once(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

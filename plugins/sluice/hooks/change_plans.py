@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,14 @@ from sluice.clients.errors import Missing, Refused
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import Document, load_ids_prefix, load_of, planned_key, run_key
+from sluice.model.spec.ledger import (
+    Document,
+    load_ids_prefix,
+    load_of,
+    planned_key,
+    produced_key,
+    run_key,
+)
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, change_id
 from sluice.model.verification.quarantine import DUPLICATE, WITHHELD
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
@@ -138,6 +145,8 @@ class ChangePlanner:
                 )
         if not redone:
             raise _refused(f"load {load!r} is not reverted", "only a reverted load can be redone")
+        for source in sources:
+            self._check_not_replaced(load, source, before.reverted_sources)
         ranges = OffsetRanges()
         for one in redone.values():
             ranges = ranges.union(one.offsets)
@@ -164,12 +173,24 @@ class ChangePlanner:
         sent = {one for one in earlier if self.ledger.get(planned_key(one)) is not None}
         old = tuple(sorted(sent - reverted - {newest.source_id}))
         withheld = self._withheld(newest.source_id)
+        if half := next((one for one in old if self.ledger.get(produced_key(one)) is None), None):
+            run = (self.ledger.get(planned_key(half)) or {}).get("run_id")
+            raise _refused(
+                f"{newest.uri}: its older version {half} is not wholly sent, so the rest could come later",
+                f"clear the produce task of run {run!r}, then this again",
+            )
         if not old:
             raise _refused(
                 f"{newest.uri}: none of its {len(earlier)} earlier versions has rows in {self.spec.table}",
                 f"publish its {withheld.count} records with action retry_quarantine and reason {WITHHELD}"
                 if withheld
                 else "nothing is left to do",
+            )
+        if not withheld and not self._has_rows(newest.source_id):
+            raise _refused(
+                f"{newest.uri}: no row of its newest version {newest.version_id} is withheld or in "
+                f"{self.spec.table}, so its older rows would go and none come",
+                "look at the reasons in the quarantine, correct the file, and load it with withhold",
             )
         coming = self._on_topic(withheld, is_partial=False)
         return self._made(Action.REPLACE, sources_out=old, rows_in=coming, reverts=old)
@@ -277,6 +298,29 @@ class ChangePlanner:
                 "give the run id of the load that sent them",
             )
         return found
+
+    def _has_rows(self, source_id: str) -> bool:
+        from sluice.clients.lake import files
+
+        table = self.lake.table(self.spec.table)
+        found = files.rows_by_source(table, files.committed_since(table, 0), [source_id])
+        return bool(len(found[source_id]))
+
+    def _check_not_replaced(self, load: str, source: Document, reverted: Collection[str]) -> None:
+        """Raise Refused if a newer version of the source's object is in the table: both would be there."""
+        if plans.is_feed(source) or plans.is_generated(source):
+            return
+        try:
+            newest = self._source.head(source["key"])
+        except Missing:
+            return
+        if newest.source_id in {source["source_id"], *reverted} or not self._has_rows(newest.source_id):
+            return
+        raise _refused(
+            f"load {load!r}: a newer version of {newest.uri} is in {self.spec.table}, and the rows of both "
+            "would be there",
+            "revert the load of the newer version first",
+        )
 
     def _withheld(self, source_id: str | None = None) -> OffsetRanges:
         """The records that are withheld, of this source or of all."""

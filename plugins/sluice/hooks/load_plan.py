@@ -186,6 +186,13 @@ def _plan_source(
             f"Fix: {_again(source)}",
             ErrorCode.SOURCE_TOPIC_CHANGED,
         )
+    if bool(planned.get("withheld")) != bool(source.get("withheld")) and not is_feed(source):
+        was = "with" if planned.get("withheld") else "without"
+        raise Refused(
+            f"{name_of(source)} was planned {was} withhold by run {planned['run_id']!r}, and is sent as it was "
+            f"planned; nothing was sent. Fix: trigger the load {was} withhold, or upload the file again",
+            ErrorCode.INVALID_PARAMETER,
+        )
     # What was planned just now was never sent.
     is_new = planned is document
     return {**planned, "produced": not is_new and _produced(ledger, planned) is not None}

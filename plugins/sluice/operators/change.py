@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
+from sluice.clients.errors import Unreachable
 from sluice.hooks import change_plans, failures
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import final_failures
@@ -43,7 +44,12 @@ class PlanChangeOperator(StreamOperator):
         def create() -> Document:
             planner = change_plans.ChangePlanner(self.platform_hook, self.spec, self.ledger, run_id)
             # What is withheld among the published records is there only then.
-            await_quarantine(self.platform_hook.lake, self.spec, self.log)
+            if not await_quarantine(self.platform_hook.lake, self.spec, self.log):
+                raise Unreachable(
+                    f"{self.spec.quarantine_table} does not hold yet what {self.spec.table} rejected, so it "
+                    "is not known what is withheld. Fix: start the consumer; the task tries again",
+                    ErrorCode.SYSTEM_UNREACHABLE,
+                )
             plan = planner.plan(params)
             return {**plan.to_document(), "counted": self._count(plan)}
 
@@ -153,7 +159,9 @@ class VerifyChangeOperator(StreamOperator):
         run_id = context["run_id"]
         document = self.ledger.require(run_key(run_id, "change"), PLAN)
         plan = ChangePlan.from_document(document)
-        if verified := self.ledger.get(run_key(run_id, "change-proof")):
+        verified = self.ledger.get(run_key(run_id, "change-proof"))
+        # Not if the catalog was restored to before the change.
+        if verified and plan.id in self.platform_hook.lake.changes(self.spec.table).newest:
             self.log.info(
                 "verified before: change %s, snapshot %d, %s; %s_reconciliation verifies the table as it is",
                 plan.id, verified["snapshot_id"], verified["at"], self.stream,

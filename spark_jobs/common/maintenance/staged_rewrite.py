@@ -176,7 +176,7 @@ class StagedRewrite(StagedFiles):
         head = table.currentSnapshot().snapshotId()
         for name in table.refs():
             snapshot = table.snapshot(table.refs().get(name).snapshotId())
-            if str(snapshot.operation()) == "overwrite" and not is_ancestor(
+            if str(snapshot.operation()) in ("overwrite", "delete") and not is_ancestor(
                 table, head, snapshot.snapshotId()
             ):
                 raise CommitConflict(

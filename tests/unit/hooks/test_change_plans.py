@@ -13,6 +13,7 @@ from sluice.clients.errors import Refused
 from sluice.hooks import change_plans
 from sluice.hooks.change_plans import ChangePlanner
 from sluice.model.spec import stream as streams
+from sluice.model.spec.ledger import produced_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
 from sluice.model.verification.changes import Changes
 from sluice.model.verification.ranges import OffsetRanges
@@ -58,9 +59,9 @@ class World:
     def source(self, name: str) -> str:
         return str(self.loads.source.head(f"nyc_taxi/{name}.csv").source_id)
 
-    def reverted(self, name: str) -> None:
-        """As after a change that took the rows of this load's source out."""
-        plan = ChangePlan("c1", Action.REVERT, TOPIC, reverts=(self.source(name),))
+    def reverted(self, name: str, source: str = "") -> None:
+        """As after a change that took the rows of this source out; default: the object's newest version."""
+        plan = ChangePlan("c1", Action.REVERT, TOPIC, reverts=(source or self.source(name),))
         gone = of({0: (0, 3)} if name == "a" else {0: (3, 6)})
         none = ChangeResult.none()
         result = ChangeResult("c1", Action.REVERT, gone, 3, none.out, none.out, none.out, 0, 1, 0)
@@ -223,3 +224,39 @@ def test_an_object_whose_newest_version_was_reverted_replaces_nothing(world: Wor
     world.loads.load("beside", objects=["nyc_taxi/a.csv"])
     world.reverted("a")
     world.refused("a change took the rows of its newest", action="replace", object="nyc_taxi/a.csv")
+
+
+def test_redo_of_a_load_whose_object_was_replaced_is_refused(world: World) -> None:
+    old = world.source("a")
+    world.loads.upload("a", rows=4)
+    world.loads.load("beside", objects=["nyc_taxi/a.csv"])
+    world.reverted("a", old)
+    world.refused("a newer version of s3://source/nyc_taxi/a.csv", "revert", action="redo", load="load-a")
+
+
+def test_a_replace_that_would_bring_nothing_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.loads.upload("a", rows=4)
+    world.loads.load("corrected", objects=["nyc_taxi/a.csv"], withhold=True)
+    monkeypatch.setattr(ChangePlanner, "_withheld", lambda *_: OffsetRanges())
+    world.refused("older rows would go and none come", action="replace", object="nyc_taxi/a.csv")
+
+
+def test_an_older_version_that_is_not_wholly_sent_is_not_replaced(world: World) -> None:
+    old = world.source("a")
+    world.loads.upload("a", rows=4)
+    world.loads.load("corrected", objects=["nyc_taxi/a.csv"], withhold=True)
+    del world.loads.s3.objects["w", f"ledger/nyc_taxi/{produced_key(old)}"]
+    world.refused(
+        "is not wholly sent", "produce task of run 'load-a'", action="replace", object="nyc_taxi/a.csv"
+    )
+
+
+def test_a_source_is_sent_as_it_was_planned_first(world: World) -> None:
+    world.loads.upload("c")
+    world.loads.produce("first", objects=["nyc_taxi/c.csv"])
+    with raising(Exception, "was planned without withhold by run 'first'", "Fix: "):
+        world.loads.produce("second", objects=["nyc_taxi/c.csv"], withhold=True)
+    world.loads.upload("d")
+    world.loads.produce("third", objects=["nyc_taxi/d.csv"], withhold=True)
+    with raising(Exception, "was planned with withhold by run 'third'", "Fix: "):
+        world.loads.produce("fourth", objects=["nyc_taxi/d.csv"])

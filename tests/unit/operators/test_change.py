@@ -42,7 +42,7 @@ class Changed:
     """A file of SOURCE's rows at offsets [0, 10) of partition 0, and a change of them."""
 
     def __init__(self, folder: Path) -> None:
-        self.lake = lakes.make(folder)
+        self.lake, self.changes = lakes.make(folder), Changes()
         self.s3_objects = MemoryS3()
         self.ledger = ledger("nyc_taxi", self.s3_objects)
         lakes.append(self.lake, [(0, offset) for offset in range(10)], lakes.summary("batch", 1, {0: 10}))
@@ -63,7 +63,7 @@ class Changed:
         address = f"changes/{plan.id}.json"
         self.s3_objects.objects["warehouse", address] = json.dumps(made.to_document()).encode()
         more = {"change-id": plan.id, "change-document": f"s3://warehouse/{address}"}
-        changes = Changes().more(plan.id, "").properties()
+        self.changes = self.changes.more(plan.id, "")
         data = [
             {
                 "fare_amount": value, "_kafka_partition": 0, "_kafka_offset": offset, "_source_id": source,
@@ -74,7 +74,7 @@ class Changed:
         self.lake.catalog.load_table(lakes.TABLE).overwrite(
             pa.Table.from_pylist(data, schema=lakes.ROWS),
             overwrite_filter=where,
-            snapshot_properties=lakes.summary("change", 1, {0: 10}, more=more) | changes,
+            snapshot_properties=lakes.summary("change", 1, {0: 10}, more=more) | self.changes.properties(),
         )
 
     def plan(self, action: Action, counted: int = 0, **parts: Any) -> ChangePlan:
@@ -171,6 +171,16 @@ def test_a_verified_change_stays_verified_whatever_comes_later(changed: Changed,
     later = ChangePlan("c2", Action.REVERT, replay.topic, sources_out=(SOURCE,))
     changed.exchange(later, "_kafka_offset >= 0", (), rows_out=10, out=offsets(0, 10))
     assert changed.verify() == first
+
+
+def test_a_catalog_that_was_restored_to_before_the_change(changed: Changed, replay: ChangePlan) -> None:
+    changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
+    changed.verify()
+    changed.lake.catalog.drop_table(lakes.TABLE)
+    changed.lake.catalog.create_table(lakes.TABLE, lakes.ROWS)
+    lakes.append(changed.lake, [(0, offset) for offset in range(10)], lakes.summary("batch", 1, {0: 10}))
+    with raising(Exception, "change c1 is in no snapshot that is kept"):
+        changed.verify()
 
 
 @pytest.mark.parametrize(

@@ -28,15 +28,16 @@ if TYPE_CHECKING:
 QUARANTINE_SECONDS = 60
 
 
-def await_quarantine(lake: Lake, spec: StreamSpec, log: Any) -> None:
+def await_quarantine(lake: Lake, spec: StreamSpec, log: Any) -> bool:
     """Wait until the quarantine holds what the stream says: after a batch or a change its rejected records
-    follow, and what is published leaves it. If it takes long, the check that comes finds the difference."""
+    follow, and what is published leaves it. False if it takes longer than a minute."""
     for _ in range(QUARANTINE_SECONDS):
         position = lake.position(spec.table)
         if position is None or lake.rejected_held(spec.quarantine_table) == position.rejected:
-            return
+            return True
         time.sleep(1)
     log.warning("%s does not hold what the stream rejected", spec.quarantine_table)
+    return False
 
 
 @dataclass(frozen=True)
