@@ -190,7 +190,7 @@ def _plan_source(
         was = "with" if planned.get("withheld") else "without"
         raise Refused(
             f"{name_of(source)} was planned {was} withhold by run {planned['run_id']!r}, and is sent as "
-            f"it was planned; nothing was sent. Fix: trigger the load {was} withhold, or upload the file again",
+            f"it was planned; nothing was sent. Fix: trigger it {was} withhold, or upload the file again",
             ErrorCode.INVALID_PARAMETER,
         )
     # What was planned just now was never sent.
