@@ -146,7 +146,7 @@ def maintenance_dag(spec: StreamSpec) -> DAG:
 
 
 def change_dag(spec: StreamSpec) -> DAG:
-    """``<stream>_change``: replay, retry from quarantine, revert and redo, on request."""
+    """``<stream>_change``: replay, retry from quarantine, revert, redo and replace, on request."""
     with make_dag(
         f"{spec.name}_change",
         f"{spec.label}: change",

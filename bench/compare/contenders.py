@@ -47,7 +47,9 @@ class Sluice:
         plan = plans.pin(
             ledger,
             kafka,
-            lambda params: plans.object_sources(Bucket(self.bench.stack.s3("airflow"), SOURCE), params),
+            lambda params: plans.object_sources(
+                ledger, Bucket(self.bench.stack.s3("airflow"), SOURCE), params
+            ),
             run_id=RUN_ID,
             topic=topic,
             params={"source_prefix": prefix, "objects": []},

@@ -48,7 +48,7 @@ def test_an_object_is_planned_with_two_requests_and_no_connection_of_its_own(
         plan = plans.pin(
             ledger,
             cast("KafkaAdmin", Kafka()),
-            partial(plans.object_sources, bucket),
+            partial(plans.object_sources, ledger, bucket),
             run_id="r",
             topic="t",
             params={"source_prefix": PREFIX},

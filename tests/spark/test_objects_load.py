@@ -42,7 +42,7 @@ def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quaran
     plan = plans.pin(
         ledger,
         KafkaAdmin(platform.kafka),
-        partial(plans.object_sources, Bucket(services.minio, platform.source.bucket)),
+        partial(plans.object_sources, ledger, Bucket(services.minio, platform.source.bucket)),
         run_id="objects",
         topic=TAXI.topic.name,
         params={"source_prefix": "objects_load/"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -109,10 +109,12 @@ class ChangePlanner:
         if not found:
             raise _refused(
                 f"no record in {self.spec.quarantine_table} matches (reason {reason or 'any'!r}, load "
-                f"{load or 'any'!r}; duplicates are not tried again, records with {WITHHELD!r} by that only)",
-                "look at the reasons there, and choose others",
+                f"{load or 'any'!r}; duplicates are not tried again, records with {WITHHELD!r} by that only, "
+                "and rows that the producer rejected are on no topic)",
+                "look at stage and reason there, and choose others; of stage 'producer' correct the file",
             )
-        return self._made(Action.RETRY, rows_in=self._on_topic(found, is_partial=bool(params.get("partial"))))
+        there = self._on_topic(found, is_partial=bool(params.get("partial")))
+        return self._made(Action.RETRY, rows_in=there, withheld=reason.startswith(WITHHELD))
 
     def revert(self, load: str) -> ChangePlan:
         """Every row that the run ``load`` sent."""
@@ -151,7 +153,7 @@ class ChangePlanner:
         for one in redone.values():
             ranges = ranges.union(one.offsets)
         there = self._on_topic(ranges.intersect(before.removed), is_partial=is_partial)
-        return self._made(Action.REDO, rows_in=there, redoes=tuple(sorted(redone)))
+        return self._made(Action.REDO, rows_in=there, redoes=tuple(sorted(redone)), withheld=True)
 
     def replace(self, key: str) -> ChangePlan:
         """The rows of the object's earlier versions go, once its newest version is loaded and verified; its
@@ -169,10 +171,9 @@ class ChangePlanner:
                 f"{newest.uri}: its newest version {newest.version_id} is not loaded and verified yet",
                 f"trigger {self.spec.name}_load with objects={newest.key} and withhold, then this again",
             )
-        earlier = [version.source_id for version in self._source.earlier(newest)]
-        sent = {one for one in earlier if self.ledger.get(planned_key(one)) is not None}
-        old = tuple(sorted(sent - reverted - {newest.source_id}))
-        withheld = self._withheld(newest.source_id)
+        sent = plans.older_sources(self.ledger, self._source, newest)
+        old = tuple(sorted(sent - reverted))
+        withheld = self._one_per_row(newest.source_id)
         if half := next((one for one in old if self.ledger.get(produced_key(one)) is None), None):
             run = (self.ledger.get(planned_key(half)) or {}).get("run_id")
             raise _refused(
@@ -181,19 +182,20 @@ class ChangePlanner:
             )
         if not old:
             raise _refused(
-                f"{newest.uri}: none of its {len(earlier)} earlier versions has rows in {self.spec.table}",
-                f"publish its {withheld.count} records with action retry_quarantine and reason {WITHHELD}"
+                f"{newest.uri}: of the earlier versions that the bucket keeps none was loaded, or all are "
+                "reverted",
+                f"revert the loads of older ones, if any is in {self.spec.table}; then publish the "
+                f"{withheld.count} withheld records with action retry_quarantine and reason {WITHHELD}"
                 if withheld
                 else "nothing is left to do",
             )
-        if not withheld and not self._has_rows(newest.source_id):
+        if not withheld and not len(self._rows_of(newest.source_id)):
             raise _refused(
                 f"{newest.uri}: no row of its newest version {newest.version_id} is withheld or in "
                 f"{self.spec.table}, so its older rows would go and none come",
                 "look at the reasons in the quarantine, correct the file, and load it with withhold",
             )
-        coming = self._on_topic(withheld, is_partial=False)
-        return self._made(Action.REPLACE, sources_out=old, rows_in=coming, reverts=old)
+        return self._made(Action.REPLACE, sources_out=old, rows_in=withheld, reverts=old, withheld=True)
 
     def removed(self) -> ChangeResult:
         """The document of the newest change after which offsets are removed; an empty one without."""
@@ -299,12 +301,12 @@ class ChangePlanner:
             )
         return found
 
-    def _has_rows(self, source_id: str) -> bool:
+    def _rows_of(self, source_id: str) -> Any:
+        """Its row numbers in the table, as a NumPy array."""
         from sluice.clients.lake import files
 
         table = self.lake.table(self.spec.table)
-        found = files.rows_by_source(table, files.committed_since(table, 0), [source_id])
-        return bool(len(found[source_id]))
+        return files.rows_by_source(table, files.committed_since(table, 0), [source_id])[source_id]
 
     def _check_not_replaced(self, load: str, source: Document, reverted: Collection[str]) -> None:
         """Raise Refused if a newer version of the source's object is in the table: both would be there."""
@@ -314,7 +316,7 @@ class ChangePlanner:
             newest = self._source.head(source["key"])
         except Missing:
             return
-        if newest.source_id in {source["source_id"], *reverted} or not self._has_rows(newest.source_id):
+        if newest.source_id in {source["source_id"], *reverted} or not len(self._rows_of(newest.source_id)):
             return
         raise _refused(
             f"load {load!r}: a newer version of {newest.uri} is in {self.spec.table}, and the rows of both "
@@ -322,25 +324,51 @@ class ChangePlanner:
             "revert the load of the newer version first",
         )
 
-    def _withheld(self, source_id: str | None = None) -> OffsetRanges:
-        """The records that are withheld, of this source or of all."""
-        from pyiceberg.expressions import And, BooleanExpression, EqualTo, StartsWith
+    def _withheld(self) -> OffsetRanges:
+        """The records that are withheld."""
+        from pyiceberg.expressions import StartsWith
 
         from sluice.clients.lake import files
 
-        withheld: BooleanExpression = StartsWith("reason", WITHHELD)
-        if source_id is not None:
-            withheld = And(withheld, EqualTo(files.SOURCE, source_id))
-        offsets: dict[int, list[int]] = {}
-        for row in files.quarantined(self.lake.table(self.spec.quarantine_table), withheld):
-            offsets.setdefault(row[files.PARTITION], []).append(row[files.OFFSET])
+        table = self.lake.table(self.spec.quarantine_table)
+        offsets = files.read_offsets(table, files.committed_since(table, 0), StartsWith("reason", WITHHELD))
         return _ranges_of(offsets)
 
-    def _quarantined(self, reason: str, sources: list[Document] | None) -> OffsetRanges:
-        from pyiceberg.expressions import EqualTo
+    def _one_per_row(self, source_id: str) -> OffsetRanges:
+        """Of each withheld row of a source that is not published one record, which the topic still has: a
+        producer that was believed dead may have sent copies. Raises Refused if it has none of a row."""
+        import numpy as np
+        from pyiceberg.expressions import And, EqualTo, StartsWith
 
         from sluice.clients.lake import files
 
+        table, columns = (
+            self.lake.table(self.spec.quarantine_table),
+            (files.PARTITION, files.OFFSET, files.ROW),
+        )
+        chosen = And(StartsWith("reason", WITHHELD), EqualTo(files.SOURCE, source_id))
+        found = files.read(table, chosen, columns).read_all()
+        partitions, offsets, rows = (found[name].to_numpy().astype(np.int64) for name in columns)
+        begins = self.kafka.begins(self.spec.topic.name)
+        first = np.array([begins.get(p, 0) for p in range(int(partitions.max(initial=0)) + 1)], np.int64)
+        is_deleted = offsets < first[partitions]
+        # Those that the topic has first, so that of each row the first one found is one of them.
+        order = np.argsort(is_deleted, kind="stable")
+        order = order[~np.isin(rows[order], self._rows_of(source_id))]
+        _, where = np.unique(rows[order], return_index=True)
+        one = order[where]
+        wanted = {int(p): offsets[one][partitions[one] == p] for p in np.unique(partitions[one])}
+        return self._on_topic(_ranges_of(wanted), is_partial=False)
+
+    def _quarantined(self, reason: str, sources: list[Document] | None) -> OffsetRanges:
+        from pyiceberg.expressions import And, EqualTo, NotStartsWith, StartsWith
+
+        from sluice.clients.lake import files
+
+        of_reason = StartsWith if reason.startswith(WITHHELD) else NotStartsWith
+        rows = And(
+            EqualTo("stage", "consumer"), NotStartsWith("reason", DUPLICATE), of_reason("reason", WITHHELD)
+        )
         wanted = None if sources is None else {source["source_id"] for source in sources}
         feeds = OffsetRanges()
         for source in sources or ():
@@ -349,13 +377,9 @@ class ChangePlanner:
         before = self.removed()
         reverted, removed = before.reverted_sources, before.removed
         offsets: dict[int, list[int]] = {}
-        for row in files.quarantined(
-            self.lake.table(self.spec.quarantine_table), EqualTo("stage", "consumer")
-        ):
+        for row in files.quarantined(self.lake.table(self.spec.quarantine_table), rows):
             partition, offset = row[files.PARTITION], row[files.OFFSET]
-            if row["reason"].startswith(DUPLICATE) or reason not in row["reason"]:
-                continue
-            if row["reason"].startswith(WITHHELD) and not reason.startswith(WITHHELD):
+            if reason not in row["reason"]:
                 continue
             if row[files.SOURCE] in reverted or offset in removed[partition]:
                 continue
@@ -364,7 +388,7 @@ class ChangePlanner:
         return _ranges_of(offsets)
 
 
-def _ranges_of(offsets: Mapping[int, list[int]]) -> OffsetRanges:
+def _ranges_of(offsets: Mapping[int, Iterable[int]]) -> OffsetRanges:
     return OffsetRanges({p: IntervalSet.of_values(values) for p, values in sorted(offsets.items())})
 
 

@@ -7,7 +7,7 @@ offsets. A source is an object version, a generator's parameters, or what a feed
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -105,19 +105,41 @@ def _check_params(
 
 
 def object_sources(
-    bucket: Bucket, params: Mapping[str, Any], verified: VerifiedSources | None = None
+    ledger: Ledger, bucket: Bucket, params: Mapping[str, Any], verified: VerifiedSources | None = None
 ) -> NewSources:
     """The object versions that ``params`` (source_prefix, objects) select, without verified ones.
 
     With ``withhold`` each is ``withheld``: the stream leaves its records to a change. Raises
-    Missing if an object does not exist, Refused if one has no header line.
+    Missing if an object does not exist, Refused if one has no header line or is to be withheld and replaces
+    nothing.
     """
     objects = bucket.resolve(params.get("source_prefix") or "", params.get("objects") or ())
     by_id = {source.source_id: source for source in objects}
     withheld = {"withheld": True} if params.get("withhold") else {}
     new = without_verified([{**document_of(source), **withheld} for source in by_id.values()], verified)
-    check_headers(bucket, [by_id[document["source_id"]] for document in new])
+    selected = [by_id[document["source_id"]] for document in new]
+    check_headers(bucket, selected)
+    if withheld:
+        check_older(ledger, bucket, selected)
     return new
+
+
+def older_sources(ledger: Ledger, bucket: Bucket, newest: ObjectVersion) -> set[str]:
+    """The ids of the object's earlier versions, as far as the bucket keeps them, that a load has planned."""
+    earlier = {version.source_id for version in bucket.earlier(newest)} - {newest.source_id}
+    return {one for one in earlier if ledger.get(planned_key(one)) is not None}
+
+
+def check_older(ledger: Ledger, bucket: Bucket, withheld: Iterable[ObjectVersion]) -> None:
+    """Raises Refused for an object that replaces nothing: its records would stay in quarantine."""
+    for source in withheld:
+        if not older_sources(ledger, bucket, source):
+            raise Refused(
+                f"{source.uri}: no earlier version that the bucket keeps was loaded, so withheld records "
+                "would wait for nothing. Fix: load it without withhold, after a revert of the load of an "
+                "older version if the bucket has deleted that",
+                ErrorCode.INVALID_PARAMETER,
+            )
 
 
 def document_of(source: ObjectVersion) -> Document:

@@ -51,11 +51,17 @@ class PlanChangeOperator(StreamOperator):
                     ErrorCode.SYSTEM_UNREACHABLE,
                 )
             plan = planner.plan(params)
-            return {**plan.to_document(), "counted": self._count(plan)}
+            return {**plan.to_document(), "counted": self._count(plan), "metadata": self._metadata()}
 
         document = change_plans.pin(self.ledger, run_id, params, create)
         self.log.info("%s", failures.table(["change", document["change_id"]], preview(document)))
         return {name: document[name] for name in ("change_id", "action", "counted")}
+
+    def _metadata(self) -> dict[str, str]:
+        """The metadata files of table and quarantine before the change, to go back to."""
+        lake = self.platform_hook.lake
+        names = (self.spec.table, self.spec.quarantine_table)
+        return {name: lake.table(name).metadata_location for name in names}
 
     def _count(self, plan: ChangePlan) -> Document:
         """Rows that go, and of the records that come how many are published, in quarantine and missing."""
@@ -184,7 +190,9 @@ class VerifyChangeOperator(StreamOperator):
         problems += self._source_problems(plan, result, document["counted"]["rows_out"])
         problems += self._offset_problems(plan, result)
         failure = f"change {plan.id} of {self.spec.table}"
-        self.check_no_problems(ErrorCode.CHANGE_NOT_VERIFIED, problems, failure)
+        before_it = ", ".join(document["metadata"].values())
+        fix = f". Fix: docs/operating.md, Change verification failed; metadata before it: {before_it}"
+        self.check_no_problems(ErrorCode.CHANGE_NOT_VERIFIED, problems, failure, fix)
         proof = {
             **result.to_document(),
             "run_id": run_id,

@@ -80,9 +80,10 @@ def change(spec: StreamSpec, steps: Iterable[Any]) -> str:
     return f"""
 ### Change rows of `{spec.table}`
 
-Read a range of the topic again, load what was quarantined and is good now, take a load's rows out, or bring
-them back. The plan is counted and shown before anything is done. Rows go and come in one commit beside the
-running stream, which readers see entirely or not at all; every other row stays as it is.
+Read a range of the topic again, load what was quarantined and is good now, take a load's rows out, bring them
+back, or replace those of a file that was corrected. The plan is counted and shown before anything is done.
+Rows go and come in one commit beside the running stream, which readers see entirely or not at all; every
+other row stays as it is.
 
 {steps_table(steps)}
 

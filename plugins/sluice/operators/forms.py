@@ -161,7 +161,7 @@ def change() -> dict[str, Param]:
             type="integer",
             minimum=0,
             title="Ask above",
-            description="A person approves a change of more rows than this, and each revert",
+            description="A person approves a change of more rows than this, each revert and replace",
         ),
     }
 

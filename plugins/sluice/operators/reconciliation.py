@@ -42,6 +42,9 @@ class ReconciliationOperator(StreamOperator):
 
     def report(self, found: Sequence[Finding], what: str) -> None:
         problems = [str(finding) for finding in found]
+        for finding in found:
+            if finding.whole not in finding.message:
+                self.log.error("%s: %s", finding.name, finding.whole)
         self.check_no_problems(
             ErrorCode.RECONCILIATION_FINDING, problems, f"{what}: {len(problems)} findings", FIX
         )

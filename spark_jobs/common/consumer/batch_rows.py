@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -42,9 +42,11 @@ def decoded_rows(records: DataFrame, decode: Decode) -> DataFrame:
     return decode(identified).drop("_kafka_topic", "_kafka_timestamp_type", "headers")
 
 
-def without_withheld(rows: DataFrame) -> DataFrame:
-    """Decoded rows, of which those that were sent to be withheld have that as their ``reason``."""
-    return rows.withColumn("reason", F.coalesce("reason", F.when(is_withheld(), F.lit(WITHHELD_REASON))))
+def without_withheld(rows: DataFrame, published: Collection[str] = ()) -> DataFrame:
+    """Decoded rows, of which those that were sent to be withheld have that as their ``reason``, but for those
+    of the ``published`` sources (ids)."""
+    chosen = is_withheld() & ~F.col("_source_id").isin(sorted(published)) if published else is_withheld()
+    return rows.withColumn("reason", F.coalesce("reason", F.when(chosen, F.lit(WITHHELD_REASON))))
 
 
 def is_good() -> Column:

@@ -32,11 +32,11 @@ from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.change_plan import ChangePlan, ChangeResult
 from sluice.model.verification.deduplication import LoadedRows, loaded_from, possible_duplicates
 from sluice.model.verification.offsets import needs_read, verify
-from sluice.model.verification.quarantine import DUPLICATE
+from sluice.model.verification.quarantine import DUPLICATE, WITHHELD
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.topic_ranges import TopicRanges
 from spark_jobs.common.consumer import state
-from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows
+from spark_jobs.common.consumer.batch_rows import Decode, decoded_rows, is_good, table_rows, without_withheld
 from spark_jobs.common.consumer.run import decoding
 from spark_jobs.common.consumer.writer import SMALL_BATCH
 from spark_jobs.common.kafka.read_ranges import read_ranges
@@ -142,7 +142,7 @@ class Change:
         if present:
             raise ChangeRefused(
                 f"{self.spec.table}: records at {present} are to come and are in the table already. Fix: "
-                "plan the change again, which leaves them out or replaces them"
+                "trigger a new run, which replaces them or leaves them out"
             )
 
     def _keep(self, staged: StagedChange, touched: Touched) -> list[TableFile]:
@@ -170,8 +170,12 @@ class Change:
         records = read_ranges(
             self.spark, self.platform.kafka, TopicRanges.of({self.plan.topic: self.plan.rows_in})
         )
-        rows = decoded_rows(records, self.decode)
+        decoded = decoded_rows(records, self.decode)
+        rows = decoded if self.plan.withheld else without_withheld(decoded)
         coming = self._write(staged, rows)
+        if not self.plan.withheld and (published := self._published_of_withheld(staged, coming)):
+            rows = without_withheld(decoded, published)
+            coming = self._write(staged, rows)
         loaded = self._loaded_elsewhere(staged, touched, {run.source_id for run in coming.written.runs})
         if sources := possible_duplicates(loaded, coming.written.runs):
             log.warning("possible duplicates sources=%s; comparing rows", ",".join(sorted(sources)))
@@ -196,6 +200,14 @@ class Change:
         found = by_partition(bad.select(*COLUMNS).toArrow())
         rejected = OffsetRanges({p: IntervalSet.of_values(values) for p, values in found.items()})
         return Staged(files, written, rejected, bad)
+
+    def _published_of_withheld(self, staged: StagedChange, coming: Staged) -> set[str]:
+        """Of the sources whose records were rejected as withheld, those that a change has published."""
+        if not coming.rejected:
+            return set()
+        withheld = coming.bad.where(F.col("reason").startswith(WITHHELD)).select("_source_id").distinct()
+        sources = {row["_source_id"] for row in withheld.collect()}
+        return {run.source_id for run in staged.runs_of(sources, OffsetRanges())} if sources else set()
 
     def _loaded_elsewhere(self, staged: StagedChange, touched: Touched, sources: set[str]) -> LoadedRows:
         """The rows of these sources that stay in the table."""

@@ -58,9 +58,8 @@ class ChangeQuarantine(BatchQuarantine):
             return self._after
         self.drop()
         with StagedChange(self.spark, self.name, self._reader) as staged:
-            present = staged.touched(published.union(rejected)).offsets
-            leaving = staged.touched(present.intersect(published))
-            coming = rejected.minus(present)
+            # Also a record that is there comes again, with the reason that it has now.
+            leaving, coming = staged.touched(published.union(rejected)), rejected
             if not leaving.rows and not coming:
                 return before
             branch = writer_name(epoch)

@@ -78,7 +78,7 @@ class ChangedStream:
         if beyond := self.plan.rows_in.minus(published):
             raise ChangeRefused(
                 f"{self.spec.table}: {beyond} is not published by the stream: its catalog was restored since "
-                "the change was planned. Fix: plan it again"
+                "the change was planned. Fix: trigger a new run, once the stream has published them again"
             )
 
     def removed_before(self, now: StreamState) -> ChangeResult:

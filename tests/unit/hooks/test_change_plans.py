@@ -177,7 +177,11 @@ def test_a_run_id_keeps_its_plan(world: World) -> None:
 
 
 def test_an_object_is_replaced_once_its_newest_version_is_loaded(world: World) -> None:
-    world.refused("none of its 0 earlier versions", action="replace", object="nyc_taxi/a.csv")
+    world.refused(
+        "of the earlier versions that the bucket keeps none was loaded",
+        action="replace",
+        object="nyc_taxi/a.csv",
+    )
     world.loads.upload("c")
     world.refused(
         "is not loaded and verified yet", "nyc_taxi_load", action="replace", object="nyc_taxi/c.csv"
@@ -198,25 +202,54 @@ def test_the_withheld_rows_of_a_corrected_file_come_as_those_of_the_older_one_go
     )
     assert (proof["published"], proof["withheld"]) == (0, 4)
     # Another file's records are none of them.
-    world.loads.upload("c")
-    world.loads.load("another", objects=["nyc_taxi/c.csv"], withhold=True)
+    world.loads.upload("b", rows=5)
+    world.loads.load("another", objects=["nyc_taxi/b.csv"], withhold=True)
     plan = world.plan(action="replace", object="nyc_taxi/a.csv")
     assert (plan.sources_out, plan.reverts) == ((old,), (old,))
-    assert (plan.rows_in, plan.rows_out) == (of({0: (6, 10)}), OffsetRanges())
+    assert (plan.rows_in, plan.rows_out, plan.withheld) == (of({0: (6, 10)}), OffsetRanges(), True)
     world.first = 7
     world.refused("retention has deleted 0=[6,7)", action="replace", object="nyc_taxi/a.csv")
 
 
 def test_withheld_rows_come_by_no_other_action_unless_it_says_so(world: World) -> None:
-    world.loads.upload("c")
-    world.loads.load("withheld", objects=["nyc_taxi/c.csv"], withhold=True)
-    assert world.plan(ranges="0=[0,9)").rows_in == of({0: (0, 6)})
-    world.refused("no record is in the range", "action replace withheld records", ranges="0=[6,9)")
+    world.loads.upload("a", rows=4)
+    world.loads.load("withheld", objects=["nyc_taxi/a.csv"], withhold=True)
+    plan = world.plan(ranges="0=[0,10)")
+    assert (plan.rows_in, plan.withheld) == (of({0: (0, 6)}), False)
+    world.refused("no record is in the range", "action replace withheld records", ranges="0=[6,10)")
     world.refused("matches (reason 'any'", "records with 'withheld:' by that only", action="retry_quarantine")
     world.refused("no record in", action="retry_quarantine", load="withheld")
-    key = "nyc_taxi/c.csv"
-    world.refused("none of its 0 earlier", "3 records with action retry", action="replace", object=key)
-    assert world.plan(action="retry_quarantine", reason="withheld:").rows_in == of({0: (6, 9)})
+    plan = world.plan(action="retry_quarantine", reason="withheld:")
+    assert (plan.rows_in, plan.withheld) == (of({0: (6, 10)}), True)
+
+
+def test_withheld_records_whose_older_version_the_bucket_deleted_are_not_doubled(world: World) -> None:
+    old = world.source("a")
+    world.loads.upload("a", rows=4)
+    world.loads.load("withheld", objects=["nyc_taxi/a.csv"], withhold=True)
+    del world.loads.s3.earlier["source", "nyc_taxi/a.csv"]
+    assert old != world.source("a")
+    parts = ("revert the loads of older ones, if any is in", "then publish the 4 withheld records")
+    world.refused(*parts, action="replace", object="nyc_taxi/a.csv")
+
+
+def test_an_object_that_replaces_nothing_is_not_withheld(world: World) -> None:
+    world.loads.upload("c")
+    with raising(Exception, "no earlier version", "was loaded", "Fix: load it without withhold"):
+        world.loads.produce("withheld", objects=["nyc_taxi/c.csv"], withhold=True)
+
+
+def test_of_copies_of_a_withheld_row_one_comes_that_the_topic_still_has(world: World) -> None:
+    world.loads.upload("a", rows=4)
+    world.loads.load("corrected", objects=["nyc_taxi/a.csv"], withhold=True)
+    source = world.source("a")
+    # A producer that was believed dead sends rows 0 and 1 again.
+    world.loads.withhold(source, 2)
+    assert world.plan(action="replace", object="nyc_taxi/a.csv").rows_in.count == 4
+    world.first = 8
+    assert world.plan(action="replace", object="nyc_taxi/a.csv").rows_in == of({0: (8, 12)})
+    world.first = 9
+    world.refused("retention has deleted 0=[8,9)", action="replace", object="nyc_taxi/a.csv")
 
 
 def test_an_object_whose_newest_version_was_reverted_replaces_nothing(world: World) -> None:
@@ -237,7 +270,7 @@ def test_redo_of_a_load_whose_object_was_replaced_is_refused(world: World) -> No
 def test_a_replace_that_would_bring_nothing_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.loads.upload("a", rows=4)
     world.loads.load("corrected", objects=["nyc_taxi/a.csv"], withhold=True)
-    monkeypatch.setattr(ChangePlanner, "_withheld", lambda *_: OffsetRanges())
+    monkeypatch.setattr(ChangePlanner, "_one_per_row", lambda *_: OffsetRanges())
     world.refused("older rows would go and none come", action="replace", object="nyc_taxi/a.csv")
 
 
@@ -252,11 +285,11 @@ def test_an_older_version_that_is_not_wholly_sent_is_not_replaced(world: World) 
 
 
 def test_a_source_is_sent_as_it_was_planned_first(world: World) -> None:
-    world.loads.upload("c")
-    world.loads.produce("first", objects=["nyc_taxi/c.csv"])
+    world.loads.upload("a", rows=4)
+    world.loads.produce("first", objects=["nyc_taxi/a.csv"])
     with raising(Exception, "was planned without withhold by run 'first'", "Fix: "):
-        world.loads.produce("second", objects=["nyc_taxi/c.csv"], withhold=True)
-    world.loads.upload("d")
-    world.loads.produce("third", objects=["nyc_taxi/d.csv"], withhold=True)
+        world.loads.produce("second", objects=["nyc_taxi/a.csv"], withhold=True)
+    world.loads.upload("a", rows=5)
+    world.loads.produce("third", objects=["nyc_taxi/a.csv"], withhold=True)
     with raising(Exception, "was planned with withhold by run 'third'", "Fix: "):
-        world.loads.produce("fourth", objects=["nyc_taxi/d.csv"])
+        world.loads.produce("fourth", objects=["nyc_taxi/a.csv"])

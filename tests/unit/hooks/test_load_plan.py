@@ -63,7 +63,7 @@ LIMITS: dict[str, Any] = {"max_quarantined_percent": 5, "publish_timeout_minutes
 def pin(
     ledger: Ledger, source: Source, kafka: Kafka, run: str = "r1", topic: str = "t", **params: Any
 ) -> plans.Document:
-    sources = partial(plans.object_sources, cast("Bucket", source))
+    sources = partial(plans.object_sources, ledger, cast("Bucket", source))
     admin = cast("KafkaAdmin", kafka)
     return plans.pin(ledger, admin, sources, run_id=run, topic=topic, params=params, defaults=FORM)
 

@@ -80,7 +80,8 @@ class Changed:
     def plan(self, action: Action, counted: int = 0, **parts: Any) -> ChangePlan:
         plan = ChangePlan(ID, action, "nyc-avro-topic", **parts)
         document = {"rows_out": counted, "records_in": plan.rows_in.count}
-        self.ledger.put(run_key("r", "change"), {**plan.to_document(), "counted": document})
+        told = {"counted": document, "metadata": {"raw.t": "s3://before.json"}}
+        self.ledger.put(run_key("r", "change"), {**plan.to_document(), **told})
         return plan
 
     def verify(self) -> dict[str, Any]:

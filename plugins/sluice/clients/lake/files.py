@@ -100,11 +100,18 @@ def file_stats(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
     return found
 
 
-def read_offsets(table: Table, tasks: Iterable[FileScanTask], paths: Collection[str]) -> dict[int, Any]:
-    """Partition -> all offsets in the files at ``paths``, repeated ones too, as NumPy arrays in any order."""
-    chosen = [task for task in tasks if task.file.file_path in paths]
+def read_offsets(
+    table: Table, tasks: Sequence[FileScanTask], rows: BooleanExpression | None = None
+) -> dict[int, Any]:
+    """Partition -> all offsets in these files (of the rows that match), repeated ones too, as NumPy arrays in
+    any order."""
+    return by_partition(read(table, rows or AlwaysTrue(), (PARTITION, OFFSET), tasks=tasks))
+
+
+def by_partition(batches: Iterable[RecordBatch]) -> dict[int, Any]:
+    """Partition -> all offsets of these rows, repeated ones too, as NumPy arrays."""
     found: dict[int, list[Any]] = {}
-    for batch in read(table, AlwaysTrue(), (PARTITION, OFFSET), tasks=chosen):
+    for batch in batches:
         partitions, values = (
             batch.column(name).to_numpy(zero_copy_only=False) for name in (PARTITION, OFFSET)
         )
@@ -147,9 +154,14 @@ def rows_by_source(
 
     Each file is read once, however many sources it has rows of.
     """
-    found: dict[str, list[Any]] = {source_id: [] for source_id in source_ids}
     chosen = [task for task in tasks if _may_hold(table, task, sorted(source_ids))]
-    for batch in read(table, In(SOURCE, source_ids), (SOURCE, ROW), tasks=chosen):
+    return by_source(read(table, In(SOURCE, source_ids), (SOURCE, ROW), tasks=chosen), source_ids)
+
+
+def by_source(batches: Iterable[RecordBatch], source_ids: Collection[str]) -> dict[str, Any]:
+    """As :func:`rows_by_source`, of these rows, all of which are of these sources."""
+    found: dict[str, list[Any]] = {source_id: [] for source_id in source_ids}
+    for batch in batches:
         sources = batch.column(SOURCE).dictionary_encode()
         codes = sources.indices.to_numpy(zero_copy_only=False)
         order = np.argsort(codes, kind="stable")

@@ -34,7 +34,9 @@ class ChangePlan:
     """``rows_out``: offsets of rows that go; ``sources_out``: ids of sources all of whose rows go.
     ``rows_in``: offsets of records that are read from the topic, decoded and loaded. ``reverts``: ids of the
     sources that count as reverted afterwards; ``redoes``: ids of the changes that reverted what comes back.
-    ``changes``: number of published changes that it was planned with; with more it is not made.
+    ``withheld``: also records that were sent to be withheld are published; without it only those of sources
+    that have rows in the table. ``changes``: number of published changes that it was planned with; with more
+    it is not made.
     """
 
     id: str
@@ -45,6 +47,7 @@ class ChangePlan:
     rows_in: OffsetRanges = field(default_factory=OffsetRanges)
     reverts: tuple[str, ...] = ()
     redoes: tuple[str, ...] = ()
+    withheld: bool = False
     changes: int = 0
 
     def to_document(self) -> dict[str, Any]:
@@ -57,6 +60,7 @@ class ChangePlan:
             "rows_in": self.rows_in.to_json(),
             "reverts": list(self.reverts),
             "redoes": list(self.redoes),
+            "withheld": self.withheld,
             "changes": self.changes,
         }
 
@@ -71,6 +75,7 @@ class ChangePlan:
             OffsetRanges.from_json(document["rows_in"]),
             tuple(document["reverts"]),
             tuple(document["redoes"]),
+            document["withheld"],
             document["changes"],
         )
 

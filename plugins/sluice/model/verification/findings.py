@@ -41,8 +41,11 @@ class FindingName(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
+    """``whole``: what the message shows the beginning of, for the log."""
+
     name: FindingName
     message: str
+    whole: str = ""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.message}"

@@ -16,8 +16,6 @@ from sluice.model.verification.findings import Finding, FindingName
 from sluice.model.verification.offsets import EMPTY, FileStats, OffsetVerification, verify
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 
-NAMED = 200
-
 
 @dataclass(frozen=True)
 class Contents:
@@ -107,7 +105,7 @@ def content_findings(expected: Expected, table: Contents, quarantine: Contents) 
         ),
     )
     return [
-        Finding(name, f"{offsets.count} offsets {what}: {str(offsets)[:NAMED]}")
+        Finding(name, f"{offsets.count} offsets {what}: {offsets.shown()}", str(offsets))
         for name, offsets, what in named
         if offsets
     ]

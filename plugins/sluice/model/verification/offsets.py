@@ -94,7 +94,7 @@ class OffsetVerification:
             (self.duplicates, "duplicates"),
             (self.unexpected, "unexpected offsets"),
         )
-        problems = [f"{found.count} {name} ({_short(str(found))})" for found, name in named if found]
+        problems = [f"{found.count} {name} ({found.shown()})" for found, name in named if found]
         return f"failed: {', '.join(problems)}; {self.found} of {self.expected} offsets found"
 
 
@@ -161,7 +161,3 @@ def _cover(pairs: Iterable[tuple[int, int]]) -> tuple[IntervalSet, IntervalSet]:
         if depth > 1:
             twice.append((edge, after))
     return IntervalSet.of(pairs), IntervalSet.of(twice)
-
-
-def _short(text: str, limit: int = 160) -> str:
-    return text if len(text) <= limit else text[:limit] + "…"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Pair = tuple[int, int]
+# Characters of a list of ranges in a message; the task's log has it whole.
+SHOWN = 1000
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,14 @@ class IntervalSet:
 
     def __str__(self) -> str:
         return ",".join(_text(*pair) for pair in self._pairs) or "(empty)"
+
+
+def cut(text: str, limit: int = SHOWN) -> str:
+    """A text of ranges, or the whole ranges of its first ``limit`` characters and a mark."""
+    if len(text) <= limit:
+        return text
+    kept = text[: text.rfind(")", 0, limit) + 1]
+    return f"{kept} … ({text.count(')') - kept.count(')')} ranges more in the task's log)"
 
 
 def _text(start: int, until: int) -> str:
@@ -208,6 +218,11 @@ class OffsetRanges:
     def __str__(self) -> str:
         """``0=[110,220) 1=[100,313),[400,410)``; parsed by ``TopicRanges``."""
         return " ".join(f"{key}={ranges}" for key, ranges in self.partitions.items()) or "(empty)"
+
+    def shown(self, limit: int = SHOWN) -> str:
+        """Its text, or of a longer one than ``limit`` characters the beginning: whole ranges, and a mark that
+        ``TopicRanges`` refuses, so that a part is not taken for the whole."""
+        return cut(str(self), limit)
 
 
 def offsets_from_json(text: str) -> dict[int, int]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sluice.model.verification.ranges import IntervalSet
+from sluice.model.verification.ranges import IntervalSet, cut
 
 # A record's key on the topic, as a regular expression for Spark (Java) and Python:
 # source id, 0-based row of the source, 0-based sequence number in its target partition. The source id of a
@@ -56,7 +56,7 @@ def reconcile_rows(total: int, published: Collection[int], quarantined: Iterable
     duplicated = repeated.union(present.intersect(quarantined_rows))
     unknown = present.union(quarantined_rows).minus(expected)
     named = (missing, "missing"), (duplicated, "more than once"), (unknown, "not in the source")
-    problems = tuple(f"{found.count} {name} (rows {str(found)[:160]})" for found, name in named if found)
+    problems = tuple(f"{found.count} {name} (rows {cut(str(found))})" for found, name in named if found)
     return Reconciliation(
         "rows", total, len(published), quarantined_rows.count, missing.count, duplicated.count, problems
     )

@@ -16,6 +16,7 @@ from sluice.model.verification.ranges import IntervalSet, OffsetRanges
 from sluice.model.verification.sources import Reconciliation, reconcile_events, reconcile_rows
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyiceberg.table import FileScanTask, Table
 
     from sluice.clients.lake.catalog import Lake
@@ -102,8 +103,9 @@ class LoadFiles:
         return files.rows_by_source(self.table, self.tasks, self.source_ids)
 
     @cached_property
-    def rejected(self) -> list[dict[str, Any]]:
-        """Quarantined rows of the load's sources, and consumer's ones near the load's offsets."""
+    def rejected(self) -> pyarrow.Table:
+        """Quarantined rows of the load's sources, and consumer's ones near the load's offsets: coordinates,
+        ``stage`` and ``reason``."""
         from pyiceberg.expressions import And, EqualTo, In, Or
 
         from sluice.clients.lake import files
@@ -113,30 +115,39 @@ class LoadFiles:
         rows = Or(
             In(files.SOURCE, self.source_ids), And(EqualTo("stage", "consumer"), files.overlapping(near))
         )
-        return list(files.quarantined(self.quarantine, rows, self.quarantine_tasks))
+        columns = ("stage", "reason", files.PARTITION, files.OFFSET, files.SOURCE, files.ROW)
+        return files.read(self.quarantine, rows, columns, tasks=self.quarantine_tasks).read_all()
 
-    @cached_property
-    def withheld(self) -> dict[str, set[int]]:
-        """Source id -> its rows that are withheld. Not those that are published by now: of these a producer
-        that was believed dead has sent a copy."""
+    def _rejected_rows(self, *reasons: str, others: bool = False) -> dict[str, Any]:
+        """Source id -> its row numbers in quarantine whose reason begins with one of these (``others``: with
+        none), as NumPy arrays."""
+        import pyarrow
+        import pyarrow.compute as pc
+
         from sluice.clients.lake import files
 
-        found: dict[str, set[int]] = {}
-        for row in self.rejected:
-            if row[files.SOURCE] in self.source_ids and row["reason"].startswith(WITHHELD):
-                found.setdefault(row[files.SOURCE], set()).add(row[files.ROW])
-        return {source_id: rows.difference(self.published[source_id]) for source_id, rows in found.items()}
+        has_reason = pc.match_substring_regex(self.rejected["reason"], f"^({'|'.join(reasons)})")
+        of_load = pc.is_in(self.rejected[files.SOURCE], pyarrow.array(self.source_ids, pyarrow.string()))
+        chosen = pc.and_(of_load, pc.invert(has_reason) if others else has_reason)
+        return files.by_source(self.rejected.filter(chosen).to_batches(), self.source_ids)
 
     @cached_property
-    def rejected_rows(self) -> dict[str, list[int]]:
-        """Source id -> its row numbers in quarantine, without duplicates of published rows."""
-        from sluice.clients.lake import files
+    def withheld(self) -> dict[str, Any]:
+        """Source id -> its rows that are withheld, as a NumPy array. Not those that are published by now: of
+        these a producer that was believed dead has sent a copy."""
+        import numpy as np
 
-        found = {source_id: list(self.withheld.get(source_id, ())) for source_id in self.source_ids}
-        for row in self.rejected:
-            if row[files.SOURCE] in found and not row["reason"].startswith((DUPLICATE, WITHHELD)):
-                found[row[files.SOURCE]].append(row[files.ROW])
-        return found
+        found = self._rejected_rows(WITHHELD)
+        return {source_id: np.setdiff1d(rows, self.published[source_id]) for source_id, rows in found.items()}
+
+    @cached_property
+    def rejected_rows(self) -> dict[str, Any]:
+        """Source id -> its row numbers in quarantine, without duplicates of published rows, as a NumPy array
+        with repeats."""
+        import numpy as np
+
+        others = self._rejected_rows(DUPLICATE, WITHHELD, others=True)
+        return {name: np.concatenate([rows, self.withheld[name]]) for name, rows in others.items()}
 
 
 def files_since(table: Table, name: str, sources: list[Document]) -> list[FileScanTask]:
@@ -175,7 +186,8 @@ def check_offsets(load: LoadFiles) -> OffsetCheck:
     stats = [file for file in load.stats if file.may_contain(expected)]
     quarantined = _quarantined(load)
     inconclusive = {file.path for file in needs_read(expected, stats, quarantined)}
-    offsets = files.read_offsets(load.table, load.tasks, inconclusive) if inconclusive else {}
+    unclear = [task for task in load.tasks if task.file.file_path in inconclusive]
+    offsets = files.read_offsets(load.table, unclear) if unclear else {}
     verification = verify(expected, stats, offsets, quarantined=quarantined, allow_outside=True)
     return OffsetCheck(verification, quarantined.intersect(expected), len(stats), len(inconclusive))
 
@@ -195,14 +207,14 @@ def file_bounds(stats: Sequence[FileStats]) -> OffsetRanges:
 
 
 def _quarantined(load: LoadFiles) -> OffsetRanges:
+    import pyarrow.compute as pc
+
     from sluice.clients.lake import files
 
-    offsets: dict[int, list[int]] = {}
-    for row in load.rejected:
-        if row["stage"] == "consumer":
-            offsets.setdefault(row[files.PARTITION], []).append(row[files.OFFSET])
+    of_consumer = load.rejected.filter(pc.equal(load.rejected["stage"], "consumer"))
+    offsets = files.by_partition(of_consumer.to_batches())
     return OffsetRanges(
-        {partition: IntervalSet.of_values(values) for partition, values in sorted(offsets.items())}
+        {partition: IntervalSet.of_values(offsets[partition]) for partition in sorted(offsets)}
     )
 
 

@@ -86,7 +86,7 @@ class ProduceOperator(SparkJobOperator):
         if not params.get("verify_again"):
             verified = VerifiedSources(self.ledger, self.platform_hook.lake, self.spec.table)
         if self.spec.generator is None:
-            return plans.object_sources(self.platform_hook.source, params, verified)
+            return plans.object_sources(self.ledger, self.platform_hook.source, params, verified)
         moment = context.get("logical_date") or datetime.now(UTC)
         source = plans.generated_source(self.spec.generator, context["run_id"], params, moment)
         return without_verified(source, verified)

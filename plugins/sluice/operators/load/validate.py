@@ -124,6 +124,9 @@ class ValidateOperator(StreamOperator):
             withheld=sum(map(len, load.withheld.values())),
         )
         self.log.info("%s", report(result))
+        for name in ("gaps", "duplicates", "unexpected"):
+            if found := getattr(check.verification, name):
+                self.log.error("%s: %s: %s", name, self.spec.topic.name, found)
         problems = result.problems()
         if not verified.still(result.verified_before):
             problems.append(RESTORED.format(count=result.verified_before["count"], table=self.spec.table))

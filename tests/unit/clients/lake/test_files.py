@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
-from pyiceberg.expressions import AlwaysTrue, And, EqualTo
+from pyiceberg.expressions import AlwaysTrue, And, EqualTo, GreaterThan
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import FileScanTask
 
@@ -76,12 +76,15 @@ def counted_manifests() -> Iterator[list[str]]:
 def test_columns_are_read_of_the_named_files_only(lake: Lake) -> None:
     table = lake.table(lakes.TABLE)
     tasks = files.committed_since(table, 0)
+    stats = files.file_stats(table, tasks)
     mixed = [
-        file.path for file in files.file_stats(table, tasks) if file.partition_lower != file.partition_upper
+        task for task, file in zip(tasks, stats, strict=True) if file.partition_lower != file.partition_upper
     ]
     assert len(mixed) == 1
-    found = files.read_offsets(table, tasks, mixed)
+    found = files.read_offsets(table, mixed)
     assert {partition: list(offsets) for partition, offsets in found.items()} == {0: [10], 1: [8]}
+    some = files.read_offsets(table, tasks, GreaterThan(files.OFFSET, 8))
+    assert {partition: sorted(offsets) for partition, offsets in some.items()} == {0: [9, 10]}
 
 
 @pytest.mark.parametrize("files_at_once", [1, 2, 3])

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.model.verification.ranges import IntervalSet, OffsetRanges
+from sluice.model.verification.topic_ranges import RangesInvalid, TopicRanges
 from tests.support.raising import raising
 
 pairs = st.lists(
@@ -82,3 +83,12 @@ def test_gaps_are_what_is_missing_between(a: list[tuple[int, int]]) -> None:
     within = range(min(members(ranges), default=0), max(members(ranges), default=-1) + 1)
     assert members(ranges.gaps()) == set(within) - members(ranges)
     assert {value for value in range(-2, 80) if value in ranges} == members(ranges)
+
+
+def test_a_list_that_is_cut_says_so_and_is_not_taken_for_the_whole() -> None:
+    ranges = OffsetRanges.of({0: [(10 * n, 10 * n + 1) for n in range(500)], 3: [(7, 9)]})
+    shown = ranges.shown(40)
+    assert shown == "0=[0,1),[10,11),[20,21),[30,31),[40,41) … (496 ranges more in the task's log)"
+    with raising(RangesInvalid, "is no partition with ranges"):
+        TopicRanges.parse(shown, "t")
+    assert TopicRanges.parse(ranges.shown(10**6), "t")["t"] == ranges
