@@ -93,6 +93,7 @@ COMMANDS = {
     "drill": "inject 12 faults into a stack of its own and verify the data: build/drills.json",
     "sql": 'query the lake: make sql Q="select count(*) from nyc_taxi"',
     "put": "upload a file to the source bucket: make put FILE=rides.csv KEY=rides/rides.csv",
+    "airflow": 'Airflow\'s commands on the stack: make airflow ARGS="dags list"',
     "batches": 'what each batch read and published: make batches ARGS="nyc_taxi --limit 20"',
     "trace": 'where a row came from: make trace ARGS="nyc_taxi --partition 3 --offset 120"',
     "check": 'lint, types, import contract, unit and DAG tests; ARGS="-k word" goes to pytest',

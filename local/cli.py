@@ -9,14 +9,16 @@ import sys
 
 from local import checks
 from local.base import COMMANDS, UsageError, exit_code, usage
+from local.services import airflow
 from local.stack.stack import Stack
 from local.status import show as status
 from sluice.model.spec import overrides
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 
-# Commands with options of their own.
 TRACES = ("batches", "trace")
+# Commands with options of their own.
+WITH_OPTIONS = ("airflow", *TRACES)
 
 
 def main(arguments: list[str]) -> int:
@@ -39,7 +41,7 @@ def _main(arguments: list[str]) -> int:
         return checks.bench(rest)
     if options.command in checks.COMMANDS:
         return checks.main(options.command, rest)
-    if rest and options.command not in TRACES:
+    if rest and options.command not in WITH_OPTIONS:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     stack = Stack(free_ports=options.free_ports)
     # A stream's health is assessed with the values that the stack's own processes have.
@@ -71,6 +73,8 @@ def _main(arguments: list[str]) -> int:
         if options.in_place is not None:
             return drills.main(options.in_place, trigger_immediately, stack)
         return drills.main(os.environ.get("DRILL", ""), trigger_immediately)
+    if options.command == "airflow":
+        return run_airflow(stack, [*checks.arguments_given(), *rest])
     if options.command in TRACES:
         from local import trace
 
@@ -82,6 +86,16 @@ def _main(arguments: list[str]) -> int:
     from local import sql
 
     return sql.main(stack, options.query)
+
+
+def run_airflow(stack: Stack, arguments: list[str]) -> int:
+    """Airflow's own command, with the environment of the stack's Airflow: it uses its database directly."""
+    if not stack.is_running():
+        raise UsageError("the stack does not run. Fix: make up")
+    command = stack.context.python_env / "bin" / "airflow"
+    return subprocess.run(
+        [command, *arguments], env={**os.environ, **airflow.environment(stack.context)}
+    ).returncode
 
 
 def _logs(stack: Stack, service: str) -> int:
