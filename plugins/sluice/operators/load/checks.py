@@ -133,12 +133,13 @@ class LoadFiles:
 
     @cached_property
     def withheld(self) -> dict[str, Any]:
-        """Source id -> its rows that are withheld, as a NumPy array. Not those that are published by now: of
-        these a producer that was believed dead has sent a copy."""
+        """Source id -> its rows that are withheld, if any, as a NumPy array. Not those that are published by
+        now: of these a producer that was believed dead has sent a copy."""
         import numpy as np
 
-        found = self._rejected_rows(WITHHELD)
-        return {source_id: np.setdiff1d(rows, self.published[source_id]) for source_id, rows in found.items()}
+        found = {name: rows for name, rows in self._rejected_rows(WITHHELD).items() if len(rows)}
+        # The table is read only if there are any.
+        return {name: np.setdiff1d(rows, self.published[name]) for name, rows in found.items()}
 
     @cached_property
     def rejected_rows(self) -> dict[str, Any]:
@@ -147,7 +148,7 @@ class LoadFiles:
         import numpy as np
 
         others = self._rejected_rows(DUPLICATE, WITHHELD, others=True)
-        return {name: np.concatenate([rows, self.withheld[name]]) for name, rows in others.items()}
+        return {name: np.append(rows, self.withheld.get(name, rows[:0])) for name, rows in others.items()}
 
 
 def files_since(table: Table, name: str, sources: list[Document]) -> list[FileScanTask]:
