@@ -26,6 +26,8 @@ def main(arguments: list[str]) -> int:
     if command == "help":
         print(usage())
         return 0
+    if command == "compose-env":
+        return _compose_env()
     if command not in WITHOUT_SETUP:
         tools = bootstrap.ensure_tools()
         done = subprocess.run(
@@ -42,6 +44,15 @@ def main(arguments: list[str]) -> int:
     # In this process, so that signals and the exit code need no forwarding.
     os.execve(env_python, argv, {**os.environ, "PYTHONPATH": search})  # noqa: S606
     raise AssertionError("execve does not return")
+
+
+def _compose_env() -> int:
+    """Without set-up: the images contain everything."""
+    sys.path.insert(0, str(REPO / "plugins"))
+    from local.checks import arguments_given
+    from local.containers import env_file
+
+    return env_file.main(arguments_given())
 
 
 if __name__ == "__main__":

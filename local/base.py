@@ -100,6 +100,8 @@ COMMANDS = {
     "test": "`make check`, then the tests on real services; ARGS as above",
     "test-all": "`make test` with every drill and the exhaustive tests",
     "lint": "the checks of `make check` without the tests",
+    "compose-env": 'write .env for docker compose, with generated passwords: ARGS="cluster erasure spark"',
+    "compose-test": "build the images, run the stack in Docker, break it, and check the load",
     "bench": "measure Sluice and other ways, in turns: SCALE=0.1 WORKLOAD=one_batch for a look",
     "python": 'the environment\'s Python with the code on its path: ARGS="-m bench.recovery"',
     "destroy": "stop the stack and remove its data (asks; YES=1 does not)",
@@ -109,4 +111,4 @@ COMMANDS = {
 
 def usage() -> str:
     """One line per command."""
-    return "\n".join(f"  make {command:<9}{text}" for command, text in COMMANDS.items())
+    return "\n".join(f"  make {command:<14}{text}" for command, text in COMMANDS.items())

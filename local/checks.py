@@ -1,6 +1,7 @@
 """`make check`, `make test`, `make test-all`: the checks in stages, each with its result and seconds.
 
-The first failed stage ends the run: later ones take minutes and would fail for the same reason.
+The first failed stage ends the run: later ones take minutes and would fail for the same reason. A stage that
+this machine cannot run is NOT RUN: the others go on, and the run ends with 1.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from local.base import REPO, UsageError, cache
@@ -22,7 +23,8 @@ NO_TEST = 5
 UNIT = ("tests/unit", "tests/protocol", "tests/dags")
 # Longest first: groups start in the order of the folders and files.
 SLOW = ("tests/integration", "tests/drills", "tests/spark", "tests/browser", "tests/services")
-COMMANDS = ("lint", "check", "test", "test-all")
+COMPOSE = ("tests/compose",)
+COMMANDS = ("lint", "check", "test", "test-all", "compose-test")
 LINTERS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("ruff check", ("ruff", "check", ".")),
     ("ruff format", ("ruff", "format", "--check", ".")),
@@ -31,17 +33,37 @@ LINTERS: Sequence[tuple[str, tuple[str, ...]]] = (
 )
 
 
+def docker_missing() -> str | None:
+    """Why no containers can be run here; None if they can."""
+    fix = "Fix: install Docker Engine with its compose plugin, and start it (docs/docker.md)"
+    for command in (("docker", "compose", "version"), ("docker", "info", "--format", "{{.ServerVersion}}")):
+        try:
+            answer = subprocess.run(command, capture_output=True, text=True, timeout=30)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return f"{shlex.join(command)}: {error}. {fix}"
+        if answer.returncode:
+            said = answer.stderr.strip().splitlines() or [f"exit code {answer.returncode}"]
+            return f"{shlex.join(command)}: {said[-1]}. {fix}"
+    return None
+
+
 @dataclass(frozen=True)
 class Stage:
-    """A name, a command of the environment's programs, and the exit codes that count as passed."""
+    """A name, a command of the environment's programs, and the exit codes that count as passed.
+
+    `missing`: why it cannot run on this machine; None if it can.
+    """
 
     name: str
     command: tuple[str, ...]
     passed: tuple[int, ...] = (0,)
+    missing: Callable[[], str | None] = lambda: None
 
 
 def stages(command: str, arguments: Sequence[str]) -> list[Stage]:
     """The stages of a command, in order. ``arguments`` go to every pytest; paths among them select tests."""
+    if command == "compose-test":
+        return _containers(arguments)
     found = [Stage(name, command) for name, command in LINTERS]
     chosen = () if command == "test-all" else ("-m", "not exhaustive")
     # Groups keep their order: by default xdist starts with the group of the most tests.
@@ -51,7 +73,15 @@ def stages(command: str, arguments: Sequence[str]) -> list[Stage]:
         found += _pytest("unit", UNIT, ("-n", "2", *profile), arguments)
     if command in ("test", "test-all"):
         found += _pytest("slow", SLOW, (*spread, *chosen), arguments)
+    if command == "test-all":
+        found += _containers(arguments)
     return found
+
+
+def _containers(arguments: Sequence[str]) -> list[Stage]:
+    return [
+        replace(stage, missing=docker_missing) for stage in _pytest("compose", COMPOSE, ("-v",), arguments)
+    ]
 
 
 def _pytest(
@@ -100,25 +130,31 @@ def arguments_given() -> list[str]:
 
 
 def main(command: str, arguments: Sequence[str] = (), run: Callable[[Stage], int] = run) -> int:
-    """Run the stages of `lint`, `check`, `test` or `test-all`; 1 if one failed or no test was selected.
+    """Run the stages of one of COMMANDS; 1 if one failed or could not run, or if no test was selected.
 
     ``arguments``: for pytest; those of the variable ARGS come first.
     """
     arguments = [*arguments_given(), *arguments]
-    results: list[tuple[str, bool, float]] = []
+    results: list[tuple[str, str]] = []
     tested = command == "lint"
     for stage in stages(command, arguments):
         given = f": {shlex.join(arguments)}" if arguments and stage.command[0] == "pytest" else ""
         print(f"── {stage.name}{given}", flush=True)
+        missing = stage.missing()
+        if missing is not None:
+            results.append(("NOT RUN", f"{stage.name}: {missing}"))
+            tested = True
+            continue
         began = time.monotonic()
         code = run(stage)
-        results.append((stage.name, code in stage.passed, time.monotonic() - began))
+        passed = code in stage.passed
+        results.append(("ok" if passed else "FAILED", f"{stage.name} ({time.monotonic() - began:.1f} s)"))
         tested |= stage.command[0] == "pytest" and code != NO_TEST
-        if code not in stage.passed:
+        if not passed:
             break
-    for name, passed, seconds in results:
-        print(f"{'ok    ' if passed else 'FAILED'} {name} ({seconds:.1f} s)", flush=True)
-    if all(passed for _, passed, _ in results) and not tested:
+    for result, text in results:
+        print(f"{result:<7}{text}" if result != "NOT RUN" else f"{result} {text}", flush=True)
+    passed = all(result == "ok" for result, _ in results)
+    if passed and not tested:
         print(f"sluice: {shlex.join(arguments)} selects no test of make {command}", file=sys.stderr)
-        return 1
-    return 0 if all(passed for _, passed, _ in results) else 1
+    return 0 if passed and tested else 1

@@ -9,8 +9,10 @@ import sys
 
 from local import checks
 from local.base import COMMANDS, UsageError, exit_code, usage
+from local.containers import stack as containers
 from local.services import airflow
 from local.stack.stack import Stack
+from local.stack.systems import Systems
 from local.status import show as status
 from sluice.model.spec import overrides
 from sluice.model.spec import stream as streams
@@ -19,6 +21,8 @@ from sluice.model.spec.config import ConfigError
 TRACES = ("batches", "trace")
 # Commands with options of their own.
 WITH_OPTIONS = ("airflow", *TRACES)
+# Commands that need nothing but the systems, wherever they run.
+IN_CONTAINERS = ("airflow", *TRACES, "put", "sql")
 
 
 def main(arguments: list[str]) -> int:
@@ -43,6 +47,8 @@ def _main(arguments: list[str]) -> int:
         return checks.main(options.command, rest)
     if rest and options.command not in WITH_OPTIONS:
         parser.error(f"unknown arguments: {' '.join(rest)}")
+    if containers.PROFILES_VARIABLE in os.environ:
+        return _in_container(options, rest)
     stack = Stack(free_ports=options.free_ports)
     # A stream's health is assessed with the values that the stack's own processes have.
     if stack.overrides:
@@ -73,6 +79,28 @@ def _main(arguments: list[str]) -> int:
         if options.in_place is not None:
             return drills.main(options.in_place, trigger_immediately, stack)
         return drills.main(os.environ.get("DRILL", ""), trigger_immediately)
+    return _on_running(stack, options, rest)
+
+
+def _in_container(options: argparse.Namespace, rest: list[str]) -> int:
+    """`docker compose run --rm tools <command>`."""
+    stack = containers.ContainerStack()
+    if options.command in IN_CONTAINERS:
+        return _on_running(stack, options, rest)
+    if options.command == "demo":
+        from local.demo import run
+
+        demo = run.chosen(os.environ.get("STREAM", ""))
+        if demo.feed is not None:
+            raise UsageError(f"the demo of {demo.spec.name} replays a feed. Fix: make demo, without Docker")
+        return run.main(stack, demo)
+    raise UsageError(
+        f"{options.command} is not for containers. "
+        f"Fix: use docker compose itself; here there are {', '.join(IN_CONTAINERS)} and demo"
+    )
+
+
+def _on_running(stack: Systems, options: argparse.Namespace, rest: list[str]) -> int:
     if options.command == "airflow":
         return run_airflow(stack, [*checks.arguments_given(), *rest])
     if options.command in TRACES:
@@ -88,7 +116,7 @@ def _main(arguments: list[str]) -> int:
     return sql.main(stack, options.query)
 
 
-def run_airflow(stack: Stack, arguments: list[str]) -> int:
+def run_airflow(stack: Systems, arguments: list[str]) -> int:
     """Airflow's own command, with the environment of the stack's Airflow: it uses its database directly."""
     if not stack.is_running():
         raise UsageError("the stack does not run. Fix: make up")

@@ -7,10 +7,10 @@ from pathlib import Path
 from botocore.exceptions import BotoCoreError, ClientError
 
 from local.base import UsageError
-from local.stack.stack import Stack
+from local.stack.systems import Systems
 
 
-def main(stack: Stack, file: str, key: str) -> int:
+def main(stack: Systems, file: str, key: str) -> int:
     """Upload ``file`` as ``key``; print its address, size and version.
 
     Raises UsageError without one of them, if the file cannot be read, or if the bucket does not accept it.

@@ -13,14 +13,14 @@ from rich.table import Table
 
 from local.base import UsageError
 from local.progress import new_console
-from local.stack.stack import Stack
+from local.stack.systems import Systems
 from sluice.clients.errors import Missing
 from sluice.model.spec import stream
 
 ROW_LIMIT = 100
 
 
-def main(stack: Stack, query: str) -> int:
+def main(stack: Systems, query: str) -> int:
     """Print the result as a table, at most ROW_LIMIT rows; 1 with DuckDB's error in one line.
 
     Raises UsageError without a query, if the stack does not run, or if a table does not exist yet.
@@ -96,7 +96,7 @@ def _mentions(query: str, word: str) -> int:
     return len(re.findall(rf"\b{re.escape(word)}\b", query, re.IGNORECASE))
 
 
-def _reader(stack: Stack, table: str) -> object:
+def _reader(stack: Systems, table: str) -> object:
     try:
         return stack.lake("reader").table(table).scan().to_arrow_batch_reader()
     except Missing as error:

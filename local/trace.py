@@ -11,7 +11,7 @@ from rich.table import Table
 
 from local.base import UsageError
 from local.progress import new_console
-from local.stack.stack import Stack
+from local.stack.systems import Systems
 from sluice.clients.errors import ClientError
 from sluice.clients.lake.batches import BatchLog, ListedBatch
 from sluice.hooks.trace import StreamTrace
@@ -21,7 +21,7 @@ from sluice.model.trace.rows import RowTrace, SourceTrace
 LIMIT = 20
 
 
-def main(stack: Stack, command: str, arguments: Sequence[str]) -> int:
+def main(stack: Systems, command: str, arguments: Sequence[str]) -> int:
     """Print the answer. Raises UsageError if the stack does not run, or with a client's error."""
     parser = _batches_parser() if command == "batches" else _trace_parser()
     args = parser.parse_args(list(arguments))
@@ -72,7 +72,7 @@ def _positive(text: str) -> int:
     return int(text)
 
 
-def _print_batches(stack: Stack, args: argparse.Namespace) -> int:
+def _print_batches(stack: Systems, args: argparse.Namespace) -> int:
     spec, platform = streams.load(args.stream), stack.platform("reader")
     log = BatchLog.open(platform.s3, stack.lake("reader").table(spec.table))
     listed = log.newest(args.limit, args.since, args.until)
@@ -115,7 +115,7 @@ def _cells(listed: ListedBatch) -> list[str]:
     ]
 
 
-def _print_trace(stack: Stack, args: argparse.Namespace) -> int:
+def _print_trace(stack: Systems, args: argparse.Namespace) -> int:
     by_offset = args.partition is not None and args.offset is not None
     by_row = args.source is not None and args.row is not None
     if not (by_offset or by_row or args.object):

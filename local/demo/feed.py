@@ -33,7 +33,7 @@ from local.services import replay
 from local.stack import lake as details
 from local.stack.airflow_api import Airflow
 from local.stack.lake import OFFSETS, Offsets
-from local.stack.stack import Stack
+from local.stack.systems import Systems
 from sluice.clients.errors import Missing
 from sluice.clients.lake import files, query_results
 from sluice.clients.lake.arrow_sql import quoted
@@ -83,7 +83,7 @@ class FeedDemo(Demo):
     def params(self) -> dict[str, Any]:
         return {"events": LOADED, "minutes": MINUTES}
 
-    def watch(self, stack: Stack, api: Airflow, tasks: Sequence[dict[str, Any]]) -> None:
+    def watch(self, stack: Systems, api: Airflow, tasks: Sequence[dict[str, Any]]) -> None:
         states = {task["task_id"]: task.get("state") for task in tasks}
         if not self._supervised and states.get("provision_topic") == "success":
             # Without a topic the health of the stream would be unknown.
@@ -94,14 +94,14 @@ class FeedDemo(Demo):
             self.before = {part: end for part, (_, end) in self._topic(stack).items()}
             self._first = replay.burst(stack.context, BURST, BURST_RATE)
 
-    def _is_read(self, stack: Stack) -> bool:
+    def _is_read(self, stack: Systems) -> bool:
         # Events before a producer is connected might be before its start position.
         return int(replay.status(stack.context)["open"]) > 0
 
-    def _topic(self, stack: Stack) -> Offsets:
+    def _topic(self, stack: Systems) -> Offsets:
         return topic_offsets(stack.platform("reader").kafka, self.spec.topic.name)
 
-    def collect(self, stack: Stack, console: Console, took: dict[str, float]) -> DemoResult:
+    def collect(self, stack: Systems, console: Console, took: dict[str, float]) -> DemoResult:
         expected = self.replayed_ids(stack)
         span = Span.between(self.before, self._topic(stack))
         began = time.monotonic()
@@ -138,25 +138,25 @@ class FeedDemo(Demo):
             },
         )
 
-    def _page_url(self, stack: Stack) -> str:
-        return f"{service.url(stack.context)}{PREFIX}/results/{self.page}"
+    def _page_url(self, stack: Systems) -> str:
+        return f"{service.public_url(stack.context)}{PREFIX}/results/{self.page}"
 
     def _top(self) -> Sequence[Editor]:
         return top(self.window) if self.window is not None else ()
 
-    def replayed_ids(self, stack: Stack) -> set[str]:
+    def replayed_ids(self, stack: Systems) -> set[str]:
         """The ids of the burst's first EVENTS events; none if no producer read the feed."""
         if self._first is None:
             return set()
         feed = Feed(start=0.0, seed=int(replay.status(stack.context)["feed"]["seed"]))
         return {feed.event_id(n) for n in range(self._first, self._first + EVENTS)}
 
-    def _found(self, stack: Stack, span: Span, expected: set[str]) -> Found:
+    def _found(self, stack: Systems, span: Span, expected: set[str]) -> Found:
         lake, quarantine = details.tables(stack, self.spec)
         since = self._began - DELIVERY_SECONDS
         return read(lake, quarantine, span, self.event_id, since, expected)
 
-    def show(self, stack: Stack, console: Console) -> None:
+    def show(self, stack: Systems, console: Console) -> None:
         # Not the table's title, which is wrapped to the table's width.
         console.print(f"{self.title}, {format_window(self.window)}", markup=False, highlight=False)
         table = Table("user", "bot", "edits")

@@ -26,14 +26,14 @@ from local.progress import ProgressDisplay, new_console, print_line
 from local.runtime.home import write_private
 from local.services import airflow as service
 from local.stack.airflow_api import Airflow
-from local.stack.stack import Stack
+from local.stack.systems import Systems
 
 LIMIT_SECONDS = 900.0
 # Measured by the clock, not of a task.
 _CLOCK = ("up", "load", "in the lake", "all counted", "total")
 
 
-def main(stack: Stack, demo: Demo) -> int:
+def main(stack: Systems, demo: Demo) -> int:
     """Run the demo; 0 if every check holds, else 1 with the failures on stderr.
 
     Raises UsageError if the stack does not start or a prerequisite is missing.
@@ -53,7 +53,7 @@ def main(stack: Stack, demo: Demo) -> int:
     calls_before = s3_calls(stack)
     loading = time.monotonic()
     run_id = api.trigger(demo.load, demo.params(), run_id=f"demo-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-    url = f"{service.url(stack.context)}/dags/{demo.load}/runs/{run_id}"
+    url = f"{service.public_url(stack.context)}/dags/{demo.load}/runs/{run_id}"
     print_line(console, f"run {run_id} of {demo.load}: {url}")
     state, tasks = watch_run(
         api, demo.load, run_id, console, LIMIT_SECONDS, lambda tasks: demo.watch(stack, api, tasks)
@@ -75,7 +75,7 @@ def main(stack: Stack, demo: Demo) -> int:
     return 1 if result.failures else 0
 
 
-def show(console: Console, stack: Stack, demo: Demo, result: DemoResult, took: Mapping[str, float]) -> None:
+def show(console: Console, stack: Systems, demo: Demo, result: DemoResult, took: Mapping[str, float]) -> None:
     """Print the figures and Airflow's address."""
     table = Table("what", "figure", "read from", title=f"{demo.load}: success", title_justify="left")
     for one in result.figures:
@@ -86,7 +86,7 @@ def show(console: Console, stack: Stack, demo: Demo, result: DemoResult, took: M
     console.print(table)
     demo.show(stack, console)
     login = f"user: {service.USER}  password: {stack.secrets['airflow_operator']}"
-    print_line(console, f"Airflow: {service.url(stack.context)}  {login}")
+    print_line(console, f"Airflow: {service.public_url(stack.context)}  {login}")
     rows = f"select * from {demo.spec.name} limit 5"
     print_line(console, f"Figures: {demo.result.relative_to(REPO)}   Rows: make sql Q='{rows}'")
 

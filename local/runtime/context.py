@@ -9,6 +9,7 @@ from pathlib import Path
 
 from local.base import REPO
 from local.runtime.home import StackDir
+from local.runtime.ports import HOST, Network
 from local.runtime.processes import LABEL
 from local.setup.cache import pyspark
 from sluice.model.spec import overrides, stream
@@ -24,16 +25,16 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Context:
-    """One stack: its directory, ports, secrets and artifacts.
+    """One stack: its directory, network, secrets and artifacts.
 
     `external`: folder with the platform files of an external Kafka and S3. `feed`: the feeds that its
     producers read (local.services.replay). `overrides`: a file with other values for the streams. `streams`:
     additional folders with streams. `java_options`: for every JVM of the stack. `airflow_settings`:
-    additional ones, as `SECTION__KEY`.
+    additional ones, as `SECTION__KEY`. `spark_master`: where Airflow submits Spark jobs to.
     """
 
     home: StackDir
-    ports: Mapping[str, int]
+    network: Network
     secrets: Mapping[str, str]
     python_env: Path
     spark_jars: Path
@@ -48,6 +49,11 @@ class Context:
     streams: str = ""
     java_options: str = ""
     airflow_settings: Mapping[str, str] = field(default_factory=dict)
+    spark_master: str = "local[2]"
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        return self.network.ports
 
     @property
     def python(self) -> Path:
@@ -62,13 +68,18 @@ class Context:
         return {
             **{name: os.environ[name] for name in _INHERITED if name in os.environ},
             "PATH": f"{self.python_env}/bin:{self.java_home}/bin:{_PATH}",
-            "NO_PROXY": "127.0.0.1,localhost",
-            "no_proxy": "127.0.0.1,localhost",
+            "NO_PROXY": self._without_proxy(),
+            "no_proxy": self._without_proxy(),
             "TMPDIR": str(self.home.tmp),
             LABEL: self.home.id,
             # Airflow renames its processes, which would overwrite the label in /proc.
             "SPT_NOENV": "1",
         }
+
+    def _without_proxy(self) -> str:
+        return ",".join(
+            dict.fromkeys([HOST, "localhost", *self.network.hosts.values(), *self.network.brokers])
+        )
 
     def job_environment(self) -> dict[str, str]:
         """The environment of Airflow and the streams: code, Spark's configuration, platform files and

@@ -8,6 +8,7 @@ import json
 import os
 import secrets
 import string
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from sluice.model.spec.platform import ROLES
 
 _PASSWORDS = (
     *("postgres_admin", "postgres_airflow", "supervisor", "minio_root", "kafka_broker", "kafka_admin"),
-    *("postgres_results", "airflow_operator", "airflow_api_secret", "airflow_jwt"),
+    *("postgres_results", "airflow_operator", "airflow_api_secret", "airflow_jwt", "spark"),
     *(f"{system}_{role}" for system in ("lake", "kafka", "minio") for role in ROLES),
 )
 
@@ -66,17 +67,22 @@ class StackDir:
     def secrets(self) -> dict[str, str]:
         """The passwords, generated at the first call; `install` identifies this set of data."""
         stored = _read_json(self.secrets_file)
-        new = {name: _password() for name in (*_PASSWORDS, "install") if name not in stored}
-        if "airflow_fernet" not in stored:
-            new["airflow_fernet"] = base64.urlsafe_b64encode(os.urandom(32)).decode()
-        if "kafka_cluster" not in stored:
-            # A UUID in URL-safe base64; Kafka's tools would take a leading dash for an option.
-            uuid = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
-            new["kafka_cluster"] = f"S{uuid[1:-1]}A"
-        if new:
-            stored |= new
-            write_private(self.secrets_file, json.dumps(stored, indent=2) + "\n")
-        return {str(name): str(value) for name, value in stored.items()}
+        complete = complete_secrets(stored)
+        if complete != stored:
+            write_private(self.secrets_file, json.dumps(complete, indent=2) + "\n")
+        return complete
+
+
+def complete_secrets(stored: Mapping[str, Any]) -> dict[str, str]:
+    """The stored secrets, and a generated one for each that is missing."""
+    new = {name: _password() for name in (*_PASSWORDS, "install") if name not in stored}
+    if "airflow_fernet" not in stored:
+        new["airflow_fernet"] = base64.urlsafe_b64encode(os.urandom(32)).decode()
+    if "kafka_cluster" not in stored:
+        # A UUID in URL-safe base64; Kafka's tools would take a leading dash for an option.
+        uuid = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        new["kafka_cluster"] = f"S{uuid[1:-1]}A"
+    return {str(name): str(value) for name, value in {**stored, **new}.items()}
 
 
 def _password() -> str:
@@ -106,3 +112,9 @@ def write_private(path: Path, text: str) -> bool:
         os.fsync(file.fileno())
     part.rename(path)
     return True
+
+
+def write_files(files: Mapping[Path, str]) -> bool:
+    """Write files of mode 600; whether one changed."""
+    changed = [write_private(path, text) for path, text in files.items()]
+    return any(changed)

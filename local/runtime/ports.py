@@ -1,4 +1,4 @@
-"""The stack's ports on loopback: chosen, kept, and checked before the stack starts."""
+"""Where the services are: by default on loopback, on ports chosen, kept and checked before a start."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 import re
 import socket
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import islice
 
 import psutil
@@ -27,6 +28,41 @@ DEFAULTS = {
 FREE = range(20000, 32000)
 # Narrows it, as FIRST-LAST: concurrent searches for free ports need a range each.
 RANGE_VARIABLE = "SLUICE_FREE_PORTS"
+
+
+@dataclass(frozen=True)
+class Network:
+    """Where the services listen, and where the others reach them.
+
+    `bind`: the address they listen on. `hosts`: service → host name, where that is not HOST. `brokers`: the
+    host names of Kafka's nodes, for more than one; `node`: the one that is configured, from 1.
+    """
+
+    ports: Mapping[str, int]
+    bind: str = HOST
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    brokers: tuple[str, ...] = ()
+    node: int = 1
+
+    def host(self, service: str) -> str:
+        return self.hosts.get(service, HOST)
+
+    def address(self, service: str) -> str:
+        """`host:port`, for clients."""
+        return f"{self.host(service)}:{self.ports[service]}"
+
+    def listener(self, service: str) -> str:
+        """`address:port`, for the server."""
+        return f"{self.bind}:{self.ports[service]}"
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The host names of Kafka's nodes, in the order of their ids from 1."""
+        return self.brokers or (self.host("kafka"),)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"{host}:{self.ports['kafka']}" for host in self.nodes)
 
 
 def variable(service: str) -> str:

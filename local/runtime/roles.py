@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from local.base import UsageError
-from local.runtime.home import StackDir, write_private
-from local.runtime.ports import HOST
+from local.runtime.home import StackDir, write_files
+from local.runtime.ports import Network
 from sluice.model.spec.config import dump
 from sluice.model.spec.platform import ROLES
 from sluice.model.spec.stream import PROGRESS_TOPIC
@@ -119,11 +119,11 @@ Document = dict[str, Any]
 
 def documents(
     home: StackDir,
-    ports: Mapping[str, int],
+    network: Network,
     secrets: Mapping[str, str],
     feeds: Mapping[str, str] | None = None,
 ) -> dict[str, Document]:
-    """The embedded stack's platform file of each role, as plain data.
+    """The platform file of each role, as plain data.
 
     `feeds`: stream → another address of its feed, for the producer and for Airflow, whose loads report it.
     """
@@ -132,14 +132,14 @@ def documents(
         files[role] = {
             "role": role,
             "kafka": {
-                "bootstrap_servers": f"{HOST}:{ports['kafka']}",
+                "bootstrap_servers": network.bootstrap_servers,
                 "security_protocol": "SASL_PLAINTEXT",
                 "sasl_mechanism": "PLAIN",
                 "username": kafka_user(role),
                 "password": secrets[f"kafka_{role}"],
             },
             "s3": {
-                "endpoint": f"http://{HOST}:{ports['minio']}",
+                "endpoint": f"http://{network.address('minio')}",
                 "region": "us-east-1",
                 "access_key": f"sluice-{role}",
                 "secret_key": secrets[f"minio_{role}"],
@@ -148,8 +148,8 @@ def documents(
             "lake": {
                 "warehouse": f"s3://{WAREHOUSE}/lake",
                 "ledger": f"s3://{WAREHOUSE}/ledger",
-                "catalog_host": HOST,
-                "catalog_port": ports["postgres"],
+                "catalog_host": network.host("postgres"),
+                "catalog_port": network.ports["postgres"],
                 "catalog_database": "lake",
                 "catalog_user": f"lake_{role}",
                 "catalog_password": secrets[f"lake_{role}"],
@@ -158,7 +158,7 @@ def documents(
             "checkpoints": {"root": str(home.checkpoints)},
         }
     files["airflow"]["supervisor"] = {
-        "url": f"http://{HOST}:{ports['supervisor']}/RPC2",
+        "url": f"http://{network.address('supervisor')}/RPC2",
         "username": "sluice",
         "password": secrets["supervisor"],
     }
@@ -201,5 +201,4 @@ def external(embedded: dict[str, Document], folder: Path) -> dict[str, Document]
 
 def write(folder: Path, files: Mapping[str, Document]) -> bool:
     """Write `<role>.toml`, mode 600; whether one changed."""
-    changed = [write_private(folder / f"{role}.toml", dump(document)) for role, document in files.items()]
-    return any(changed)
+    return write_files({folder / f"{role}.toml": dump(document) for role, document in files.items()})

@@ -1,4 +1,4 @@
-"""supervisord's configuration, and its control through XML-RPC on loopback."""
+"""supervisord's configuration, and its control through XML-RPC."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ SERVICE_OPTIONS: Mapping[str, str] = {
 }
 
 
-def render(programs: Sequence[Program], root: Path, port: int, password: str) -> str:
-    """supervisord.conf: the daemon, its loopback-only XML-RPC server, and one section per program."""
+def render(programs: Sequence[Program], root: Path, listener: str, password: str) -> str:
+    """supervisord.conf: the daemon, its XML-RPC server on `listener` (host:port), one section per program."""
     logs = root / "logs"
     sections = [
         _section(
@@ -87,7 +87,7 @@ def render(programs: Sequence[Program], root: Path, port: int, password: str) ->
         ),
         _section(
             "inet_http_server",
-            {"port": f"{HOST}:{port}", "username": "sluice", "password": _text(password)},
+            {"port": listener, "username": "sluice", "password": _text(password)},
         ),
         _section(
             "rpcinterface:supervisor",
@@ -175,7 +175,9 @@ class Supervisor:
 
     def write(self, programs: Sequence[Program]) -> bool:
         """Write its configuration; whether it changed."""
-        return write_private(self.conf, render(programs, self.home.root, self.port, self.password))
+        return write_private(
+            self.conf, render(programs, self.home.root, f"{HOST}:{self.port}", self.password)
+        )
 
     def start(self, python: Path, environment: dict[str, str]) -> None:
         """Start it in the background. Raises UsageError with its output if it does not answer in 10 s."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import httpx
 
@@ -11,8 +12,6 @@ from local import shell
 from local.base import REPO, cache
 from local.progress import Step
 from local.runtime.context import Context, with_parent
-from local.runtime.home import write_private
-from local.runtime.ports import HOST
 from local.runtime.supervisord import Program
 from local.services import postgres
 
@@ -26,7 +25,7 @@ COMPONENTS: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 
 _LOCAL_SETTINGS = '''\
-"""Written by `make up`. Imports the Spark operators in the processes that tasks are forked from.
+"""Written with the configuration. Imports the Spark operators in the processes that tasks are forked from.
 
 Otherwise every task would import them (and kubernetes) itself: 4.7 s each. No other command needs them.
 """
@@ -39,16 +38,21 @@ if len(sys.argv) > 1 and sys.argv[1] in ("scheduler", "dag-processor"):
 
 
 def url(context: Context) -> str:
-    return f"http://{HOST}:{context.ports['airflow']}"
+    return f"http://{context.network.address('airflow')}"
+
+
+def public_url(context: Context) -> str:
+    """Its address for browsers."""
+    return context.airflow_settings.get("API__BASE_URL", url(context))
 
 
 def environment(context: Context) -> dict[str, str]:
     """Airflow's whole configuration, secrets included: only for a file of mode 600."""
     secrets = context.secrets
-    database = f"airflow:{secrets['postgres_airflow']}@{HOST}:{context.ports['postgres']}/airflow"
+    database = f"airflow:{secrets['postgres_airflow']}@{context.network.address('postgres')}/airflow"
     results = {
         "conn_type": "postgres",
-        "host": HOST,
+        "host": context.network.host("postgres"),
         "port": context.ports["postgres"],
         "schema": postgres.RESULTS,
         "login": postgres.RESULTS,
@@ -66,7 +70,7 @@ def environment(context: Context) -> dict[str, str]:
         "CORE__EXECUTION_API_SERVER_URL": f"{url(context)}/execution/",
         "CORE__DEFAULT_TIMEZONE": "utc",
         "DATABASE__SQL_ALCHEMY_CONN": f"postgresql+psycopg2://{database}",
-        "API__HOST": HOST,
+        "API__HOST": context.network.bind,
         "API__PORT": str(context.ports["airflow"]),
         "API__BASE_URL": url(context),
         "API__SECRET_KEY": secrets["airflow_api_secret"],
@@ -89,21 +93,22 @@ def environment(context: Context) -> dict[str, str]:
         "SLUICE_HOME": f"{context.home.root}/",
         "SLUICE_CACHE": f"{cache()}/",
         **{f"AIRFLOW__{name}": value for name, value in settings.items()},
-        "AIRFLOW_CONN_SLUICE_SPARK": json.dumps({"conn_type": "spark", "host": "local[2]"}),
+        "AIRFLOW_CONN_SLUICE_SPARK": json.dumps({"conn_type": "spark", "host": context.spark_master}),
         # The connection of the sinks that `stream.toml` calls sluice_results.
         "AIRFLOW_CONN_SLUICE_RESULTS": json.dumps(results),
     }
 
 
-def prepare(context: Context) -> None:
-    """Write the operator's password, the imports of _LOCAL_SETTINGS and an empty airflow.cfg."""
-    # Before the first start: otherwise Airflow would generate a password and print it into a log.
-    passwords = json.dumps({USER: context.secrets["airflow_operator"]})
-    write_private(context.home.airflow / "passwords.json", passwords)
-    write_private(context.home.airflow / "config" / "airflow_local_settings.py", _LOCAL_SETTINGS)
-    # Otherwise Airflow would write one of 2,000 lines that has no effect.
-    configuration = "# Everything is set in the environment: conf/supervisord.conf\n"
-    write_private(context.home.airflow / "airflow.cfg", configuration)
+def files(context: Context) -> dict[Path, str]:
+    """The operator's password, the imports of _LOCAL_SETTINGS and an empty airflow.cfg."""
+    home = context.home.airflow
+    return {
+        # Before the first start: otherwise Airflow would generate a password and print it into a log.
+        home / "passwords.json": json.dumps({USER: context.secrets["airflow_operator"]}),
+        home / "config" / "airflow_local_settings.py": _LOCAL_SETTINGS,
+        # Otherwise Airflow would write one of 2,000 lines that has no effect.
+        home / "airflow.cfg": "# Everything is set in the environment.\n",
+    }
 
 
 def programs(context: Context) -> list[Program]:

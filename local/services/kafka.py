@@ -1,10 +1,11 @@
-"""Kafka: one KRaft node, broker and controller in one, with logins and ACLs."""
+"""Kafka in KRaft mode: nodes that are broker and controller in one, with logins and ACLs."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import (
@@ -18,8 +19,7 @@ from confluent_kafka.admin import (
 
 from local.base import UnhealthyService
 from local.runtime.context import Context, with_parent
-from local.runtime.home import write_private
-from local.runtime.ports import HOST
+from local.runtime.home import write_files
 from local.runtime.roles import kafka_rules, kafka_user
 from local.runtime.supervisord import Program
 from sluice.model.spec.platform import ROLES, Kafka
@@ -48,13 +48,15 @@ def server_properties(context: Context) -> str:
     logins = " ".join(f'user_{name}="{password}"' for name, password in users.items())
     module = "org.apache.kafka.common.security.plain.PlainLoginModule required"
     jaas = f'{module} username="{BROKER}" password="{users[BROKER]}" {logins};'
-    port, controller = context.ports["kafka"], context.ports["kafka_controller"]
+    network, controller = context.network, context.ports["kafka_controller"]
+    replicas = min(3, len(network.nodes))
+    voters = (f"{number}@{host}:{controller}" for number, host in enumerate(network.nodes, start=1))
     properties = {
         "process.roles": "broker,controller",
-        "node.id": "1",
-        "controller.quorum.voters": f"1@{HOST}:{controller}",
-        "listeners": f"CLIENT://{HOST}:{port},CONTROLLER://{HOST}:{controller}",
-        "advertised.listeners": f"CLIENT://{HOST}:{port}",
+        "node.id": str(network.node),
+        "controller.quorum.voters": ",".join(voters),
+        "listeners": f"CLIENT://{network.listener('kafka')},CONTROLLER://{network.listener('kafka_controller')}",
+        "advertised.listeners": f"CLIENT://{network.nodes[network.node - 1]}:{context.ports['kafka']}",
         "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
         "inter.broker.listener.name": "CLIENT",
         "controller.listener.names": "CONTROLLER",
@@ -70,13 +72,16 @@ def server_properties(context: Context) -> str:
         "log.dirs": str(context.home.data / "kafka"),
         "num.network.threads": "2",
         "num.io.threads": "4",
-        "offsets.topic.replication.factor": "1",
+        "default.replication.factor": str(replicas),
+        # A record that one of three nodes lost is still there, and producing goes on with two.
+        "min.insync.replicas": str(max(1, replicas - 1)),
+        "offsets.topic.replication.factor": str(replicas),
         "offsets.topic.num.partitions": "4",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.replication.factor": str(replicas),
+        "transaction.state.log.min.isr": str(max(1, replicas - 1)),
         "transaction.state.log.num.partitions": "4",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
+        "share.coordinator.state.topic.replication.factor": str(replicas),
+        "share.coordinator.state.topic.min.isr": str(max(1, replicas - 1)),
         "group.initial.rebalance.delay.ms": "0",
     }
     return "".join(f"{key}={value}\n" for key, value in properties.items())
@@ -93,20 +98,38 @@ def _java(context: Context, heap: str, *main: str) -> list[str]:
     return [str(context.java), heap, *options, "-cp", f"{context.kafka_jars}/*", *main]
 
 
+def files(context: Context) -> dict[Path, str]:
+    """Its configuration."""
+    folder = context.home.conf / "kafka"
+    return {
+        folder / "log4j2.properties": _LOG4J,
+        folder / "server.properties": server_properties(context),
+    }
+
+
+def formatted(context: Context) -> Path:
+    """The file that its storage has when it is formatted."""
+    return context.home.data / "kafka" / "meta.properties"
+
+
+def formatting(context: Context) -> list[str]:
+    """The command that formats its storage."""
+    return _java(
+        context,
+        "-Xmx128m",
+        "kafka.tools.StorageTool",
+        *("format", "--ignore-formatted", "--cluster-id", context.secrets["kafka_cluster"]),
+        *("--config", _conf(context)),
+    )
+
+
 def prepare(context: Context) -> None:
     """Write its configuration and format its storage once, before Kafka starts. Raises UnhealthyService."""
-    write_private(context.home.conf / "kafka" / "log4j2.properties", _LOG4J)
-    write_private(context.home.conf / "kafka" / "server.properties", server_properties(context))
-    if (context.home.data / "kafka" / "meta.properties").exists():
+    write_files(files(context))
+    if formatted(context).exists():
         return
     result = subprocess.run(
-        _java(
-            context,
-            "-Xmx128m",
-            "kafka.tools.StorageTool",
-            *("format", "--ignore-formatted", "--cluster-id", context.secrets["kafka_cluster"]),
-            *("--config", _conf(context)),
-        ),
+        formatting(context),
         capture_output=True,
         text=True,
         env={"PATH": os.environ.get("PATH", "/usr/bin:/bin")},
@@ -125,8 +148,8 @@ def program(context: Context) -> Program:
 
 def admin_config(context: Context) -> dict[str, str]:
     """librdkafka's configuration for the superuser; for set-up and tests only."""
-    address, password = f"{HOST}:{context.ports['kafka']}", context.secrets["kafka_admin"]
-    return Kafka(address, "SASL_PLAINTEXT", "PLAIN", ADMIN, password).librdkafka()
+    password = context.secrets["kafka_admin"]
+    return Kafka(context.network.bootstrap_servers, "SASL_PLAINTEXT", "PLAIN", ADMIN, password).librdkafka()
 
 
 def _admin(context: Context) -> AdminClient:

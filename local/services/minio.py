@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -15,7 +16,6 @@ from minio.credentials import StaticProvider
 from minio.minioadmin import MinioAdmin
 
 from local.runtime.context import Context, with_parent
-from local.runtime.ports import HOST
 from local.runtime.roles import SOURCE, WAREHOUSE, s3_policies
 from local.runtime.supervisord import Program
 from sluice.io.s3 import connect
@@ -36,7 +36,8 @@ _REMOVED_FILES: LifecycleRuleTypeDef = {
 }
 
 
-def program(context: Context) -> Program:
+def program(context: Context, drives: Sequence[Path] = ()) -> Program:
+    """On one folder, or erasure coded on several `drives`."""
     environment = {
         **context.environment(),
         "MINIO_ROOT_USER": ROOT_USER,
@@ -47,21 +48,23 @@ def program(context: Context) -> Program:
         # The scanner removes versions by _REMOVED_FILES: within a day is soon enough.
         "MINIO_SCANNER_SPEED": "slowest",
     }
-    address = f"{HOST}:{context.ports['minio']}"
-    folder = context.home.data / "minio"
+    folders = drives or (data(context),)
     certs = context.home.conf / "minio-certs"  # empty; otherwise MinIO would create ~/.minio
-    command = with_parent(
-        context.minio / "minio", "server", "--quiet", "--certs-dir", certs, "--address", address, folder
-    )
+    options = ("--quiet", "--certs-dir", certs, "--address", context.network.listener("minio"))
+    command = with_parent(context.minio / "minio", "server", *options, *folders)
     return Program("minio", command, environment, priority=20, directory=context.home.root)
 
 
+def data(context: Context) -> Path:
+    return context.home.data / "minio"
+
+
 def prepare(context: Context) -> None:
-    (context.home.data / "minio").mkdir(mode=0o700, exist_ok=True)
+    data(context).mkdir(mode=0o700, exist_ok=True)
 
 
 def url(context: Context) -> str:
-    return f"http://{HOST}:{context.ports['minio']}"
+    return f"http://{context.network.address('minio')}"
 
 
 def probe(context: Context) -> str:
@@ -92,7 +95,7 @@ def provision(context: Context, users: dict[str, tuple[str, str]]) -> None:
         Bucket=WAREHOUSE, LifecycleConfiguration={"Rules": [_REMOVED_FILES]}
     )
     admin = MinioAdmin(
-        endpoint=f"{HOST}:{context.ports['minio']}",
+        endpoint=context.network.address("minio"),
         credentials=StaticProvider(ROOT_USER, context.secrets["minio_root"]),
         secure=False,
     )

@@ -19,7 +19,6 @@ from psycopg2 import sql
 from local.base import UnhealthyService
 from local.runtime.context import Context
 from local.runtime.home import StackDir
-from local.runtime.ports import HOST
 from local.runtime.supervisord import SERVICE_OPTIONS, Program
 from local.setup.cache import Artifact, discard, fingerprint, locked
 from sluice.model.spec.platform import ROLES
@@ -134,6 +133,15 @@ def _copy(installed: Path, folder: Path) -> None:
             path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
 
 
+def initdb(target: Installation, folder: Path, password_file: Path) -> list[str]:
+    """The command that initializes a data folder."""
+    return target.command(
+        "initdb",
+        *("-D", str(folder), "-U", SUPERUSER, "--pwfile", str(password_file)),
+        *("--auth", "scram-sha-256", "--encoding", "UTF8", "--no-locale"),
+    )
+
+
 def _initdb(target: Installation, password: str) -> None:
     part = target.base / "postgres.part"
     discard(part)
@@ -145,11 +153,7 @@ def _initdb(target: Installation, password: str) -> None:
         os.chown(password_file, target.user.pw_uid, target.user.pw_gid)
     try:
         result = subprocess.run(
-            target.command(
-                "initdb",
-                *("-D", str(part), "-U", SUPERUSER, "--pwfile", str(password_file)),
-                *("--auth", "scram-sha-256", "--encoding", "UTF8", "--no-locale"),
-            ),
+            initdb(target, part, password_file),
             capture_output=True,
             text=True,
             cwd="/",
@@ -165,10 +169,10 @@ def _initdb(target: Installation, password: str) -> None:
     part.rename(target.data)
 
 
-def program(context: Context) -> Program:
-    target = installation(context)
+def program(context: Context, target: Installation, **more: str) -> Program:
+    """`more`: additional settings of the server."""
     settings = {
-        "listen_addresses": HOST,
+        "listen_addresses": context.network.bind,
         "port": str(context.ports["postgres"]),
         "unix_socket_directories": "",
         "max_connections": "100",
@@ -176,6 +180,7 @@ def program(context: Context) -> Program:
         "timezone": "UTC",
         "log_timezone": "UTC",
         "password_encryption": "scram-sha-256",
+        **more,
     }
     arguments = [text for name, value in settings.items() for text in ("-c", f"{name}={value}")]
     return Program(
@@ -193,7 +198,7 @@ def program(context: Context) -> Program:
 def connect(context: Context, database: str = "postgres") -> psycopg2.extensions.connection:
     """A connection as the superuser. Raises psycopg2.OperationalError if it does not answer."""
     return psycopg2.connect(
-        host=HOST,
+        host=context.network.host("postgres"),
         port=context.ports["postgres"],
         user=SUPERUSER,
         password=context.secrets["postgres_admin"],

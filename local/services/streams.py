@@ -7,7 +7,7 @@ from pathlib import Path
 
 from local.base import REPO
 from local.runtime.context import Context, with_parent
-from local.runtime.home import write_private
+from local.runtime.home import write_files
 from local.runtime.supervisord import STREAM_OPTIONS, Program
 from local.setup.cache import ARCHIVE, spark_class_path
 from sluice.model.spec import stream
@@ -55,12 +55,24 @@ def archive_options(spark_classes: Path) -> str:
     return f"-XX:SharedArchiveFile={spark_classes / ARCHIVE} -Xlog:disable -Xlog:all=warning:stderr"
 
 
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+def _on_cluster(context: Context) -> dict[str, str]:
+    """Executors in other containers reach the driver by its host's name, and authenticate themselves."""
+    return {
+        "spark.executor.extraClassPath": spark_class_path(context.python_env, context.spark_jars),
+        "spark.authenticate": "true",
+        "spark.authenticate.secret": context.secrets["spark"],
+        "spark.network.crypto.enabled": "true",
+    }
+
+
 def spark_defaults(context: Context) -> str:
-    """Spark's configuration for producers and consumers, without secrets."""
+    """Spark's configuration for producers and consumers."""
     settings = {
+        **(_on_cluster(context) if context.spark_master.startswith("spark://") else _LOOPBACK),
         "spark.driver.extraClassPath": spark_class_path(context.python_env, context.spark_jars),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
@@ -75,11 +87,18 @@ def spark_defaults(context: Context) -> str:
     return "".join(f"{key} {value}\n" for key, value in settings.items())
 
 
+def files(context: Context) -> dict[Path, str]:
+    """Spark's configuration folder."""
+    folder = context.home.conf / "spark"
+    return {
+        folder / "spark-defaults.conf": spark_defaults(context),
+        folder / "log4j2.properties": _LOG4J,
+    }
+
+
 def prepare(context: Context) -> None:
     """Write Spark's configuration folder."""
-    folder = context.home.conf / "spark"
-    write_private(folder / "spark-defaults.conf", spark_defaults(context))
-    write_private(folder / "log4j2.properties", _LOG4J)
+    write_files(files(context))
     (context.home.tmp / "spark").mkdir(exist_ok=True)
 
 

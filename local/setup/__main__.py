@@ -1,4 +1,5 @@
-"""`python -m local.setup [setup|lock]`, in the tools environment: makes missing and damaged artifacts."""
+"""`python -m local.setup [setup [ARTIFACT ...]|lock]`, in the tools environment: makes missing and damaged
+artifacts; all, or those named (`python`, `minio`)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from local import shell
-from local.base import cache, exit_code
+from local.base import UsageError, cache, exit_code
 from local.progress import ProgressDisplay, Step
 from local.setup import bootstrap, build, lock
 from local.setup.cache import Artifact, cleanup, environment, jars, locked, minio, spark_classes
@@ -28,22 +29,37 @@ def main(arguments: list[str]) -> int:
                 lock.rehash_jars(home, _work(), board)
                 shutil.rmtree(_work())
             return 0
+        parts = _parts(arguments[1:])
         # First without the lock: if all is complete there is nothing to wait for.
-        if all(artifact.damage() is None for artifact in _all(home)):
+        if all(artifact.damage() is None for part in parts for artifact in _artifacts(part, home)):
             if arguments:
                 board.say(f"everything is set up in {cache()}")
             return 0
         with locked(cache(), board.say):
             cleanup(cache())
-            _ensure_all(home, board)
+            _ensure_all(home, board, parts)
             # 2 GB of downloads and compilers' caches.
             shutil.rmtree(_work())
         board.say(f"everything is set up in {cache()}")
     return 0
 
 
-def _all(java_home: Path) -> list[Artifact]:
-    return [environment(), jars("spark"), jars("kafka"), spark_classes(java_home), minio()]
+PYTHON, MINIO = "python", "minio"
+
+
+def _parts(names: list[str]) -> list[str]:
+    unknown = [name for name in names if name not in (PYTHON, MINIO)]
+    if unknown:
+        raise UsageError(
+            f"unknown artifacts {', '.join(unknown)}. Fix: give {PYTHON}, {MINIO}, or none for all"
+        )
+    return names or [MINIO, PYTHON]
+
+
+def _artifacts(part: str, java_home: Path) -> list[Artifact]:
+    if part == MINIO:
+        return [minio()]
+    return [environment(), jars("spark"), jars("kafka"), spark_classes(java_home)]
 
 
 def _work() -> Path:
@@ -52,7 +68,7 @@ def _work() -> Path:
     return work
 
 
-def _ensure_all(java_home: Path, board: ProgressDisplay) -> None:
+def _ensure_all(java_home: Path, board: ProgressDisplay, parts: list[str]) -> None:
     def python_then_jars() -> None:
         # In this order: PySpark contains Ivy, which fetches the jars; the archive is made of both.
         _ensure_environment(board)
@@ -61,12 +77,12 @@ def _ensure_all(java_home: Path, board: ProgressDisplay) -> None:
         make_archive = partial(build.make_class_archive, java_home)
         _ensure(spark_classes(java_home), "archive of Spark's classes", make_archive, board)
 
+    def compiled() -> None:
+        _ensure(minio(), "MinIO, compiled once", build.make_minio, board)
+
     # MinIO compiles while the rest downloads.
     with ThreadPoolExecutor(2) as pool:
-        jobs = [
-            pool.submit(_ensure, minio(), "MinIO, compiled once", build.make_minio, board),
-            pool.submit(python_then_jars),
-        ]
+        jobs = [pool.submit(compiled if part == MINIO else python_then_jars) for part in parts]
         try:
             for job in jobs:
                 job.result()

@@ -19,7 +19,6 @@ from confluent_kafka import KafkaException
 from local.base import UnhealthyService, UsageError
 from local.progress import Step
 from local.runtime.context import Context
-from local.runtime.ports import HOST
 from local.runtime.supervisord import Supervisor
 from local.services import airflow, kafka, minio, postgres, replay
 from local.stack.airflow_api import AirflowError
@@ -79,7 +78,7 @@ def address(name: str, context: Context) -> str:
         return minio.url(context)
     if name == replay.NAME:
         return replay.url(context)
-    return f"{HOST}:{context.ports[name]}" if name in context.ports else ""
+    return context.network.address(name) if name in context.ports else ""
 
 
 def wait(name: str, context: Context, supervisor: Supervisor, step: Step, seconds: float) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import update
 from sqlalchemy.orm import Session
 
 from local.base import UsageError
-from local.stack.stack import Stack
+from local.stack.systems import Systems
 from sluice.clients.lake import files
 from sluice.clients.lake.arrow_sql import ArrowSql, open_sql
 from sluice.clients.lake.catalog import Lake, position
@@ -48,7 +48,7 @@ _COMPARED = """
 """
 
 
-def tables(stack: Stack, spec: StreamSpec) -> tuple[Table, Table]:
+def tables(stack: Systems, spec: StreamSpec) -> tuple[Table, Table]:
     """The stream's table and its quarantine, with the reader's rights."""
     lake = stack.lake("reader")
     return lake.table(spec.table), lake.table(spec.quarantine_table)
@@ -106,7 +106,7 @@ def read(table: Table, columns: tuple[str, ...]) -> pa.RecordBatchReader:
     return files.read(table, AlwaysTrue(), columns)
 
 
-def compare_with_topic(stack: Stack, spec: StreamSpec) -> OffsetComparison:
+def compare_with_topic(stack: Systems, spec: StreamSpec) -> OffsetComparison:
     """Compare every offset of the topic with the table and the quarantine."""
     lake, quarantine = tables(stack, spec)
     topic = topic_offsets(stack.platform("reader").kafka, spec.topic.name)

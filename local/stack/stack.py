@@ -9,27 +9,23 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from local.base import REPO, UsageError, default_stack_dir
 from local.progress import ProgressDisplay, Step
-from local.runtime import ports, processes, roles
+from local.runtime import ports, processes
 from local.runtime.context import Context
-from local.runtime.home import StackDir
+from local.runtime.home import StackDir, write_files
+from local.runtime.ports import Network
 from local.runtime.supervisord import Program, Supervisor
 from local.services import airflow, kafka, minio, postgres, replay, streams
 from local.setup import cache
 from local.setup.bootstrap import java_home
 from local.stack import health
-from local.stack.airflow_api import Airflow
-from sluice.clients.lake.catalog import Lake
+from local.stack.systems import Systems
 from sluice.io.retry import wait_for
-from sluice.io.s3 import connect
-from sluice.model.spec import overrides, platform, stream
+from sluice.model.spec import overrides, stream
 from sluice.model.spec.platform import ROLES
-
-if TYPE_CHECKING:
-    from mypy_boto3_s3 import S3Client
 
 # Seconds until a service must be healthy: several times what it took on 2 cores with cold disks.
 DEADLINES = {"postgres": 60.0, "kafka": 90.0, "minio": 60.0, "replay": 30.0}
@@ -39,7 +35,7 @@ STOP_SECONDS = 120.0
 PORTS_SECONDS = 10.0
 
 
-class Stack:
+class Stack(Systems):
     """One stack in one directory. Every method is idempotent.
 
     `free_ports`: at the first start, free ports instead of the default ones. `dags`: another DAGs folder than
@@ -119,7 +115,7 @@ class Stack:
             if not artifact.exists():
                 raise UsageError(f"{artifact.path} is missing. Fix: run make setup")
         paths: dict[str, Any] = {name: artifact.path for name, artifact in artifacts.items()}
-        return Context(self.home, self.ports, self.secrets, java_home=java, **paths, **self.settings)
+        return Context(self.home, Network(self.ports), self.secrets, java_home=java, **paths, **self.settings)
 
     @cached_property
     def daemon(self) -> Supervisor:
@@ -157,7 +153,7 @@ class Stack:
         self.home.remember(ports=self.ports, **self.settings)
         has_new_files = self.write_platform_files() and pid is not None
         streams.prepare(self.context)
-        airflow.prepare(self.context)
+        write_files(airflow.files(self.context))
         if pid is None:
             with board.step("preparing") as step:
                 postgres.prepare(self.context, board.say)
@@ -193,7 +189,7 @@ class Stack:
 
     def programs(self) -> list[Program]:
         """All programs of the stack, running or not."""
-        services = [postgres.program(self.context)]
+        services = [postgres.program(self.context, postgres.installation(self.context))]
         if self.context.external is None:
             services += [kafka.program(self.context), minio.program(self.context)]
         services.append(replay.program(self.context))
@@ -266,47 +262,6 @@ class Stack:
 
     def is_running(self) -> bool:
         return self.exists and self.daemon.pid() is not None
-
-    def airflow(self) -> Airflow:
-        """Airflow's REST API as the operator."""
-        return Airflow(airflow.url(self.context), airflow.USER, self.secrets["airflow_operator"])
-
-    def platform(self, role: str) -> platform.Platform:
-        """The platform with a role's rights."""
-        return platform.load(role, {platform.DIRECTORY_VARIABLE: str(self.home.platform)})
-
-    def s3(self, role: str) -> S3Client:
-        """boto3's client with a role's rights."""
-        return connect(self.platform(role).s3)
-
-    def admin_s3(self) -> S3Client:
-        """boto3's client with all rights (embedded MinIO only)."""
-        return minio.admin_s3(self.context)
-
-    def source_s3(self) -> S3Client:
-        """boto3's client that may write the source bucket; with SLUICE_EXTERNAL only if role airflow may."""
-        return self.s3("airflow") if self.context.external is not None else self.admin_s3()
-
-    def kafka(self, role: str) -> dict[str, str]:
-        """librdkafka's configuration with a role's rights; `admin` is the superuser (embedded Kafka only)."""
-        return kafka.admin_config(self.context) if role == "admin" else self.platform(role).kafka.librdkafka()
-
-    def lake(self, role: str) -> Lake:
-        """The lake's tables with a role's rights."""
-        return Lake.open(self.platform(role))
-
-    def platform_documents(self) -> dict[str, roles.Document]:
-        """The platform file of each role, as plain data. Raises UsageError for an invalid external one."""
-        replayed = self.context.feed == replay.REPLAY
-        feeds = replay.feeds(stream.load_all(), self.ports[replay.NAME]) if replayed else {}
-        documents = roles.documents(self.home, self.ports, self.secrets, feeds)
-        if self.context.external is not None:
-            documents = roles.external(documents, Path(self.context.external))
-        return documents
-
-    def write_platform_files(self) -> bool:
-        """Write them; whether one changed."""
-        return roles.write(self.home.platform, self.platform_documents())
 
 
 def _absolute(path: str | Path | None) -> str | None:

@@ -19,6 +19,7 @@ from minio.minioadmin import MinioAdmin
 
 from local.runtime import roles
 from local.runtime.home import ROLES
+from local.runtime.ports import Network
 from local.runtime.supervisord import Program
 from local.services import kafka, minio, postgres
 from local.stack.stack import Stack, wait_until
@@ -36,7 +37,7 @@ class Services:
         self.stack = Stack(folder, free_ports=True, java_options=QUICK)
         self.stack.home.prepare()
         self.stack.home.remember(ports=self.stack.ports)
-        documents = roles.documents(self.stack.home, self.stack.ports, self.stack.secrets)
+        documents = roles.documents(self.stack.home, Network(self.stack.ports), self.stack.secrets)
         roles.write(self.stack.home.platform, documents)
         self._running: dict[str, tuple[subprocess.Popen[bytes], signal.Signals]] = {}
         self._started: dict[str, tuple[Program, Callable[[], str]]] = {}
@@ -116,7 +117,9 @@ class Services:
         """PostgreSQL with the catalog's database and users. Returns what opens a superuser's connection."""
         context = self.stack.context
         postgres.prepare(context, print)
-        self._start(postgres.program(context), lambda: postgres.probe(context))
+        self._start(
+            postgres.program(context, postgres.installation(context)), lambda: postgres.probe(context)
+        )
         postgres.provision(context)
         return lambda: postgres.connect(context)
 

@@ -56,7 +56,7 @@ class Daemon:
         programs = [self._program(name, begin, options) for name, begin in CHILDREN.items()]
         programs.append(self._program("starting", "pass", options | {"startsecs": "60"}))
         conf = folder / "supervisord.conf"
-        conf.write_text(render(programs, folder, port, "secret"))
+        conf.write_text(render(programs, folder, f"127.0.0.1:{port}", "secret"))
         self.process = subprocess.Popen(
             [sys.executable, "-m", "supervisor.supervisord", "-n", "-c", conf],
             stdout=subprocess.DEVNULL,

@@ -40,7 +40,7 @@ from tests.support.alerting import ALERTING
 
 REPO = Path(__file__).resolve().parents[3]
 README = REPO / "README.md"
-ARCHITECTURE, OPERATING, REFERENCE, ERRORS, ADDING, OWN_SYSTEMS, TESTING, DAGS, STORED, DEVELOPING = (
+ARCHITECTURE, OPERATING, REFERENCE, ERRORS, ADDING, OWN_SYSTEMS, TESTING, DAGS, STORED, DEVELOPING, DOCKER = (
     REPO / "docs" / f"{name}.md"
     for name in (
         "architecture",
@@ -53,6 +53,7 @@ ARCHITECTURE, OPERATING, REFERENCE, ERRORS, ADDING, OWN_SYSTEMS, TESTING, DAGS, 
         "dags",
         "stored-data",
         "developing",
+        "docker",
     )
 )
 BENCH = REPO / "bench" / "README.md"
@@ -68,6 +69,7 @@ PAGES = [
     DAGS,
     STORED,
     DEVELOPING,
+    DOCKER,
     BENCH,
 ]
 EXAMPLE = REPO / "docs" / "platform.example.toml"
@@ -191,7 +193,8 @@ def test_how_to_choose_the_feed() -> None:
 
 
 def code_variables() -> set[str]:
-    files = [REPO / "local" / "run", *source_files("local", "plugins", "spark_jobs")]
+    declared = [REPO / "local" / "run", REPO / "docker-compose.yaml"]
+    files = [*declared, *source_files("local", "plugins", "spark_jobs")]
     found = {name for file in files for name in VARIABLE.findall(file.read_text())}
     # Made from the service's name, or out of it; "SLUICE_…_PORT" in a message is no variable.
     return found | {ports.variable(service) for service in ports.DEFAULTS}

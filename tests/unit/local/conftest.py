@@ -10,7 +10,7 @@ import pytest
 
 from local.runtime.context import Context
 from local.runtime.home import StackDir
-from local.runtime.ports import DEFAULTS
+from local.runtime.ports import DEFAULTS, Network
 from local.stack.stack import Stack
 
 
@@ -24,7 +24,7 @@ def context(tmp_path: Path) -> Context:
     (packages / "pyspark/jars").mkdir(parents=True)
     return Context(
         home=home,
-        ports=DEFAULTS,
+        network=Network(DEFAULTS),
         secrets=home.secrets(),
         python_env=python_env,
         spark_jars=Path("/cache/jars-spark"),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from local import cli
+from local import checks, cli
 from local.base import COMMANDS
 from local.checks import LINTERS, REPO, SLOW, UNIT, Stage, main, stages
 
 FAST = [name for name, _ in LINTERS] + ["unit tests"]
 WHOLE = [*FAST, "slow tests"]
+EVERYTHING = [*WHOLE, "compose tests"]
 
 
 def names(command: str) -> list[str]:
@@ -40,7 +43,13 @@ class Runner:
 
 @pytest.mark.parametrize(
     ("command", "expected"),
-    [("lint", FAST[:-1]), ("check", FAST), ("test", WHOLE), ("test-all", WHOLE)],
+    [
+        ("lint", FAST[:-1]),
+        ("check", FAST),
+        ("test", WHOLE),
+        ("test-all", EVERYTHING),
+        ("compose-test", ["compose tests"]),
+    ],
 )
 def test_what_costs_least_comes_first(command: str, expected: list[str]) -> None:
     assert names(command) == expected
@@ -54,7 +63,7 @@ def test_a_check_starts_nothing_slow() -> None:
 
 @pytest.mark.parametrize(("command", "left_out"), [("test", True), ("test-all", False)])
 def test_exhaustive_tests_run_in_all_of_them_only(command: str, left_out: bool) -> None:
-    _, slow = pytests(command)
+    _, slow, *_ = pytests(command)
     assert set(slow.command) >= {"tests/integration", "tests/spark"}
     assert ("not exhaustive" in slow.command) is left_out
 
@@ -112,6 +121,46 @@ def test_the_last_stage_counts_too(code: int, end: int, monkeypatch: pytest.Monk
     runner = Runner(slow_tests=code)
     assert main("test", run=runner) == end
     assert runner.names == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("docker", "reason"),
+    [
+        (None, "No such file"),
+        ("echo 'permission denied' >&2; exit 1", "docker compose version: permission denied"),
+        ('[ "$1" = compose ] || { echo "no daemon" >&2; exit 1; }', "docker info"),
+    ],
+)
+def test_without_docker_all_but_the_containers_runs_and_the_end_is_not_green(
+    docker: str | None,
+    reason: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if docker is not None:
+        (tmp_path / "docker").write_text(f"#!/bin/sh\n{docker}\n")
+        (tmp_path / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin" if docker else str(tmp_path))
+    monkeypatch.delenv("ARGS", raising=False)
+    runner = Runner()
+    assert main("test-all", run=runner) == 1
+    assert runner.names == WHOLE
+    [told] = [line for line in rows(capsys) if line.startswith("NOT RUN")]
+    assert told.startswith("NOT RUN compose tests: ")
+    assert reason in told
+    assert "Fix: install Docker" in told
+
+
+def test_a_daemon_that_answers_lets_the_containers_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answers(command: tuple[str, ...], **_: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess(command, 0, "26.1", "")
+
+    monkeypatch.setattr(checks.subprocess, "run", answers)
+    monkeypatch.delenv("ARGS", raising=False)
+    runner = Runner()
+    assert main("compose-test", run=runner) == 0
+    assert runner.names == ["compose tests"]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def sections(context: Context) -> configparser.RawConfigParser:
         *streams.programs(context),
         *airflow.programs(context),
     ]
-    text = supervisord.render(made, context.home.root, 19001, "secret")
+    text = supervisord.render(made, context.home.root, "127.0.0.1:19001", "secret")
     parser = configparser.RawConfigParser(inline_comment_prefixes=(";", "#"))
     parser.read_string(text)
     return parser
@@ -71,7 +71,7 @@ def test_a_value_that_supervisord_cannot_hold_is_refused(context: Context) -> No
     value = "both \" and '"
     program = supervisord.Program("x", ["x"], {"A": value}, 1, Path("/"))
     with raising(UsageError, repr(value)):
-        supervisord.render([program], context.home.root, 1, "s")
+        supervisord.render([program], context.home.root, "127.0.0.1:1", "s")
 
 
 def test_nothing_starts_by_itself_and_streams_are_stopped_through_python(context: Context) -> None:
@@ -153,7 +153,7 @@ def test_the_replay_server_stands_in_for_the_feeds_that_it_knows() -> None:
 
 def test_the_producer_and_airflow_know_where_a_feed_is_read(context: Context) -> None:
     feeds = {"wiki_changes": "http://127.0.0.1:18081/v2/stream/recentchange"}
-    made = roles.documents(context.home, context.ports, context.secrets, feeds)
+    made = roles.documents(context.home, context.network, context.secrets, feeds)
     roles.write(context.home.platform, made)
     read = {
         role: platform.load(role, {platform.DIRECTORY_VARIABLE: str(context.home.platform)}) for role in ROLES
@@ -165,7 +165,7 @@ def test_the_producer_and_airflow_know_where_a_feed_is_read(context: Context) ->
     wrong = dump({**made["producer"], "feeds": {"wiki_changes": "stream.example.com"}})
     with raising(ConfigError, "p.toml", "wiki_changes", "'stream.example.com'"):
         platform.parse(wrong, "p.toml")
-    roles.write(context.home.platform, roles.documents(context.home, context.ports, context.secrets))
+    roles.write(context.home.platform, roles.documents(context.home, context.network, context.secrets))
     assert "feeds" not in (context.home.platform / "producer.toml").read_text()
 
 
@@ -173,7 +173,7 @@ def test_a_person_s_own_platform_file_may_name_feeds_or_leave_ours(context: Cont
     folder = tmp_path / "external"
     for role in ROLES:
         theirs(folder, role)
-    ours = roles.documents(context.home, context.ports, context.secrets, {"wiki_changes": "http://a"})
+    ours = roles.documents(context.home, context.network, context.secrets, {"wiki_changes": "http://a"})
     assert roles.external(ours, folder)["producer"]["feeds"] == {"wiki_changes": "http://a"}
     with (folder / "producer.toml").open("a") as file:
         file.write('[feeds]\nwiki_changes = "http://b"\n')
@@ -200,7 +200,7 @@ def test_everything_listens_on_loopback_only(context: Context) -> None:
 
 
 def test_platform_files_are_what_the_model_reads(context: Context) -> None:
-    made = roles.documents(context.home, context.ports, context.secrets)
+    made = roles.documents(context.home, context.network, context.secrets)
     roles.write(context.home.platform, made)
     for role in ROLES:
         read = platform.load(role, {platform.DIRECTORY_VARIABLE: str(context.home.platform)})
@@ -212,7 +212,7 @@ def test_platform_files_are_what_the_model_reads(context: Context) -> None:
 
 
 def test_writing_the_same_again_changes_nothing(context: Context) -> None:
-    made = roles.documents(context.home, context.ports, context.secrets)
+    made = roles.documents(context.home, context.network, context.secrets)
     assert roles.write(context.home.platform, made)
     assert not roles.write(context.home.platform, made)
     made["reader"]["source"]["bucket"] = "other"
@@ -234,7 +234,7 @@ def test_a_person_s_own_kafka_and_s3(context: Context, tmp_path: Path) -> None:
     folder = tmp_path / "external"
     for role in ROLES:
         theirs(folder, role)
-    ours = roles.documents(context.home, context.ports, context.secrets)
+    ours = roles.documents(context.home, context.network, context.secrets)
     made = roles.external(ours, folder)
     roles.write(context.home.platform, made)
     read = platform.load("airflow", {platform.DIRECTORY_VARIABLE: str(context.home.platform)})
@@ -265,7 +265,7 @@ def test_a_wrong_external_file_is_named(
         (folder / "reader.toml").unlink()
     else:
         theirs(folder, "reader", text)
-    ours = roles.documents(context.home, context.ports, context.secrets)
+    ours = roles.documents(context.home, context.network, context.secrets)
     with raising(UsageError, *said):
         roles.external(ours, folder)
 

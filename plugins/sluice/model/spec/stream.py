@@ -52,11 +52,12 @@ class SourceType(StrEnum):
 
 @dataclass(frozen=True)
 class Topic:
-    """``config``: other settings than the broker's defaults."""
+    """``config``: other settings than the brokers' defaults, which also give a ``replication_factor`` of
+    BROKER_DEFAULT."""
 
     name: str
     partitions: int
-    replication_factor: int = 1
+    replication_factor: int = BROKER_DEFAULT
     config: dict[str, str] = field(default_factory=dict)
 
 
@@ -275,7 +276,11 @@ def parse(text: str, where: str, overriding: Mapping[str, Any] | None = None, of
     feed = asdict(spec.feed) if spec.feed else {}
     for name, value in (
         ("topic partitions", spec.topic.partitions),
-        ("topic replication_factor", spec.topic.replication_factor),
+        *(
+            [("topic replication_factor", spec.topic.replication_factor)]
+            if spec.topic.replication_factor != BROKER_DEFAULT
+            else []
+        ),
         ("consumer trigger_seconds", spec.consumer.trigger_seconds),
         ("consumer max_offsets_per_trigger", spec.consumer.max_offsets_per_trigger),
         *((f"supervision {name}", value) for name, value in asdict(spec.supervision).items()),

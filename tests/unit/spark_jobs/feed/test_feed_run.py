@@ -10,7 +10,7 @@ import pytest
 
 from local.runtime import roles
 from local.runtime.home import StackDir
-from local.runtime.ports import DEFAULTS
+from local.runtime.ports import DEFAULTS, Network
 from sluice.model import exits
 from spark_jobs.common.feed import run
 
@@ -19,7 +19,7 @@ from spark_jobs.common.feed import run
 def platform(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A producer's platform file, as a stack writes it."""
     home = StackDir(tmp_path)
-    roles.write(home.platform, roles.documents(home, DEFAULTS, home.secrets()))
+    roles.write(home.platform, roles.documents(home, Network(DEFAULTS), home.secrets()))
     monkeypatch.setenv("SLUICE_PLATFORM_DIR", str(home.platform))
 
 

@@ -1,0 +1,183 @@
+"""What runs in which container, with which files: the embedded stack's programs under other addresses."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from local.containers.profiles import SPARK
+from local.runtime import roles, supervisord
+from local.runtime.context import Context
+from local.runtime.home import StackDir
+from local.runtime.ports import DEFAULTS, Network
+from local.runtime.supervisord import Program
+from local.services import airflow, kafka, minio, postgres, streams
+from local.setup import cache
+from sluice.model.spec.config import dump
+
+# The stack directory of every container: on a volume of its own, which `configure` finds in VOLUMES.
+HOME = StackDir(Path("/var/lib/sluice"))
+VOLUMES = Path("/volumes")
+# Service → host name, as docker-compose.yaml calls them.
+HOSTS = {
+    "postgres": "postgres",
+    "kafka": "kafka",
+    "minio": "minio",
+    "supervisor": "streams",
+    "airflow": "airflow-api-server",
+}
+BROKERS = ("kafka-1", "kafka-2", "kafka-3")
+DRIVES = 4
+# Of a container: its networks decide who reaches it.
+ANY = "0.0.0.0"  # noqa: S104
+SPARK_MASTER = "spark://spark-master:7077"
+
+
+@dataclass(frozen=True)
+class Volume:
+    """The files of one container, by absolute path in it, and its start scripts by name."""
+
+    name: str
+    files: Mapping[Path, str]
+    scripts: Mapping[str, str] = field(default_factory=dict)
+
+
+def context(
+    secrets: Mapping[str, str], chosen: frozenset[str], url: str, java_home: Path, home: StackDir = HOME
+) -> Context:
+    """The stack as its containers see it. `url`: Airflow's address for browsers."""
+    network = Network(
+        DEFAULTS,
+        bind=ANY,
+        hosts=HOSTS,
+        brokers=BROKERS if "cluster" in chosen else (),
+    )
+    return Context(
+        home=home,
+        network=network,
+        secrets=secrets,
+        python_env=cache.environment().path,
+        spark_jars=cache.jars("spark").path,
+        spark_classes=cache.spark_classes(java_home).path,
+        kafka_jars=cache.jars("kafka").path,
+        minio=cache.minio().path,
+        java_home=java_home,
+        airflow_settings={"API__BASE_URL": url},
+    )
+
+
+def volumes(stack: Context, chosen: frozenset[str]) -> list[Volume]:
+    """The volumes of all services of these profiles."""
+    documents = roles.documents(stack.home, stack.network, stack.secrets)
+    made = [_postgres(stack), _minio(stack, "erasure" in chosen), _streams(stack, documents)]
+    made += [_kafka(stack, number) for number in range(1, len(stack.network.nodes) + 1)]
+    submitting = replace(stack, spark_master=SPARK_MASTER) if SPARK in chosen else stack
+    made.append(_airflow(submitting, documents))
+    if SPARK in chosen:
+        made.append(_spark(submitting))
+    return made
+
+
+def _postgres(stack: Context) -> Volume:
+    target = postgres.Installation(Path("/usr/lib/postgresql/15/bin"), stack.home.data, None)
+    access, password = stack.home.conf / "pg_hba.conf", stack.home.conf / "initdb.password"
+    part = target.data.with_name("postgres.part")
+    once = Once(
+        target.data,
+        # Renamed only when complete: an interrupted initdb is repeated.
+        (
+            ("rm", "-rf", str(part)),
+            postgres.initdb(target, part, password),
+            ("mv", str(part), str(target.data)),
+        ),
+    )
+    return Volume(
+        "postgres",
+        {
+            # Only from the networks that it is in, and only with a password.
+            access: "host all all samenet scram-sha-256\n",
+            password: stack.secrets["postgres_admin"],
+        },
+        {"postgres": script(postgres.program(stack, target, hba_file=str(access), jit="off"), once)},
+    )
+
+
+def _kafka(stack: Context, number: int) -> Volume:
+    node = replace(stack, network=replace(stack.network, node=number))
+    once = Once(kafka.formatted(node), (kafka.formatting(node),))
+    name = node.network.nodes[number - 1]
+    return Volume(name, kafka.files(node), {"kafka": script(kafka.program(node), once)})
+
+
+def _minio(stack: Context, erasure: bool) -> Volume:
+    drives = [stack.home.data / f"drive-{number}" for number in range(1, DRIVES + 1)] if erasure else []
+    return Volume("minio", {}, {"minio": script(minio.program(stack, drives))})
+
+
+def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
+    # Its tasks submit producers and maintenance, which have their own rights.
+    tasks = ("airflow", "producer", "consumer", "maintenance")
+    return Volume(
+        "airflow",
+        airflow.files(stack) | streams.files(stack) | _platform(stack, documents, tasks),
+        {program.name: script(program) for program in airflow.programs(stack)},
+    )
+
+
+def _streams(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
+    conf, network = stack.home.conf / "supervisord.conf", stack.network
+    text = supervisord.render(
+        streams.programs(stack), stack.home.root, network.listener("supervisor"), stack.secrets["supervisor"]
+    )
+    command = [str(stack.python), "-m", "supervisor.supervisord", "--nodaemon", "-c", str(conf)]
+    daemon = Program("streams", command, stack.environment(), priority=50, directory=stack.home.root)
+    return Volume(
+        "streams",
+        {conf: text} | streams.files(stack) | _platform(stack, documents, ("producer", "consumer")),
+        {"streams": script(daemon)},
+    )
+
+
+def _spark(stack: Context) -> Volume:
+    def daemon(kind: str, *arguments: str) -> Program:
+        main = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
+        jars = cache.spark_class_path(stack.python_env, stack.spark_jars)
+        defaults = str(stack.home.conf / "spark" / "spark-defaults.conf")
+        command = [str(stack.java), "-Xmx256m", "-cp", jars, main, "--properties-file", defaults, *arguments]
+        name = f"spark-{kind.lower()}"
+        return Program(name, command, stack.job_environment(), priority=20, directory=stack.home.root)
+
+    work = str(stack.home.tmp)
+    daemons = [
+        daemon("Master", "--host", "spark-master", "--port", "7077", "--webui-port", "0"),
+        daemon("Worker", "--webui-port", "0", "--work-dir", work, SPARK_MASTER),
+    ]
+    return Volume(SPARK, streams.files(stack), {program.name: script(program) for program in daemons})
+
+
+def _platform(
+    stack: Context, documents: Mapping[str, roles.Document], chosen: Sequence[str]
+) -> dict[Path, str]:
+    return {stack.home.platform / f"{role}.toml": dump(documents[role]) for role in chosen}
+
+
+@dataclass(frozen=True)
+class Once:
+    """Commands before the first start: those that make the path `made`."""
+
+    made: Path
+    commands: Sequence[Sequence[str]]
+
+
+def script(program: Program, once: Once | None = None) -> str:
+    """A shell script that becomes the program. Its secrets come through the environment, not through argv."""
+    lines = ["#!/bin/sh", "# Written by `configure` at each start.", "set -eu", "umask 077"]
+    lines.append(f"cd {shlex.quote(str(program.directory))}")
+    lines += [f"export {name}={shlex.quote(value)}" for name, value in program.environment.items()]
+    if once is not None:
+        steps = " && ".join(shlex.join(command) for command in once.commands)
+        lines.append(f"if [ ! -e {shlex.quote(str(once.made))} ]; then {steps}; fi")
+    lines.append(f"exec {shlex.join(program.command)}")
+    return "\n".join(lines) + "\n"

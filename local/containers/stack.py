@@ -1,0 +1,68 @@
+"""The stack as the command line in a container sees it (`docker compose run --rm tools <command>`)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+from local.base import UsageError
+from local.containers import layout, profiles
+from local.progress import ProgressDisplay
+from local.runtime.context import Context
+from local.runtime.home import complete_secrets
+from local.setup.bootstrap import java_home
+from local.stack.systems import Systems
+
+# The secret that docker-compose.yaml makes of the variable SLUICE_SECRETS in `.env`.
+SECRETS = Path("/run/secrets/sluice")
+# Set in every container that has it.
+PROFILES_VARIABLE = "SLUICE_PROFILES"
+URL_VARIABLE = "SLUICE_URL"
+
+
+class ContainerStack(Systems):
+    """The systems in the other containers. Its own directory is not kept."""
+
+    home = layout.HOME
+
+    def __init__(self, secrets: Path = SECRETS, environ: Mapping[str, str] = os.environ) -> None:
+        self._file = secrets
+        self._environ = environ
+
+    @cached_property
+    def secrets(self) -> dict[str, str]:
+        """Raises UsageError if there are none, or not all."""
+        try:
+            given = {str(name): str(value) for name, value in json.loads(self._file.read_text()).items()}
+        except (OSError, ValueError, AttributeError) as error:
+            raise UsageError(
+                f"{self._file} cannot be read as JSON ({error}). Fix: make compose-env, which writes "
+                "SLUICE_SECRETS into .env"
+            ) from error
+        missing = sorted(complete_secrets(given).keys() - given.keys())
+        if missing:
+            raise UsageError(
+                f"SLUICE_SECRETS in .env has no {', '.join(missing)}. Fix: make compose-env, which adds them"
+            )
+        return given
+
+    @property
+    def profiles(self) -> frozenset[str]:
+        return profiles.parse(self._environ.get(PROFILES_VARIABLE, ""))
+
+    @cached_property
+    def context(self) -> Context:
+        url = self._environ.get(URL_VARIABLE, "http://127.0.0.1:8080")
+        return layout.context(self.secrets, self.profiles, url, java_home(), self.home)
+
+    def up(self, board: ProgressDisplay | None = None) -> None:
+        """Write the platform files; compose starts the services, and these before this command."""
+        self.home.prepare()
+        self.write_platform_files()
+
+    def is_running(self) -> bool:
+        self.up()
+        return True

@@ -1,0 +1,84 @@
+"""The systems of a running stack, reached with each role's rights."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from local.progress import ProgressDisplay
+from local.runtime import roles
+from local.runtime.context import Context
+from local.runtime.home import StackDir
+from local.services import airflow, kafka, minio, replay
+from local.stack.airflow_api import Airflow
+from sluice.clients.lake.catalog import Lake
+from sluice.io.s3 import connect
+from sluice.model.spec import platform, stream
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+
+class Systems(ABC):
+    """One stack's systems: embedded (local.stack.stack) or in containers (local.containers.stack)."""
+
+    home: StackDir
+
+    @property
+    @abstractmethod
+    def context(self) -> Context:
+        """Raises UsageError if an artifact is missing, or for an invalid setting."""
+
+    @property
+    @abstractmethod
+    def secrets(self) -> dict[str, str]: ...
+
+    @abstractmethod
+    def up(self, board: ProgressDisplay | None = None) -> None:
+        """Wait until all services are healthy; start them where that is this command's duty."""
+
+    @abstractmethod
+    def is_running(self) -> bool: ...
+
+    def airflow(self) -> Airflow:
+        """Airflow's REST API as the operator."""
+        return Airflow(airflow.url(self.context), airflow.USER, self.secrets["airflow_operator"])
+
+    def platform(self, role: str) -> platform.Platform:
+        """The platform with a role's rights."""
+        return platform.load(role, {platform.DIRECTORY_VARIABLE: str(self.home.platform)})
+
+    def s3(self, role: str) -> S3Client:
+        """boto3's client with a role's rights."""
+        return connect(self.platform(role).s3)
+
+    def admin_s3(self) -> S3Client:
+        """boto3's client with all rights (not with an external S3)."""
+        return minio.admin_s3(self.context)
+
+    def source_s3(self) -> S3Client:
+        """boto3's client that may write the source bucket; with SLUICE_EXTERNAL only if role airflow may."""
+        return self.s3("airflow") if self.context.external is not None else self.admin_s3()
+
+    def kafka(self, role: str) -> dict[str, str]:
+        """librdkafka's settings with a role's rights; `admin` is the superuser (not of an external Kafka)."""
+        return kafka.admin_config(self.context) if role == "admin" else self.platform(role).kafka.librdkafka()
+
+    def lake(self, role: str) -> Lake:
+        """The lake's tables with a role's rights."""
+        return Lake.open(self.platform(role))
+
+    def platform_documents(self) -> dict[str, roles.Document]:
+        """The platform file of each role, as plain data. Raises UsageError for an invalid external one."""
+        context = self.context
+        replayed = context.feed == replay.REPLAY
+        feeds = replay.feeds(stream.load_all(), context.ports[replay.NAME]) if replayed else {}
+        documents = roles.documents(self.home, context.network, self.secrets, feeds)
+        if context.external is not None:
+            documents = roles.external(documents, Path(context.external))
+        return documents
+
+    def write_platform_files(self) -> bool:
+        """Write them; whether one changed."""
+        return roles.write(self.home.platform, self.platform_documents())

@@ -1,0 +1,180 @@
+"""The taxi load in containers: verified after a killed broker, killed streams, an upgrade, a lost drive.
+
+The tests share a project and need no order. A demo at the end of each reads every figure from its system.
+"""
+
+from __future__ import annotations
+
+import gzip
+import time
+from typing import Any
+
+import pytest
+
+from local.demo.taxi import SAMPLE
+from local.stack.stack import wait_until
+from tests.compose.project import LOAD, SECONDS, Project
+
+pytestmark = pytest.mark.timeout(2400)
+ROWS = 29_999
+NEW_ROWS = 5_000
+RUNNING = frozenset({"running", "deferred", "success"})
+DRIVE = "/var/lib/sluice/data/drive-2"
+PROGRAM = "stream-nyc_taxi"
+# Is it reached? Without a client in the image.
+REACHES = "exec 3<>/dev/tcp/$0/$1"
+
+
+def assert_exact(figures: dict[str, Any]) -> None:
+    """Each record of the topic is in the lake or in its quarantine, once."""
+    assert figures["state"] == "success"
+    assert (figures["gaps"], figures["duplicates"]) == (0, 0)
+    assert figures["source_rows"] == ROWS
+    assert figures["lake_rows"] + figures["quarantined"] == figures["topic_records"] >= ROWS
+
+
+def rides(first: int) -> list[str]:
+    """A file's lines: the sample's header, and rows of it that were no file's first."""
+    lines = gzip.decompress(SAMPLE.read_bytes()).decode().splitlines()
+    return [lines[0], *lines[1 + first : 1 + first + NEW_ROWS]]
+
+
+def test_a_load_is_verified_although_a_broker_and_the_streams_are_killed(platform: Project) -> None:
+    demo = platform.demo()
+    run_id = demo.run_id()
+    platform.wait_task(run_id, "produce", RUNNING)
+    platform.docker("kill", platform.container("kafka-2")["Id"])
+    platform.wait_task(run_id, "wait_for_publish", RUNNING)
+    platform.crash("streams")
+    assert_exact(demo.figures())
+    assert platform.container("kafka-2")["State"]["Running"] is False
+    platform.compose("start", "kafka-2")
+    platform.wait_healthy("kafka-2")
+    assert "ReplicationFactor: 3" in (said := topic(platform)), said
+    wait_until("all replicas are in sync", lambda: "in sync: 10 of 10" in topic(platform), SECONDS, 2)
+    assert_exact(platform.demo().figures())
+
+
+def topic(platform: Project) -> str:
+    return platform.run_in("airflow-scheduler", "python", "-c", TOPIC)
+
+
+TOPIC = """
+from confluent_kafka.admin import AdminClient
+from sluice.model.spec import platform
+kafka = platform.load("airflow").kafka.librdkafka()
+partitions = AdminClient(kafka).list_topics("nyc-avro-topic", timeout=30).topics["nyc-avro-topic"].partitions
+print("ReplicationFactor:", min(len(one.replicas) for one in partitions.values()))
+print("in sync:", sum(len(one.isrs) == 3 for one in partitions.values()), "of", len(partitions))
+"""
+
+
+def test_what_is_submitted_runs_on_the_cluster(platform: Project) -> None:
+    assert_exact(platform.demo().figures())
+    assert "Registered app" in platform.compose("logs", "spark-master")
+    assert "Asked to launch executor" in platform.compose("logs", "spark-worker")
+
+
+def test_down_and_up_lose_nothing(platform: Project) -> None:
+    before = platform.demo().figures()
+    runs = {run["dag_run_id"] for run in platform.airflow.request("GET", f"/dags/{LOAD}/dagRuns")["dag_runs"]}
+    platform.compose("--profile", "*", "down")
+    platform.up()
+    after = platform.demo().figures()
+    assert_exact(after)
+    counted = ("topic_records", "lake_rows", "quarantined")
+    assert {name: after[name] for name in counted} == {name: before[name] for name in counted}
+    kept = {run["dag_run_id"] for run in platform.airflow.request("GET", f"/dags/{LOAD}/dagRuns")["dag_runs"]}
+    assert runs < kept
+
+
+def test_images_are_upgraded_under_a_running_stream(platform: Project) -> None:
+    before = platform.demo().figures()
+    platform.put(f"upgrade-{time.time_ns()}.csv", rides(0))
+    containers = {
+        name: platform.container(name)["Id"] for name in ("streams", "airflow-scheduler", "kafka-1")
+    }
+    with (platform.checkout / "spark_jobs" / "__main__.py").open("a") as file:
+        file.write(f"# {time.time_ns()}\n")
+    began = time.monotonic()
+    platform.build()
+    print(f"rebuilt after a change of a job in {time.monotonic() - began:.1f} s")
+    run_id = platform.airflow.trigger(LOAD, {})
+    platform.wait_task(run_id, "produce", frozenset({"success"}))
+    platform.up()
+    now = {name: platform.container(name)["Id"] for name in containers}
+    assert {name for name in now if now[name] != containers[name]} == {"streams", "airflow-scheduler"}
+    log = platform.run_in("streams", "cat", f"logs/{PROGRAM}.log")
+    assert "stopped" in log.rsplit("TERM", 1)[-1] or "SIGTERM" in log, log[-3000:]
+    assert platform.airflow.wait(LOAD, run_id, SECONDS) == "success"
+    after = platform.demo().figures()
+    assert_exact(after)
+    assert after["topic_records"] == before["topic_records"] + NEW_ROWS
+
+
+def test_a_lost_drive_loses_nothing(platform: Project) -> None:
+    before = platform.demo().figures()
+    platform.run_in("minio-erasure", "bash", "-c", f"rm -rf {DRIVE}/.minio.sys {DRIVE}/*")
+    platform.compose("restart", "minio-erasure")
+    platform.wait_healthy("minio-erasure")
+    after = platform.demo().figures()
+    assert_exact(after)
+    assert after["lake_rows"] == before["lake_rows"]
+
+
+def test_only_what_must_talk_can(platform: Project) -> None:
+    def reaches(service: str, host: str, port: int) -> bool:
+        script = f"timeout 5 bash -c '{REACHES}' {host} {port} && echo yes || echo no"
+        return platform.run_in(service, "bash", "-c", script).strip() == "yes"
+
+    allowed = [
+        ("airflow-scheduler", "kafka-1", 19092),
+        ("streams", "minio", 19000),
+        ("streams", "postgres", 15432),
+    ]
+    assert all(reaches(*one) for one in allowed)
+    refused = [
+        ("airflow-dag-processor", "kafka-1", 19092),
+        ("airflow-dag-processor", "minio", 19000),
+        ("spark-worker", "postgres", 15432),
+        ("kafka-1", "postgres", 15432),
+        ("minio-erasure", "streams", 19001),
+        ("postgres", "airflow-api-server", 18080),
+    ]
+    assert not [one for one in refused if reaches(*one)]
+    published = {
+        binding["HostIp"]
+        for service in platform.compose("ps", "--services").split()
+        for bindings in platform.container(service)["NetworkSettings"]["Ports"].values()
+        for binding in bindings or ()
+    }
+    assert published == {"127.0.0.1"}
+
+
+def test_no_secret_is_in_an_image_or_shown_by_docker(platform: Project) -> None:
+    services = platform.compose("ps", "--services", "--all").split()
+    shown = [str(platform.container(service)) for service in services]
+    images = platform.docker("image", "ls", "--format", "{{.Repository}}", f"{platform.name}/*").split()
+    assert len(images) == 5
+    shown += [platform.docker("history", "--no-trunc", image) for image in images]
+    shown += [platform.compose("logs", "--no-color")]
+    passwords = [value for name, value in platform.secrets.items() if "_" in name and name != "kafka_cluster"]
+    assert not [value[:3] for value in passwords for text in shown if value in text]
+    for image in images:
+        script = 'grep -rlE "$0" /etc /opt/sluice/app /var/lib /usr/local/bin 2>/dev/null || true'
+        pattern = "|".join(passwords)
+        assert platform.docker("run", "--rm", "--entrypoint", "sh", image, "-c", script, pattern) == ""
+
+
+@pytest.mark.parametrize("service", ["postgres", "kafka-1", "minio-erasure", "streams", "airflow-scheduler"])
+def test_processes_are_confined(platform: Project, service: str) -> None:
+    found = platform.container(service)
+    assert found["HostConfig"]["ReadonlyRootfs"] is True
+    assert platform.run_in(service, "id", "-u").strip() == "10001"
+    assert (
+        platform.run_in(service, "bash", "-c", "touch /opt/x 2>/dev/null || echo refused").strip()
+        == "refused"
+    )
+    status = platform.run_in(service, "cat", "/proc/self/status")
+    assert "CapEff:\t0000000000000000" in status
+    assert "NoNewPrivs:\t1" in status

@@ -1,0 +1,156 @@
+"""Each container's files: its own secrets only, and a start script that a shell runs."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from local.base import UsageError
+from local.containers import layout, profiles
+from local.containers.layout import Once, Volume, script
+from local.runtime.context import Context
+from local.runtime.home import complete_secrets
+from local.runtime.ports import DEFAULTS, Network
+from local.runtime.supervisord import Program
+from local.services import kafka
+from tests.support.raising import raising
+
+ALL = frozenset({"cluster", "erasure", "spark"})
+DEFAULT = frozenset({"single-broker", "single-drive"})
+SECRETS = complete_secrets({})
+
+
+def volumes(context: Context, chosen: frozenset[str]) -> dict[str, Volume]:
+    brokers = layout.BROKERS if "cluster" in chosen else ()
+    network = Network(DEFAULTS, bind=layout.ANY, hosts=layout.HOSTS, brokers=brokers)
+    there = replace(context, network=network, secrets=SECRETS, home=layout.HOME)
+    return {volume.name: volume for volume in layout.volumes(there, chosen)}
+
+
+def text(volume: Volume) -> str:
+    return "\n".join([*volume.files.values(), *volume.scripts.values()])
+
+
+def secrets_in(volume: Volume) -> set[str]:
+    return {name for name, value in SECRETS.items() if value in text(volume)}
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [
+        (DEFAULT, {"postgres", "kafka", "minio", "airflow", "streams"}),
+        (ALL, {"postgres", "kafka-1", "kafka-2", "kafka-3", "minio", "airflow", "streams", "spark"}),
+    ],
+)
+def test_a_volume_per_service_of_the_profiles(
+    context: Context, chosen: frozenset[str], names: set[str]
+) -> None:
+    assert set(volumes(context, chosen)) == names
+
+
+def test_no_service_has_another_s_secrets(context: Context) -> None:
+    found = volumes(context, ALL)
+    assert secrets_in(found["postgres"]) == {"postgres_admin"}
+    assert secrets_in(found["minio"]) == {"minio_root"}
+    assert secrets_in(found["spark"]) == {"spark"}
+    kafka_s = {name for name in SECRETS if name.startswith("kafka_")}
+    assert secrets_in(found["kafka-1"]) == kafka_s
+    # Of each system, what a producer and a consumer have; and how they are steered.
+    roles = {f"{system}_{role}" for system in ("kafka", "minio", "lake") for role in ("producer", "consumer")}
+    assert secrets_in(found["streams"]) == roles | {"supervisor"}
+    administration = {"postgres_admin", "minio_root", "kafka_admin", "kafka_broker"}
+    assert not secrets_in(found["airflow"]) & (
+        administration | {"kafka_reader", "lake_reader", "minio_reader"}
+    )
+
+
+def test_no_secret_is_an_argument_of_a_program(context: Context) -> None:
+    for volume in volumes(context, ALL).values():
+        for name, lines in volume.scripts.items():
+            [command] = [line for line in lines.splitlines() if line.startswith("exec ")]
+            assert not [secret for secret, value in SECRETS.items() if value in command], name
+
+
+def test_three_brokers_replicate_and_know_each_other(context: Context) -> None:
+    found = volumes(context, ALL)
+    for number in (1, 2, 3):
+        [properties] = [
+            dict(line.split("=", 1) for line in content.splitlines())
+            for path, content in found[f"kafka-{number}"].files.items()
+            if path.name == "server.properties"
+        ]
+        assert properties["node.id"] == str(number)
+        assert properties["advertised.listeners"] == f"CLIENT://kafka-{number}:19092"
+        assert properties["controller.quorum.voters"] == "1@kafka-1:19093,2@kafka-2:19093,3@kafka-3:19093"
+        assert (properties["default.replication.factor"], properties["min.insync.replicas"]) == ("3", "2")
+        assert properties["offsets.topic.replication.factor"] == "3"
+        assert properties["transaction.state.log.min.isr"] == "2"
+    document = tomllib.loads(found["streams"].files[layout.HOME.platform / "consumer.toml"])
+    assert document["kafka"]["bootstrap_servers"] == "kafka-1:19092,kafka-2:19092,kafka-3:19092"
+
+
+def test_one_broker_is_as_the_embedded_one(context: Context) -> None:
+    [properties] = [
+        content
+        for path, content in volumes(context, DEFAULT)["kafka"].files.items()
+        if path.name == "server.properties"
+    ]
+    embedded = kafka.server_properties(replace(context, secrets=SECRETS, home=layout.HOME))
+    differing = {line.split("=")[0] for line in set(properties.splitlines()) ^ set(embedded.splitlines())}
+    assert differing == {"listeners", "advertised.listeners", "controller.quorum.voters"}
+
+
+def test_jobs_are_submitted_to_the_cluster_if_there_is_one(context: Context) -> None:
+    plain, cluster = (text(volumes(context, chosen)["airflow"]) for chosen in (DEFAULT, ALL))
+    assert layout.SPARK_MASTER in cluster
+    assert layout.SPARK_MASTER not in plain
+    assert "spark.authenticate true" in cluster
+    assert "spark.driver.host 127.0.0.1" in plain
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("", "single-broker or cluster"),
+        ("cluster", "single-drive or erasure"),
+        ("cluster,single-broker,erasure", "single-broker or cluster"),
+        ("cluster,erasure,tools", "tools"),
+    ],
+)
+def test_profiles_that_do_not_fit_are_refused(given: str, said: str) -> None:
+    with raising(UsageError, said, "Fix: "):
+        profiles.parse(given)
+
+
+def test_profiles_may_have_blanks() -> None:
+    assert profiles.parse(" cluster, erasure,") == {"cluster", "erasure"}
+
+
+def program(folder: Path, *command: str) -> Program:
+    return Program("p", command, {"WORD": "it's $HOME"}, 1, folder)
+
+
+def run(lines: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    file = folder / "start"
+    file.write_text(lines)
+    file.chmod(0o700)
+    return subprocess.run([str(file)], capture_output=True, text=True, check=False)
+
+
+def test_a_start_script_becomes_the_program_with_its_environment_and_folder(tmp_path: Path) -> None:
+    ran = run(script(program(tmp_path, "sh", "-c", 'echo "$WORD"; pwd; umask')), tmp_path)
+    assert ran.stdout.splitlines() == ["it's $HOME", str(tmp_path), "0077"]
+
+
+def test_what_is_made_once_is_made_again_only_if_it_was_interrupted(tmp_path: Path) -> None:
+    made, log = tmp_path / "made", tmp_path / "log"
+    steps = (("sh", "-c", f"echo step >> {log}"), ("sh", "-c", f"[ -e {tmp_path}/ok ] && touch {made}"))
+    lines = script(program(tmp_path, "echo", "started"), Once(made, steps))
+    assert run(lines, tmp_path).returncode != 0
+    (tmp_path / "ok").touch()
+    assert [run(lines, tmp_path).stdout for _ in range(2)] == ["started\n"] * 2
+    assert log.read_text().count("step") == 2
