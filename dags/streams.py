@@ -19,7 +19,6 @@ from sluice.operators.change import (
     ApplyChangeOperator,
     ApproveChangeOperator,
     PlanChangeOperator,
-    VerifyChangeOperator,
 )
 from sluice.operators.load.audit import AuditOperator
 from sluice.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
@@ -34,6 +33,7 @@ from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperat
 from sluice.operators.reconciliation import CheckFilesOperator, ObserveOffsetsOperator, VerifyTableOperator
 from sluice.operators.removal import RecordMaintenanceOperator, RecordMetadataOperator, RemoveFilesOperator
 from sluice.operators.stream_dags import decision_dag, make_dag, supervision_dag
+from sluice.operators.verify_change import VerifyChangeOperator
 
 # Timeouts of task `produce` (a feed's waits in the triggerer) and of the run, with a retry.
 SEND_TIMEOUTS = {

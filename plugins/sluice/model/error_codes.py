@@ -62,6 +62,7 @@ class ErrorCode(StrEnum):
     NOT_PUBLISHED = "SLU-408", "Load not published"
     CHANGE_REFUSED = "SLU-420", "Change refused"
     CHANGE_NOT_VERIFIED = "SLU-421", "Change not verified"
+    CHANGE_NOT_COMPARABLE = "SLU-422", "Change cannot be compared any more"
     RECONCILIATION_FINDING = "SLU-430", "Reconciliation has findings"
     # Components: consumer, producer, queries.
     PROCESS_FAILED = "SLU-500", "Component or Spark job failed"

@@ -9,12 +9,11 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from sluice.clients.errors import Unreachable
 from sluice.hooks import change_plans, failures
-from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import final_failures
 from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
-from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
+from sluice.model.verification.change_plan import Action, ChangePlan
 from sluice.operators.base import StreamOperator
 from sluice.operators.load.checks import LoadFiles, await_quarantine, check_offsets
 from sluice.operators.spark_job import SparkJobOperator
@@ -143,98 +142,3 @@ class ApplyChangeOperator(SparkJobOperator):
             key = run_key(context["run_id"], "change")
             self.ledger.require(key, PLAN)
             self.submit(context, ["--plan", self.ledger.uri(key)])
-
-
-class VerifyChangeOperator(StreamOperator):
-    """Verify the published change from the table and the quarantine alone.
-
-    - Every record of the plan is in the table or the quarantine, once; no row that went is there.
-    - The rows of the exchanged files that the change does not name are the same in all columns but bytes.
-
-    The result goes into the ledger as ``change-proof.json``. No retries: it would be the same. A change that
-    was verified is not compared again, as later ones exchange the same files.
-    """
-
-    does = "compares the exchanged files, and every offset of the change, without Spark"
-    fails_if = "a record is missing or twice, or another row was changed"
-
-    def work(self, context: Context) -> dict[str, Any]:
-        from sluice.clients.lake import change_files
-        from sluice.io.s3 import read_json
-
-        run_id = context["run_id"]
-        document = self.ledger.require(run_key(run_id, "change"), PLAN)
-        plan = ChangePlan.from_document(document)
-        verified = self.ledger.get(run_key(run_id, "change-proof"))
-        # Not if the catalog was restored to before the change.
-        if verified and plan.id in self.platform_hook.lake.changes(self.spec.table).newest:
-            self.log.info(
-                "verified before: change %s, snapshot %d, %s; %s_reconciliation verifies the table as it is",
-                plan.id, verified["snapshot_id"], verified["at"], self.stream,
-            )  # fmt: skip
-            return _summary(verified)
-        lake = self.platform_hook.lake
-        await_quarantine(lake, self.spec, self.log)
-        table = lake.table(self.spec.table)
-        change = change_files.find(table, plan.id)
-        result = ChangeResult.from_document(read_json(self.platform_hook.s3, change.document))
-        self.log.info("change %s, snapshot %d: %s", plan.id, change.snapshot_id, result.message())
-        before = change_files.digest_without(table, change.removed, result.out)
-        after = change_files.digest_without(table, change.added, result.published)
-        problems = []
-        if (before.records, before.digest) != (after.records, after.digest):
-            problems.append(
-                f"{before.records} rows of the removed files were to stay, and the added files have "
-                f"{after.records}, or with other values"
-            )
-        problems += self._source_problems(plan, result, document["counted"]["rows_out"])
-        problems += self._offset_problems(plan, result)
-        failure = f"change {plan.id} of {self.spec.table}"
-        before_it = ", ".join(document["metadata"].values())
-        fix = f". Fix: docs/operating.md, Change verification failed; metadata before it: {before_it}"
-        self.check_no_problems(ErrorCode.CHANGE_NOT_VERIFIED, problems, failure, fix)
-        proof = {
-            **result.to_document(),
-            "run_id": run_id,
-            "table": self.spec.table,
-            "snapshot_id": change.snapshot_id,
-            "at": plans.now(),
-        }
-        return _summary(self.ledger.put(run_key(run_id, "change-proof"), proof))
-
-    def _source_problems(self, plan: ChangePlan, result: ChangeResult, counted: int) -> list[str]:
-        if not plan.sources_out:
-            return []
-        problems = []
-        if result.rows_out != counted:
-            problems.append(f"{counted} rows were planned to go, and {result.rows_out} went")
-        if left := rows_of(self.platform_hook.lake.table(self.spec.table), plan.sources_out):
-            problems.append(f"{left} rows of the sources that went are there")
-        return problems
-
-    def _offset_problems(self, plan: ChangePlan, result: ChangeResult) -> list[str]:
-        lake = self.platform_hook.lake
-        problems = []
-        if result.published.union(result.rejected) != plan.rows_in:
-            problems.append(f"{plan.rows_in} were planned, {result.published} came, {result.rejected} not")
-        if plan.rows_in:
-            found = check_offsets(LoadFiles.at(lake, self.spec, plan.rows_in)).verification
-            if not found.is_ok:
-                problems.append(f"records that come: {found.message()}")
-        gone = result.out.minus(plan.rows_in)
-        if gone:
-            left = check_offsets(LoadFiles.at(lake, self.spec, gone)).verification
-            if left.gaps != gone:
-                problems.append(f"rows that went are there: {gone.minus(left.gaps)}")
-        return problems
-
-
-def _summary(proof: Document) -> dict[str, Any]:
-    result = ChangeResult.from_document(proof)
-    return {
-        "rows_out": result.rows_out,
-        "published": result.published.count,
-        "rejected": result.rejected.count,
-        "kept": result.kept,
-        "snapshot_id": proof["snapshot_id"],
-    }
