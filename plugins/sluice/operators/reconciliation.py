@@ -128,10 +128,11 @@ class VerifyTableOperator(ReconciliationOperator):
             self.log.info("%s: %s", self.spec.table, NOTHING)
             return {"result": NOTHING}
         contents = TableContents(lake, self.spec.table, self.spec.quarantine_table, self.ledger.client)
-        newest = None if context["params"].get("full") else history.latest(VERIFIED)
-        before = contents.usable(newest, self.log.warning)
+        earlier = contents.earlier(history.latest(VERIFIED), self.log.warning)
+        is_full = context["params"].get("full")
+        before = contents.usable(earlier, self.log.warning) if earlier and not is_full else None
         for seconds in (*SETTLE_SECONDS, None):
-            found, verified = contents.verify(before)
+            found, verified = contents.verify(before, earlier)
             if seconds is None or not {finding.name for finding in found} & SETTLING:
                 break
             self.log.info("%d findings may settle; looking again in %d s", len(found), seconds)

@@ -262,6 +262,32 @@ def test_a_commit_of_another_program_is_found_once(world: World) -> None:
     world.run()
 
 
+def test_a_full_run_finds_a_foreign_commit_below_the_newest_one(world: World) -> None:
+    world.run()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    world.batch()
+    world.finds(FindingName.FOREIGN_COMMIT, full=True)
+
+
+def test_a_foreign_commit_is_found_if_what_was_verified_cannot_be_the_base_any_more(world: World) -> None:
+    world.run()
+    verified = world.manifest_list()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    world.batch()
+    verified.unlink()
+    world.finds(FindingName.FOREIGN_COMMIT)
+
+
+def test_a_full_run_finds_that_main_was_moved(world: World) -> None:
+    second = world.lake.table(lakes.TABLE).current_snapshot()
+    assert second is not None
+    world.compact([0, 1, 2, 3, 4, 6, 7])
+    world.run()
+    table = world.lake.catalog.load_table(lakes.TABLE)
+    table.manage_snapshots().set_current_snapshot(second.snapshot_id).commit()
+    world.finds(FindingName.MAIN_MOVED, full=True)
+
+
 def test_main_moved_back_by_hand_is_found_once(world: World) -> None:
     first = list(ancestors(world.lake.table(lakes.TABLE)))[-1].snapshot_id
     world.batch()
