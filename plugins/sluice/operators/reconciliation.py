@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.hooks.table_contents import TableContents
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import PROOF, Document
+from sluice.model.spec.ledger import PROOF, Document, run_key
 from sluice.model.spec.maintenance import for_each_table
 from sluice.model.verification.findings import Earlier, Finding, FindingName, Observed, Proof, findings
 from sluice.operators.base import StreamOperator
@@ -85,7 +85,7 @@ class ObserveOffsetsOperator(ReconciliationOperator):
             )
         )
         ends = {str(partition): end for partition, end in sorted(position.ends.items())}
-        # Findings too: after a restore the next run compares with what is there.
+        # Findings too: what an earlier run saw is compared for a day, or until the table ends there again.
         history.record_reconciliation(OBSERVED, {"ends": ends, "topic_id": position.topic_id}, now)
         self.report(found, f"offsets of {self.spec.table}")
         return {"result": f"offsets agree: the table ends at {ends}"}
@@ -119,6 +119,18 @@ class VerifyTableOperator(ReconciliationOperator):
         "an offset is missing, repeated or unexpected, metadata is damaged, or `main` was moved by hand"
     )
 
+    def found_once(self, context: Context, found: Sequence[Finding]) -> list[Finding]:
+        """``found``, and what is found once: recorded by the run, so that it stays red if it is cleared or
+        tried again. To be called before the state is recorded from which the next run starts."""
+        key = run_key(context["run_id"], f"findings-{self.task_id}")
+        recorded = self.ledger.get(key)
+        once = [[finding.name.value, finding.message] for finding in found if finding.name in ONCE]
+        if once and recorded is None:
+            recorded = self.ledger.put(key, {"findings": once, "at": datetime.now(UTC).isoformat()})
+        said = {str(finding) for finding in found}
+        before = [Finding(FindingName(n), text) for n, text in (recorded or {}).get("findings", [])]
+        return [*found, *(finding for finding in before if str(finding) not in said)]
+
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)
 
@@ -137,7 +149,9 @@ class VerifyTableOperator(ReconciliationOperator):
                 break
             self.log.info("%d findings may settle; looking again in %d s", len(found), seconds)
             self.wait(seconds)
-        if verified is not None and {finding.name for finding in found} <= ONCE:
+        is_verified = {finding.name for finding in found} <= ONCE
+        found = self.found_once(context, found)
+        if verified is not None and is_verified:
             history.record_reconciliation(VERIFIED, verified.to_document(), datetime.now(UTC))
         self.report(found, f"contents of {self.spec.table}")
         if verified is None:

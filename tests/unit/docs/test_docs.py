@@ -571,6 +571,7 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
         "reconciliation",
         "change",
         "change-proof",
+        "findings-<task>",
         "compaction",
     )
     run = [ledger.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]

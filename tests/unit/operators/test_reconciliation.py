@@ -36,7 +36,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.lake = folder, lakes.make(folder)
-        self.memory, self.end = MemoryS3(), 0
+        self.memory, self.end, self.runs = MemoryS3(), 0, 0
         self.history = History(self.memory.as_client(), "s3://w/ledger", "nyc_taxi")
         self.waited: list[float] = []
         self.kafka = SimpleNamespace(
@@ -84,20 +84,25 @@ class World:
         return [Entry("k", True, False, "e", path.stat().st_size, at)] if path.exists() else []
 
     def run(
-        self, kind: type[ReconciliationOperator] = VerifyTableOperator, full: bool = False
+        self,
+        kind: type[ReconciliationOperator] = VerifyTableOperator,
+        full: bool = False,
+        run_id: str | None = None,
     ) -> dict[str, Any]:
+        """A run of its own but for ``run_id``: then that one, cleared."""
+        self.runs += 1
         made = kind(task_id="step", stream="nyc_taxi")
         names = {"table": lakes.TABLE, "quarantine_table": lakes.QUARANTINE}
         made.__dict__ |= {
             "platform_hook": SimpleNamespace(
                 lake=self.lake, kafka=self.kafka, history=lambda name: self.history
             ),
-            "ledger": SimpleNamespace(client=self.memory.as_client()),
+            "ledger": self.history,
             "spec": SimpleNamespace(**names, topic=SimpleNamespace(name="t")),
             "entries": self.entries,
             "wait": self.waited.append,
         }  # fmt: skip
-        return made.work(given(params={"full": full}))
+        return made.work(given(params={"full": full}, run_id=run_id or f"run-{self.runs}"))
 
     def finds(self, *names: FindingName, **how: Any) -> str:
         """Run, and fail with these findings."""
@@ -286,6 +291,29 @@ def test_a_full_run_finds_that_main_was_moved(world: World) -> None:
     table = world.lake.catalog.load_table(lakes.TABLE)
     table.manage_snapshots().set_current_snapshot(second.snapshot_id).commit()
     world.finds(FindingName.MAIN_MOVED, full=True)
+
+
+def test_a_run_that_found_once_what_is_wrong_fails_again_if_it_is_cleared(world: World) -> None:
+    world.run()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    first = world.finds(FindingName.FOREIGN_COMMIT, run_id="r")
+    assert world.finds(FindingName.FOREIGN_COMMIT, run_id="r") == first
+    # The next run starts from what is there, and the cleared one is red whatever it verified.
+    world.run()
+    world.batch()
+    assert world.finds(FindingName.FOREIGN_COMMIT, run_id="r") == first
+    world.run()
+
+
+def test_a_restored_table_is_found_until_it_ends_there_again(world: World) -> None:
+    first = list(ancestors(world.lake.table(lakes.TABLE)))[-1].snapshot_id
+    world.run(ObserveOffsetsOperator)
+    world.lake.catalog.load_table(lakes.TABLE).manage_snapshots().set_current_snapshot(first).commit()
+    world.end -= BATCH
+    for run in ("r", "r", "later"):
+        world.finds(FindingName.TABLE_RESTORED, kind=ObserveOffsetsOperator, run_id=run)
+    world.batch()
+    world.run(ObserveOffsetsOperator)
 
 
 def test_main_moved_back_by_hand_is_found_once(world: World) -> None:

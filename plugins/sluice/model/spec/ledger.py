@@ -12,6 +12,7 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     runs/<run_id, quoted>/proof.json        the result of `validate`, if it passed; repeated: proof-<snapshot>
     runs/<run_id, quoted>/change.json       the plan of a change, pinned by its first attempt
     runs/<run_id, quoted>/change-proof.json the result of `verify_change`, if it passed
+    runs/<run_id, quoted>/findings-<task>.json  what a run of reconciliation found that later ones do not
     runs/<run_id, quoted>/compaction.json   date and snapshots, pinned by the first attempt of a compaction
     runs/<run_id, quoted>/compaction-attempt-<n>.json   before its Spark job is started
     runs/<run_id, quoted>/compaction-verified-<n>.json  what the attempts up to n changed, if it was verified
@@ -76,7 +77,7 @@ def verified_of(key: str) -> tuple[str, int] | None:
 
 def run_key(run_id: str, name: str) -> str:
     """``name``: plan, produced, baseline, reconciliation, proof, proof-<snapshot>, change, change-proof,
-    compaction, or one of :mod:`sluice.hooks.compaction_runs`."""
+    findings-<task>, compaction, or one of :mod:`sluice.hooks.compaction_runs`."""
     # Run ids contain ":" and "+".
     return f"runs/{quote(run_id, safe='')}/{name}.json"
 
