@@ -14,12 +14,8 @@ from sluice.model.spec.backfill import dag_id as backfill_dag_id
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import SourceType, StreamSpec
 from sluice.operators import docs, forms
-from sluice.operators.change import (
-    PLAN,
-    ApplyChangeOperator,
-    ApproveChangeOperator,
-    PlanChangeOperator,
-)
+from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
+from sluice.operators.change_approval import APPROVE, PLAN, RESPONSE_TIMEOUT, ApproveChangeOperator
 from sluice.operators.load.audit import AuditOperator
 from sluice.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
 from sluice.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
@@ -147,21 +143,24 @@ def maintenance_dag(spec: StreamSpec) -> DAG:
 
 def change_dag(spec: StreamSpec) -> DAG:
     """``<stream>_change``: replay, retry from quarantine, revert, redo and replace, on request."""
+    retries, task_timeout, spare = 2, timedelta(hours=3), timedelta(hours=1)
     with make_dag(
         f"{spec.name}_change",
         f"{spec.label}: change",
         "Replays, reverts or redoes rows, or loads what was quarantined: verified, and in one commit",
         tags=["change", spec.name],
-        timeout=timedelta(hours=30),
-        retries=2,
-        task_timeout=timedelta(hours=3),
-        max_active_runs=2,
+        # A run that ends it says nothing: longer than an answer, and all tries of the three other steps.
+        timeout=RESPONSE_TIMEOUT + 3 * (retries + 1) * task_timeout + spare,
+        retries=retries,
+        task_timeout=task_timeout,
+        # Those that wait for an answer block no other.
+        max_active_runs=16,
         params=forms.change(),
     ) as dag:
         steps = [
             PlanChangeOperator(task_id=PLAN, stream=spec.name),
-            ApproveChangeOperator(task_id="approve_change", stream=spec.name, execution_timeout=None),
-            ApplyChangeOperator(task_id="apply_change", stream=spec.name),
+            ApproveChangeOperator(task_id=APPROVE, stream=spec.name, execution_timeout=None, retries=0),
+            ApplyChangeOperator(task_id="apply_change", stream=spec.name, max_active_tis_per_dag=1),
             VerifyChangeOperator(task_id="verify_change", stream=spec.name),
         ]
         chain(*steps)

@@ -87,9 +87,10 @@ def test_tasks_have_an_owner_retries_and_a_timeout(bag: Any) -> None:
     assert not tasks(
         bag,
         # Of supervision the next run is the retry: a step that is tried again would only hide what it saw.
+        # A person is asked once.
         lambda task: (
             task.retries == 0
-            if task.dag.dag_id.endswith(SHARED)
+            if task.dag.dag_id.endswith(SHARED) or hasattr(task, "response_timeout")
             else task.retries >= 1 and task.retry_delay >= timedelta(seconds=5)
         ),
     )
@@ -97,6 +98,25 @@ def test_tasks_have_an_owner_retries_and_a_timeout(bag: Any) -> None:
     assert not tasks(bag, lambda task: isinstance(timeout(task), timedelta))
     longest = {dag_id: max(timeout(task) for task in dag.tasks) for dag_id, dag in bag.dags.items()}
     assert not complaints(bag, lambda dag: longest[dag.dag_id] < dag.dagrun_timeout)
+
+
+def test_a_change_ends_by_its_steps_and_not_by_the_runs_timeout(bag: Any) -> None:
+    """The timeout of a run skips what is left, and says nothing."""
+    changes = [dag for dag_id, dag in bag.dags.items() if dag_id.endswith("_change")]
+    assert changes
+    for dag in changes:
+        tries = [(task.retries + 1) * timeout(task) + task.retries * task.retry_delay for task in dag.tasks]
+        assert sum(tries, timedelta()) < dag.dagrun_timeout
+        # Runs that wait for an answer block no other; of two that go on one is applied after the other.
+        assert dag.max_active_runs == 16
+        assert dag.get_task("apply_change").max_active_tis_per_dag == 1
+
+
+def test_no_form_turns_the_approval_of_a_change_off(bag: Any) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    with pytest.raises(ParamValidationError):
+        bag.dags["nyc_taxi_change"].params.get_param("ask_above").resolve(10**12)
 
 
 def streams(bag: Any) -> list[Any]:

@@ -1,20 +1,17 @@
-"""Change rows of a stream's table: plan, approve, apply, and verify without Spark."""
+"""Change rows of a stream's table: plan, and apply."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
-
-from sluice.clients.errors import Unreachable
+from sluice.clients.errors import Refused, Unreachable
 from sluice.hooks import change_plans, failures
 from sluice.hooks.failures import final_failures
-from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
-from sluice.model.verification.change_plan import Action, ChangePlan
+from sluice.model.verification.change_plan import ChangePlan
 from sluice.operators.base import StreamOperator
+from sluice.operators.change_approval import APPROVE, PLAN, check_approved, preview
 from sluice.operators.load.checks import LoadFiles, await_quarantine, check_offsets
 from sluice.operators.spark_job import SparkJobOperator
 
@@ -24,8 +21,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
     from pyiceberg.table import Table
 
-RESPONSE_TIMEOUT = timedelta(hours=24)
-PLAN = "plan_change"
+# Characters of a list of ranges in the task's log; the ledger has it whole.
+LOGGED = 1_000_000
 
 
 class PlanChangeOperator(StreamOperator):
@@ -39,6 +36,8 @@ class PlanChangeOperator(StreamOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         run_id, params = context["run_id"], dict(context["params"])
+        key = run_key(run_id, "change")
+        pinned = self.ledger.get(key)
 
         def create() -> Document:
             planner = change_plans.ChangePlanner(self.platform_hook, self.spec, self.ledger, run_id)
@@ -46,15 +45,39 @@ class PlanChangeOperator(StreamOperator):
             if not await_quarantine(self.platform_hook.lake, self.spec, self.log):
                 raise Unreachable(
                     f"{self.spec.quarantine_table} does not hold yet what {self.spec.table} rejected, so it "
-                    "is not known what is withheld. Fix: start the consumer; the task tries again",
+                    f"is not known what is withheld. Fix: start the consumer ({self.stream}_stream, action "
+                    "start), then clear this task",
                     ErrorCode.SYSTEM_UNREACHABLE,
                 )
             plan = planner.plan(params)
             return {**plan.to_document(), "counted": self._count(plan), "metadata": self._metadata()}
 
         document = change_plans.pin(self.ledger, run_id, params, create)
-        self.log.info("%s", failures.table(["change", document["change_id"]], preview(document)))
+        if pinned is not None:
+            self._check_not_undone(run_id, ChangePlan.from_document(document))
+        rows = preview(document, self.ledger.uri(key), LOGGED)
+        self.log.info("%s", failures.table(["change", document["change_id"]], rows))
         return {name: document[name] for name in ("change_id", "action", "counted")}
+
+    def _check_not_undone(self, run_id: str, plan: ChangePlan) -> None:
+        """Raise Refused if the change of a run that is cleared was published, and undone since: the run would
+        be green without it."""
+        from sluice.clients.s3 import removed_by
+
+        changes = self.platform_hook.lake.changes(self.spec.table)
+        named = changes.after(plan.changes)
+        is_verified = named == "" and self.ledger.get(run_key(run_id, "change-proof")) is not None
+        if named != plan.id and not is_verified:
+            return
+        removed = removed_by(self.platform_hook.s3, changes)
+        if (plan.reverts and plan.id not in removed.reverts) or plan.rows_in.intersect(removed.removed):
+            raise Refused(
+                f"change {plan.id} ({plan.action}) of {self.spec.table} was published, and a later change "
+                f"has undone it: run id {run_id!r} keeps its plan and makes it once; nothing was changed. "
+                "Fix: trigger a new run",
+                ErrorCode.RUN_ID_REUSED,
+            )
+        self.log.info("change %s is published already: nothing is done again", plan.id)
 
     def _metadata(self) -> dict[str, str]:
         """The metadata files of table and quarantine before the change, to go back to."""
@@ -86,45 +109,6 @@ def rows_of(table: Table, sources: Sequence[str]) -> int:
     return sum(map(len, found.values()))
 
 
-def preview(document: Document) -> list[list[Any]]:
-    """What a change would do: names and values."""
-    plan, counted = ChangePlan.from_document(document), document["counted"]
-    return [
-        ["action", plan.action.value],
-        ["rows that go", f"{counted['rows_out']:,}"],
-        ["of sources", len(plan.sources_out)],
-        ["at offsets", plan.rows_out if plan.rows_out else "-"],
-        ["records that come", f"{counted['records_in']:,}"],
-        ["at offsets", plan.rows_in if plan.rows_in else "-"],
-        ["of them in quarantine now", counted.get("quarantined", 0)],
-        ["of them in neither now", counted.get("missing", 0)],
-    ]
-
-
-class ApproveChangeOperator(StreamMixin, ApprovalOperator):
-    """Ask a person, with the plan's numbers, if rows go that do not come back, or more of them than the param
-    ``ask_above``. A rejection skips the rest; nothing has been changed."""
-
-    does = "asks a person, with the plan's numbers, if rows go for good or many are changed"
-    fails_if = "there is no answer within a day"
-
-    def __init__(self, *, stream: str, **kwargs: Any) -> None:
-        super().__init__(subject=f"Change rows of {stream}?", response_timeout=RESPONSE_TIMEOUT, **kwargs)
-        self.stream = stream
-
-    def execute(self, context: Context) -> Any:
-        with final_failures():
-            document = self.ledger.require(run_key(context["run_id"], "change"), PLAN)
-        counted, limit = document["counted"], int(context["params"].get("ask_above") or 0)
-        changed = max(counted["rows_out"], counted["records_in"])
-        if document["action"] not in (Action.REVERT, Action.REPLACE) and changed <= limit:
-            return {"chosen_options": [self.APPROVE], "reason": f"{changed} rows, asked above {limit}"}
-        self.subject = f"{document['action']}: change {changed} rows of {self.spec.table}?"
-        rows = [f"| {name} | {value} |" for name, value in preview(document)]
-        self.body = "\n".join([f"| change | {document['change_id']} |", "|---|---|", *rows])
-        return super().execute(context)
-
-
 class ApplyChangeOperator(SparkJobOperator):
     """Stage the change, verify it, and publish it in one commit beside the running stream.
 
@@ -140,5 +124,8 @@ class ApplyChangeOperator(SparkJobOperator):
     def execute(self, context: Context) -> None:
         with final_failures():
             key = run_key(context["run_id"], "change")
-            self.ledger.require(key, PLAN)
+            document = self.ledger.require(key, PLAN)
+            published = self.platform_hook.lake.changes(self.spec.table)
+            answer = context["ti"].xcom_pull(task_ids=APPROVE)
+            check_approved(self.ledger, context["run_id"], document, answer, published)
             self.submit(context, ["--plan", self.ledger.uri(key)])

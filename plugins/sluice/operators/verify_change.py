@@ -11,7 +11,8 @@ from sluice.model.spec.ledger import Document, run_key
 from sluice.model.verification.change_plan import ChangePlan, ChangeResult
 from sluice.model.verification.offsets import EMPTY
 from sluice.operators.base import StreamOperator
-from sluice.operators.change import PLAN, rows_of
+from sluice.operators.change import rows_of
+from sluice.operators.change_approval import PLAN
 from sluice.operators.load.checks import LoadFiles, await_quarantine, check_offsets
 
 if TYPE_CHECKING:

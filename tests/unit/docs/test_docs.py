@@ -570,6 +570,7 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
         "proof",
         "reconciliation",
         "change",
+        "change-approval",
         "change-proof",
         "findings-<task>",
         "compaction",

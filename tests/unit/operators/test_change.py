@@ -1,18 +1,84 @@
-"""Whether a person is asked before a change."""
+"""A change that a person approves, and what a run does that is cleared after it; without a stack."""
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
+from sluice.clients.errors import Unreachable
 from sluice.model.spec.ledger import run_key
-from sluice.model.verification.change_plan import Action, ChangePlan
-from sluice.operators.change import ApproveChangeOperator
+from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, Reverted
+from sluice.model.verification.changes import Changes
+from sluice.model.verification.ranges import OffsetRanges
+from sluice.operators import change, change_approval
+from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
+from sluice.operators.change_approval import ApproveChangeOperator
+from tests.support.memory_s3 import MemoryS3
+from tests.support.raising import raising
 from tests.support.steps import given, ledger
 
-ID = "c1"
+ID, ADDRESS = "c1", "changes/removed.json"
+AT = datetime(2026, 11, 24, 10, 0, tzinfo=UTC)
+APPROVED = {"chosen_options": ["Approve"], "who": "ann", "at": AT.isoformat()}
+
+
+class World:
+    """A planned change, and a table with these ``changes``."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.memory, self.changes = MemoryS3(), Changes()
+        self.ledger = ledger("nyc_taxi", self.memory)
+        self.answer: dict[str, Any] | None = None
+        self.submitted: list[Any] = []
+        self.asked: list[dict[str, Any]] = []
+        monkeypatch.setattr(
+            ApplyChangeOperator, "submit", lambda step, _, options: self.submitted.append(options)
+        )
+        monkeypatch.setattr(
+            "airflow.providers.standard.operators.hitl.upsert_hitl_detail",
+            lambda **said: self.asked.append(said),
+        )
+
+    def plan(self, action: Action, rows: int = 10, limit: int = 1_000_000, **parts: Any) -> ChangePlan:
+        plan = ChangePlan(ID, action, "nyc-avro-topic", **parts)
+        counted = {"rows_out": rows, "records_in": 0}
+        pinned = {"counted": counted, "params": {"action": action.value, "ask_above": limit}}
+        self.ledger.put(run_key("r", "change"), {**plan.to_document(), **pinned})
+        return plan
+
+    def published(self, *names: str, removed: ChangeResult | None = None) -> None:
+        if removed:
+            self.memory.objects["warehouse", ADDRESS] = json.dumps(removed.to_document()).encode()
+        for name in names:
+            self.changes = self.changes.more(name, f"s3://warehouse/{ADDRESS}" if removed else "")
+
+    def do(self, kind: Any, **more: Any) -> Any:
+        step = kind(task_id="step", stream="nyc_taxi")
+        step.__dict__ |= {
+            "ledger": self.ledger,
+            "spec": SimpleNamespace(table="raw.nyc_taxi"),
+            "platform_hook": SimpleNamespace(
+                lake=SimpleNamespace(changes=lambda name: self.changes), s3=self.memory.as_client()
+            ),
+        }
+        params = (self.ledger.get(run_key("r", "change")) or {}).get("params")
+        ti = SimpleNamespace(id="ti", xcom_pull=lambda task_ids: self.answer)
+        return step, given(run_id="r", params=params, ti=ti, task_instance=ti, **more)
+
+    def run(self, kind: Any) -> Any:
+        step, context = self.do(kind)
+        return step.execute(context)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -26,15 +92,123 @@ ID = "c1"
     ],
 )
 def test_a_person_is_asked_if_rows_go_for_good_or_many_are_changed(
-    monkeypatch: pytest.MonkeyPatch, action: Action, rows: int, limit: int, is_asked: bool
+    world: World, action: Action, rows: int, limit: int, is_asked: bool
 ) -> None:
-    asked = list[str]()
-    monkeypatch.setattr(ApprovalOperator, "execute", lambda self, context: asked.append(self.subject))
-    documents = ledger("nyc_taxi")
-    plan = ChangePlan(ID, action, "nyc-avro-topic")
-    counted = {"rows_out": 0, "records_in": rows}
-    documents.put(run_key("r", "change"), {**plan.to_document(), "counted": counted})
-    operator = ApproveChangeOperator(task_id="approve_change", stream="nyc_taxi")
-    operator.__dict__ |= {"ledger": documents, "spec": SimpleNamespace(table="raw.nyc_taxi")}
-    operator.execute(given(run_id="r", params={"ask_above": limit}))
-    assert asked == ([f"{action}: change {rows} rows of raw.nyc_taxi?"] if is_asked else [])
+    world.plan(action, rows, limit)
+    if not is_asked:
+        world.answer = world.run(ApproveChangeOperator)
+    else:
+        with pytest.raises(TaskAwaitingInput):
+            world.run(ApproveChangeOperator)
+        assert world.asked[0]["subject"] == f"{action}: change {rows} rows of raw.nyc_taxi?"
+        with raising(AirflowFailException, "SLU-420", "not approved", "clear approve_change"):
+            world.run(ApplyChangeOperator)
+        assert world.submitted == []
+        world.answer = APPROVED
+    world.run(ApplyChangeOperator)
+    assert len(world.submitted) == 1
+
+
+def test_what_is_shown_is_cut_and_names_the_whole_plan(world: World) -> None:
+    ranges = OffsetRanges.of({0: [(10 * n, 10 * n + 1) for n in range(100_000)]})
+    world.plan(Action.REPLACE, rows_out=ranges, rows_in=ranges)
+    with pytest.raises(TaskAwaitingInput):
+        world.run(ApproveChangeOperator)
+    body = world.asked[0]["body"]
+    assert len(body) < 4000
+    assert body.count("s3://w/ledger/nyc_taxi/runs/r/change.json") == 3
+
+
+@pytest.mark.parametrize("answer", [None, {"chosen_options": ["Reject"], "who": "ann", "at": ""}, {
+    "chosen_options": ["Approve"], "reason": "change c1 is published already",
+}])  # fmt: skip
+def test_a_revert_that_no_person_approved_is_not_made(world: World, answer: Any) -> None:
+    """Task approve_change was marked as success, or it was rejected and the next one cleared."""
+    world.plan(Action.REVERT)
+    world.answer = answer
+    with raising(AirflowFailException, "SLU-420", "not approved", "clear approve_change"):
+        world.run(ApplyChangeOperator)
+    assert world.submitted == []
+
+
+def test_who_approved_is_in_the_ledger(world: World) -> None:
+    world.plan(Action.REVERT)
+    step, context = world.do(ApproveChangeOperator)
+    event = {
+        "chosen_options": ["Approve"], "params_input": {}, "responded_at": AT,
+        "responded_by_user": {"id": "1", "name": "ann"}, "timedout": False,
+    }  # fmt: skip
+    world.answer = step.execute_complete(context, event)
+    world.run(ApplyChangeOperator)
+    said = world.ledger.get(run_key("r", "change-approval"))
+    assert said == {"change_id": ID, "who": "ann", "at": AT.isoformat()}
+
+
+def test_without_an_answer_it_says_so(world: World) -> None:
+    world.plan(Action.REVERT)
+    step, context = world.do(ApproveChangeOperator)
+    with raising(AirflowFailException, "SLU-420", "no answer in 24 h", "nothing was changed", "new run"):
+        step.execute_complete(context, {"error": "The response timeout has passed", "error_type": "timeout"})
+
+
+def test_no_person_is_asked_about_a_change_that_is_published(world: World) -> None:
+    world.plan(Action.REVERT)
+    world.published(ID)
+    world.answer = world.run(ApproveChangeOperator)
+    assert "published already" in world.answer["reason"]
+    assert world.asked == []
+    world.run(ApplyChangeOperator)
+    assert len(world.submitted) == 1
+
+
+def result(*reverts: str, removed: OffsetRanges | None = None) -> ChangeResult:
+    """What is removed after some change."""
+    none = OffsetRanges()
+    taken = {name: Reverted(("a" * 16,), none) for name in reverts}
+    return ChangeResult(ID, Action.REVERT, none, 0, none, none, removed or none, 0, 0, 0, taken)
+
+
+def test_a_cleared_revert_that_is_published_passes(world: World) -> None:
+    world.plan(Action.REVERT, reverts=("a" * 16,))
+    world.published(ID, removed=result(ID))
+    assert world.run(PlanChangeOperator)["change_id"] == ID
+
+
+def test_a_cleared_revert_that_was_redone_is_refused(world: World) -> None:
+    world.plan(Action.REVERT, reverts=("a" * 16,))
+    world.published(ID, removed=result(ID))
+    world.published("c2")
+    with raising(AirflowFailException, "SLU-306", ID, "has undone it", "trigger a new run"):
+        world.run(PlanChangeOperator)
+
+
+def test_a_cleared_redo_that_was_reverted_is_refused(world: World) -> None:
+    rows = OffsetRanges.of({0: [(0, 10)]})
+    world.plan(Action.REDO, rows_in=rows)
+    world.published(ID)
+    world.published("c2", removed=result("c2", removed=rows))
+    with raising(AirflowFailException, "SLU-306", ID, "has undone it", "trigger a new run"):
+        world.run(PlanChangeOperator)
+
+
+def test_a_plan_while_the_quarantine_is_behind_says_how_to_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change, "await_quarantine", lambda *given: False)
+    monkeypatch.setattr(change.change_plans, "ChangePlanner", lambda *given: None)
+    step, _ = world.do(PlanChangeOperator)
+    step.spec.quarantine_table = "raw.nyc_taxi_quarantine"
+    with raising(Unreachable, "SLU-200", "nyc_taxi_stream, action start", "clear this task"):
+        step.execute(given(run_id="r", params={}))
+
+
+def test_a_plan_whose_change_is_not_published_goes_on(world: World) -> None:
+    world.plan(Action.REVERT, reverts=("a" * 16,))
+    world.published("c2")
+    assert world.run(PlanChangeOperator)["change_id"] == ID
+
+
+def test_the_answer_is_waited_for_as_long_as_it_says() -> None:
+    step = ApproveChangeOperator(task_id="approve_change", stream="nyc_taxi")
+    assert step.response_timeout == change_approval.RESPONSE_TIMEOUT
+    assert isinstance(step, ApprovalOperator)
