@@ -103,6 +103,7 @@ PERMANENT = frozenset(
         ErrorCode.LAKE_FILE_MISSING,
         ErrorCode.CORRUPT_OBJECT,
         ErrorCode.INVALID_HEADER,
+        ErrorCode.OFFSETS_NOT_THERE,
         ErrorCode.ROWS_DIFFER,
         ErrorCode.CHANGE_REFUSED,
     }
