@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from sluice.hooks import change_plans
 from sluice.hooks.table_contents import TableContents
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import PROOF, Document, run_key
@@ -134,6 +136,18 @@ class VerifyTableOperator(ReconciliationOperator):
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)
 
+    def _with_change(self, finding: Finding) -> Finding:
+        """Of records in both tables the finding names the change that did not end."""
+        if finding.name is not FindingName.OFFSETS_IN_BOTH:
+            return finding
+        newest = self.platform_hook.lake.changes(self.spec.table).newest
+        if not newest:
+            return finding
+        run = change_plans.run_of(self.ledger, newest[-1])
+        of_run = f" of run {run!r}" if run else ", of a run that the ledger does not name"
+        message = f"{finding.message}; the newest change is {newest[-1]}{of_run}: clear its apply_change"
+        return replace(finding, message=message, whole=finding.whole or finding.message)
+
     def work(self, context: Context) -> dict[str, Any]:
         lake, history = self.platform_hook.lake, self.own_history
         if lake.position(self.spec.table) is None:
@@ -149,6 +163,7 @@ class VerifyTableOperator(ReconciliationOperator):
                 break
             self.log.info("%d findings may settle; looking again in %d s", len(found), seconds)
             self.wait(seconds)
+        found = [self._with_change(one) for one in found]
         is_verified = {finding.name for finding in found} <= ONCE
         found = self.found_once(context, found)
         if verified is not None and is_verified:

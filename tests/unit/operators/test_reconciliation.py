@@ -15,7 +15,9 @@ from airflow.sdk.exceptions import AirflowFailException
 from sluice.clients.lake.catalog import ancestors
 from sluice.clients.ledger import History
 from sluice.clients.objects import Entry
-from sluice.model.spec.ledger import PROOF, history_key
+from sluice.model.spec.ledger import PROOF, history_key, run_key
+from sluice.model.verification.change_plan import change_id
+from sluice.model.verification.changes import Changes
 from sluice.model.verification.findings import FindingName
 from sluice.model.verification.storage import REWRITE_ID
 from sluice.operators.reconciliation import (
@@ -199,6 +201,21 @@ def test_a_record_in_both_tables_is_found(world: World) -> None:
     world.compact(list(range(8)))
     assert "0=[5,6)" in world.finds(FindingName.OFFSETS_IN_BOTH)
     assert world.waited == [5, 15, 40]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_record_in_both_tables_names_the_change_that_did_not_end(world: World, is_known: bool) -> None:
+    run = "manual__2026-11-24T10:00:00+00:00"
+    if is_known:
+        for name in ("manual__other", run):
+            world.history.put(run_key(name, "change"), {})
+    changes = Changes().more("older", "").more(change_id(run), "")
+    said = lakes.summary("change", 1, {0: 8}, {0: 0}) | changes.properties()
+    world.rewrite(list(range(8)), said)
+    text = world.finds(FindingName.OFFSETS_IN_BOTH)
+    assert f"the newest change is {change_id(run)}" in text
+    assert (f"of run {run!r}" in text) is is_known
+    assert "clear its apply_change" in text
 
 
 def test_a_summary_that_lies_is_found(world: World) -> None:
