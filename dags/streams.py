@@ -155,6 +155,8 @@ def change_dag(spec: StreamSpec) -> DAG:
         task_timeout=task_timeout,
         # Those that wait for an answer block no other.
         max_active_runs=16,
+        # It has no schedule: a request is not to wait unseen.
+        is_paused_upon_creation=False,
         params=forms.change(),
     ) as dag:
         steps = [
@@ -179,6 +181,8 @@ def reconciliation_dag(spec: StreamSpec) -> DAG:
         retries=2,
         task_timeout=timedelta(hours=2),
         schedule=timedelta(hours=spec.maintenance.reconciliation_hours),
+        # It reads only, and passes while nothing was loaded.
+        is_paused_upon_creation=False,
         params=forms.reconciliation(),
     ) as dag:
         # Side by side: each finding is of its own.

@@ -61,7 +61,8 @@ class ObserveOffsetsOperator(ReconciliationOperator):
     def work(self, context: Context) -> dict[str, Any]:
         history, now = self.own_history, datetime.now(UTC)
         lake, kafka, topic = self.platform_hook.lake, self.platform_hook.kafka, self.spec.topic.name
-        if lake.location(self.spec.table) is None:
+        # Before the topic is asked, which a stream that never ran may not have.
+        if lake.position(self.spec.table) is None:
             self.log.info("%s: %s", self.spec.table, NOTHING)
             return {"result": NOTHING}
         described = kafka.describe(topic)
