@@ -149,8 +149,8 @@ def change_dag(spec: StreamSpec) -> DAG:
         f"{spec.label}: change",
         "Replays, reverts or redoes rows, or loads what was quarantined: verified, and in one commit",
         tags=["change", spec.name],
-        # A run that ends it says nothing: longer than an answer, and all tries of the three other steps.
-        timeout=RESPONSE_TIMEOUT + 3 * (retries + 1) * task_timeout + spare,
+        # A run that is ended by it says nothing: longer than all tries of an answer and the other steps.
+        timeout=(retries + 1) * (RESPONSE_TIMEOUT + 3 * task_timeout) + spare,
         retries=retries,
         task_timeout=task_timeout,
         # Those that wait for an answer block no other.
@@ -161,7 +161,7 @@ def change_dag(spec: StreamSpec) -> DAG:
     ) as dag:
         steps = [
             PlanChangeOperator(task_id=PLAN, stream=spec.name),
-            ApproveChangeOperator(task_id=APPROVE, stream=spec.name, execution_timeout=None, retries=0),
+            ApproveChangeOperator(task_id=APPROVE, stream=spec.name, execution_timeout=None),
             ApplyChangeOperator(task_id="apply_change", stream=spec.name, max_active_tis_per_dag=1),
             VerifyChangeOperator(task_id="verify_change", stream=spec.name),
         ]

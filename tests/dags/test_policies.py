@@ -87,10 +87,9 @@ def test_tasks_have_an_owner_retries_and_a_timeout(bag: Any) -> None:
     assert not tasks(
         bag,
         # Of supervision the next run is the retry: a step that is tried again would only hide what it saw.
-        # A person is asked once.
         lambda task: (
             task.retries == 0
-            if task.dag.dag_id.endswith(SHARED) or hasattr(task, "response_timeout")
+            if task.dag.dag_id.endswith(SHARED)
             else task.retries >= 1 and task.retry_delay >= timedelta(seconds=5)
         ),
     )

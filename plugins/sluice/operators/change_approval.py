@@ -81,7 +81,10 @@ def check_approved(
 
 class ApproveChangeOperator(StreamMixin, ApprovalOperator):
     """Ask a person, with the plan's numbers, if rows go that do not come back, or more of them than the param
-    ``ask_above``. A rejection skips the rest; nothing has been changed. No retries: it would ask again."""
+    ``ask_above``. A rejection skips the rest; nothing has been changed.
+
+    It is tried again if Airflow loses an answer that came within a second, and not if none came in time.
+    """
 
     does = "asks a person, with the plan's numbers, if rows go for good or many are changed"
     fails_if = "there is no answer within a day"
