@@ -44,8 +44,14 @@ class VerifyChangeOperator(StreamOperator):
         run_id = context["run_id"]
         document = self.ledger.require(run_key(run_id, "change"), PLAN)
         plan = ChangePlan.from_document(document)
-        verified = self.ledger.get(run_key(run_id, "change-proof"))
         lake = self.platform_hook.lake
+        key = run_key(run_id, "change-proof")
+        verified = self.ledger.get(key)
+        made = change_files.snapshot_of(lake.table(self.spec.table), plan.id)
+        if verified and made not in (None, verified["snapshot_id"]):
+            # The catalog was restored to before it, and it was made again: that one is not verified.
+            key = run_key(run_id, f"change-proof-{made}")
+            verified = self.ledger.get(key)
         changes = lake.changes(self.spec.table)
         named = changes.after(plan.changes)
         if named is None or named not in (plan.id, ""):
@@ -98,7 +104,7 @@ class VerifyChangeOperator(StreamOperator):
             "left_out": touched.to_json(),
             "at": plans.now(),
         }
-        return _summary(self.ledger.put(run_key(run_id, "change-proof"), proof))
+        return _summary(self.ledger.put(key, proof))
 
     def _result(self, address: str) -> ChangeResult:
         from sluice.io.s3 import read_json

@@ -239,6 +239,23 @@ def test_a_catalog_that_was_restored_to_before_the_change(changed: Changed, repl
         changed.verify()
 
 
+def test_a_change_that_was_made_again_after_a_restore_is_verified_again(
+    changed: Changed, replay: ChangePlan
+) -> None:
+    changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
+    first = changed.verify()
+    restored(changed)
+    changed.exchange(replay, THREE, usual(3, 5), rows_out=3)
+    with raising(AirflowFailException, "SLU-421", "0=[5,6)"):
+        changed.verify()
+    restored(changed)
+    changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
+    again = changed.verify()
+    assert again["snapshot_id"] != first["snapshot_id"]
+    assert changed.verify() == again
+    assert changed.ledger.get(run_key("r", f"change-proof-{again['snapshot_id']}")) is not None
+
+
 def restored(changed: Changed) -> None:
     changed.lake.catalog.drop_table(lakes.TABLE)
     changed.lake.catalog.create_table(lakes.TABLE, lakes.ROWS)

@@ -45,6 +45,12 @@ def find(table: Table, change_id: str) -> PublishedChange | None:
     return PublishedChange(said.snapshot_id, sluice_properties(said)["change-document"], removed, added)
 
 
+def snapshot_of(table: Table, change_id: str) -> int | None:
+    """The snapshot that published a change; None if no snapshot that is kept has it."""
+    said = _published(table, change_id)
+    return None if said is None else said.snapshot_id
+
+
 def document_of(table: Table, change_id: str) -> str | None:
     """The address of a change's result; None if no snapshot that is kept has it."""
     said = _published(table, change_id)
