@@ -14,13 +14,8 @@ from sluice.model.spec.backfill import dag_id as backfill_dag_id
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import SourceType, StreamSpec
 from sluice.operators import docs, forms
-from sluice.operators.change import (
-    PLAN,
-    ApplyChangeOperator,
-    ApproveChangeOperator,
-    PlanChangeOperator,
-    VerifyChangeOperator,
-)
+from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
+from sluice.operators.change_approval import APPROVE, PLAN, RESPONSE_TIMEOUT, ApproveChangeOperator
 from sluice.operators.load.audit import AuditOperator
 from sluice.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
 from sluice.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
@@ -34,6 +29,7 @@ from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperat
 from sluice.operators.reconciliation import CheckFilesOperator, ObserveOffsetsOperator, VerifyTableOperator
 from sluice.operators.removal import RecordMaintenanceOperator, RecordMetadataOperator, RemoveFilesOperator
 from sluice.operators.stream_dags import decision_dag, make_dag, supervision_dag
+from sluice.operators.verify_change import VerifyChangeOperator
 
 # Timeouts of task `produce` (a feed's waits in the triggerer) and of the run, with a retry.
 SEND_TIMEOUTS = {
@@ -147,21 +143,26 @@ def maintenance_dag(spec: StreamSpec) -> DAG:
 
 def change_dag(spec: StreamSpec) -> DAG:
     """``<stream>_change``: replay, retry from quarantine, revert, redo and replace, on request."""
+    retries, task_timeout, spare = 2, timedelta(hours=3), timedelta(hours=1)
     with make_dag(
         f"{spec.name}_change",
         f"{spec.label}: change",
         "Replays, reverts or redoes rows, or loads what was quarantined: verified, and in one commit",
         tags=["change", spec.name],
-        timeout=timedelta(hours=30),
-        retries=2,
-        task_timeout=timedelta(hours=3),
-        max_active_runs=2,
+        # A run that is ended by it says nothing: longer than all tries of an answer and the other steps.
+        timeout=(retries + 1) * (RESPONSE_TIMEOUT + 3 * task_timeout) + spare,
+        retries=retries,
+        task_timeout=task_timeout,
+        # Those that wait for an answer block no other.
+        max_active_runs=16,
+        # It has no schedule: a request is not to wait unseen.
+        is_paused_upon_creation=False,
         params=forms.change(),
     ) as dag:
         steps = [
             PlanChangeOperator(task_id=PLAN, stream=spec.name),
-            ApproveChangeOperator(task_id="approve_change", stream=spec.name, execution_timeout=None),
-            ApplyChangeOperator(task_id="apply_change", stream=spec.name),
+            ApproveChangeOperator(task_id=APPROVE, stream=spec.name, execution_timeout=None),
+            ApplyChangeOperator(task_id="apply_change", stream=spec.name, max_active_tis_per_dag=1),
             VerifyChangeOperator(task_id="verify_change", stream=spec.name),
         ]
         chain(*steps)
@@ -180,6 +181,8 @@ def reconciliation_dag(spec: StreamSpec) -> DAG:
         retries=2,
         task_timeout=timedelta(hours=2),
         schedule=timedelta(hours=spec.maintenance.reconciliation_hours),
+        # It reads only, and passes while nothing was loaded.
+        is_paused_upon_creation=False,
         params=forms.reconciliation(),
     ) as dag:
         # Side by side: each finding is of its own.

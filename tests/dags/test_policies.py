@@ -99,6 +99,32 @@ def test_tasks_have_an_owner_retries_and_a_timeout(bag: Any) -> None:
     assert not complaints(bag, lambda dag: longest[dag.dag_id] < dag.dagrun_timeout)
 
 
+def test_a_change_ends_by_its_steps_and_not_by_the_runs_timeout(bag: Any) -> None:
+    """The timeout of a run skips what is left, and says nothing."""
+    changes = [dag for dag_id, dag in bag.dags.items() if dag_id.endswith("_change")]
+    assert changes
+    for dag in changes:
+        tries = [(task.retries + 1) * timeout(task) + task.retries * task.retry_delay for task in dag.tasks]
+        assert sum(tries, timedelta()) < dag.dagrun_timeout
+        # Runs that wait for an answer block no other; of two that go on one is applied after the other.
+        assert dag.max_active_runs == 16
+        assert dag.get_task("apply_change").max_active_tis_per_dag == 1
+
+
+def test_what_is_asked_for_and_what_only_compares_is_not_paused_at_first(bag: Any) -> None:
+    """A request of a paused DAG waits unseen; a comparison that is paused finds nothing, and says nothing."""
+    running = {dag_id for dag_id, dag in bag.dags.items() if dag.is_paused_upon_creation is False}
+    kinds = ("change", "reconciliation", "decision")
+    assert running == {f"{name}_{kind}" for name in stream.names() for kind in kinds}
+
+
+def test_no_form_turns_the_approval_of_a_change_off(bag: Any) -> None:
+    from airflow.sdk.exceptions import ParamValidationError
+
+    with pytest.raises(ParamValidationError):
+        bag.dags["nyc_taxi_change"].params.get_param("ask_above").resolve(10**12)
+
+
 def streams(bag: Any) -> list[Any]:
     found = [dag for dag_id, dag in bag.dags.items() if dag_id.endswith("_stream")]
     assert {dag.dag_id for dag in found} == {f"{name}_stream" for name in stream.names()}

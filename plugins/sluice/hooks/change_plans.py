@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from sluice.clients.errors import Missing, Refused
 from sluice.hooks import load_plan as plans
@@ -46,6 +48,15 @@ def pin(ledger: Ledger, run_id: str, params: Mapping[str, Any], create: Callable
             ErrorCode.RUN_ID_REUSED,
         )
     return plan
+
+
+def run_of(ledger: Ledger, change: str) -> str | None:
+    """The run id of a change, if its plan is in the ledger. Lists the documents of all runs."""
+    for key in ledger.keys("runs/"):
+        found = re.fullmatch(r"runs/([^/]+)/change\.json", key)
+        if found and change_id(unquote(found[1])) == change:
+            return unquote(found[1])
+    return None
 
 
 class ChangePlanner:

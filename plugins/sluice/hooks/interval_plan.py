@@ -18,7 +18,7 @@ from sluice.clients.errors import Missing, Unreachable
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import NewSources, VerifiedSources, without_verified
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.backfill import Backfill, literal_prefix, matches
+from sluice.model.spec.backfill import Backfill, again, literal_prefix, matches
 from sluice.model.spec.ledger import Document, load_id_of, load_ids_prefix, load_of, planned_key
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ class IntervalFiles:
         for _ in range(ATTEMPTS):
             load = newest(self.ledger, run_id)
             before = plans.plan_of(self.ledger, load) if load else None
-            found = self.find(params["pattern"], before)
+            found = self.find(begin, before)
             if before is not None and _is_same(before, found):
                 return before
             load = load_id_of(run_id, load)
@@ -91,13 +91,14 @@ class IntervalFiles:
             ErrorCode.SYSTEM_UNREACHABLE,
         )
 
-    def find(self, pattern: str, before: Document | None) -> NewSources:
-        """The current versions of the matching objects that no load verified, without corrected files.
+    def find(self, begin: datetime, before: Document | None) -> NewSources:
+        """The current versions of the interval's objects that no load verified, without corrected files.
 
         ``more``: ``corrected``, those of which an older version was planned and not taken out by a change,
         so its rows may be in the table; ``known``, the source ids seen per key, also those of ``before``,
         the run's earlier plan.
         """
+        pattern = self.backfill.keys(begin)
         current: dict[str, ObjectVersion] = {}
         known: dict[str, set[str]] = defaultdict(set)
         for key, source_ids in (before or {}).get("known", {}).items():
@@ -110,8 +111,7 @@ class IntervalFiles:
         if not current:
             raise Missing(
                 f"s3://{self.bucket.name}/{pattern}: no object of this interval ends in .csv or .csv.gz. "
-                "Fix: upload it, or correct [backfill] pattern; then run the interval again: airflow "
-                "backfill create with --reprocess-behavior failed",
+                f"Fix: upload it, or correct [backfill] pattern; then {again(self.ledger.stream, begin)}",
                 ErrorCode.INTERVAL_EMPTY,
             )
         documents = [plans.document_of(current[key]) for key in sorted(current)]

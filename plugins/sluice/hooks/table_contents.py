@@ -87,14 +87,20 @@ class TableContents:
     def __init__(self, lake: Lake, table: str, quarantine: str, s3: S3Client) -> None:
         self.lake, self.table, self.quarantine, self.s3 = lake, table, quarantine, s3
 
-    def usable(self, document: Document | None, warn: Callable[..., Any]) -> Verified | None:
-        """An earlier run's state; None if the whole tables have to be verified."""
+    def earlier(self, document: Document | None, warn: Callable[..., Any]) -> Verified | None:
+        """An earlier run's state, which the history of ``main`` is compared with; None if it is of another
+        table."""
         if document is None:
             return None
-        before = Verified.from_document(document)
-        if before.table_uuid != self.lake.table_uuid(self.table):
+        earlier = Verified.from_document(document)
+        if earlier.table_uuid != self.lake.table_uuid(self.table):
             warn("%s is another table than the last run verified; all of it is verified", self.table)
             return None
+        return earlier
+
+    def usable(self, before: Verified, warn: Callable[..., Any]) -> Verified | None:
+        """An earlier run's state as the base of the contents; None if the whole tables have to be
+        verified."""
         lists = [(self.table, before.manifest_list)]
         lists += [(self.quarantine, before.quarantine_list)] if before.quarantine_list else []
         for name, location in lists:
@@ -103,16 +109,21 @@ class TableContents:
                 return None
         return before
 
-    def verify(self, before: Verified | None) -> tuple[list[Finding], Verified | None]:
-        """The findings, and the state now unless metadata or files could not be read."""
+    def verify(
+        self, before: Verified | None, earlier: Verified | None
+    ) -> tuple[list[Finding], Verified | None]:
+        """The findings, and the state now unless metadata or files could not be read. ``before``: the base of
+        the contents; ``earlier``: of the history, also if all contents are verified."""
         try:
-            return self._verify(before)
+            return self._verify(before, earlier)
         except Refused as error:
             if error.code not in DAMAGED:
                 raise
             return [Finding(FindingName.METADATA_DAMAGED, str(error))], None
 
-    def _verify(self, before: Verified | None) -> tuple[list[Finding], Verified | None]:
+    def _verify(
+        self, before: Verified | None, earlier: Verified | None
+    ) -> tuple[list[Finding], Verified | None]:
         from sluice.clients.lake import table_diff
         from sluice.clients.lake.catalog import MAIN, position
 
@@ -122,7 +133,7 @@ class TableContents:
         if at is None or snapshot is None:
             message = f"{self.table}: no snapshot of main that is kept says what it has published"
             return [Finding(FindingName.MAIN_MOVED, message)], None
-        found = self._history(table, before, at.ends)
+        found = self._history(table, earlier, at.ends)
         if {one.name for one in found} & {FindingName.TABLE_RESTORED, FindingName.MAIN_MOVED}:
             before = None
         quarantine, quarantine_list, changed = self._quarantined(before)
@@ -152,17 +163,17 @@ class TableContents:
         )
         return found, now
 
-    def _history(self, table: Table, before: Verified | None, ends: dict[int, int]) -> list[Finding]:
+    def _history(self, table: Table, earlier: Verified | None, ends: dict[int, int]) -> list[Finding]:
         from sluice.clients.lake import table_diff
 
         found = []
-        if before is not None and not covers(ends, before.ends):
-            message = f"{self.table} ends at {ends}, and the last run verified it to {before.ends}"
+        if earlier is not None and not covers(ends, earlier.ends):
+            message = f"{self.table} ends at {ends}, and the last run verified it to {earlier.ends}"
             found.append(Finding(FindingName.TABLE_RESTORED, message))
-        elif before is not None and table_diff.is_off_main(table, before.snapshot_id):
-            message = f"snapshot {before.snapshot_id}, which the last run verified, is no ancestor of main"
+        elif earlier is not None and table_diff.is_off_main(table, earlier.snapshot_id):
+            message = f"snapshot {earlier.snapshot_id}, which the last run verified, is no ancestor of main"
             found.append(Finding(FindingName.MAIN_MOVED, message))
-        for snapshot in table_diff.foreign_commits(table, before.snapshot_id if before else None):
+        for snapshot in table_diff.foreign_commits(table, earlier.snapshot_id if earlier else None):
             operation = snapshot.summary.operation.value if snapshot.summary else "unknown"
             message = (
                 f"snapshot {snapshot.snapshot_id} ({operation}) is neither the stream's nor maintenance's"

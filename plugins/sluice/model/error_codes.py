@@ -62,6 +62,7 @@ class ErrorCode(StrEnum):
     NOT_PUBLISHED = "SLU-408", "Load not published"
     CHANGE_REFUSED = "SLU-420", "Change refused"
     CHANGE_NOT_VERIFIED = "SLU-421", "Change not verified"
+    CHANGE_NOT_COMPARABLE = "SLU-422", "Change cannot be compared any more"
     RECONCILIATION_FINDING = "SLU-430", "Reconciliation has findings"
     # Components: consumer, producer, queries.
     PROCESS_FAILED = "SLU-500", "Component or Spark job failed"
@@ -102,6 +103,7 @@ PERMANENT = frozenset(
         ErrorCode.LAKE_FILE_MISSING,
         ErrorCode.CORRUPT_OBJECT,
         ErrorCode.INVALID_HEADER,
+        ErrorCode.OFFSETS_NOT_THERE,
         ErrorCode.ROWS_DIFFER,
         ErrorCode.CHANGE_REFUSED,
     }

@@ -14,6 +14,9 @@ from sluice.model.spec.stream import SourceType, StreamSpec
 from sluice.model.verification.change_plan import Action
 from sluice.model.verification.topic_ranges import EXAMPLE
 
+# More rows than this are never changed without a person.
+ASK_ABOVE_MAXIMUM = 10_000_000
+
 
 def load(spec: StreamSpec) -> dict[str, Param]:
     """The source's params, and the limits of a load."""
@@ -160,6 +163,7 @@ def change() -> dict[str, Param]:
             1_000_000,
             type="integer",
             minimum=0,
+            maximum=ASK_ABOVE_MAXIMUM,
             title="Ask above",
             description="A person approves a change of more rows than this, each revert and replace",
         ),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from sluice.hooks import change_plans
 from sluice.hooks.table_contents import TableContents
 from sluice.model.error_codes import ErrorCode
-from sluice.model.spec.ledger import PROOF, Document
+from sluice.model.spec.ledger import PROOF, Document, run_key
 from sluice.model.spec.maintenance import for_each_table
 from sluice.model.verification.findings import Earlier, Finding, FindingName, Observed, Proof, findings
 from sluice.operators.base import StreamOperator
@@ -59,7 +61,8 @@ class ObserveOffsetsOperator(ReconciliationOperator):
     def work(self, context: Context) -> dict[str, Any]:
         history, now = self.own_history, datetime.now(UTC)
         lake, kafka, topic = self.platform_hook.lake, self.platform_hook.kafka, self.spec.topic.name
-        if lake.location(self.spec.table) is None:
+        # Before the topic is asked, which a stream that never ran may not have.
+        if lake.position(self.spec.table) is None:
             self.log.info("%s: %s", self.spec.table, NOTHING)
             return {"result": NOTHING}
         described = kafka.describe(topic)
@@ -85,7 +88,7 @@ class ObserveOffsetsOperator(ReconciliationOperator):
             )
         )
         ends = {str(partition): end for partition, end in sorted(position.ends.items())}
-        # Findings too: after a restore the next run compares with what is there.
+        # Findings too: what an earlier run saw is compared for a day, or until the table ends there again.
         history.record_reconciliation(OBSERVED, {"ends": ends, "topic_id": position.topic_id}, now)
         self.report(found, f"offsets of {self.spec.table}")
         return {"result": f"offsets agree: the table ends at {ends}"}
@@ -119,8 +122,32 @@ class VerifyTableOperator(ReconciliationOperator):
         "an offset is missing, repeated or unexpected, metadata is damaged, or `main` was moved by hand"
     )
 
+    def found_once(self, context: Context, found: Sequence[Finding]) -> list[Finding]:
+        """``found``, and what is found once: recorded by the run, so that it stays red if it is cleared or
+        tried again. To be called before the state is recorded from which the next run starts."""
+        key = run_key(context["run_id"], f"findings-{self.task_id}")
+        recorded = self.ledger.get(key)
+        once = [[finding.name.value, finding.message] for finding in found if finding.name in ONCE]
+        if once and recorded is None:
+            recorded = self.ledger.put(key, {"findings": once, "at": datetime.now(UTC).isoformat()})
+        said = {str(finding) for finding in found}
+        before = [Finding(FindingName(n), text) for n, text in (recorded or {}).get("findings", [])]
+        return [*found, *(finding for finding in before if str(finding) not in said)]
+
     def wait(self, seconds: float) -> None:
         time.sleep(seconds)
+
+    def _with_change(self, finding: Finding) -> Finding:
+        """Of records in both tables the finding names the change that did not end."""
+        if finding.name is not FindingName.OFFSETS_IN_BOTH:
+            return finding
+        newest = self.platform_hook.lake.changes(self.spec.table).newest
+        if not newest:
+            return finding
+        run = change_plans.run_of(self.ledger, newest[-1])
+        of_run = f" of run {run!r}" if run else ", of a run that the ledger does not name"
+        message = f"{finding.message}; the newest change is {newest[-1]}{of_run}: clear its apply_change"
+        return replace(finding, message=message, whole=finding.whole or finding.message)
 
     def work(self, context: Context) -> dict[str, Any]:
         lake, history = self.platform_hook.lake, self.own_history
@@ -128,15 +155,19 @@ class VerifyTableOperator(ReconciliationOperator):
             self.log.info("%s: %s", self.spec.table, NOTHING)
             return {"result": NOTHING}
         contents = TableContents(lake, self.spec.table, self.spec.quarantine_table, self.ledger.client)
-        newest = None if context["params"].get("full") else history.latest(VERIFIED)
-        before = contents.usable(newest, self.log.warning)
+        earlier = contents.earlier(history.latest(VERIFIED), self.log.warning)
+        is_full = context["params"].get("full")
+        before = contents.usable(earlier, self.log.warning) if earlier and not is_full else None
         for seconds in (*SETTLE_SECONDS, None):
-            found, verified = contents.verify(before)
+            found, verified = contents.verify(before, earlier)
             if seconds is None or not {finding.name for finding in found} & SETTLING:
                 break
             self.log.info("%d findings may settle; looking again in %d s", len(found), seconds)
             self.wait(seconds)
-        if verified is not None and {finding.name for finding in found} <= ONCE:
+        found = [self._with_change(one) for one in found]
+        is_verified = {finding.name for finding in found} <= ONCE
+        found = self.found_once(context, found)
+        if verified is not None and is_verified:
             history.record_reconciliation(VERIFIED, verified.to_document(), datetime.now(UTC))
         self.report(found, f"contents of {self.spec.table}")
         if verified is None:

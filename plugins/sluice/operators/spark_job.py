@@ -38,7 +38,8 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         self.application_args = [self.job, self.stream, *options]
         try:
             super().execute(context)
-        except AirflowException as error:
+        # In cluster deploy mode the provider raises RuntimeError for a driver that failed.
+        except (AirflowException, RuntimeError) as error:
             reason = failure_reason(str(error).splitlines())
             code = code_in(reason) or ErrorCode.PROCESS_FAILED
             fail = failed if code in PERMANENT else failed_attempt

@@ -573,7 +573,9 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
         "proof",
         "reconciliation",
         "change",
+        "change-approval",
         "change-proof",
+        "findings-<task>",
         "compaction",
     )
     run = [ledger.run_key("R", name).replace("R", "<run id>", 1) for name in of_run]

@@ -1,187 +1,84 @@
-"""A published change, verified from the table (SQLite and files) alone: exact, and each way of not being so;
-and whether a person is asked."""
+"""A change that a person approves, and what a run does that is cleared after it; without a stack."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from pathlib import Path
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 
+from sluice.clients.errors import Unreachable
 from sluice.model.spec.ledger import run_key
-from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
+from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, Reverted
 from sluice.model.verification.changes import Changes
 from sluice.model.verification.ranges import OffsetRanges
-from sluice.operators.change import ApproveChangeOperator, VerifyChangeOperator
-from tests.support import lake as lakes
+from sluice.operators import change, change_approval
+from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
+from sluice.operators.change_approval import ApproveChangeOperator
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
 
-SOURCE, OTHER = "a" * 16, "b" * 16
-ID = "c1"
-# An offset and its row's value.
-Rows = Sequence[tuple[int, float]]
+ID, ADDRESS = "c1", "changes/removed.json"
+AT = datetime(2026, 11, 24, 10, 0, tzinfo=UTC)
+APPROVED = {"chosen_options": ["Approve"], "who": "ann", "at": AT.isoformat()}
 
 
-def offsets(start: int, until: int) -> OffsetRanges:
-    return OffsetRanges.of({0: [(start, until)]})
+class World:
+    """A planned change, and a table with these ``changes``."""
 
-
-def usual(start: int, until: int) -> Rows:
-    return [(offset, 1.0) for offset in range(start, until)]
-
-
-class Changed:
-    """A file of SOURCE's rows at offsets [0, 10) of partition 0, and a change of them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.lake, self.changes = lakes.make(folder), Changes()
-        self.s3_objects = MemoryS3()
-        self.ledger = ledger("nyc_taxi", self.s3_objects)
-        lakes.append(self.lake, [(0, offset) for offset in range(10)], lakes.summary("batch", 1, {0: 10}))
-
-    @property
-    def s3(self) -> Any:
-        return self.s3_objects.as_client()
-
-    def exchange(self, plan: ChangePlan, where: str, rows: Rows, source: str = SOURCE, **result: Any) -> None:
-        """Take the rows out that ``where`` names, and add others; say that ``plan`` was done, but for what
-        ``result`` says otherwise."""
-        said: dict[str, Any] = {"out": plan.rows_out, "rows_out": 0, "published": plan.rows_in, **result}
-        none = OffsetRanges()
-        made = ChangeResult(
-            id=plan.id, action=plan.action, rejected=none, removed=none, kept=0, files_removed=1,
-            files_added=1, **said,
-        )  # fmt: skip
-        address = f"changes/{plan.id}.json"
-        self.s3_objects.objects["warehouse", address] = json.dumps(made.to_document()).encode()
-        more = {"change-id": plan.id, "change-document": f"s3://warehouse/{address}"}
-        self.changes = self.changes.more(plan.id, "")
-        data = [
-            {
-                "fare_amount": value, "_kafka_partition": 0, "_kafka_offset": offset, "_source_id": source,
-                "_source_row": offset,
-            }
-            for offset, value in rows
-        ]  # fmt: skip
-        self.lake.catalog.load_table(lakes.TABLE).overwrite(
-            pa.Table.from_pylist(data, schema=lakes.ROWS),
-            overwrite_filter=where,
-            snapshot_properties=lakes.summary("change", 1, {0: 10}, more=more) | self.changes.properties(),
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.memory, self.changes = MemoryS3(), Changes()
+        self.ledger = ledger("nyc_taxi", self.memory)
+        self.answer: dict[str, Any] | None = None
+        self.submitted: list[Any] = []
+        self.asked: list[dict[str, Any]] = []
+        monkeypatch.setattr(
+            ApplyChangeOperator, "submit", lambda step, _, options: self.submitted.append(options)
+        )
+        monkeypatch.setattr(
+            "airflow.providers.standard.operators.hitl.upsert_hitl_detail",
+            lambda **said: self.asked.append(said),
         )
 
-    def plan(self, action: Action, counted: int = 0, **parts: Any) -> ChangePlan:
+    def plan(self, action: Action, rows: int = 10, limit: int = 1_000_000, **parts: Any) -> ChangePlan:
         plan = ChangePlan(ID, action, "nyc-avro-topic", **parts)
-        document = {"rows_out": counted, "records_in": plan.rows_in.count}
-        told = {"counted": document, "metadata": {"raw.t": "s3://before.json"}}
-        self.ledger.put(run_key("r", "change"), {**plan.to_document(), **told})
+        counted = {"rows_out": rows, "records_in": 0}
+        pinned = {"counted": counted, "params": {"action": action.value, "ask_above": limit}}
+        self.ledger.put(run_key("r", "change"), {**plan.to_document(), **pinned})
         return plan
 
-    def verify(self) -> dict[str, Any]:
-        operator = VerifyChangeOperator(task_id="verify_change", stream="nyc_taxi")
-        operator.__dict__ |= {"platform_hook": self, "ledger": self.ledger}
-        return operator.work(given(run_id="r", params={}))
+    def published(self, *names: str, removed: ChangeResult | None = None) -> None:
+        if removed:
+            self.memory.objects["warehouse", ADDRESS] = json.dumps(removed.to_document()).encode()
+        for name in names:
+            self.changes = self.changes.more(name, f"s3://warehouse/{ADDRESS}" if removed else "")
 
-    def refused(self, *parts: str) -> None:
-        with raising(AirflowFailException, "SLU-421", *parts):
-            self.verify()
-        assert self.ledger.get(run_key("r", "change-proof")) is None
+    def do(self, kind: Any, **more: Any) -> Any:
+        step = kind(task_id="step", stream="nyc_taxi")
+        step.__dict__ |= {
+            "ledger": self.ledger,
+            "spec": SimpleNamespace(table="raw.nyc_taxi"),
+            "platform_hook": SimpleNamespace(
+                lake=SimpleNamespace(changes=lambda name: self.changes), s3=self.memory.as_client()
+            ),
+        }
+        params = (self.ledger.get(run_key("r", "change")) or {}).get("params")
+        ti = SimpleNamespace(id="ti", xcom_pull=lambda task_ids: self.answer)
+        return step, given(run_id="r", params=params, ti=ti, task_instance=ti, **more)
+
+    def run(self, kind: Any) -> Any:
+        step, context = self.do(kind)
+        return step.execute(context)
 
 
 @pytest.fixture
-def changed(tmp_path: Path) -> Changed:
-    return Changed(tmp_path)
-
-
-@pytest.fixture
-def replay(changed: Changed) -> ChangePlan:
-    return changed.plan(Action.REPLAY, rows_out=offsets(3, 6), rows_in=offsets(3, 6))
-
-
-THREE = "_kafka_offset >= 3 and _kafka_offset < 6"
-
-
-def test_a_replay_is_exact_and_its_proof_is_in_the_ledger(changed: Changed, replay: ChangePlan) -> None:
-    changed.exchange(replay, THREE, [(3, 9.0), (4, 1.0), (5, 1.0)], rows_out=3)
-    found = changed.verify()
-    assert (found["rows_out"], found["published"], found["rejected"]) == (3, 3, 0)
-    proof = changed.ledger.get(run_key("r", "change-proof"))
-    assert proof is not None
-    assert (proof["change_id"], proof["snapshot_id"]) == (ID, found["snapshot_id"])
-
-
-def test_a_row_that_was_to_stay_and_has_another_value(changed: Changed, replay: ChangePlan) -> None:
-    rows = [(offset, 2.0 if offset == 8 else 1.0) for offset in range(10)]
-    changed.exchange(replay, "_kafka_offset >= 0", rows, rows_out=3)
-    changed.refused("7 rows of the removed files were to stay, and the added files have 7, or with other")
-
-
-def test_a_row_that_was_to_stay_and_is_gone(changed: Changed, replay: ChangePlan) -> None:
-    changed.exchange(replay, "_kafka_offset >= 0", usual(0, 9), rows_out=3)
-    changed.refused("7 rows of the removed files were to stay, and the added files have 6")
-
-
-def test_a_record_that_did_not_come(changed: Changed, replay: ChangePlan) -> None:
-    changed.exchange(replay, THREE, usual(3, 5), rows_out=3)
-    changed.refused("records that come", "0=[5,6)")
-
-
-def test_a_record_that_came_twice(changed: Changed, replay: ChangePlan) -> None:
-    changed.exchange(replay, THREE, [*usual(3, 6), (4, 1.0)], rows_out=3)
-    changed.refused("records that come", "0=[4,5)")
-
-
-def test_a_record_of_which_the_result_says_nothing(changed: Changed, replay: ChangePlan) -> None:
-    changed.exchange(replay, THREE, usual(3, 6), rows_out=3, published=offsets(3, 5))
-    changed.refused("0=[3,6) were planned, 0=[3,5) came")
-
-
-def test_a_reverted_source_is_gone_or_named(changed: Changed) -> None:
-    plan = changed.plan(Action.REVERT, counted=10, sources_out=(SOURCE,), reverts=(SOURCE,))
-    changed.exchange(plan, "_kafka_offset >= 0", (), rows_out=10, out=offsets(0, 10))
-    assert changed.verify()["rows_out"] == 10
-
-
-def test_a_row_of_a_reverted_source_that_is_there(changed: Changed) -> None:
-    plan = changed.plan(Action.REVERT, counted=10, sources_out=(SOURCE,), reverts=(SOURCE,))
-    changed.exchange(plan, "_kafka_offset < 9", (), rows_out=9, out=offsets(0, 9))
-    changed.refused("10 rows were planned to go, and 9 went", "1 rows of the sources that went are there")
-
-
-def test_rows_that_went_and_are_there(changed: Changed) -> None:
-    plan = changed.plan(Action.REVERT, rows_out=offsets(0, 10), reverts=(SOURCE,))
-    changed.exchange(plan, "_kafka_offset < 9", (), rows_out=10)
-    changed.refused("rows that went are there: 0=[9,10)")
-
-
-def test_a_change_that_is_not_published(changed: Changed, replay: ChangePlan) -> None:
-    with raising(Exception, "change c1 is in no snapshot that is kept", "clear apply_change"):
-        changed.verify()
-
-
-def test_a_verified_change_stays_verified_whatever_comes_later(changed: Changed, replay: ChangePlan) -> None:
-    changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
-    first = changed.verify()
-    later = ChangePlan("c2", Action.REVERT, replay.topic, sources_out=(SOURCE,))
-    changed.exchange(later, "_kafka_offset >= 0", (), rows_out=10, out=offsets(0, 10))
-    assert changed.verify() == first
-
-
-def test_a_catalog_that_was_restored_to_before_the_change(changed: Changed, replay: ChangePlan) -> None:
-    changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
-    changed.verify()
-    changed.lake.catalog.drop_table(lakes.TABLE)
-    changed.lake.catalog.create_table(lakes.TABLE, lakes.ROWS)
-    lakes.append(changed.lake, [(0, offset) for offset in range(10)], lakes.summary("batch", 1, {0: 10}))
-    with raising(Exception, "change c1 is in no snapshot that is kept"):
-        changed.verify()
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -195,14 +92,123 @@ def test_a_catalog_that_was_restored_to_before_the_change(changed: Changed, repl
     ],
 )
 def test_a_person_is_asked_if_rows_go_for_good_or_many_are_changed(
-    changed: Changed, monkeypatch: pytest.MonkeyPatch, action: Action, rows: int, limit: int, is_asked: bool
+    world: World, action: Action, rows: int, limit: int, is_asked: bool
 ) -> None:
-    asked = list[str]()
-    monkeypatch.setattr(ApprovalOperator, "execute", lambda self, context: asked.append(self.subject))
-    plan = ChangePlan(ID, action, "nyc-avro-topic")
-    counted = {"rows_out": 0, "records_in": rows}
-    changed.ledger.put(run_key("r", "change"), {**plan.to_document(), "counted": counted})
-    operator = ApproveChangeOperator(task_id="approve_change", stream="nyc_taxi")
-    operator.__dict__ |= {"ledger": changed.ledger, "spec": SimpleNamespace(table="raw.nyc_taxi")}
-    operator.execute(given(run_id="r", params={"ask_above": limit}))
-    assert asked == ([f"{action}: change {rows} rows of raw.nyc_taxi?"] if is_asked else [])
+    world.plan(action, rows, limit)
+    if not is_asked:
+        world.answer = world.run(ApproveChangeOperator)
+    else:
+        with pytest.raises(TaskAwaitingInput):
+            world.run(ApproveChangeOperator)
+        assert world.asked[0]["subject"] == f"{action}: change {rows} rows of raw.nyc_taxi?"
+        with raising(AirflowFailException, "SLU-420", "not approved", "clear approve_change"):
+            world.run(ApplyChangeOperator)
+        assert world.submitted == []
+        world.answer = APPROVED
+    world.run(ApplyChangeOperator)
+    assert len(world.submitted) == 1
+
+
+def test_what_is_shown_is_cut_and_names_the_whole_plan(world: World) -> None:
+    ranges = OffsetRanges.of({0: [(10 * n, 10 * n + 1) for n in range(100_000)]})
+    world.plan(Action.REPLACE, rows_out=ranges, rows_in=ranges)
+    with pytest.raises(TaskAwaitingInput):
+        world.run(ApproveChangeOperator)
+    body = world.asked[0]["body"]
+    assert len(body) < 4000
+    assert body.count("s3://w/ledger/nyc_taxi/runs/r/change.json") == 3
+
+
+@pytest.mark.parametrize("answer", [None, {"chosen_options": ["Reject"], "who": "ann", "at": ""}, {
+    "chosen_options": ["Approve"], "reason": "change c1 is published already",
+}])  # fmt: skip
+def test_a_revert_that_no_person_approved_is_not_made(world: World, answer: Any) -> None:
+    """Task approve_change was marked as success, or it was rejected and the next one cleared."""
+    world.plan(Action.REVERT)
+    world.answer = answer
+    with raising(AirflowFailException, "SLU-420", "not approved", "clear approve_change"):
+        world.run(ApplyChangeOperator)
+    assert world.submitted == []
+
+
+def test_who_approved_is_in_the_ledger(world: World) -> None:
+    world.plan(Action.REVERT)
+    step, context = world.do(ApproveChangeOperator)
+    event = {
+        "chosen_options": ["Approve"], "params_input": {}, "responded_at": AT,
+        "responded_by_user": {"id": "1", "name": "ann"}, "timedout": False,
+    }  # fmt: skip
+    world.answer = step.execute_complete(context, event)
+    world.run(ApplyChangeOperator)
+    said = world.ledger.get(run_key("r", "change-approval"))
+    assert said == {"change_id": ID, "who": "ann", "at": AT.isoformat()}
+
+
+def test_without_an_answer_it_says_so(world: World) -> None:
+    world.plan(Action.REVERT)
+    step, context = world.do(ApproveChangeOperator)
+    with raising(AirflowFailException, "SLU-420", "no answer in 24 h", "nothing was changed", "new run"):
+        step.execute_complete(context, {"error": "The response timeout has passed", "error_type": "timeout"})
+
+
+def test_no_person_is_asked_about_a_change_that_is_published(world: World) -> None:
+    world.plan(Action.REVERT)
+    world.published(ID)
+    world.answer = world.run(ApproveChangeOperator)
+    assert "published already" in world.answer["reason"]
+    assert world.asked == []
+    world.run(ApplyChangeOperator)
+    assert len(world.submitted) == 1
+
+
+def result(*reverts: str, removed: OffsetRanges | None = None) -> ChangeResult:
+    """What is removed after some change."""
+    none = OffsetRanges()
+    taken = {name: Reverted(("a" * 16,), none) for name in reverts}
+    return ChangeResult(ID, Action.REVERT, none, 0, none, none, removed or none, 0, 0, 0, taken)
+
+
+def test_a_cleared_revert_that_is_published_passes(world: World) -> None:
+    world.plan(Action.REVERT, reverts=("a" * 16,))
+    world.published(ID, removed=result(ID))
+    assert world.run(PlanChangeOperator)["change_id"] == ID
+
+
+def test_a_cleared_revert_that_was_redone_is_refused(world: World) -> None:
+    world.plan(Action.REVERT, reverts=("a" * 16,))
+    world.published(ID, removed=result(ID))
+    world.published("c2")
+    with raising(AirflowFailException, "SLU-306", ID, "has undone it", "trigger a new run"):
+        world.run(PlanChangeOperator)
+
+
+def test_a_cleared_redo_that_was_reverted_is_refused(world: World) -> None:
+    rows = OffsetRanges.of({0: [(0, 10)]})
+    world.plan(Action.REDO, rows_in=rows)
+    world.published(ID)
+    world.published("c2", removed=result("c2", removed=rows))
+    with raising(AirflowFailException, "SLU-306", ID, "has undone it", "trigger a new run"):
+        world.run(PlanChangeOperator)
+
+
+def test_a_plan_while_the_quarantine_is_behind_says_how_to_go_on(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change, "await_quarantine", lambda *given: False)
+    monkeypatch.setattr(change.change_plans, "ChangePlanner", lambda *given: None)
+    step, _ = world.do(PlanChangeOperator)
+    step.spec.quarantine_table = "raw.nyc_taxi_quarantine"
+    with raising(Unreachable, "SLU-200", "nyc_taxi_stream, action start", "clear this task"):
+        step.execute(given(run_id="r", params={}))
+
+
+def test_a_plan_whose_change_is_not_published_goes_on(world: World) -> None:
+    world.plan(Action.REVERT, reverts=("a" * 16,))
+    world.published("c2")
+    assert world.run(PlanChangeOperator)["change_id"] == ID
+
+
+def test_the_answer_is_waited_for_as_long_as_it_says() -> None:
+    step = ApproveChangeOperator(task_id="approve_change", stream="nyc_taxi")
+    assert step.response_timeout == change_approval.RESPONSE_TIMEOUT
+    assert isinstance(step, ApprovalOperator)

@@ -12,10 +12,13 @@ import pyarrow as pa
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from sluice.clients.errors import Missing
 from sluice.clients.lake.catalog import ancestors
 from sluice.clients.ledger import History
 from sluice.clients.objects import Entry
-from sluice.model.spec.ledger import PROOF, history_key
+from sluice.model.spec.ledger import PROOF, history_key, run_key
+from sluice.model.verification.change_plan import change_id
+from sluice.model.verification.changes import Changes
 from sluice.model.verification.findings import FindingName
 from sluice.model.verification.storage import REWRITE_ID
 from sluice.operators.reconciliation import (
@@ -36,7 +39,7 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.lake = folder, lakes.make(folder)
-        self.memory, self.end = MemoryS3(), 0
+        self.memory, self.end, self.runs = MemoryS3(), 0, 0
         self.history = History(self.memory.as_client(), "s3://w/ledger", "nyc_taxi")
         self.waited: list[float] = []
         self.kafka = SimpleNamespace(
@@ -84,20 +87,25 @@ class World:
         return [Entry("k", True, False, "e", path.stat().st_size, at)] if path.exists() else []
 
     def run(
-        self, kind: type[ReconciliationOperator] = VerifyTableOperator, full: bool = False
+        self,
+        kind: type[ReconciliationOperator] = VerifyTableOperator,
+        full: bool = False,
+        run_id: str | None = None,
     ) -> dict[str, Any]:
+        """A run of its own but for ``run_id``: then that one, cleared."""
+        self.runs += 1
         made = kind(task_id="step", stream="nyc_taxi")
         names = {"table": lakes.TABLE, "quarantine_table": lakes.QUARANTINE}
         made.__dict__ |= {
             "platform_hook": SimpleNamespace(
                 lake=self.lake, kafka=self.kafka, history=lambda name: self.history
             ),
-            "ledger": SimpleNamespace(client=self.memory.as_client()),
+            "ledger": self.history,
             "spec": SimpleNamespace(**names, topic=SimpleNamespace(name="t")),
             "entries": self.entries,
             "wait": self.waited.append,
         }  # fmt: skip
-        return made.work(given(params={"full": full}))
+        return made.work(given(params={"full": full}, run_id=run_id or f"run-{self.runs}"))
 
     def finds(self, *names: FindingName, **how: Any) -> str:
         """Run, and fail with these findings."""
@@ -140,6 +148,23 @@ STEPS = (ObserveOffsetsOperator, VerifyTableOperator, CheckFilesOperator)
 @pytest.mark.parametrize("kind", STEPS)
 def test_a_stream_that_never_loaded_passes_and_says_so(kind: Any, tmp_path: Path) -> None:
     made = World(tmp_path)
+    assert "nothing" in str(made.run(kind)) or made.run(kind) == {
+        "checked": {lakes.TABLE: 0, lakes.QUARANTINE: 0}
+    }
+
+
+@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("has_tables", [True, False])
+def test_a_stack_whose_stream_never_ran_passes(kind: Any, has_tables: bool, tmp_path: Path) -> None:
+    """It has no topic either: the consumer may have made the tables before the first load."""
+    made = World(tmp_path)
+    if not has_tables:
+        made.lake = lakes.empty(tmp_path / "empty")
+
+    def describe(topic: str) -> Any:
+        raise Missing(f"topic {topic} does not exist")
+
+    made.kafka.describe = describe
     assert "nothing" in str(made.run(kind)) or made.run(kind) == {
         "checked": {lakes.TABLE: 0, lakes.QUARANTINE: 0}
     }
@@ -194,6 +219,21 @@ def test_a_record_in_both_tables_is_found(world: World) -> None:
     world.compact(list(range(8)))
     assert "0=[5,6)" in world.finds(FindingName.OFFSETS_IN_BOTH)
     assert world.waited == [5, 15, 40]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_record_in_both_tables_names_the_change_that_did_not_end(world: World, is_known: bool) -> None:
+    run = "manual__2026-11-24T10:00:00+00:00"
+    if is_known:
+        for name in ("manual__other", run):
+            world.history.put(run_key(name, "change"), {})
+    changes = Changes().more("older", "").more(change_id(run), "")
+    said = lakes.summary("change", 1, {0: 8}, {0: 0}) | changes.properties()
+    world.rewrite(list(range(8)), said)
+    text = world.finds(FindingName.OFFSETS_IN_BOTH)
+    assert f"the newest change is {change_id(run)}" in text
+    assert (f"of run {run!r}" in text) is is_known
+    assert "clear its apply_change" in text
 
 
 def test_a_summary_that_lies_is_found(world: World) -> None:
@@ -260,6 +300,55 @@ def test_a_commit_of_another_program_is_found_once(world: World) -> None:
     world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
     assert "neither the stream's nor maintenance's" in world.finds(FindingName.FOREIGN_COMMIT)
     world.run()
+
+
+def test_a_full_run_finds_a_foreign_commit_below_the_newest_one(world: World) -> None:
+    world.run()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    world.batch()
+    world.finds(FindingName.FOREIGN_COMMIT, full=True)
+
+
+def test_a_foreign_commit_is_found_if_what_was_verified_cannot_be_the_base_any_more(world: World) -> None:
+    world.run()
+    verified = world.manifest_list()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    world.batch()
+    verified.unlink()
+    world.finds(FindingName.FOREIGN_COMMIT)
+
+
+def test_a_full_run_finds_that_main_was_moved(world: World) -> None:
+    second = world.lake.table(lakes.TABLE).current_snapshot()
+    assert second is not None
+    world.compact([0, 1, 2, 3, 4, 6, 7])
+    world.run()
+    table = world.lake.catalog.load_table(lakes.TABLE)
+    table.manage_snapshots().set_current_snapshot(second.snapshot_id).commit()
+    world.finds(FindingName.MAIN_MOVED, full=True)
+
+
+def test_a_run_that_found_once_what_is_wrong_fails_again_if_it_is_cleared(world: World) -> None:
+    world.run()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    first = world.finds(FindingName.FOREIGN_COMMIT, run_id="r")
+    assert world.finds(FindingName.FOREIGN_COMMIT, run_id="r") == first
+    # The next run starts from what is there, and the cleared one is red whatever it verified.
+    world.run()
+    world.batch()
+    assert world.finds(FindingName.FOREIGN_COMMIT, run_id="r") == first
+    world.run()
+
+
+def test_a_restored_table_is_found_until_it_ends_there_again(world: World) -> None:
+    first = list(ancestors(world.lake.table(lakes.TABLE)))[-1].snapshot_id
+    world.run(ObserveOffsetsOperator)
+    world.lake.catalog.load_table(lakes.TABLE).manage_snapshots().set_current_snapshot(first).commit()
+    world.end -= BATCH
+    for run in ("r", "r", "later"):
+        world.finds(FindingName.TABLE_RESTORED, kind=ObserveOffsetsOperator, run_id=run)
+    world.batch()
+    world.run(ObserveOffsetsOperator)
 
 
 def test_main_moved_back_by_hand_is_found_once(world: World) -> None:

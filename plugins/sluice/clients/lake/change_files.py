@@ -11,12 +11,10 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
-from sluice.clients.errors import Missing
 from sluice.clients.lake.arrow_sql import open_sql, quoted
 from sluice.clients.lake.catalog import sluice_properties
 from sluice.clients.lake.compaction import exchanged, without_binary
 from sluice.clients.lake.files import OFFSET, PARTITION, read
-from sluice.model.error_codes import ErrorCode
 from sluice.model.verification.changes import CHANGE
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.model.verification.storage import FileSetDigest
@@ -33,22 +31,36 @@ class PublishedChange:
     added: Sequence[DataFile]
 
 
-def find(table: Table, change_id: str) -> PublishedChange:
-    """Raises Missing if no snapshot that is kept has it: it is not published, or more than a day old."""
+def find(table: Table, change_id: str) -> PublishedChange | None:
+    """None if no snapshot that is kept has it: they are kept for a day."""
     own = list(_of_change(table, change_id))
-    said = next((s for s in own if sluice_properties(s).get("kind") == CHANGE), None)
+    said = _published(table, change_id)
     if said is None:
-        raise Missing(
-            f"{'.'.join(table.name())}: change {change_id} is in no snapshot that is kept: it is not "
-            "published, or was more than a day ago. Fix: clear apply_change",
-            ErrorCode.CHANGE_NOT_VERIFIED,
-        )
+        return None
     removed, added = list[DataFile](), list[DataFile]()
     for snapshot in own:
         gone, come, _ = exchanged(table, snapshot)
         removed += gone
         added += come
     return PublishedChange(said.snapshot_id, sluice_properties(said)["change-document"], removed, added)
+
+
+def snapshot_of(table: Table, change_id: str) -> int | None:
+    """The snapshot that published a change; None if no snapshot that is kept has it."""
+    said = _published(table, change_id)
+    return None if said is None else said.snapshot_id
+
+
+def document_of(table: Table, change_id: str) -> str | None:
+    """The address of a change's result; None if no snapshot that is kept has it."""
+    said = _published(table, change_id)
+    return None if said is None else sluice_properties(said)["change-document"]
+
+
+def _published(table: Table, change_id: str) -> Snapshot | None:
+    """The change's snapshot with the stream's state."""
+    own = _of_change(table, change_id)
+    return next((s for s in own if sluice_properties(s).get("kind") == CHANGE), None)
 
 
 def _of_change(table: Table, change_id: str) -> Iterator[Snapshot]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, time
 
 from sluice.model.spec.config import ConfigError
 
@@ -47,6 +47,17 @@ class Backfill:
 
 def dag_id(stream: str) -> str:
     return f"{stream}_backfill"
+
+
+def again(stream: str, begin: datetime) -> str:
+    """How to run the interval that begins then once more."""
+    at = begin.astimezone(UTC)
+    day = at.strftime("%Y-%m-%d") if at.time() == time() else at.isoformat()
+    arguments = f"--dag-id {dag_id(stream)} --from-date {day} --to-date {day} --reprocess-behavior failed"
+    return (
+        "clear the run's produce with its downstream tasks; or run: make airflow "
+        f'ARGS="backfill create {arguments}" (not on the embedded stack: airflow backfill create …)'
+    )
 
 
 def literal_prefix(keys: str) -> str:

@@ -32,6 +32,14 @@ class Changes:
         """After this change; ``removed``: the address after it."""
         return Changes(self.count + 1, (*self.newest, change_id)[-KEEP_IDS:], removed)
 
+    def after(self, place: int) -> str | None:
+        """The id of the change that was published after ``place`` others; None if none was, "" if so many
+        came later that it is not named any more."""
+        if self.count <= place:
+            return None
+        back = self.count - place
+        return self.newest[-back] if back <= len(self.newest) else ""
+
     def properties(self) -> dict[str, str]:
         """For a snapshot's summary; none before the first change."""
         if not self.count:

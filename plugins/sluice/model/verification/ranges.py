@@ -112,12 +112,13 @@ class IntervalSet:
         return ",".join(_text(*pair) for pair in self._pairs) or "(empty)"
 
 
-def cut(text: str, limit: int = SHOWN) -> str:
-    """A text of ranges, or the whole ranges of its first ``limit`` characters and a mark."""
+def cut(text: str, limit: int = SHOWN, where: str = "the task's log") -> str:
+    """A text of ranges, or the whole ranges of its first ``limit`` characters and a mark: ``where`` has the
+    rest."""
     if len(text) <= limit:
         return text
     kept = text[: text.rfind(")", 0, limit) + 1]
-    return f"{kept} … ({text.count(')') - kept.count(')')} ranges more in the task's log)"
+    return f"{kept} … ({text.count(')') - kept.count(')')} ranges more in {where})"
 
 
 def _text(start: int, until: int) -> str:
@@ -219,10 +220,10 @@ class OffsetRanges:
         """``0=[110,220) 1=[100,313),[400,410)``; parsed by ``TopicRanges``."""
         return " ".join(f"{key}={ranges}" for key, ranges in self.partitions.items()) or "(empty)"
 
-    def shown(self, limit: int = SHOWN) -> str:
+    def shown(self, limit: int = SHOWN, where: str = "the task's log") -> str:
         """Its text, or of a longer one than ``limit`` characters the beginning: whole ranges, and a mark that
         ``TopicRanges`` refuses, so that a part is not taken for the whole."""
-        return cut(str(self), limit)
+        return cut(str(self), limit, where)
 
 
 def offsets_from_json(text: str) -> dict[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Refused
@@ -91,9 +92,7 @@ class CheckCorrectedFilesOperator(StreamOperator):
     def work(self, context: Context) -> dict[str, Any]:
         plan = plans.plan_of(self.ledger, load_id(self, context))
         problems = [interval_plan.corrected_message(one, self.stream) for one in plan["corrected"]]
-        again = (
-            ". Then run the interval again: airflow backfill create --dag-id "
-            f"{self.dag_id} with --reprocess-behavior failed"
-        )
+        begin = datetime.fromisoformat(plan["params"]["interval"])
+        again = f". Then {backfill.again(self.stream, begin)}"
         self.check_no_problems(ErrorCode.FILE_CORRECTED, problems, "corrected files are not loaded", again)
         return {"load": plan["run_id"], "files": len(plan["sources"])}

@@ -164,7 +164,9 @@ def test_a_corrected_file_is_left_out_and_named_and_the_others_are_loaded(june: 
         "nyc_taxi_load with objects=nyc_taxi/yellow_tripdata_2020-06.csv and withhold",
         "nyc_taxi_change",
         "action=replace",
-        "--reprocess-behavior failed",
+        "clear the run's produce with its downstream tasks",
+        'make airflow ARGS="backfill create --dag-id nyc_taxi_backfill --from-date 2020-06-01 ',
+        '--to-date 2020-06-01 --reprocess-behavior failed"',
     )
     with raising(AirflowFailException, *words):
         june.check()
@@ -222,7 +224,11 @@ def test_a_file_whose_older_version_was_reverted_is_loaded(
 
 
 def test_an_interval_without_a_file_fails_and_plans_nothing(june: Backfills) -> None:
-    with raising(AirflowFailException, "SLU-311", "2020-05*.csv*", "--reprocess-behavior failed"):
+    words = (
+        "clear the run's produce with its downstream tasks",
+        '--from-date 2020-05-01 --to-date 2020-05-01 --reprocess-behavior failed"',
+    )
+    with raising(AirflowFailException, "SLU-311", "2020-05*.csv*", *words):
         june.send(datetime(2020, 5, 1, tzinfo=UTC))
     assert interval_plan.newest(june.ledger, RUN) is None
     with raising(Exception, "has no plan", "produce"):

@@ -1,0 +1,130 @@
+"""Ask a person before a change, and require the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+
+from sluice.clients.errors import Refused
+from sluice.hooks.failures import failed, final_failures
+from sluice.hooks.platform import StreamMixin
+from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.ledger import Document, run_key
+from sluice.model.verification.change_plan import Action, ChangePlan
+from sluice.model.verification.ranges import SHOWN
+from sluice.operators.decision import NO_USER
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from sluice.clients.ledger import Ledger
+    from sluice.model.verification.changes import Changes
+
+RESPONSE_TIMEOUT = timedelta(hours=24)
+PLAN, APPROVE = "plan_change", "approve_change"
+
+
+def preview(document: Document, address: str, limit: int = SHOWN) -> list[list[Any]]:
+    """What a change would do: names and values. Of offsets ``limit`` characters; ``address`` has all."""
+    plan, counted = ChangePlan.from_document(document), document["counted"]
+    return [
+        ["action", plan.action.value],
+        ["rows that go", f"{counted['rows_out']:,}"],
+        ["of sources", len(plan.sources_out)],
+        ["at offsets", plan.rows_out.shown(limit, address) if plan.rows_out else "-"],
+        ["records that come", f"{counted['records_in']:,}"],
+        ["at offsets", plan.rows_in.shown(limit, address) if plan.rows_in else "-"],
+        ["of them in quarantine now", counted.get("quarantined", 0)],
+        ["of them in neither now", counted.get("missing", 0)],
+        ["plan", address],
+    ]
+
+
+def changed_rows(document: Document) -> int:
+    counted = document["counted"]
+    return max(counted["rows_out"], counted["records_in"])
+
+
+def ask_above(document: Document) -> int:
+    return int(document["params"].get("ask_above", 0))
+
+
+def needs_approval(document: Document) -> bool:
+    """Whether rows go that do not come back, or more of them than the param ``ask_above``."""
+    is_final = document["action"] in (Action.REVERT, Action.REPLACE)
+    return is_final or changed_rows(document) > ask_above(document)
+
+
+def check_approved(
+    ledger: Ledger, run_id: str, document: Document, answer: Mapping[str, Any] | None, published: Changes
+) -> None:
+    """Raise Refused unless a person approved a change that needs it, also if the task that asks was marked as
+    success. Who did is recorded in the ledger as ``change-approval.json``."""
+    change = document["change_id"]
+    if not needs_approval(document) or change in published.newest:
+        return
+    chosen, who = (answer or {}).get("chosen_options"), (answer or {}).get("who")
+    if chosen != [ApprovalOperator.APPROVE] or not who:
+        found = f"its answer is {chosen}" if chosen else "it has no answer"
+        raise Refused(
+            f"change {change} ({document['action']} of {changed_rows(document)} rows) is not approved: a "
+            f"person has to, in task {APPROVE}, and {found}; nothing was changed. Fix: clear {APPROVE}, and "
+            "answer it",
+            ErrorCode.CHANGE_REFUSED,
+        )
+    approval = {"change_id": change, "who": who, "at": (answer or {}).get("at")}
+    ledger.put(run_key(run_id, "change-approval"), approval)
+
+
+class ApproveChangeOperator(StreamMixin, ApprovalOperator):
+    """Ask a person, with the plan's numbers, if rows go that do not come back, or more of them than the param
+    ``ask_above``. A rejection skips the rest; nothing has been changed.
+
+    It is tried again if Airflow loses an answer that came within a second, and not if none came in time.
+    """
+
+    does = "asks a person, with the plan's numbers, if rows go for good or many are changed"
+    fails_if = "there is no answer within a day"
+
+    def __init__(self, *, stream: str, **kwargs: Any) -> None:
+        super().__init__(subject=f"Change rows of {stream}?", response_timeout=RESPONSE_TIMEOUT, **kwargs)
+        self.stream = stream
+
+    def execute(self, context: Context) -> Any:
+        key = run_key(context["run_id"], "change")
+        with final_failures():
+            document = self.ledger.require(key, PLAN)
+            published = self.platform_hook.lake.changes(self.spec.table)
+        changed = changed_rows(document)
+        if document["change_id"] in published.newest:
+            # Asked again, a rejection would say that nothing was changed.
+            return self._unasked(f"change {document['change_id']} is published already")
+        if not needs_approval(document):
+            return self._unasked(f"{changed} rows, asked above {ask_above(document)}")
+        self.subject = f"{document['action']}: change {changed} rows of {self.spec.table}?"
+        rows = [f"| {name} | {value} |" for name, value in preview(document, self.ledger.uri(key))]
+        self.body = "\n".join([f"| change | {document['change_id']} |", "|---|---|", *rows])
+        return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        if event.get("error_type") == "timeout":
+            hours = RESPONSE_TIMEOUT // timedelta(hours=1)
+            raise failed(
+                ErrorCode.CHANGE_REFUSED,
+                f"the change of {self.stream} has no answer in {hours} h; nothing was changed. Fix: trigger "
+                f"a new run, and answer its {APPROVE} (Required Actions)",
+            )
+        answer = super().execute_complete(context, event)
+        user = answer["responded_by_user"]
+        return {
+            "chosen_options": answer["chosen_options"],
+            "who": user["name"] if user else NO_USER,
+            "at": answer["responded_at"].isoformat(),
+        }
+
+    def _unasked(self, reason: str) -> dict[str, Any]:
+        self.log.info("no person is asked: %s", reason)
+        return {"chosen_options": [self.APPROVE], "reason": reason}

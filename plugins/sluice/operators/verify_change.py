@@ -1,0 +1,177 @@
+"""Verify a published change from the table and the quarantine alone, without Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sluice.clients.errors import Missing, Refused, Unreachable
+from sluice.hooks import load_plan as plans
+from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.ledger import Document, run_key
+from sluice.model.verification.change_plan import ChangePlan, ChangeResult
+from sluice.model.verification.offsets import EMPTY
+from sluice.operators.base import StreamOperator
+from sluice.operators.change import rows_of
+from sluice.operators.change_approval import PLAN
+from sluice.operators.load.checks import LoadFiles, await_quarantine, check_offsets
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+    from pyiceberg.table import Table
+
+    from sluice.model.verification.changes import Changes
+    from sluice.model.verification.ranges import OffsetRanges
+
+
+class VerifyChangeOperator(StreamOperator):
+    """Verify the published change from the table and the quarantine alone.
+
+    - Every record of the plan is in the table or the quarantine, once; no row that went is there.
+    - The rows of the exchanged files that the change does not name are the same in all columns but bytes.
+
+    The result goes into the ledger as ``change-proof.json``. A difference is not tried again. A change that
+    was verified is not compared again, as later ones exchange the same rows; of one that was not, the
+    offsets of later ones are left out.
+    """
+
+    does = "compares the exchanged files, and every offset of the change, without Spark"
+    fails_if = "a record is missing or twice, or another row was changed"
+
+    def work(self, context: Context) -> dict[str, Any]:
+        from sluice.clients.lake import change_files
+        from sluice.clients.lake.catalog import published_changes
+
+        run_id = context["run_id"]
+        document = self.ledger.require(run_key(run_id, "change"), PLAN)
+        plan = ChangePlan.from_document(document)
+        lake = self.platform_hook.lake
+        key = run_key(run_id, "change-proof")
+        verified = self.ledger.get(key)
+        made = change_files.snapshot_of(lake.table(self.spec.table), plan.id)
+        if verified and made not in (None, verified["snapshot_id"]):
+            # The catalog was restored to before it, and it was made again: that one is not verified.
+            key = run_key(run_id, f"change-proof-{made}")
+            verified = self.ledger.get(key)
+        changes = lake.changes(self.spec.table)
+        named = changes.after(plan.changes)
+        if named is None or named not in (plan.id, ""):
+            # Not made, or the catalog was restored to before it.
+            raise Missing(
+                f"change {plan.id} is not published: {self.spec.table} has {changes.count} changes, and it "
+                f"was planned after {plan.changes}. Fix: clear apply_change",
+                ErrorCode.CHANGE_NOT_VERIFIED,
+            )
+        if verified:
+            self.log.info(
+                "verified before: change %s, snapshot %d, %s; %s_reconciliation verifies the table as it is",
+                plan.id, verified["snapshot_id"], verified["at"], self.stream,
+            )  # fmt: skip
+            return _summary(verified)
+        await_quarantine(lake, self.spec, self.log)
+        table = lake.table(self.spec.table)
+        changes = published_changes(table)
+        change = change_files.find(table, plan.id)
+        if change is None:
+            raise self._too_late(plan, "its snapshots have expired: they are kept for a day")
+        result = self._result(change.document)
+        touched = self._touched_later(table, plan, changes)
+        self.log.info("change %s, snapshot %d: %s", plan.id, change.snapshot_id, result.message())
+        before = change_files.digest_without(table, change.removed, result.out)
+        after = change_files.digest_without(table, change.added, result.published)
+        problems = []
+        if (before.records, before.digest) != (after.records, after.digest):
+            problems.append(
+                f"{before.records} rows of the removed files were to stay, and the added files have "
+                f"{after.records}, or with other values"
+            )
+        problems += self._source_problems(plan, result, document["counted"]["rows_out"], touched)
+        problems += self._offset_problems(plan, result, touched)
+        if problems and lake.changes(self.spec.table).count != changes.count:
+            raise Unreachable(
+                f"{self.spec.table}: another change was published while {plan.id} was compared. Fix: "
+                "clear this task, if Airflow does not try it again",
+                ErrorCode.CHANGE_NOT_COMPARABLE,
+            )
+        failure = f"change {plan.id} of {self.spec.table}"
+        before_it = ", ".join(document["metadata"].values())
+        fix = f". Fix: docs/operating.md, Change verification failed; metadata before it: {before_it}"
+        self.check_no_problems(ErrorCode.CHANGE_NOT_VERIFIED, problems, failure, fix)
+        proof = {
+            **result.to_document(),
+            "run_id": run_id,
+            "table": self.spec.table,
+            "snapshot_id": change.snapshot_id,
+            "left_out": touched.to_json(),
+            "at": plans.now(),
+        }
+        return _summary(self.ledger.put(key, proof))
+
+    def _result(self, address: str) -> ChangeResult:
+        from sluice.io.s3 import read_json
+
+        return ChangeResult.from_document(read_json(self.platform_hook.s3, address))
+
+    def _too_late(self, plan: ChangePlan, why: str) -> Refused:
+        return Refused(
+            f"change {plan.id} of {self.spec.table} cannot be compared alone any more: {why}. Fix: trigger "
+            f"{self.stream}_reconciliation with full, which verifies the table as it is",
+            ErrorCode.CHANGE_NOT_COMPARABLE,
+        )
+
+    def _touched_later(self, table: Table, plan: ChangePlan, changes: Changes) -> OffsetRanges:
+        """The offsets that changes after this one took out or brought. Raises Refused if one is not known."""
+        from sluice.clients.lake import change_files
+
+        touched = EMPTY
+        for place in range(plan.changes + 1, changes.count):
+            later = changes.after(place)
+            address = change_files.document_of(table, later) if later else None
+            if address is None:
+                came = changes.count - plan.changes - 1
+                raise self._too_late(plan, f"{came} changes came after it, and a snapshot of one has expired")
+            result = self._result(address)
+            touched = touched.union(result.out).union(result.published).union(result.rejected)
+            self.log.info("change %s came later; its offsets are left out", later)
+        return touched
+
+    def _source_problems(
+        self, plan: ChangePlan, result: ChangeResult, counted: int, touched: OffsetRanges
+    ) -> list[str]:
+        if not plan.sources_out:
+            return []
+        problems = []
+        if result.rows_out != counted:
+            problems.append(f"{counted} rows were planned to go, and {result.rows_out} went")
+        if touched.intersect(result.out):
+            # A redo may have brought them back; the rest of their offsets is compared.
+            return problems
+        if left := rows_of(self.platform_hook.lake.table(self.spec.table), plan.sources_out):
+            problems.append(f"{left} rows of the sources that went are there")
+        return problems
+
+    def _offset_problems(self, plan: ChangePlan, result: ChangeResult, touched: OffsetRanges) -> list[str]:
+        lake = self.platform_hook.lake
+        problems = []
+        if result.published.union(result.rejected) != plan.rows_in:
+            problems.append(f"{plan.rows_in} were planned, {result.published} came, {result.rejected} not")
+        if coming := plan.rows_in.minus(touched):
+            found = check_offsets(LoadFiles.at(lake, self.spec, coming)).verification
+            if not found.is_ok:
+                problems.append(f"records that come: {found.message()}")
+        gone = result.out.minus(plan.rows_in).minus(touched)
+        if gone:
+            left = check_offsets(LoadFiles.at(lake, self.spec, gone)).verification
+            if left.gaps != gone:
+                problems.append(f"rows that went are there: {gone.minus(left.gaps)}")
+        return problems
+
+
+def _summary(proof: Document) -> dict[str, Any]:
+    result = ChangeResult.from_document(proof)
+    return {
+        "rows_out": result.rows_out,
+        "published": result.published.count,
+        "rejected": result.rejected.count,
+        "kept": result.kept,
+        "snapshot_id": proof["snapshot_id"],
+    }
