@@ -181,8 +181,6 @@ def reconciliation_dag(spec: StreamSpec) -> DAG:
         retries=2,
         task_timeout=timedelta(hours=2),
         schedule=timedelta(hours=spec.maintenance.reconciliation_hours),
-        # It reads only, and passes while nothing was loaded.
-        is_paused_upon_creation=False,
         params=forms.reconciliation(),
     ) as dag:
         # Side by side: each finding is of its own.

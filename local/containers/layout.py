@@ -27,6 +27,7 @@ HOSTS = {
     "minio": "minio",
     "supervisor": "streams",
     "airflow": "airflow-api-server",
+    streams.TASKS: "airflow-scheduler",
 }
 BROKERS = ("kafka-1", "kafka-2", "kafka-3")
 DRIVES = 4
@@ -145,14 +146,16 @@ def _spark(stack: Context) -> Volume:
         main = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
         jars = cache.spark_class_path(stack.python_env, stack.spark_jars)
         defaults = str(stack.home.conf / "spark" / "spark-defaults.conf")
-        command = [str(stack.java), "-Xmx256m", "-cp", jars, main, "--properties-file", defaults, *arguments]
+        java = [str(stack.java), "-Xmx256m", "-cp", jars, main, "--properties-file", defaults, *arguments]
+        # Its page stays on loopback (SPARK_LOCAL_IP); each worker is found by the name of its container.
+        command = ["sh", "-c", 'SPARK_LOCAL_HOSTNAME=$(hostname) exec "$@"', "sh", *java]
         name = f"spark-{kind.lower()}"
         return Program(name, command, stack.job_environment(), priority=20, directory=stack.home.root)
 
     work = str(stack.home.tmp)
     daemons = [
         daemon("Master", "--host", "spark-master", "--port", "7077", "--webui-port", "0"),
-        daemon("Worker", "--webui-port", "0", "--work-dir", work, SPARK_MASTER),
+        daemon("Worker", "--port", "7078", "--webui-port", "0", "--work-dir", work, SPARK_MASTER),
     ]
     return Volume(SPARK, streams.files(stack), {program.name: script(program) for program in daemons})
 

@@ -55,12 +55,16 @@ def archive_options(spark_classes: Path) -> str:
     return f"-XX:SharedArchiveFile={spark_classes / ARCHIVE} -Xlog:disable -Xlog:all=warning:stderr"
 
 
+# Where Airflow's tasks run, and their Spark drivers.
+TASKS = "tasks"
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def _on_cluster(context: Context) -> dict[str, str]:
     """Executors in other containers reach the driver by its host's name, and authenticate themselves."""
     return {
+        "spark.driver.host": context.network.host(TASKS),
+        "spark.driver.bindAddress": context.network.bind,
         "spark.executor.extraClassPath": spark_class_path(context.python_env, context.spark_jars),
         "spark.authenticate": "true",
         "spark.authenticate.secret": context.secrets["spark"],

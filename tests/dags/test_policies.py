@@ -111,10 +111,10 @@ def test_a_change_ends_by_its_steps_and_not_by_the_runs_timeout(bag: Any) -> Non
         assert dag.get_task("apply_change").max_active_tis_per_dag == 1
 
 
-def test_what_is_asked_for_and_what_only_compares_is_not_paused_at_first(bag: Any) -> None:
-    """A request of a paused DAG waits unseen; a comparison that is paused finds nothing, and says nothing."""
+def test_what_has_no_schedule_of_its_own_is_not_paused_at_first(bag: Any) -> None:
+    """A request of a paused DAG waits unseen."""
     running = {dag_id for dag_id, dag in bag.dags.items() if dag.is_paused_upon_creation is False}
-    kinds = ("change", "reconciliation", "decision")
+    kinds = ("change", "decision")
     assert running == {f"{name}_{kind}" for name in stream.names() for kind in kinds}
 
 

@@ -90,7 +90,7 @@ def test_who_reaches_what() -> None:
         *(f"airflow-{part}" for part in ("api-server", "scheduler", "dag-processor", "triggerer")),
     }
     assert "data" not in networks("airflow-dag-processor")
-    assert networks("spark-worker") == {"spark", "data"}
+    assert networks("spark-worker") == {"spark"}
 
 
 def test_all_passwords_are_given_to_the_administration_alone() -> None:

@@ -109,6 +109,7 @@ def test_jobs_are_submitted_to_the_cluster_if_there_is_one(context: Context) -> 
     assert layout.SPARK_MASTER in cluster
     assert layout.SPARK_MASTER not in plain
     assert "spark.authenticate true" in cluster
+    assert "spark.driver.host airflow-scheduler" in cluster
     assert "spark.driver.host 127.0.0.1" in plain
 
 
