@@ -33,6 +33,8 @@ BROKERS = ("kafka-1", "kafka-2", "kafka-3")
 DRIVES = 4
 # Of a container: its networks decide who reaches it.
 ANY = "0.0.0.0"  # noqa: S104
+# The roles of Spark jobs.
+JOBS = ("producer", "consumer")
 SPARK_MASTER = "spark://spark-master:7077"
 
 
@@ -77,7 +79,7 @@ def volumes(stack: Context, chosen: frozenset[str]) -> list[Volume]:
     submitting = replace(stack, spark_master=SPARK_MASTER) if SPARK in chosen else stack
     made.append(_airflow(submitting, documents))
     if SPARK in chosen:
-        made.append(_spark(submitting))
+        made.append(_spark(submitting, documents))
     return made
 
 
@@ -119,7 +121,7 @@ def _minio(stack: Context, erasure: bool) -> Volume:
 
 def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
     # Its tasks submit producers and maintenance, which have their own rights.
-    tasks = ("airflow", "producer", "consumer", "maintenance")
+    tasks = ("airflow", *JOBS, "maintenance")
     return Volume(
         "airflow",
         airflow.files(stack) | streams.files(stack) | _platform(stack, documents, tasks),
@@ -136,28 +138,34 @@ def _streams(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
     daemon = Program("streams", command, stack.environment(), priority=50, directory=stack.home.root)
     return Volume(
         "streams",
-        {conf: text} | streams.files(stack) | _platform(stack, documents, ("producer", "consumer")),
+        {conf: text} | streams.files(stack) | _platform(stack, documents, JOBS),
         {"streams": script(daemon)},
     )
 
 
-def _spark(stack: Context) -> Volume:
+def _spark(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
+    environment = stack.job_environment() | {"SPARK_DAEMON_MEMORY": "256m"}
+    spark_class = str(cache.pyspark(stack.python_env) / "bin" / "spark-class")
+    defaults = str(stack.home.conf / "spark" / "spark-defaults.conf")
+
     def daemon(kind: str, *arguments: str) -> Program:
-        main = f"org.apache.spark.deploy.{kind.lower()}.{kind}"
-        jars = cache.spark_class_path(stack.python_env, stack.spark_jars)
-        defaults = str(stack.home.conf / "spark" / "spark-defaults.conf")
-        java = [str(stack.java), "-Xmx256m", "-cp", jars, main, "--properties-file", defaults, *arguments]
+        main = (f"org.apache.spark.deploy.{kind.lower()}.{kind}", "--properties-file", defaults)
         # Its page stays on loopback (SPARK_LOCAL_IP); each worker is found by the name of its container.
-        command = ["sh", "-c", 'SPARK_LOCAL_HOSTNAME=$(hostname) exec "$@"', "sh", *java]
-        name = f"spark-{kind.lower()}"
-        return Program(name, command, stack.job_environment(), priority=20, directory=stack.home.root)
+        start = ("sh", "-c", 'SPARK_LOCAL_HOSTNAME=$(hostname) exec "$@"', "sh")
+        command = [*start, spark_class, *main, *arguments]
+        return Program(f"spark-{kind.lower()}", command, environment, priority=20, directory=stack.home.root)
 
     work = str(stack.home.tmp)
     daemons = [
         daemon("Master", "--host", "spark-master", "--port", "7077", "--webui-port", "0"),
         daemon("Worker", "--port", "7078", "--webui-port", "0", "--work-dir", work, SPARK_MASTER),
     ]
-    return Volume(SPARK, streams.files(stack), {program.name: script(program) for program in daemons})
+    return Volume(
+        SPARK,
+        # An executor's Python opens S3 and Kafka itself.
+        streams.files(stack) | _platform(stack, documents, JOBS),
+        {program.name: script(program) for program in daemons},
+    )
 
 
 def _platform(

@@ -66,3 +66,6 @@ class ContainerStack(Systems):
     def is_running(self) -> bool:
         self.up()
         return True
+
+    def next_steps(self, figures: Path, query: str) -> str:
+        return f"Rows: docker compose run --rm -e Q='{query}' tools sql"

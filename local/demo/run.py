@@ -16,7 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from local.base import REPO, UsageError
+from local.base import UsageError
 from local.demo.base import Demo, bucket, s3_calls
 from local.demo.checks import DemoResult
 from local.demo.feed import FeedDemo
@@ -87,8 +87,7 @@ def show(console: Console, stack: Systems, demo: Demo, result: DemoResult, took:
     demo.show(stack, console)
     login = f"user: {service.USER}  password: {stack.secrets['airflow_operator']}"
     print_line(console, f"Airflow: {service.public_url(stack.context)}  {login}")
-    rows = f"select * from {demo.spec.name} limit 5"
-    print_line(console, f"Figures: {demo.result.relative_to(REPO)}   Rows: make sql Q='{rows}'")
+    print_line(console, stack.next_steps(demo.result, f"select * from {demo.spec.name} limit 5"))
 
 
 def _failed(api: Airflow, demo: Demo, run_id: str, state: str, tasks: list[dict[str, Any]]) -> int:

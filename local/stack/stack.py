@@ -260,6 +260,9 @@ class Stack(Systems):
         for name in ("secrets", "ports", "context", "daemon"):
             self.__dict__.pop(name, None)
 
+    def next_steps(self, figures: Path, query: str) -> str:
+        return f"Figures: {figures.relative_to(REPO)}   Rows: make sql Q='{query}'"
+
     def is_running(self) -> bool:
         return self.exists and self.daemon.pid() is not None
 

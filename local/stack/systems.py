@@ -41,6 +41,10 @@ class Systems(ABC):
     @abstractmethod
     def is_running(self) -> bool: ...
 
+    @abstractmethod
+    def next_steps(self, figures: Path, query: str) -> str:
+        """For the end of a demo: its file, if it stays, and how to see rows."""
+
     def airflow(self) -> Airflow:
         """Airflow's REST API as the operator."""
         return Airflow(airflow.url(self.context), airflow.USER, self.secrets["airflow_operator"])

@@ -56,12 +56,12 @@ def test_no_service_has_another_s_secrets(context: Context) -> None:
     found = volumes(context, ALL)
     assert secrets_in(found["postgres"]) == {"postgres_admin"}
     assert secrets_in(found["minio"]) == {"minio_root"}
-    assert secrets_in(found["spark"]) == {"spark"}
     kafka_s = {name for name in SECRETS if name.startswith("kafka_")}
     assert secrets_in(found["kafka-1"]) == kafka_s
     # Of each system, what a producer and a consumer have; and how they are steered.
     roles = {f"{system}_{role}" for system in ("kafka", "minio", "lake") for role in ("producer", "consumer")}
     assert secrets_in(found["streams"]) == roles | {"supervisor"}
+    assert secrets_in(found["spark"]) == roles | {"spark"}
     administration = {"postgres_admin", "minio_root", "kafka_admin", "kafka_broker"}
     assert not secrets_in(found["airflow"]) & (
         administration | {"kafka_reader", "lake_reader", "minio_reader"}
