@@ -50,7 +50,9 @@ def test_a_load_is_verified_although_a_broker_and_the_streams_are_killed(platfor
     assert platform.container("kafka-2")["State"]["Running"] is False
     platform.compose("start", "kafka-2")
     platform.wait_healthy("kafka-2")
-    assert "ReplicationFactor: 3" in (said := topic(platform)), said
+    said = topic(platform)
+    assert "ReplicationFactor: 3" in said
+    assert "min ISR: 2" in said
     wait_until("all replicas are in sync", lambda: "in sync: 10 of 10" in topic(platform), SECONDS, 2)
     assert_exact(platform.demo().figures())
 
@@ -60,10 +62,13 @@ def topic(platform: Project) -> str:
 
 
 TOPIC = """
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, ConfigResource
 from sluice.model.spec import platform
 kafka = platform.load("airflow").kafka.librdkafka()
-partitions = AdminClient(kafka).list_topics("nyc-avro-topic", timeout=30).topics["nyc-avro-topic"].partitions
+admin, name = AdminClient(kafka), "nyc-avro-topic"
+partitions = admin.list_topics(name, timeout=30).topics[name].partitions
+[config] = admin.describe_configs([ConfigResource("topic", name)]).values()
+print("min ISR:", config.result(30)["min.insync.replicas"].value)
 print("ReplicationFactor:", min(len(one.replicas) for one in partitions.values()))
 print("in sync:", sum(len(one.isrs) == 3 for one in partitions.values()), "of", len(partitions))
 """
