@@ -39,6 +39,8 @@ def _main(arguments: list[str]) -> int:
     parser.add_argument("--query", default=os.environ.get("Q", ""), help="sql: the query")
     parser.add_argument("--in-place", metavar="DRILLS", help="drill: these, on the stack that runs")
     options, rest = parser.parse_known_args(arguments)
+    if containers.PROFILES_VARIABLE in os.environ:
+        return _in_container(options, rest)
     if options.command == "python":
         return checks.python(rest)
     if options.command == "bench":
@@ -47,8 +49,6 @@ def _main(arguments: list[str]) -> int:
         return checks.main(options.command, rest)
     if rest and options.command not in WITH_OPTIONS:
         parser.error(f"unknown arguments: {' '.join(rest)}")
-    if containers.PROFILES_VARIABLE in os.environ:
-        return _in_container(options, rest)
     stack = Stack(free_ports=options.free_ports)
     # A stream's health is assessed with the values that the stack's own processes have.
     if stack.overrides:
@@ -94,9 +94,15 @@ def _in_container(options: argparse.Namespace, rest: list[str]) -> int:
         if demo.feed is not None:
             raise UsageError(f"the demo of {demo.spec.name} replays a feed. Fix: make demo, without Docker")
         return run.main(stack, demo)
+    if options.command == "python":
+        stack.up()
+        return checks.python(rest)
+    if options.command == "help":
+        print(f"docker compose run --rm tools COMMAND: {', '.join((*IN_CONTAINERS, 'demo', 'python'))}")
+        return 0
     raise UsageError(
         f"{options.command} is not for containers. "
-        f"Fix: use docker compose itself; here there are {', '.join(IN_CONTAINERS)} and demo"
+        f"Fix: use docker compose itself; here there are {', '.join(IN_CONTAINERS)}, demo and python"
     )
 
 

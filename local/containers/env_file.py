@@ -21,7 +21,7 @@ COMPOSE_PROFILES={chosen}
 SLUICE_UI_ADDRESS=127.0.0.1
 SLUICE_UI_PORT=8080
 SLUICE_URL=http://127.0.0.1:8080
-# The services' data has them too: another value here does not change one that is in use.
+# Keep a copy of it: without it the data cannot be opened. Other values: docs/docker.md, Change passwords.
 SLUICE_SECRETS='{secrets}'
 """
 
@@ -56,7 +56,8 @@ def _profiles(arguments: Sequence[str]) -> list[str]:
 def _complete(file: Path, arguments: Sequence[str]) -> int:
     if arguments:
         raise UsageError(
-            f"{file.name} exists. Fix: change COMPOSE_PROFILES in it; a removed one loses the passwords"
+            f"{file.name} exists, with its profiles and passwords. Fix: make compose-env without ARGS; before the "
+            "first `docker compose up` COMPOSE_PROFILES in it may be changed"
         )
     text = file.read_text()
     found = SECRETS_LINE.search(text)

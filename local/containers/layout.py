@@ -15,7 +15,6 @@ from local.runtime.ports import DEFAULTS, Network
 from local.runtime.supervisord import Program
 from local.services import airflow, kafka, minio, postgres, streams
 from local.setup import cache
-from sluice.model.spec.config import dump
 
 # The stack directory of every container: on a volume of its own, which `configure` finds in VOLUMES.
 HOME = StackDir(Path("/var/lib/sluice"))
@@ -25,7 +24,7 @@ HOSTS = {
     "postgres": "postgres",
     "kafka": "kafka",
     "minio": "minio",
-    "supervisor": "streams",
+    "supervisor": "supervisor",
     "airflow": "airflow-api-server",
     streams.TASKS: "airflow-scheduler",
 }
@@ -77,7 +76,7 @@ def volumes(stack: Context, chosen: frozenset[str]) -> list[Volume]:
     made = [_postgres(stack), _minio(stack, "erasure" in chosen), _streams(stack, documents)]
     made += [_kafka(stack, number) for number in range(1, len(stack.network.nodes) + 1)]
     submitting = replace(stack, spark_master=SPARK_MASTER) if SPARK in chosen else stack
-    made.append(_airflow(submitting, documents))
+    made += _airflow(submitting, documents)
     if SPARK in chosen:
         made.append(_spark(submitting, documents))
     return made
@@ -119,20 +118,25 @@ def _minio(stack: Context, erasure: bool) -> Volume:
     return Volume("minio", {}, {"minio": script(minio.program(stack, drives))})
 
 
-def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
-    # Its tasks submit producers and maintenance, which have their own rights.
-    tasks = ("airflow", *JOBS, "maintenance")
-    return Volume(
-        "airflow",
-        airflow.files(stack) | streams.files(stack) | _platform(stack, documents, tasks),
-        {program.name: script(program) for program in airflow.programs(stack)},
-    )
+def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> list[Volume]:
+    """The scheduler's, whose tasks submit jobs and delete files, and that of Airflow's other components."""
+    scripts = {program.name: script(program) for program in airflow.programs(stack)}
+    scheduler = {"airflow-scheduler": scripts.pop("airflow-scheduler")}
+    files, tasks = airflow.files(stack), ("airflow", *JOBS, "maintenance")
+    return [
+        Volume("airflow", files | _platform(stack, documents, ("airflow",)), scripts),
+        Volume("scheduler", files | streams.files(stack) | _platform(stack, documents, tasks), scheduler),
+    ]
 
 
 def _streams(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
     conf, network = stack.home.conf / "supervisord.conf", stack.network
     text = supervisord.render(
-        streams.programs(stack), stack.home.root, network.listener("supervisor"), stack.secrets["supervisor"]
+        # Not on all networks that it is in.
+        streams.programs(stack),
+        stack.home.root,
+        network.address("supervisor"),
+        stack.secrets["supervisor"],
     )
     command = [str(stack.python), "-m", "supervisor.supervisord", "--nodaemon", "-c", str(conf)]
     daemon = Program("streams", command, stack.environment(), priority=50, directory=stack.home.root)
@@ -171,7 +175,7 @@ def _spark(stack: Context, documents: Mapping[str, roles.Document]) -> Volume:
 def _platform(
     stack: Context, documents: Mapping[str, roles.Document], chosen: Sequence[str]
 ) -> dict[Path, str]:
-    return {stack.home.platform / f"{role}.toml": dump(documents[role]) for role in chosen}
+    return roles.files(stack.home.platform, {role: documents[role] for role in chosen})
 
 
 @dataclass(frozen=True)

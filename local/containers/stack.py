@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from local.base import UsageError
+from local.base import UnhealthyService, UsageError
 from local.containers import layout, profiles
 from local.progress import ProgressDisplay
 from local.runtime.context import Context
 from local.runtime.home import complete_secrets
 from local.setup.bootstrap import java_home
+from local.stack import health
 from local.stack.systems import Systems
 
 # The secret that docker-compose.yaml makes of the variable SLUICE_SECRETS in `.env`.
@@ -64,8 +65,22 @@ class ContainerStack(Systems):
         self.write_platform_files()
 
     def is_running(self) -> bool:
+        """Raises UnhealthyService if PostgreSQL does not answer."""
         self.up()
+        try:
+            health.probe("postgres", self.context)
+        except health.UNREACHABLE as error:
+            reason = " ".join(str(error).split())
+            raise UnhealthyService(
+                f"postgres does not answer ({reason}). Fix: docker compose up --wait"
+            ) from error
         return True
+
+    def services(self, name: str) -> list[str]:
+        """A system's services in docker-compose.yaml, with these profiles."""
+        if name == "kafka":
+            return list(self.context.network.nodes)
+        return ["minio-erasure" if name == "minio" and "erasure" in self.profiles else name]
 
     def next_steps(self, figures: Path, query: str) -> str:
         return f"Rows: docker compose run --rm -e Q='{query}' tools sql"

@@ -199,6 +199,11 @@ def external(embedded: dict[str, Document], folder: Path) -> dict[str, Document]
     return files
 
 
-def write(folder: Path, files: Mapping[str, Document]) -> bool:
+def files(folder: Path, documents: Mapping[str, Document]) -> dict[Path, str]:
+    """`<role>.toml` of each role."""
+    return {folder / f"{role}.toml": dump(document) for role, document in documents.items()}
+
+
+def write(folder: Path, documents: Mapping[str, Document]) -> bool:
     """Write `<role>.toml`, mode 600; whether one changed."""
-    return write_files({folder / f"{role}.toml": dump(document) for role, document in files.items()})
+    return write_files(files(folder, documents))

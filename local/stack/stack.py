@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from local.base import REPO, UsageError, default_stack_dir
-from local.progress import ProgressDisplay, Step
+from local.progress import ProgressDisplay
 from local.runtime import ports, processes
 from local.runtime.context import Context
 from local.runtime.home import StackDir, write_files
@@ -25,7 +25,6 @@ from local.stack import health
 from local.stack.systems import Systems
 from sluice.io.retry import wait_for
 from sluice.model.spec import overrides, stream
-from sluice.model.spec.platform import ROLES
 
 # Seconds until a service must be healthy: several times what it took on 2 cores with cold disks.
 DEADLINES = {"postgres": 60.0, "kafka": 90.0, "minio": 60.0, "replay": 30.0}
@@ -196,8 +195,10 @@ class Stack(Systems):
         return [*services, *streams.programs(self.context), *airflow.programs(self.context)]
 
     def _start_all(self, board: ProgressDisplay) -> None:
+        provisioning = self.provisioning()
+
         def database_and_airflow() -> None:
-            self._start("postgres", board, lambda step: postgres.provision(self.context))
+            self._start("postgres", board, provisioning["postgres"])
             if not self._with_airflow:
                 return
             with board.step("Airflow's database") as step:
@@ -209,16 +210,11 @@ class Stack(Systems):
                     health.wait(name, self.context, self.daemon, step, AIRFLOW_DEADLINE)
 
         jobs: list[Callable[[], None]] = [database_and_airflow]
-        if self.context.external is None:
-            topics = [spec.topic.name for spec in stream.load_all()]
-            results = streams.result_topics()
-            users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
-            jobs += [
-                lambda: self._start(
-                    "kafka", board, lambda step: kafka.provision(self.context, topics, results)
-                ),
-                lambda: self._start("minio", board, lambda step: minio.provision(self.context, users)),
-            ]
+        jobs += [
+            partial(self._start, name, board, then)
+            for name, then in provisioning.items()
+            if name != "postgres"
+        ]
         if self.context.feed == replay.REPLAY:
             jobs.append(lambda: self._start(replay.NAME, board))
         else:
@@ -227,13 +223,13 @@ class Stack(Systems):
             for future in [pool.submit(job) for job in jobs]:
                 future.result()
 
-    def _start(self, name: str, board: ProgressDisplay, then: Callable[[Step], None] | None = None) -> None:
+    def _start(self, name: str, board: ProgressDisplay, then: Callable[[], None] | None = None) -> None:
         with board.step(name) as step:
             self.daemon.ensure_started(name)
             health.wait(name, self.context, self.daemon, step, DEADLINES[name])
             if then is not None:
                 step.line("users and rights")
-                then(step)
+                then()
 
     def down(self, board: ProgressDisplay | None = None) -> None:
         """Stop all processes of the stack: gracefully, then by force."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,11 +11,12 @@ from local.progress import ProgressDisplay
 from local.runtime import roles
 from local.runtime.context import Context
 from local.runtime.home import StackDir
-from local.services import airflow, kafka, minio, replay
+from local.services import airflow, kafka, minio, postgres, replay, streams
 from local.stack.airflow_api import Airflow
 from sluice.clients.lake.catalog import Lake
 from sluice.io.s3 import connect
 from sluice.model.spec import platform, stream
+from sluice.model.spec.platform import ROLES
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -44,6 +46,17 @@ class Systems(ABC):
     @abstractmethod
     def next_steps(self, figures: Path, query: str) -> str:
         """For the end of a demo: its file, if it stays, and how to see rows."""
+
+    def provisioning(self) -> dict[str, Callable[[], None]]:
+        """Service → what makes its users, rights, buckets and databases; each is idempotent."""
+        made: dict[str, Callable[[], None]] = {"postgres": lambda: postgres.provision(self.context)}
+        if self.context.external is None:
+            topics = [spec.topic.name for spec in stream.load_all()]
+            results = streams.result_topics()
+            users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
+            made["kafka"] = lambda: kafka.provision(self.context, topics, results)
+            made["minio"] = lambda: minio.provision(self.context, users)
+        return made
 
     def airflow(self) -> Airflow:
         """Airflow's REST API as the operator."""

@@ -82,23 +82,21 @@ def test_what_is_submitted_runs_on_the_cluster(platform: Project) -> None:
 
 def test_down_and_up_lose_nothing(platform: Project) -> None:
     before = platform.demo().figures()
-    runs = {run["dag_run_id"] for run in platform.airflow.request("GET", f"/dags/{LOAD}/dagRuns")["dag_runs"]}
+    runs = {run["dag_run_id"] for run in platform.runs()}
     platform.compose("--profile", "*", "down")
     platform.up()
     after = platform.demo().figures()
     assert_exact(after)
     counted = ("topic_records", "lake_rows", "quarantined")
     assert {name: after[name] for name in counted} == {name: before[name] for name in counted}
-    kept = {run["dag_run_id"] for run in platform.airflow.request("GET", f"/dags/{LOAD}/dagRuns")["dag_runs"]}
+    kept = {run["dag_run_id"] for run in platform.runs()}
     assert runs < kept
 
 
 def test_images_are_upgraded_under_a_running_stream(platform: Project) -> None:
     before = platform.demo().figures()
     platform.put(f"upgrade-{time.time_ns()}.csv", rides(0))
-    containers = {
-        name: platform.container(name)["Id"] for name in ("streams", "airflow-scheduler", "kafka-1")
-    }
+    containers, stops = ids(platform), graceful_stops(platform)
     with (platform.checkout / "spark_jobs" / "__main__.py").open("a") as file:
         file.write(f"# {time.time_ns()}\n")
     began = time.monotonic()
@@ -107,14 +105,22 @@ def test_images_are_upgraded_under_a_running_stream(platform: Project) -> None:
     run_id = platform.airflow.trigger(LOAD, {})
     platform.wait_task(run_id, "produce", frozenset({"success"}))
     platform.up()
-    now = {name: platform.container(name)["Id"] for name in containers}
+    now = ids(platform)
     assert {name for name in now if now[name] != containers[name]} == {"streams", "airflow-scheduler"}
-    log = platform.run_in("streams", "cat", f"logs/{PROGRAM}.log")
-    assert "stopped" in log.rsplit("TERM", 1)[-1] or "SIGTERM" in log, log[-3000:]
+    assert graceful_stops(platform) == stops + 1
     assert platform.airflow.wait(LOAD, run_id, SECONDS) == "success"
     after = platform.demo().figures()
     assert_exact(after)
     assert after["topic_records"] == before["topic_records"] + NEW_ROWS
+
+
+def ids(platform: Project) -> dict[str, str]:
+    services = ("streams", "airflow-scheduler", "kafka-1", "postgres", "minio-erasure")
+    return {service: platform.container(service)["Id"] for service in services}
+
+
+def graceful_stops(platform: Project) -> int:
+    return platform.run_in("streams", "cat", f"logs/{PROGRAM}.log").count("stopped on request")
 
 
 def test_a_lost_drive_loses_nothing(platform: Project) -> None:
@@ -135,6 +141,7 @@ def test_only_what_must_talk_can(platform: Project) -> None:
     allowed = [
         ("airflow-scheduler", "kafka-1", 19092),
         ("streams", "minio", 19000),
+        ("airflow-scheduler", "supervisor", 19001),
         ("streams", "postgres", 15432),
     ]
     assert all(reaches(*one) for one in allowed)
@@ -144,7 +151,9 @@ def test_only_what_must_talk_can(platform: Project) -> None:
         ("spark-worker", "postgres", 15432),
         ("kafka-1", "postgres", 15432),
         ("minio-erasure", "streams", 19001),
-        ("postgres", "airflow-api-server", 18080),
+        ("minio-erasure", "supervisor", 19001),
+        ("spark-worker", "streams", 19001),
+        ("postgres", "kafka-1", 19092),
     ]
     assert not [one for one in refused if reaches(*one)]
     published = {

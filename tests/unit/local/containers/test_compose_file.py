@@ -145,7 +145,8 @@ def test_hosts_and_volumes_are_the_code_s() -> None:
     assert set(layout.HOSTS.values()) <= set(SERVICES) | aliases
     assert set(layout.BROKERS) <= set(SERVICES)
     mounted = dict(volume.split(":", 1) for volume in SERVICES["configure"]["volumes"])
-    assert set(mounted) == {"postgres", "kafka", *layout.BROKERS, "minio", "airflow", "streams", "spark"}
+    services = {"postgres", "kafka", *layout.BROKERS, "minio", "airflow", "scheduler", "streams", "spark"}
+    assert set(mounted) == services
     assert all(path == f"{layout.VOLUMES}/{name}" for name, path in mounted.items())
     drives = [volume for volume in SERVICES["minio-erasure"]["volumes"] if "drive-" in volume]
     assert len(drives) == layout.DRIVES

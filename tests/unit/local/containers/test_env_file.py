@@ -72,7 +72,7 @@ def test_passwords_stay_and_missing_ones_are_added(
         ("A=1\n", [], "no line SLUICE_SECRETS"),
         ("SLUICE_SECRETS='{'\n", [], "not a JSON object"),
         ("SLUICE_SECRETS='[]'\n", [], "not a JSON object"),
-        ("SLUICE_SECRETS='{}'\n", ["cluster"], "change COMPOSE_PROFILES"),
+        ("SLUICE_SECRETS='{}'\n", ["cluster"], "without ARGS"),
     ],
 )
 def test_another_s_file_stays_as_it_is(text: str, arguments: list[str], said: str, tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def secrets_in(volume: Volume) -> set[str]:
 @pytest.mark.parametrize(
     ("chosen", "names"),
     [
-        (DEFAULT, {"postgres", "kafka", "minio", "airflow", "streams"}),
-        (ALL, {"postgres", "kafka-1", "kafka-2", "kafka-3", "minio", "airflow", "streams", "spark"}),
+        (DEFAULT, {"postgres", "kafka", "minio", "airflow", "scheduler", "streams"}),
+        (ALL, {"postgres", *layout.BROKERS, "minio", "airflow", "scheduler", "streams", "spark"}),
     ],
 )
 def test_a_volume_per_service_of_the_profiles(
@@ -63,9 +63,12 @@ def test_no_service_has_another_s_secrets(context: Context) -> None:
     assert secrets_in(found["streams"]) == roles | {"supervisor"}
     assert secrets_in(found["spark"]) == roles | {"spark"}
     administration = {"postgres_admin", "minio_root", "kafka_admin", "kafka_broker"}
-    assert not secrets_in(found["airflow"]) & (
-        administration | {"kafka_reader", "lake_reader", "minio_reader"}
-    )
+    reader = {"kafka_reader", "lake_reader", "minio_reader"}
+    assert not secrets_in(found["scheduler"]) & (administration | reader)
+    # What a browser reaches has no job's rights.
+    maintenance = {"minio_maintenance", "lake_maintenance", "kafka_maintenance"}
+    assert not secrets_in(found["airflow"]) & (administration | reader | roles | maintenance | {"spark"})
+    assert "minio_airflow" in secrets_in(found["airflow"])
 
 
 def test_no_secret_is_an_argument_of_a_program(context: Context) -> None:
@@ -105,7 +108,7 @@ def test_one_broker_is_as_the_embedded_one(context: Context) -> None:
 
 
 def test_jobs_are_submitted_to_the_cluster_if_there_is_one(context: Context) -> None:
-    plain, cluster = (text(volumes(context, chosen)["airflow"]) for chosen in (DEFAULT, ALL))
+    plain, cluster = (text(volumes(context, chosen)["scheduler"]) for chosen in (DEFAULT, ALL))
     assert layout.SPARK_MASTER in cluster
     assert layout.SPARK_MASTER not in plain
     assert "spark.authenticate true" in cluster
