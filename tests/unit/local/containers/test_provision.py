@@ -34,7 +34,7 @@ class FakeArtifacts(ContainerStack):
         self._context = replace(context, network=network, secrets=self.secrets, home=layout.HOME)
 
     @property
-    def context(self) -> Context:  # type: ignore[override]
+    def context(self) -> Context:
         return self._context
 
 
