@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from sluice.clients.ledger import Ledger
     from sluice.hooks.platform import PlatformHook
     from sluice.model.spec.stream import StreamSpec
+    from sluice.model.verification.changes import Changes
 
 
 def pin(ledger: Ledger, run_id: str, params: Mapping[str, Any], create: Callable[[], Document]) -> Document:
@@ -48,6 +49,17 @@ def pin(ledger: Ledger, run_id: str, params: Mapping[str, Any], create: Callable
             ErrorCode.RUN_ID_REUSED,
         )
     return plan
+
+
+def is_made(ledger: Ledger, run_id: str, plan: ChangePlan, changes: Changes) -> bool:
+    """Whether a run's change is published: the table names it, or it was verified and so many came later that
+    it is not named any more."""
+    named = changes.after(plan.changes)
+    return named == plan.id or (named == "" and is_verified(ledger, run_id))
+
+
+def is_verified(ledger: Ledger, run_id: str) -> bool:
+    return ledger.get(run_key(run_id, "change-proof")) is not None
 
 
 def run_of(ledger: Ledger, change: str) -> str | None:

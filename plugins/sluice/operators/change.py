@@ -65,12 +65,12 @@ class PlanChangeOperator(StreamOperator):
         from sluice.clients.s3 import removed_by
 
         changes = self.platform_hook.lake.changes(self.spec.table)
-        named = changes.after(plan.changes)
-        is_verified = named == "" and self.ledger.get(run_key(run_id, "change-proof")) is not None
-        if named != plan.id and not is_verified:
+        if not change_plans.is_made(self.ledger, run_id, plan, changes):
             return
         removed = removed_by(self.platform_hook.s3, changes)
-        if (plan.reverts and plan.id not in removed.reverts) or plan.rows_in.intersect(removed.removed):
+        # Not for some of its records: the rest of them can still be verified.
+        is_undone = bool(plan.rows_in) and not plan.rows_in.minus(removed.removed)
+        if (plan.reverts and plan.id not in removed.reverts) or is_undone:
             raise Refused(
                 f"change {plan.id} ({plan.action}) of {self.spec.table} was published, and a later change "
                 f"has undone it: run id {run_id!r} keeps its plan and makes it once; nothing was changed. "
@@ -125,7 +125,12 @@ class ApplyChangeOperator(SparkJobOperator):
         with final_failures():
             key = run_key(context["run_id"], "change")
             document = self.ledger.require(key, PLAN)
+            run_id, plan = context["run_id"], ChangePlan.from_document(document)
             published = self.platform_hook.lake.changes(self.spec.table)
+            is_made = change_plans.is_made(self.ledger, run_id, plan, published)
+            if is_made and change_plans.is_verified(self.ledger, run_id):
+                self.log.info("change %s is published and verified: nothing is done again", plan.id)
+                return
             answer = context["ti"].xcom_pull(task_ids=APPROVE)
-            check_approved(self.ledger, context["run_id"], document, answer, published)
+            check_approved(self.ledger, run_id, document, answer, published)
             self.submit(context, ["--plan", self.ledger.uri(key)])

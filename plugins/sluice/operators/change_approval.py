@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from sluice.clients.errors import Refused
+from sluice.hooks import change_plans
 from sluice.hooks.failures import failed, final_failures
 from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode
@@ -59,14 +60,16 @@ def needs_approval(document: Document) -> bool:
 
 
 def check_approved(
-    ledger: Ledger, run_id: str, document: Document, answer: Mapping[str, Any] | None, published: Changes
+    ledger: Ledger, run_id: str, document: Document, answer: object, published: Changes
 ) -> None:
     """Raise Refused unless a person approved a change that needs it, also if the task that asks was marked as
     success. Who did is recorded in the ledger as ``change-approval.json``."""
     change = document["change_id"]
     if not needs_approval(document) or change in published.newest:
         return
-    chosen, who = (answer or {}).get("chosen_options"), (answer or {}).get("who")
+    # Who may write XComs can write another one.
+    given = answer if isinstance(answer, Mapping) else {}
+    chosen, who = given.get("chosen_options"), given.get("who")
     if chosen != [ApprovalOperator.APPROVE] or not who:
         found = f"its answer is {chosen}" if chosen else "it has no answer"
         raise Refused(
@@ -75,7 +78,7 @@ def check_approved(
             "answer it",
             ErrorCode.CHANGE_REFUSED,
         )
-    approval = {"change_id": change, "who": who, "at": (answer or {}).get("at")}
+    approval = {"change_id": change, "who": who, "at": given.get("at")}
     ledger.put(run_key(run_id, "change-approval"), approval)
 
 
@@ -97,11 +100,10 @@ class ApproveChangeOperator(StreamMixin, ApprovalOperator):
         key = run_key(context["run_id"], "change")
         with final_failures():
             document = self.ledger.require(key, PLAN)
-            published = self.platform_hook.lake.changes(self.spec.table)
-        changed = changed_rows(document)
-        if document["change_id"] in published.newest:
             # Asked again, a rejection would say that nothing was changed.
-            return self._unasked(f"change {document['change_id']} is published already")
+            if self._is_made(context, document):
+                return self._unasked(f"change {document['change_id']} is published already")
+        changed = changed_rows(document)
         if not needs_approval(document):
             return self._unasked(f"{changed} rows, asked above {ask_above(document)}")
         self.subject = f"{document['action']}: change {changed} rows of {self.spec.table}?"
@@ -110,6 +112,11 @@ class ApproveChangeOperator(StreamMixin, ApprovalOperator):
         return super().execute(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        with final_failures():
+            document = self.ledger.require(run_key(context["run_id"], "change"), PLAN)
+            # It was asked again before, or its job outlived its task.
+            if self._is_made(context, document):
+                return self._unasked(f"change {document['change_id']} was published meanwhile")
         if event.get("error_type") == "timeout":
             hours = RESPONSE_TIMEOUT // timedelta(hours=1)
             raise failed(
@@ -124,6 +131,11 @@ class ApproveChangeOperator(StreamMixin, ApprovalOperator):
             "who": user["name"] if user else NO_USER,
             "at": answer["responded_at"].isoformat(),
         }
+
+    def _is_made(self, context: Context, document: Document) -> bool:
+        changes = self.platform_hook.lake.changes(self.spec.table)
+        plan = ChangePlan.from_document(document)
+        return change_plans.is_made(self.ledger, context["run_id"], plan, changes)
 
     def _unasked(self, reason: str) -> dict[str, Any]:
         self.log.info("no person is asked: %s", reason)

@@ -75,7 +75,8 @@ class ChangedStream:
 
     def check_published(self, now: StreamState) -> None:
         published = OffsetRanges.from_ends(now.starts, now.ends)
-        if beyond := self.plan.rows_in.minus(published):
+        # Rows that go, too: those that the table does not have yet would come after the change.
+        if beyond := self.plan.rows_in.union(self.plan.rows_out).minus(published):
             raise ChangeRefused(
                 f"{self.spec.table}: {beyond} is not published by the stream: its catalog was restored since "
                 "the change was planned. Fix: trigger a new run, once the stream has published them again"

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
 from sluice.clients.errors import Unreachable
 from sluice.model.spec.ledger import run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult, Reverted
-from sluice.model.verification.changes import Changes
+from sluice.model.verification.changes import KEEP_IDS, Changes
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.operators import change, change_approval
 from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
@@ -119,7 +119,9 @@ def test_what_is_shown_is_cut_and_names_the_whole_plan(world: World) -> None:
     assert body.count("s3://w/ledger/nyc_taxi/runs/r/change.json") == 3
 
 
-@pytest.mark.parametrize("answer", [None, {"chosen_options": ["Reject"], "who": "ann", "at": ""}, {
+@pytest.mark.parametrize("answer", [None, [{"who": "ann"}], "Approve", {
+    "chosen_options": ["Reject"], "who": "ann", "at": "",
+}, {
     "chosen_options": ["Approve"], "reason": "change c1 is published already",
 }])  # fmt: skip
 def test_a_revert_that_no_person_approved_is_not_made(world: World, answer: Any) -> None:
@@ -189,6 +191,41 @@ def test_a_cleared_redo_that_was_reverted_is_refused(world: World) -> None:
     world.published("c2", removed=result("c2", removed=rows))
     with raising(AirflowFailException, "SLU-306", ID, "has undone it", "trigger a new run"):
         world.run(PlanChangeOperator)
+
+
+def test_a_cleared_replay_of_which_a_later_change_removed_some_records_passes(world: World) -> None:
+    world.plan(Action.REPLAY, rows_in=OffsetRanges.of({0: [(0, 10)]}))
+    world.published(ID)
+    world.published("c2", removed=result("c2", removed=OffsetRanges.of({0: [(3, 4)]})))
+    assert world.run(PlanChangeOperator)["change_id"] == ID
+
+
+@pytest.mark.parametrize("event", [
+    {"error": "The response timeout has passed", "error_type": "timeout"},
+    {"chosen_options": ["Reject"], "params_input": {}, "responded_at": AT, "timedout": False,
+     "responded_by_user": {"id": "1", "name": "ann"}},
+])  # fmt: skip
+def test_an_answer_that_comes_after_the_change_was_published_stops_nothing(
+    world: World, event: dict[str, Any]
+) -> None:
+    """A rejection would skip the rest, and the run be green; or it would say that nothing was changed."""
+    world.plan(Action.REVERT)
+    world.published(ID)
+    step, context = world.do(ApproveChangeOperator)
+    assert step.execute_complete(context, event)["chosen_options"] == [ApproveChangeOperator.APPROVE]
+
+
+def test_a_verified_change_with_many_later_ones_passes_when_its_run_is_cleared(world: World) -> None:
+    world.plan(Action.REVERT, reverts=("a" * 16,))
+    world.published(ID)
+    for number in range(KEEP_IDS + 1):
+        world.published(f"other-{number}", removed=result(ID))
+    world.ledger.put(run_key("r", "change-proof"), {"snapshot_id": 1})
+    assert world.run(PlanChangeOperator)["change_id"] == ID
+    world.answer = world.run(ApproveChangeOperator)
+    assert world.asked == []
+    world.run(ApplyChangeOperator)
+    assert world.submitted == []
 
 
 def test_a_plan_while_the_quarantine_is_behind_says_how_to_go_on(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from sluice.clients.lake import change_files
 from sluice.hooks.failures import final_failures
 from sluice.model.spec.ledger import run_key
 from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
@@ -53,13 +54,7 @@ class Changed:
         """Take the rows out that ``where`` names, and add others; say that ``plan`` was done, but for what
         ``result`` says otherwise."""
         said: dict[str, Any] = {"out": plan.rows_out, "rows_out": 0, "published": plan.rows_in, **result}
-        none = OffsetRanges()
-        made = ChangeResult(
-            id=plan.id, action=plan.action, rejected=none, removed=none, kept=0, files_removed=1,
-            files_added=1, **said,
-        )  # fmt: skip
         address = f"changes/{plan.id}.json"
-        self.s3_objects.objects["warehouse", address] = json.dumps(made.to_document()).encode()
         more = {"change-id": plan.id, "change-document": f"s3://warehouse/{address}"}
         self.changes = self.changes.more(plan.id, "")
         data = [
@@ -74,6 +69,14 @@ class Changed:
             overwrite_filter=where,
             snapshot_properties=lakes.summary("change", 1, {0: 10}, more=more) | self.changes.properties(),
         )
+        made = change_files.find(self.lake.table(lakes.TABLE), plan.id)
+        assert made is not None
+        none, counts = OffsetRanges(), (len(made.removed), len(made.added))
+        document = ChangeResult(
+            id=plan.id, action=plan.action, rejected=none, removed=none, kept=0, files_removed=counts[0],
+            files_added=counts[1], **said,
+        )  # fmt: skip
+        self.s3_objects.objects["warehouse", address] = json.dumps(document.to_document()).encode()
 
     def plan(self, action: Action, counted: int = 0, **parts: Any) -> ChangePlan:
         plan = ChangePlan(ID, action, "nyc-avro-topic", **parts)
@@ -261,3 +264,57 @@ def restored(changed: Changed) -> None:
     changed.lake.catalog.create_table(lakes.TABLE, lakes.ROWS)
     lakes.append(changed.lake, [(0, offset) for offset in range(10)], lakes.summary("batch", 1, {0: 10}))
     changed.changes = Changes()
+
+
+def test_a_revert_by_offsets_of_which_no_row_went(changed: Changed) -> None:
+    plan = changed.plan(Action.REVERT, counted=10, rows_out=offsets(0, 10), reverts=(SOURCE,))
+    changed.exchange(plan, "_kafka_offset > 1000", (), out=OffsetRanges())
+    changed.refused("rows that went are there", "0=[0,10)")
+
+
+def test_rows_of_a_revert_by_offsets_that_are_in_quarantine_stay_there(changed: Changed) -> None:
+    where: dict[str, object] = {"_kafka_partition": 0, "_kafka_offset": 10}
+    lakes.quarantine(changed.lake, [where | {"stage": "consumer", "reason": "bad"}])
+    plan = changed.plan(Action.REVERT, counted=10, rows_out=offsets(0, 11), reverts=(SOURCE,))
+    changed.exchange(plan, "_kafka_offset >= 0", (), rows_out=10, out=offsets(0, 10))
+    assert changed.verify()["rows_out"] == 10
+
+
+def test_a_change_whose_exchange_has_expired_cannot_be_compared(changed: Changed, replay: ChangePlan) -> None:
+    """Its files are in a snapshot of its own, which goes before that with the stream's state."""
+    changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
+    address = "changes/c1.json"
+    document = json.loads(changed.s3_objects.objects["warehouse", address])
+    document |= {"files_removed": document["files_removed"] + 1}
+    changed.s3_objects.objects["warehouse", address] = json.dumps(document).encode()
+    with raising(AirflowFailException, "SLU-422", "has expired", "full"):
+        changed.verify()
+
+
+def test_a_proof_that_left_offsets_out_counts_only_while_the_later_changes_are_there(
+    changed: Changed, replay: ChangePlan
+) -> None:
+    changed.exchange(replay, THREE, usual(3, 5), rows_out=3)
+    before_later = changed.lake.catalog.load_table(lakes.TABLE).metadata_location
+    later = ChangePlan("c2", Action.REPLAY, replay.topic, rows_out=offsets(3, 6), rows_in=offsets(3, 6))
+    changed.exchange(later, THREE, usual(3, 6), rows_out=2, out=offsets(3, 5))
+    assert changed.verify() == changed.verify()
+    changed.lake.catalog.drop_table(lakes.TABLE)
+    changed.lake.catalog.register_table(lakes.TABLE, before_later)
+    with raising(AirflowFailException, "SLU-421", "1 gaps", "0=[5,6)"):
+        changed.verify()
+
+
+def test_an_attempt_beside_main_is_not_taken_for_the_one_on_it(changed: Changed, replay: ChangePlan) -> None:
+    """``main`` was moved back by hand, and the change made again."""
+    table = changed.lake.catalog.load_table(lakes.TABLE)
+    base = table.current_snapshot()
+    assert base is not None
+    changed.exchange(replay, THREE, usual(3, 6), rows_out=3)
+    changed.verify()
+    table.refresh()
+    table.manage_snapshots().set_current_snapshot(snapshot_id=base.snapshot_id).commit()
+    changed.changes = Changes()
+    changed.exchange(replay, THREE, usual(3, 5), rows_out=3)
+    with raising(AirflowFailException, "SLU-421", "1 gaps"):
+        changed.verify()

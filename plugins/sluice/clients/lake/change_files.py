@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
 from sluice.clients.lake.arrow_sql import open_sql, quoted
-from sluice.clients.lake.catalog import sluice_properties
+from sluice.clients.lake.catalog import ancestors, sluice_properties
 from sluice.clients.lake.compaction import exchanged, without_binary
 from sluice.clients.lake.files import OFFSET, PARTITION, read
 from sluice.model.verification.changes import CHANGE
@@ -33,7 +33,7 @@ class PublishedChange:
 
 def find(table: Table, change_id: str) -> PublishedChange | None:
     """None if no snapshot that is kept has it: they are kept for a day."""
-    own = list(_of_change(table, change_id))
+    own = _of_change(table, change_id)
     said = _published(table, change_id)
     if said is None:
         return None
@@ -63,10 +63,12 @@ def _published(table: Table, change_id: str) -> Snapshot | None:
     return next((s for s in own if sluice_properties(s).get("kind") == CHANGE), None)
 
 
-def _of_change(table: Table, change_id: str) -> Iterator[Snapshot]:
-    for snapshot in table.metadata.snapshots:
-        if sluice_properties(snapshot).get("change-id") == change_id:
-            yield snapshot
+def _of_change(table: Table, change_id: str) -> list[Snapshot]:
+    """Those of ``main``; else all, if the history between has expired. If ``main`` was moved back by hand, an
+    earlier attempt's are kept beside it."""
+    own = [s for s in table.metadata.snapshots if sluice_properties(s).get("change-id") == change_id]
+    on_main = {snapshot.snapshot_id for snapshot in ancestors(table)} if own else set()
+    return [snapshot for snapshot in own if snapshot.snapshot_id in on_main] or own
 
 
 def digest_without(table: Table, files: Sequence[DataFile], offsets: OffsetRanges) -> FileSetDigest:
