@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import date
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,11 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sluice.clients.lake import change_files
 from sluice.clients.lake.catalog import Lake
+from sluice.io.s3 import connect, read_json
 from sluice.model.spec.platform import CATALOG
-from sluice.model.verification.change_plan import Action, ChangePlan
+from sluice.model.verification.change_plan import Action, ChangePlan, ChangeResult
 from sluice.model.verification.quarantine import WITHHELD_REASON
 from sluice.model.verification.ranges import OffsetRanges
 from sluice.model.verification.sources import WITHHELD_MARK
@@ -90,6 +93,14 @@ class Changing(Stream):
         owner.acquire()
         return owner.state
 
+    def exchanged(self, change_id: str) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Numbers of files removed and added: by the change's snapshots, and by its result."""
+        with closing(Lake.open(self.platform)) as lake:
+            found = change_files.find(lake.table(self.spec.table), change_id)
+        assert found is not None
+        said = ChangeResult.at(found.document, partial(read_json, connect(self.platform.s3)))
+        return (len(found.removed), len(found.added)), (said.files_removed, said.files_added)
+
     def delete(self, where: str, table: str = "") -> None:
         """Rows get lost: by another program, which says nothing about it."""
         self.spark.sql(f"DELETE FROM {CATALOG}.{table or self.spec.table} WHERE {where}")
@@ -123,6 +134,8 @@ def test_a_replayed_range_is_there_once_and_the_stream_goes_on_beside_it(stream:
     before = stream.texts()
     stream.change(stream.plan("r1", Action.REPLAY, **again({0: (3, 6)})))
     assert stream.texts() == before
+    exchanged, said = stream.exchanged("r1")
+    assert exchanged == said == (1, 2)
     # The writer of the stream notices, and continues on top of it.
     stream.send_rows(A, 0, ["a10", "a11"], first=10)
     with pytest.raises(Exception, match="main is"):
@@ -297,6 +310,23 @@ def test_a_change_is_gone_after_both_tables_were_restored_to_before_it(stream: C
     stream.change(stream.plan("r2", Action.REPLACE, sources_out=(A,), reverts=(A,), **coming))
     assert sorted(stream.texts().values()) == ["b0", "c0"]
     assert stream.quarantined() == [*rejected[1:], (1, 1, "it is bad")]
+
+
+def test_a_revert_of_offsets_that_a_restored_catalog_does_not_have_is_refused(stream: Changing) -> None:
+    stream.send_rows(A, 0, ["a0", "a1"])
+    stream.publish()
+    before = stream.metadata_location(stream.spec.table)
+    stream.send_rows(B, 0, ["b0", "b1"])
+    stream.publish()
+    # As of a feed's load: by its offsets.
+    plan = stream.plan("r1", Action.REVERT, rows_out=offsets({0: (2, 4)}), reverts=(B,))
+    stream.restore_catalog(before, stream.spec.table)
+    with raising(ChangeRefused, "0=[2,4) is not published by the stream", "once the stream has published"):
+        stream.change(plan)
+    assert not stream.state().changes.count
+    stream.publish()
+    stream.change(plan)
+    assert sorted(stream.texts().values()) == ["a0", "a1"]
 
 
 def meanwhile(do: Callable[[], None]) -> type[Change]:

@@ -54,7 +54,8 @@ class ChangedStream:
 
     def is_published(self, now: StreamState) -> bool:
         """Raises ChangeRefused if another change was published since this one was planned: rows that are to
-        come may be there by now, or be removed on purpose."""
+        come may be there by now, or be removed on purpose; or if the stream has not published all that is to
+        come or to go."""
         if self.plan.id in now.changes.newest:
             return True
         if now.changes.count != self.plan.changes:
@@ -62,7 +63,18 @@ class ChangedStream:
                 f"{self.spec.table}: {now.changes.count} changes are published, and this one was planned "
                 f"after {self.plan.changes}; nothing was changed. Fix: trigger a new run"
             )
+        self._check_all_published(now)
         return False
+
+    def _check_all_published(self, now: StreamState) -> None:
+        """Raise ChangeRefused if offsets of the plan are not published: also of rows that go, since the
+        stream would publish them after the change."""
+        published = OffsetRanges.from_ends(now.starts, now.ends)
+        if beyond := self.plan.rows_in.union(self.plan.rows_out).minus(published):
+            raise ChangeRefused(
+                f"{self.spec.table}: {beyond} is not published by the stream: its catalog was restored since "
+                "the change was planned. Fix: trigger a new run, once the stream has published them again"
+            )
 
     def check_topic(self, now: StreamState) -> None:
         """Raise ChangeRefused if the topic is not the one that the table is of. Also after its records were
@@ -71,15 +83,6 @@ class ChangedStream:
             raise ChangeRefused(
                 f"topic {self.plan.topic!r} was recreated: its id is {found}, {self.spec.table} has "
                 f"{now.topic_id}; nothing was changed. Fix: restore the topic, or give the stream a new table"
-            )
-
-    def check_published(self, now: StreamState) -> None:
-        published = OffsetRanges.from_ends(now.starts, now.ends)
-        # Rows that go, too: those that the table does not have yet would come after the change.
-        if beyond := self.plan.rows_in.union(self.plan.rows_out).minus(published):
-            raise ChangeRefused(
-                f"{self.spec.table}: {beyond} is not published by the stream: its catalog was restored since "
-                "the change was planned. Fix: trigger a new run, once the stream has published them again"
             )
 
     def removed_before(self, now: StreamState) -> ChangeResult:
