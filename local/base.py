@@ -65,6 +65,11 @@ def exit_code(main: Callable[[list[str]], int], interrupted: Callable[[], str] =
         return INTERRUPTED
 
 
+def one_line(error: Exception) -> str:
+    """Its text without line breaks."""
+    return " ".join(str(error).split())
+
+
 def fail(error: Exception) -> None:
     """Raise it; for callbacks."""
     raise error

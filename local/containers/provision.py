@@ -11,7 +11,7 @@ from pathlib import Path
 
 from minio.error import MinioAdminException
 
-from local.base import UnhealthyService, UsageError
+from local.base import UnhealthyService, UsageError, one_line
 from local.containers import layout
 from local.containers.layout import Volume
 from local.containers.profiles import SPARK
@@ -117,7 +117,7 @@ def _provision(name: str, stack: ContainerStack, board: ProgressDisplay, then: C
         try:
             step.line(health.probe(name, stack.context))
         except health.UNREACHABLE as error:
-            reasons.append(_line(error))
+            reasons.append(one_line(error))
             return False
         return True
 
@@ -130,10 +130,6 @@ def _provision(name: str, stack: ContainerStack, board: ProgressDisplay, then: C
             then()
         except (*health.UNREACHABLE_ERRORS, MinioAdminException) as error:
             raise UnhealthyService(
-                f"{name} refuses its users and rights ({_line(error)}). {fix}; after a change of "
+                f"{name} refuses its users and rights ({one_line(error)}). {fix}; after a change of "
                 "SLUICE_SECRETS: docs/docker.md, Change passwords"
             ) from error
-
-
-def _line(error: Exception) -> str:
-    return " ".join(str(error).split())

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 
-from local.base import UnhealthyService, UsageError
+from local.base import UnhealthyService, UsageError, one_line
 from local.containers import layout, profiles
 from local.progress import ProgressDisplay
 from local.runtime.context import Context
@@ -70,9 +70,8 @@ class ContainerStack(Systems):
         try:
             health.probe("postgres", self.context)
         except health.UNREACHABLE as error:
-            reason = " ".join(str(error).split())
             raise UnhealthyService(
-                f"postgres does not answer ({reason}). Fix: docker compose up --wait"
+                f"postgres does not answer ({one_line(error)}). Fix: docker compose up --wait"
             ) from error
         return True
 

@@ -16,7 +16,7 @@ from botocore.exceptions import BotoCoreError
 from botocore.exceptions import ClientError as S3Error
 from confluent_kafka import KafkaException
 
-from local.base import UnhealthyService, UsageError
+from local.base import UnhealthyService, UsageError, one_line
 from local.progress import Step
 from local.runtime.context import Context
 from local.runtime.supervisord import Supervisor
@@ -94,7 +94,7 @@ def wait(name: str, context: Context, supervisor: Supervisor, step: Step, second
                 return
             reason = info["statename"]
         except (*UNREACHABLE, UsageError) as error:
-            reason = " ".join(str(error).split())
+            reason = one_line(error)
         step.line(f"{name}: {info['statename'].lower()}, {reason}")
         log = context.home.logs / f"{name}.log"
         if info["statename"] in ENDED:
@@ -131,7 +131,7 @@ def rows(
         try:
             health, is_ok = ask(name, context), state == "RUNNING"
         except (*UNREACHABLE, UsageError) as error:
-            health, is_ok = " ".join(str(error).split()), False
+            health, is_ok = one_line(error), False
         found.append(ServiceRow(name, state, address(name, context), health, is_ok))
     if context.external is not None:
         for name in ("kafka", "minio"):

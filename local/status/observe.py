@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from local.base import UsageError
+from local.base import UsageError, one_line
 from local.stack.airflow_api import AirflowError
 from local.stack.health import UNREACHABLE_ERRORS
 from local.stack.stack import Stack
@@ -41,7 +41,7 @@ def run_concurrently(requests: Mapping[str, Callable[[], Any]], seconds: float) 
         try:
             answers[name] = request()
         except (*UNREACHABLE_ERRORS, UsageError, ConfigError) as error:
-            answers[name] = Unavailable(" ".join(str(error).split())[:300] or type(error).__name__)
+            answers[name] = Unavailable(one_line(error)[:300] or type(error).__name__)
         except BaseException as error:
             answers[name] = Unavailable(f"{type(error).__name__}: {error}")
             raise

@@ -114,10 +114,6 @@ class Project:
         found: list[dict[str, Any]] = self.airflow.request("GET", f"/dags/{LOAD}/dagRuns")["dag_runs"]
         return found
 
-    def tools(self, command: str, **variables: str) -> str:
-        options = [text for name, value in variables.items() for text in ("-e", f"{name}={value}")]
-        return self.compose("run", "--rm", "-T", *options, "tools", command)
-
     @cached_property
     def airflow(self) -> Airflow:
         return Airflow(f"http://127.0.0.1:{self.port}", USER, self.secrets["airflow_operator"])

@@ -318,13 +318,18 @@ def test_a_foreign_commit_is_found_if_what_was_verified_cannot_be_the_base_any_m
     world.finds(FindingName.FOREIGN_COMMIT)
 
 
-def test_a_full_run_finds_that_main_was_moved(world: World) -> None:
+def move_main_behind_a_verified_compaction(world: World) -> None:
+    """To a snapshot with the same offsets."""
     second = world.lake.table(lakes.TABLE).current_snapshot()
     assert second is not None
     world.compact([0, 1, 2, 3, 4, 6, 7])
     world.run()
     table = world.lake.catalog.load_table(lakes.TABLE)
     table.manage_snapshots().set_current_snapshot(second.snapshot_id).commit()
+
+
+def test_a_full_run_finds_that_main_was_moved(world: World) -> None:
+    move_main_behind_a_verified_compaction(world)
     world.finds(FindingName.MAIN_MOVED, full=True)
 
 
@@ -363,12 +368,7 @@ def test_main_moved_back_by_hand_is_found_once(world: World) -> None:
 
 
 def test_main_on_another_line_of_as_many_offsets_is_found(world: World) -> None:
-    second = world.lake.table(lakes.TABLE).current_snapshot()
-    assert second is not None
-    world.compact([0, 1, 2, 3, 4, 6, 7])
-    world.run()
-    table = world.lake.catalog.load_table(lakes.TABLE)
-    table.manage_snapshots().set_current_snapshot(second.snapshot_id).commit()
+    move_main_behind_a_verified_compaction(world)
     world.finds(FindingName.MAIN_MOVED)
     world.run()
 
