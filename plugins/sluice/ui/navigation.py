@@ -4,12 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import quote
 
 from sluice.model.spec.stream import StreamSpec
 
 # Mount point of the app, below the path of Airflow's base URL.
 PREFIX = "/sluice"
 QUERIES = "Running queries"
+
+
+def stream_page(stream: str) -> str:
+    """Address of the stream's page, as all of these relative to the path of Airflow's base URL."""
+    return f"{PREFIX.removeprefix('/')}/streams/{stream}"
+
+
+def ledger_page(stream: str, run_id: str, document: str = "") -> str:
+    """Address of a run's document in the ledger (a name of ``ledger.run_key``), or of the list of them."""
+    # Run ids contain ":" and "+", load ids "#".
+    run = f"{stream_page(stream)}/runs/{quote(run_id, safe='')}"
+    return f"{run}/{quote(document, safe='')}" if document else run
+
+
+def log_page(stream: str, component: str) -> str:
+    """Address of the last lines of the log of the component's process."""
+    return f"{stream_page(stream)}/log/{component}"
 
 
 def pages(specs: Sequence[StreamSpec]) -> list[tuple[str, str]]:

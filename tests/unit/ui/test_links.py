@@ -57,6 +57,15 @@ def test_the_streams_of_the_repository() -> None:
     assert [spec.name for spec in streams.load_all()] == streams.names()
 
 
+def test_addresses_are_relative_and_quote_what_a_run_id_has() -> None:
+    run = "scheduled__2026-01-01T00:00:00+00:00#000002"
+    quoted = "sluice/streams/nyc_taxi/runs/scheduled__2026-01-01T00%3A00%3A00%2B00%3A00%23000002"
+    assert navigation.stream_page("nyc_taxi") == "sluice/streams/nyc_taxi"
+    assert navigation.ledger_page("nyc_taxi", run, "proof") == f"{quoted}/proof"
+    assert navigation.ledger_page("nyc_taxi", run) == quoted
+    assert navigation.log_page("nyc_taxi", "consumer") == "sluice/streams/nyc_taxi/log/consumer"
+
+
 def test_the_plugin_registers_the_app_once(plugin: ModuleType) -> None:
     assert is_valid_plugin(plugin.SluicePlugin)
     made = plugin.SluicePlugin()
