@@ -7,17 +7,20 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
-from sluice.model.spec.stream import load_all
+from sluice.model.spec.stream import load_valid
 from sluice.ui import navigation
 
 
 class SluicePlugin(AirflowPlugin):
     name = "sluice"
-    external_views = navigation.external_views(load_all())
+    external_views = navigation.external_views(load_valid().specs)
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:
         """Made when the API server asks for it: tasks and the scheduler never do, and need no FastAPI."""
         from sluice.ui.app import create
+        from sluice.ui.data import sources, start_watching
 
-        return [{"app": create(load_all()), "url_prefix": navigation.PREFIX, "name": "sluice"}]
+        start_watching()
+        app = create(lambda: sources().declared())
+        return [{"app": app, "url_prefix": navigation.PREFIX, "name": "sluice"}]

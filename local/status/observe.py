@@ -19,7 +19,7 @@ from sluice.clients.lake.catalog import Commit, recent_batches
 from sluice.clients.ledger import History
 from sluice.model.health.sample import Sample
 from sluice.model.spec.config import ConfigError
-from sluice.model.spec.ledger import history_name
+from sluice.model.spec.ledger import EVENTS, history_name
 from sluice.model.spec.stream import CONSUMER, Component, StreamSpec
 from sluice.runtime.observer import Observer
 from sluice.runtime.supervisord import SupervisorRuntime
@@ -61,18 +61,6 @@ RECENT_SECONDS = 300.0
 BATCHES = 20
 DAY = timedelta(hours=24)
 NEWEST: dict[str, Any] = {"order_by": "-end_date", "limit": 1, "state": ["success", "failed"]}
-KINDS = (
-    "health",
-    "restart",
-    "start",
-    "stop",
-    "suspend",
-    "resume",
-    "decision_requested",
-    "decision",
-    "recovered",
-    "deadline_missed",
-)
 
 
 @dataclass(frozen=True)
@@ -136,7 +124,7 @@ def _batches(stack: Stack, spec: StreamSpec, component: Component) -> list[Commi
 
 
 def component_history(history: History, now: datetime) -> ComponentHistory:
-    newest = [event for event in (history.latest(kind) for kind in KINDS) if event is not None]
+    newest = [event for event in (history.latest(kind) for kind in EVENTS) if event is not None]
     return ComponentHistory(
         restarts=[bool(event.get("requested")) for event in history.since("restart", now - DAY)],
         newest=max(newest, key=lambda event: str(event["at"]), default=None),

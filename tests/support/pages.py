@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
+from sluice.clients.errors import ClientError
 from sluice.clients.lake.results_table import Editor, Results, Window
 from sluice.model.queries.progress import (
     ActivityEvent,
@@ -30,10 +31,14 @@ from sluice.model.queries.progress import (
 )
 from sluice.model.spec import stream as streams
 from sluice.model.spec.ledger import Document
-from sluice.model.spec.stream import StreamSpec
+from sluice.model.spec.stream import Declared, StreamSpec
+from sluice.ui.airflow_db import LastCheck
 from sluice.ui.app import create, may_read
-from sluice.ui.data import Sources, sources
-from sluice.ui.health import LastCheck, last_check
+from sluice.ui.data import AirflowState, Sources, sources
+from sluice.ui.health import last_check
+from sluice.ui.rights import Reader, may_read_log, may_read_stream, reader
+from tests.support import observed
+from tests.support.observed import FakeWatch
 
 STREAM, QUERY = "wiki_changes", "editors"
 WINDOW_SECONDS = 600
@@ -257,18 +262,54 @@ class FakeSources(Sources):
 
 @dataclass
 class Made:
-    """The app over made-up results, and what a test may turn."""
+    """The app over made-up results, and what a test may turn. ``past``: events of the pages' history;
+    ``logs``: program -> lines, or why there are none."""
 
     app: FastAPI
     results: FakeResults
     events: FakeEvents
     check: dict[str, Any]
+    declared: Declared
+    watch: FakeWatch
+    airflow: AirflowState
     progress: FakeProgress = field(default_factory=FakeProgress)
+    past: list[tuple[str, Document]] = field(default_factory=list)
+    logs: dict[str, list[str] | ClientError] = field(default_factory=dict)
 
     def forget(self) -> None:
         """What was kept of earlier answers."""
         made = FakeSources(lambda *_: self.results.read, self.events.of, lambda: self.progress.read)
+        made.__dict__ |= {
+            "watch": self.watch, "airflow": lambda: self.airflow, "events": lambda spec: self.past,
+            "log": self._log,
+        }  # fmt: skip
         self.app.dependency_overrides[sources] = lambda: made
+
+    def _log(self, spec: StreamSpec, component: str) -> list[str]:
+        found = self.logs.get(component, [f"a line of the {component}"])
+        if isinstance(found, ClientError):
+            raise found
+        return found
+
+
+class EveryReader(Reader):
+    """May see everything."""
+
+    def __init__(self) -> None:
+        super().__init__(cast("Any", None))
+
+    def streams(self, names: Iterable[str]) -> list[str]:
+        return list(names)
+
+    def may_read_log(self, stream: str) -> bool:
+        return True
+
+
+def allow_everything(app: FastAPI) -> None:
+    app.dependency_overrides[may_read] = lambda: None
+    app.dependency_overrides[reader] = EveryReader
+    for right in (may_read_stream, may_read_log):
+        app.dependency_overrides[right] = lambda: None
 
 
 def make_app(results: Results | None = None) -> Made:
@@ -283,10 +324,19 @@ def make_app(results: Results | None = None) -> Made:
         }
     )
     check: dict[str, Any] = {"dag": f"{STREAM}_stream", "paused": False, "at": now - 41, "passed": True}
-    app = create([spec()])
-    app.dependency_overrides[may_read] = lambda: None
+    app = create(lambda: made.declared)
+    allow_everything(app)
     app.dependency_overrides[last_check] = lambda: LastCheck(**check)
-    made = Made(app, made_up, events, check)
+    specs = [spec()]
+    made = Made(
+        app,
+        made_up,
+        events,
+        check,
+        Declared(specs),
+        observed.watch(specs, now),
+        observed.airflow(specs, now),
+    )
     made.forget()
     return made
 

@@ -123,9 +123,8 @@ class History(Ledger):
     """A stream's events, one document each; times are aware. ``stream`` is a name of
     :func:`sluice.model.spec.ledger.history_name`.
 
-    Kinds: ``health``, ``restart``, ``start``, ``stop``, ``suspend``, ``resume``, ``decision_requested``,
-    ``decision``, ``recovered``, ``deadline_missed``. Keys hold the time and the newest
-    sorts first, so the newest event needs one LIST and one GET, whatever came before.
+    Kinds: ``ledger.EVENTS``. Keys hold the time and the newest sorts first, so the newest event needs one
+    LIST and one GET, whatever came before.
     """
 
     def record(self, kind: str, document: Document, at: datetime) -> Document:
@@ -146,6 +145,19 @@ class History(Ledger):
     def latest(self, kind: str) -> Document | None:
         newest = self._newest(kind)
         return self.get(newest[0]) if newest else None
+
+    def newest(self, kind: str, limit: int) -> list[tuple[datetime, Document]]:
+        """Time and document of the newest events or records of a kind, newest first: a LIST, a GET each."""
+        found = []
+        for key in self.keys(history_prefix(kind), limit=limit):
+            at, document = moment_of(key), self.get(key)
+            if at is not None and document is not None and not is_ascending(key):
+                found.append((at, document))
+        return found
+
+    def times(self, kind: str, since: datetime) -> list[datetime]:
+        """Times of the events of a kind from ``since`` on, oldest first: no GET."""
+        return list(self._since(kind, since).values())
 
     def suspended(self) -> Document | None:
         """The newest ``suspend`` event, unless a ``resume`` came later."""

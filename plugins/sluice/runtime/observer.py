@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
-from sluice.clients.errors import ClientError
+from sluice.clients.errors import ClientError, Unreachable
 from sluice.clients.kafka_admin import KafkaAdmin
 from sluice.clients.lake.catalog import Lake
 from sluice.model.health.sample import KAFKA, LAKE, PROCESS, Sample
@@ -14,17 +14,6 @@ from sluice.model.spec.stream import CONSUMER, StreamSpec
 from sluice.runtime.base import Runtime
 
 T = TypeVar("T")
-
-
-def ask(system: str, errors: dict[str, str], request: Callable[[], T]) -> T | None:
-    """The answer, or None with the reason in ``errors``; a system that failed once is not asked again."""
-    if system in errors:
-        return None
-    try:
-        return request()
-    except ClientError as error:
-        errors[system] = str(error)
-        return None
 
 
 # Precision of the first deletion's moment: 1/32 of the retention margin.
@@ -43,32 +32,48 @@ class Observer:
         self.runtime = runtime
         self.spec = spec
         self.component = spec.component(component)
+        # System -> reason, of those that did not answer this observer.
+        self.unreachable: dict[str, str] = {}
 
-    def observe(self, now: float) -> Sample:
+    def observe(self, now: float, unreachable: Mapping[str, str] | None = None) -> Sample:
         """A sample at ``now`` (seconds since 1970), with ClientErrors in its ``errors``. Raises ConfigError.
 
-        Takes as long as the clients' deadlines if systems do not answer.
+        Takes as long as the clients' deadlines if systems do not answer. ``unreachable``: systems that are
+        known not to answer, and why; they are not asked.
         """
-        return self._consumer(now) if self.component.name == CONSUMER else self._with_heartbeat(now)
+        errors = dict(unreachable or {})
+        if self.component.name == CONSUMER:
+            return self._consumer(now, errors)
+        return self._with_heartbeat(now, errors)
 
-    def _with_heartbeat(self, now: float) -> Sample:
-        errors: dict[str, str] = {}
+    def _ask(self, system: str, errors: dict[str, str], request: Callable[[], T]) -> T | None:
+        """The answer, or None with the reason in ``errors``; a system that failed once is not asked again."""
+        if system in errors:
+            return None
+        try:
+            return request()
+        except ClientError as error:
+            errors[system] = str(error)
+            if isinstance(error, Unreachable):
+                self.unreachable[system] = str(error)
+            return None
+
+    def _with_heartbeat(self, now: float, errors: dict[str, str]) -> Sample:
         name, topic = self.component.name, self.spec.topic.name
-        process = ask(PROCESS, errors, lambda: self.runtime.status(self.component.program))
-        heartbeat = ask(KAFKA, errors, lambda: self.kafka.heartbeat(self.spec.name, name, topic))
+        process = self._ask(PROCESS, errors, lambda: self.runtime.status(self.component.program))
+        heartbeat = self._ask(KAFKA, errors, lambda: self.kafka.heartbeat(self.spec.name, name, topic))
         return Sample(at=now, process=process, errors=errors, heartbeat=heartbeat)
 
-    def _consumer(self, now: float) -> Sample:
-        errors: dict[str, str] = {}
+    def _consumer(self, now: float, errors: dict[str, str]) -> Sample:
         topic = self.spec.topic.name
-        process = ask(PROCESS, errors, lambda: self.runtime.status(self.component.program))
+        process = self._ask(PROCESS, errors, lambda: self.runtime.status(self.component.program))
         # Begin offsets before the table and end offsets after it: a publish in between then shows neither
         # lost records nor a position after the end.
-        found = ask(KAFKA, errors, lambda: self.kafka.describe(topic))
+        found = self._ask(KAFKA, errors, lambda: self.kafka.describe(topic))
         count = found.partitions if found else 0
-        begins = ask(KAFKA, errors, lambda: self.kafka.begins(topic, count))
-        published = ask(LAKE, errors, lambda: self.lake().position(self.spec.table))
-        ends = ask(KAFKA, errors, lambda: self.kafka.ends(topic, count))
+        begins = self._ask(KAFKA, errors, lambda: self.kafka.begins(topic, count))
+        published = self._ask(LAKE, errors, lambda: self.lake().position(self.spec.table))
+        ends = self._ask(KAFKA, errors, lambda: self.kafka.ends(topic, count))
         sample = Sample(
             at=now,
             process=process,
@@ -81,7 +86,7 @@ class Observer:
         )
         if errors or not sample.unread():
             return sample
-        return ask(KAFKA, errors, lambda: self._with_expiry(sample)) or sample
+        return self._ask(KAFKA, errors, lambda: self._with_expiry(sample)) or sample
 
     def _with_expiry(self, sample: Sample) -> Sample:
         """Add what retention will delete of the unread records within the retention margin.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -20,11 +20,13 @@ from sluice.model.queries.progress import QueryHistory
 from sluice.model.queries.prometheus import exposition
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.query import Query
-from sluice.model.spec.stream import StreamSpec
-from sluice.ui import assets, navigation
+from sluice.model.spec.stream import Declared, StreamSpec
+from sluice.ui import assets, navigation, streams
 from sluice.ui.assets import Headers
 from sluice.ui.data import Sources, sources
+from sluice.ui.formats import public
 from sluice.ui.health import LastCheck, last_check, stream_status
+from sluice.ui.rights import Reader, may_read_stream, reader
 from sluice.ui.views import EditorFilter, queries_view, results_view
 
 log = logging.getLogger(__name__)
@@ -38,11 +40,12 @@ may_read = requires_access_view(AccessView.PLUGINS)
 TEMPLATES = Jinja2Templates(Path(__file__).parent / "templates")
 
 
-def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS) -> FastAPI:
-    """The app: a page per query that declares one, and a page of each stream's queries.
+def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SECONDS) -> FastAPI:
+    """The app: the pages of streams, of each stream's queries, and of each query that declares one.
 
-    Every route requires the login. FastAPI's own routes (documentation), folders of static files and
-    redirects would not, so they are off. ``refresh_seconds``: polling interval of the pages.
+    Every route requires the login, and those of a stream the right to read its DAGs. FastAPI's own routes
+    (documentation), folders of static files and redirects would not, so they are off. ``declared``: the
+    streams now; ``refresh_seconds``: polling interval of the pages.
     """
     app = FastAPI(
         title="Sluice",
@@ -55,25 +58,24 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
     app.add_middleware(Headers)
     app.add_exception_handler(ClientError, _client_error)
     app.add_exception_handler(ConfigError, _client_error)
-
-    names = [spec.name for spec in specs]
+    app.include_router(streams.router(declared, refresh_seconds))
 
     def known_stream(stream: str) -> str:
-        if stream not in names:
+        if stream not in (spec.name for spec in declared().specs):
             raise HTTPException(404, f"no stream {stream!r}")
         return stream
 
-    def declared(stream: str, name: str) -> tuple[StreamSpec, Query]:
-        for spec in specs:
+    def with_page(stream: str, name: str) -> tuple[StreamSpec, Query]:
+        for spec in declared().specs:
             if spec.name == stream and name in spec.queries and spec.queries[name].page:
                 return spec, spec.queries[name]
         raise HTTPException(404, f"stream {stream!r} has no query {name!r} with a page")
 
     # Plain functions: each blocks, so FastAPI runs it in a thread.
 
-    @app.get("/results/{stream}.{name}", response_class=HTMLResponse)
+    @app.get("/results/{stream}.{name}", response_class=HTMLResponse, dependencies=[Depends(may_read_stream)])
     def page(request: Request, stream: str, name: str) -> HTMLResponse:
-        _, query = declared(stream, name)
+        _, query = with_page(stream, name)
         return TEMPLATES.TemplateResponse(
             request,
             "results.html",
@@ -86,7 +88,7 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
             },
         )
 
-    @app.get("/api/results/{stream}.{name}")
+    @app.get("/api/results/{stream}.{name}", dependencies=[Depends(may_read_stream)])
     def data(
         stream: str,
         name: str,
@@ -95,31 +97,33 @@ def create(specs: Sequence[StreamSpec], refresh_seconds: float = REFRESH_SECONDS
         window: float | None = None,
         whose: EditorFilter = EditorFilter.ALL,
     ) -> JSONResponse:
-        spec, _ = declared(stream, name)
+        spec, _ = with_page(stream, name)
         view, now = results_view(data_sources.results(spec, name), window, whose), time.time()
         status = stream_status(data_sources.health(spec), check, spec.supervision, now)
         return JSONResponse(view | {"now": now, "status": status})
 
-    @app.get("/queries/{stream}", response_class=HTMLResponse)
-    def queries_page(request: Request, stream: str) -> HTMLResponse:
+    @app.get("/queries/{stream}", response_class=HTMLResponse, dependencies=[Depends(may_read_stream)])
+    def queries_page(request: Request, stream: str, who: Annotated[Reader, Depends(reader)]) -> HTMLResponse:
+        specs = declared().specs
         return TEMPLATES.TemplateResponse(
             request,
             "queries.html",
             {
                 "stream": known_stream(stream),
-                "streams": names,
+                "streams": who.streams([spec.name for spec in specs]),
                 "pages": navigation.pages([spec for spec in specs if spec.name == stream]),
                 "refresh_seconds": refresh_seconds,
                 "plotly_version": assets.plotly_version(),
             },
         )
 
-    @app.get("/api/queries/{stream}")
+    @app.get("/api/queries/{stream}", dependencies=[Depends(may_read_stream)])
     def queries_data(stream: str, data_sources: Annotated[Sources, Depends(sources)]) -> JSONResponse:
         return JSONResponse(queries_view(data_sources.progress(), known_stream(stream), time.time()))
 
     @app.get("/metrics")
     def metrics(data_sources: Annotated[Sources, Depends(sources)]) -> Response:
+        names = [spec.name for spec in declared().specs]
         return Response(exposition(histories(data_sources, names)), media_type=CONTENT_TYPE_LATEST)
 
     @app.get("/static/{name}")
@@ -145,5 +149,5 @@ def histories(data_sources: Sources, streams: Sequence[str]) -> dict[str, tuple[
 def _client_error(request: Request, error: Exception) -> JSONResponse:
     missing = isinstance(error, Missing)
     return JSONResponse(
-        {"detail": str(error), "kind": "missing" if missing else "error"}, 404 if missing else 503
+        {"detail": public(str(error)), "kind": "missing" if missing else "error"}, 404 if missing else 503
     )

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property
-from threading import Lock
+from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sluice.clients.errors import ClientError, Unreachable
 from sluice.model.queries.progress import ProgressSnapshot
 from sluice.model.spec import platform as platforms
-from sluice.model.spec.ledger import Document, history_name
-from sluice.model.spec.stream import StreamSpec
+from sluice.model.spec.ledger import EVENTS, Document, history_name
+from sluice.model.spec.stream import Declared, StreamSpec, load_valid
+from sluice.runtime.watch import Clients, StreamWatch
+from sluice.ui.airflow_db import (
+    LastCheck,
+    LoadRun,
+    OpenDecision,
+    last_checks,
+    open_decisions,
+    unverified_runs,
+)
 from sluice.ui.views import PROGRESS_WINDOW_SECONDS
 
 if TYPE_CHECKING:
     # PyIceberg takes a second to import, and the API server should not wait for it.
     from sluice.clients.lake.results_table import Results
+    from sluice.clients.ledger import History
     from sluice.model.spec.platform import Platform
+    from sluice.model.trace.batches import Batch
 
 T = TypeVar("T")
 
@@ -27,6 +39,12 @@ PAST_SECONDS = 24 * 3600.0
 RESULTS_SECONDS = 2.0
 HEALTH_SECONDS = 5.0
 PROGRESS_SECONDS = 5.0
+AIRFLOW_SECONDS = 5.0
+LOG_SECONDS, LOG_BYTES = 5.0, 65_536
+# Events of all kinds: a LIST for each.
+EVENTS_SECONDS, EVENTS_OF_A_KIND = 30.0, 10
+DECLARED_SECONDS = 10.0
+WATCH_DELAY_SECONDS = 5.0
 # A system that hangs must not block all of the API server's threads.
 MAX_WAIT_SECONDS = 2.0
 
@@ -55,16 +73,46 @@ class TtlCache(Generic[T]):
             self._lock.release()
 
 
+@dataclass(frozen=True)
+class AirflowState:
+    """Of all streams: ``checks`` by stream, open ``decisions``, ``runs`` of loads that are not verified."""
+
+    checks: dict[str, LastCheck]
+    decisions: Sequence[OpenDecision]
+    runs: Sequence[LoadRun]
+
+
+def open_clients(platform: Platform) -> Clients:
+    """One thread's clients for the watch."""
+    from sluice.clients.kafka_admin import KafkaAdmin
+    from sluice.clients.lake.batches import BatchLog
+    from sluice.clients.lake.catalog import Lake
+    from sluice.clients.ledger import History
+    from sluice.runtime.supervisord import SupervisorRuntime
+
+    lake = cache(lambda: Lake.open(platform))
+
+    def history(spec: StreamSpec, component: str) -> History:
+        return History.open(platform, history_name(spec.name, component))
+
+    def batches(spec: StreamSpec, limit: int) -> list[Batch]:
+        return [one.batch for one in BatchLog.open(platform.s3, lake().table(spec.table)).newest(limit)]
+
+    return Clients(KafkaAdmin(platform.kafka), lake, SupervisorRuntime.open(platform), history, batches)
+
+
 class Sources:
     """Results, health and progress, from the platform file of role ``airflow``, read at the first request.
 
     Every method blocks and raises ClientError, or ConfigError for an invalid platform file. A client that
-    could not be opened is opened again by the next request.
+    could not be opened is opened again by the next request. ``declared``: the streams.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, declared: Callable[[], Declared] | None = None) -> None:
         self._caches: dict[tuple[str, str], TtlCache[Any]] = {}
         self._lock = Lock()
+        self.declared = declared or TtlCache(load_valid, DECLARED_SECONDS).get
+        self.watch = StreamWatch(lambda: self.declared().specs, lambda: open_clients(self._platform))
 
     @cached_property
     def _platform(self) -> Platform:
@@ -103,6 +151,57 @@ class Sources:
 
         return self._get(("progress", ""), load, PROGRESS_SECONDS)
 
+    def airflow(self) -> AirflowState:
+        """What Airflow's database says of all streams."""
+
+        def load() -> AirflowState:
+            from airflow.utils.session import create_session
+
+            known = self.declared()
+            names = [*(spec.name for spec in known.specs), *known.invalid]
+
+            def dags(*kinds: str) -> list[str]:
+                return [f"{name}_{kind}" for name in names for kind in kinds]
+
+            with create_session() as session:
+                return AirflowState(
+                    last_checks(names, session),
+                    open_decisions(dags("decision", "change"), session),
+                    unverified_runs(dags("load", "backfill"), session),
+                )
+
+        return self._get(("airflow", ""), load, AIRFLOW_SECONDS)
+
+    def events(self, spec: StreamSpec) -> list[tuple[str, Document]]:
+        """Component and event: the newest of each kind."""
+
+        def load() -> list[tuple[str, Document]]:
+            return [
+                (component, event)
+                for component in spec.components
+                for kind in EVENTS
+                for _, event in self.open_full_history(history_name(spec.name, component)).newest(
+                    kind, EVENTS_OF_A_KIND
+                )
+            ]
+
+        return self._get(("events", spec.name), load, EVENTS_SECONDS)
+
+    def open_full_history(self, name: str) -> History:
+        from sluice.clients.ledger import History
+
+        return History.open(self._platform, name)
+
+    def log(self, spec: StreamSpec, component: str) -> list[str]:
+        """The last lines of the log of the component's process."""
+
+        def load() -> list[str]:
+            from sluice.runtime.supervisord import SupervisorRuntime
+
+            return SupervisorRuntime.open(self._platform).tail(spec.component(component).program, LOG_BYTES)
+
+        return self._get(("log", spec.component(component).program), load, LOG_SECONDS)
+
     def health(self, spec: StreamSpec) -> dict[str, Document | ClientError | None]:
         """Component -> its newest health event, None before the first, or why it cannot be read."""
         return {component: self._health(history_name(spec.name, component)) for component in spec.components}
@@ -122,6 +221,20 @@ class Sources:
 
 
 @cache
-def sources() -> Sources:
-    """The API server's one instance."""
+def _instance() -> Sources:
     return Sources()
+
+
+def sources() -> Sources:
+    """The API server's one instance, whose watch runs."""
+    found = _instance()
+    found.watch.ensure_started()
+    return found
+
+
+def start_watching() -> None:
+    """Start the watch soon, so that the first viewer finds observations. Not at once: a command that only
+    lists plugins has ended by then."""
+    timer = Timer(WATCH_DELAY_SECONDS, sources)
+    timer.daemon = True
+    timer.start()

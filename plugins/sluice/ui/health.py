@@ -3,51 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from airflow.api_fastapi.common.db.common import SessionDep
-from airflow.models.dag import DagModel
-from airflow.models.dagrun import DagRun
-from airflow.utils.state import DagRunState
-from sqlalchemy import select
 
 from sluice.clients.errors import ClientError
 from sluice.model.health.status import RESTARTABLE, Health, no_action
 from sluice.model.spec.ledger import Document
 from sluice.model.spec.stream import CONSUMER, Supervision
-
-
-@dataclass(frozen=True)
-class LastCheck:
-    """The newest finished run of the DAG that supervises a stream.
-
-    ``paused``: None if Airflow has no such DAG. ``at``: when the run ended (seconds since 1970), ``passed``:
-    whether it succeeded; both None before the first.
-    """
-
-    dag: str
-    paused: bool | None
-    at: float | None
-    passed: bool | None
+from sluice.ui.airflow_db import LastCheck, last_checks
 
 
 def last_check(stream: str, session: SessionDep) -> LastCheck:
-    """Read it from Airflow's database; ``stream`` is the one in the request's path."""
-    dag = f"{stream}_stream"
-    paused = session.scalar(select(DagModel.is_paused).where(DagModel.dag_id == dag))
-    # By id, which is an index: ordering years of runs by their end would not be.
-    run = session.execute(
-        select(DagRun.end_date, DagRun.state)
-        .where(DagRun.dag_id == dag, DagRun.state.in_([DagRunState.SUCCESS, DagRunState.FAILED]))
-        .order_by(DagRun.id.desc())
-        .limit(1)
-    ).first()
-    if run is None:
-        return LastCheck(dag, paused, None, None)
-    end, state = run
-    return LastCheck(dag, paused, end.timestamp() if end else None, state == DagRunState.SUCCESS)
+    """``stream`` is the one in the request's path."""
+    return last_checks([stream], session)[stream]
 
 
 def stream_status(

@@ -10,6 +10,7 @@ from sluice.model.spec.stream import StreamSpec
 
 # Mount point of the app, below the path of Airflow's base URL.
 PREFIX = "/sluice"
+STREAMS = "Streams"
 QUERIES = "Running queries"
 
 
@@ -41,7 +42,7 @@ def pages(specs: Sequence[StreamSpec]) -> list[tuple[str, str]]:
 
 
 def external_views(specs: Sequence[StreamSpec]) -> list[dict[str, Any]]:
-    """Airflow's external views: a link per query with a page, and one to the first stream's queries.
+    """Airflow's external views: all streams, a query with a page each, and the first stream's queries.
 
     Addresses are relative: the browser resolves them against Airflow's ``<base>``.
     """
@@ -49,7 +50,7 @@ def external_views(specs: Sequence[StreamSpec]) -> list[dict[str, Any]]:
         _view(title, f"results/{name}", f"sluice-{name.replace('.', '-')}") for name, title in pages(specs)
     ]
     running = [_view(QUERIES, f"queries/{spec.name}", "sluice-queries") for spec in specs[:1]]
-    return results + running
+    return [_view(STREAMS, "streams", "sluice-streams"), *results, *running]
 
 
 def _view(name: str, path: str, route: str) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.base_user import BaseUser
@@ -54,3 +55,24 @@ def may_read_log(stream: str, user: GetUserDep) -> str:
     ):
         raise HTTPException(404, f"no stream {stream!r}")
     return name
+
+
+@dataclass(frozen=True)
+class Reader:
+    """What the user of a request may see."""
+
+    user: BaseUser
+
+    def streams(self, names: Iterable[str]) -> list[str]:
+        return readable_streams(names, self.user)
+
+    def may_read_log(self, stream: str) -> bool:
+        try:
+            may_read_log(stream, self.user)
+        except HTTPException:
+            return False
+        return True
+
+
+def reader(user: GetUserDep) -> Reader:
+    return Reader(user)

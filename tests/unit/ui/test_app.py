@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sluice.clients.errors import Missing, Refused, Unreachable
 from sluice.model.spec.config import ConfigError
+from sluice.model.spec.stream import Declared
 from sluice.ui import assets
 from sluice.ui.app import create, may_read
 from tests.support.pages import QUERY, STREAM, Made, make_app, make_results, spec
@@ -39,7 +40,8 @@ def client(made: Made) -> Iterator[TestClient]:
 def paths_of(made: Made) -> list[str]:
     routes = [route for route in made.app.routes if isinstance(route, APIRoute)]
     paths = [route.path.replace("{stream}.{name}", f"{STREAM}.{QUERY}") for route in routes]
-    return [path.replace("{stream}", STREAM).replace("{name}", "editors.js") for path in paths]
+    paths = [path.replace("{stream}", STREAM).replace("{name}", "editors.js") for path in paths]
+    return [path.replace("{component}", "consumer") for path in paths]
 
 
 # Who is let in: tests/browser/test_login.py asks a real Airflow for every route.
@@ -51,7 +53,7 @@ def test_for_who_is_not_let_in_nothing_is_read(made: Made, client: TestClient) -
 
     made.app.dependency_overrides[may_read] = refuse
     answers = [client.get(path) for path in paths_of(made)]
-    assert [(answer.status_code, answer.json()) for answer in answers] == [(401, {"detail": "no"})] * 6
+    assert [(answer.status_code, answer.json()) for answer in answers] == [(401, {"detail": "no"})] * 9
     assert (made.results.reads, made.progress.reads) == (0, 0)
 
 
@@ -59,7 +61,7 @@ def test_for_who_is_not_let_in_nothing_is_read(made: Made, client: TestClient) -
 
 
 def test_every_route_answers(made: Made, client: TestClient) -> None:
-    assert [client.get(path).status_code for path in paths_of(made)] == [200] * 6
+    assert [client.get(path).status_code for path in paths_of(made)] == [200] * 9
 
 
 @pytest.mark.parametrize("page", [PAGE, QUERIES])
@@ -81,7 +83,7 @@ def test_what_the_stream_declares_is_text_in_the_page(made: Made) -> None:
     declared = spec()
     query = replace(declared.queries[QUERY], page='"><script>alert(1)</script>')
     hostile = replace(declared, queries={QUERY: query})
-    app = create([hostile])
+    app = create(lambda: Declared([hostile]))
     app.dependency_overrides = made.app.dependency_overrides
     text = TestClient(app).get(PAGE).text
     assert "<script>alert" not in text
@@ -135,7 +137,7 @@ def test_a_number_that_is_none_finds_no_window(client: TestClient) -> None:
 
 
 def test_a_query_without_a_page(made: Made) -> None:
-    app = create([replace(spec(), name="other", queries={}), spec()])
+    app = create(lambda: Declared([replace(spec(), name="other", queries={}), spec()]))
     app.dependency_overrides = made.app.dependency_overrides
     client = TestClient(app)
     for name in (f"other.{QUERY}", f"{STREAM}.unknown", f"unknown.{QUERY}", "..%2f..%2fsecret", STREAM):
@@ -166,7 +168,7 @@ def test_the_data_of_the_queries(made: Made, client: TestClient) -> None:
 
 def test_the_page_of_the_queries_leads_to_those_of_other_streams(made: Made) -> None:
     other = replace(spec(), name="other", queries={})
-    app = create([other, spec()])
+    app = create(lambda: Declared([other, spec()]))
     app.dependency_overrides = made.app.dependency_overrides
     client = TestClient(app)
     text = client.get("/queries/other").text
@@ -195,7 +197,7 @@ def test_the_metrics(made: Made, client: TestClient) -> None:
 
 
 def test_metrics_say_that_progress_is_not_readable(made: Made, caplog: pytest.LogCaptureFixture) -> None:
-    app = create([replace(spec(), name="other", queries={}), spec()])
+    app = create(lambda: Declared([replace(spec(), name="other", queries={}), spec()]))
     app.dependency_overrides = made.app.dependency_overrides
     assert 'sluice_query_progress_scrape_success{stream="other"} 1.0' in TestClient(app).get(METRICS).text
     made.forget()
@@ -252,7 +254,7 @@ def test_an_error_that_nobody_foresaw_tells_nothing(made: Made, client: TestClie
 
 
 def test_the_files_are_those_of_the_page(client: TestClient) -> None:
-    page = client.get(PAGE).text + client.get(QUERIES).text
+    page = client.get(PAGE).text + client.get(QUERIES).text + client.get(f"/streams/{STREAM}").text
     wanted = set(re.findall(r"\.\./static/([\w.\-]+)", page))
     for name in [name for name in assets.files() if name.endswith(".js") and name != assets.PLOTLY]:
         wanted |= set(re.findall(r'from "\./([\w.]+)"', client.get(f"/static/{name}").text))

@@ -29,10 +29,19 @@ def plugin() -> ModuleType:
     return module
 
 
-def test_a_link_for_each_query_with_a_page_and_one_to_the_queries() -> None:
+def test_a_link_to_all_streams_one_for_each_query_with_a_page_and_one_to_the_queries() -> None:
     taxi = streams.load("nyc_taxi")
-    assert navigation.external_views([]) == []
+    streams_page = {
+        "name": "Streams",
+        "href": "sluice/streams",
+        "destination": "nav",
+        "nav_top_level": True,
+        "url_route": "sluice-streams",
+        "icon": "sluice/static/icon.svg",
+    }
+    assert navigation.external_views([]) == [streams_page]
     assert navigation.external_views([taxi, pages.spec()]) == [
+        streams_page,
         {
             "name": "Wikipedia: top editors",
             "href": "sluice/results/wiki_changes.editors",
@@ -70,7 +79,7 @@ def test_the_plugin_registers_the_app_once(plugin: ModuleType) -> None:
     assert is_valid_plugin(plugin.SluicePlugin)
     made = plugin.SluicePlugin()
     assert [view["url_route"] for view in made.external_views] == [
-        *("sluice-wiki_changes-editors", "sluice-queries")
+        *("sluice-streams", "sluice-wiki_changes-editors", "sluice-queries")
     ]
     (app,) = made.fastapi_apps
     assert (app["url_prefix"], app["name"]) == ("/sluice", "sluice")

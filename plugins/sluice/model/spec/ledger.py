@@ -41,6 +41,19 @@ RUNTIME = "runtime"
 METADATA, MAINTENANCE = "metadata", "maintenance"
 # Kind of the record of a load that was verified: which one, and up to which offsets.
 PROOF = "proof"
+# The kinds of events, of any component.
+EVENTS = (
+    "health",
+    "restart",
+    "start",
+    "stop",
+    "suspend",
+    "resume",
+    "decision_requested",
+    "decision",
+    "recovered",
+    "deadline_missed",
+)
 # UTC, to the microsecond, of one width: texts sort by time.
 _MOMENT = "%Y%m%dT%H%M%S.%fZ"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

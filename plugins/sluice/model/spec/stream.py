@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -373,6 +373,32 @@ def names(environ: Mapping[str, str] = os.environ) -> list[str]:
 def load_all() -> list[StreamSpec]:
     """All streams. Raises ConfigError for an invalid one."""
     return [load(name) for name in names()]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The valid streams, and of each invalid one the reason; ALL_STREAMS: of the folders themselves."""
+
+    specs: Sequence[StreamSpec] = ()
+    invalid: Mapping[str, str] = field(default_factory=dict)
+
+
+ALL_STREAMS = "all streams"
+
+
+def load_valid() -> Declared:
+    """All streams; an invalid one does not affect the others."""
+    specs, invalid = [], {}
+    try:
+        known = names()
+    except ConfigError as error:
+        return Declared(invalid={ALL_STREAMS: str(error)})
+    for name in known:
+        try:
+            specs.append(load(name))
+        except ConfigError as error:
+            invalid[name] = str(error)
+    return Declared(specs, invalid)
 
 
 def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:

@@ -1,0 +1,72 @@
+"""What each health status means and its way out, in a sentence each; docs/operating.md has them in full."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sluice.model.health.status import Health
+
+
+@dataclass(frozen=True)
+class Guide:
+    """``way_out``: empty if no person has to do anything. ``{stream}``: the stream's name."""
+
+    meaning: str
+    way_out: str = ""
+
+    def for_stream(self, stream: str) -> Guide:
+        return Guide(self.meaning, self.way_out.replace("{stream}", stream))
+
+
+GUIDES: Mapping[Health, Guide] = {
+    Health.HEALTHY: Guide("It makes progress, and its lag is small."),
+    Health.IDLE: Guide("Everything is published, and nothing arrives."),
+    Health.CATCHING_UP: Guide("It makes progress with a large lag, which does not grow steadily."),
+    Health.STARTING: Guide("The process runs, and does not work yet; or its runtime is restarting it."),
+    Health.SUSPENDED: Guide(
+        "A user stopped it, until a user starts it again.",
+        "Trigger {stream}_stream with action start when it may run again.",
+    ),
+    Health.STALLED: Guide(
+        "The process runs, and makes no progress. Supervision kills it and starts it again.",
+        "If it stalls again and again: read its log and a thread dump; if its batches are that long, raise "
+        "stall_timeout_seconds.",
+    ),
+    Health.DOWN: Guide(
+        "The process does not run. Supervision starts it; after a configuration error a person decides.",
+        "The message and the end of its log have the cause.",
+    ),
+    Health.FLAPPING: Guide(
+        "Restarts did not help, so supervision makes no more of them.",
+        "Repair the cause that its log names, then answer the decision in Required Actions.",
+    ),
+    Health.LAGGING: Guide(
+        "It makes progress, and its lag keeps growing.",
+        "Reduce the arrivals, or give it more processors or partitions; of a known peak wait.",
+    ),
+    Health.DATA_AT_RISK: Guide(
+        "Retention deletes unread records soon.",
+        "Make the stream publish, and raise the topic's retention.ms at once.",
+    ),
+    Health.DATA_LOST: Guide(
+        "Retention deleted records before they were read.",
+        "Give the stream a new table, upload the files again, and raise the topic's retention.ms.",
+    ),
+    Health.TOPIC_RECREATED: Guide(
+        "The topic is another one of the same name.",
+        "Give the stream a new table, or restore the topic.",
+    ),
+    Health.FENCED: Guide(
+        "Another writer works in its place.",
+        "Find the second process, and end one of the two.",
+    ),
+    Health.SOURCE_UNAVAILABLE: Guide(
+        "The process works, and its feed does not answer.",
+        "Check that the feed works and can be reached; no restart helps.",
+    ),
+    Health.UNKNOWN: Guide(
+        "A system did not answer, or the observation was too short to tell.",
+        "The message names the system: check that it runs, and its rights.",
+    ),
+}

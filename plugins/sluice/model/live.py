@@ -1,0 +1,112 @@
+"""What is known of a component now, and of its offsets over the last hours."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from sluice.model.health.sample import Sample
+
+if TYPE_CHECKING:
+    from sluice.model.health.status import HealthReport
+    from sluice.model.spec.ledger import Document
+    from sluice.model.trace.batches import Batch
+
+
+@dataclass(frozen=True)
+class Point:
+    """Offsets of a topic at a moment (seconds since 1970): partition -> end, and -> first unread."""
+
+    at: float
+    ends: Mapping[int, int]
+    unread: Mapping[int, int]
+
+    @classmethod
+    def of(cls, sample: Sample) -> Point | None:
+        """None if the sample has no offsets."""
+        if sample.errors or sample.ends is None:
+            return None
+        return cls(sample.at, sample.ends, {p: sample.first_unread(p) for p in sample.ends})
+
+    @property
+    def lag(self) -> int:
+        return sum(max(end - self.unread.get(p, 0), 0) for p, end in self.ends.items())
+
+
+class Points:
+    """The points of the last ``seconds``, at least ``apart`` seconds apart; the newest is always kept."""
+
+    def __init__(self, seconds: float, apart: float) -> None:
+        self._seconds, self._apart = seconds, apart
+        self._kept: deque[Point] = deque()
+
+    def add(self, point: Point) -> None:
+        kept = self._kept
+        if kept and point.at <= kept[-1].at:
+            kept.clear()  # the clock was set back
+        if len(kept) > 1 and kept[-1].at - kept[-2].at < self._apart:
+            kept.pop()
+        kept.append(point)
+        while point.at - kept[0].at > self._seconds:
+            kept.popleft()
+
+    def all(self) -> tuple[Point, ...]:
+        return tuple(self._kept)
+
+
+def seconds_behind(points: Sequence[Point]) -> tuple[float, bool] | None:
+    """Age of the oldest unread record at the newest point, and whether it is known exactly.
+
+    It came after the last point whose end offset is not behind it, so this is the most that it can be. False:
+    it is older than all points. None without a point.
+    """
+    if not points:
+        return None
+    now, oldest, is_known = points[-1], 0.0, True
+    for partition, end in now.ends.items():
+        first = now.unread.get(partition, 0)
+        if end <= first:
+            continue
+        before = (point.at for point in reversed(points) if point.ends.get(partition, 0) <= first)
+        at = next(before, None)
+        known = at is not None
+        at = points[0].at if at is None else at
+        if now.at - at >= oldest:
+            oldest, is_known = now.at - at, known
+    return oldest, is_known
+
+
+@dataclass(frozen=True)
+class Live:
+    """What is known of one component; times in seconds since 1970.
+
+    ``at``: of the newest observation, None before the first; ``report`` and ``sample`` are of it. ``since``:
+    since when it has its health; ``recorded``: the newest health event in the history, None before the
+    first. ``restarts``: of the last day; ``suspended``: by whom, since when, why. Of the consumer alone:
+    ``batches`` and ``proofs`` (time, run id and its proof), newest first, and ``points``. ``errors``: what
+    cannot be read -> why.
+    """
+
+    at: float | None = None
+    report: HealthReport | None = None
+    sample: Sample | None = None
+    since: float | None = None
+    recorded: Document | None = None
+    restarts: Sequence[float] = ()
+    suspended: str | None = None
+    batches: Sequence[Batch] = ()
+    proofs: Sequence[tuple[float, str, Document]] = ()
+    points: Sequence[Point] = ()
+    errors: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def lag(self) -> int | None:
+        """Unread records; None if unknown."""
+        return self.points[-1].lag if self.points and self.is_current else None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the newest observation has offsets."""
+        return bool(self.points) and self.points[-1].at == self.at

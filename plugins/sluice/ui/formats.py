@@ -1,0 +1,61 @@
+"""Numbers and times as a person reads them, for the templates; static/format.js has the same for scripts."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+UNKNOWN = "–"
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def count(number: float | None) -> str:
+    """``1,234``; a dash for None."""
+    return UNKNOWN if number is None else f"{number:,.0f}"
+
+
+def rate(number: float | None) -> str:
+    """One decimal below 100: ``12.5``, ``1,234``."""
+    if number is None:
+        return UNKNOWN
+    return f"{number:,.1f}" if 0 < number < 100 else f"{number:,.0f}"
+
+
+def age(seconds: float | None) -> str:
+    """In at most two units: ``42 s``, ``3 min 5 s``, ``2 h 10 min``, ``3 d 4 h``."""
+    if seconds is None:
+        return UNKNOWN
+    whole = max(0, round(seconds))
+    for index, (name, size) in enumerate(_UNITS):
+        if whole >= size:
+            rest = _UNITS[index + 1] if index + 1 < len(_UNITS) else None
+            more = whole % size // rest[1] if rest else 0
+            return f"{whole // size} {name}" + (f" {more} {rest[0]}" if rest and more else "")
+    return "0 s"
+
+
+def iso(at: float) -> str:
+    """For ``<time datetime>``; ``at``: seconds since 1970."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
+
+
+def moment(at: float, now: float) -> str:
+    """``15:50:03 UTC``, with the day if it is not today's. A script rewrites it in the reader's zone."""
+    then, today = datetime.fromtimestamp(at, UTC), datetime.fromtimestamp(now, UTC)
+    day = "" if then.date() == today.date() else f"{then:%-d %b}, "
+    return f"{day}{then:%H:%M:%S} UTC"
+
+
+# URLs, host:port, and absolute paths: where systems are is nothing for every reader of a page.
+_PLACES = re.compile(
+    r"""\b[a-z][a-z0-9+.-]*://[^\s'",;)]*[^\s'",;):.]|\b(?:[\w-]+(?:\.[\w-]+)+|localhost):\d+\b|(?<![\w.])/(?:[\w.@+-]+/)+[\w.@+-]*"""
+)
+
+
+def public(text: str) -> str:
+    """The text without addresses and paths, which task logs have."""
+    return _PLACES.sub("…", text)
+
+
+def short(text: str, most: int = 160) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -1,0 +1,249 @@
+"""The watch: what it knows after a cycle, what it reads again, and what one system's silence does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from sluice.clients.errors import Unreachable
+from sluice.clients.ledger import History
+from sluice.model.health.sample import ProcessState
+from sluice.model.health.status import Health
+from sluice.model.spec.config import ConfigError
+from sluice.model.spec.ledger import PROOF, history_key, history_name, run_key
+from sluice.model.spec.stream import StreamSpec
+from sluice.model.trace.batches import Batch
+from sluice.runtime import watch as module
+from sluice.runtime.watch import Clients, StreamWatch
+from tests.support.memory_s3 import MemoryS3
+from tests.support.observed import batch, process, proof
+from tests.unit.runtime.test_observer import NOW, POSITION, SPEC, Systems
+
+OTHER = replace(SPEC, name="y")
+
+
+class World(Systems):
+    """All systems of one platform, and a clock that moves on by each cycle."""
+
+    def __init__(self) -> None:
+        super().__init__({0: [1.0] * 100, 1: [1.0] * 10})
+        self.now = NOW
+        self.specs: Sequence[StreamSpec] = [SPEC]
+        self.s3 = MemoryS3()
+        self.reads = 0
+        self.process = process(SPEC.program, at=NOW)
+        self.opened = 0
+        self.open_error: Exception | None = None
+        self.watch = StreamWatch(lambda: self.specs, self.open, clock=lambda: self.now)
+
+    def status(self, program: str) -> Any:
+        return self._ask("status", self.process)
+
+    def position(self, table: str) -> Any:
+        return self._ask("position", self.position_)
+
+    def open(self) -> Clients:
+        self.opened += 1
+        if self.open_error:
+            raise self.open_error
+        return Clients(
+            cast("Any", self), lambda: cast("Any", self), cast("Any", self), self.history, self.batches
+        )
+
+    def history(self, spec: StreamSpec, component: str) -> History:
+        name = history_name(spec.name, component)
+        return History(self.s3.as_client(), "s3://warehouse/ledger", name)
+
+    def batches(self, spec: StreamSpec, limit: int) -> list[Batch]:
+        self.reads += 1
+        return [batch(1, self.now)]
+
+    def cycle(self, seconds: float = 10.0) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            self.watch.cycle(pool)
+        self.now += seconds
+
+    def record(self, kind: str, at: float, **document: Any) -> None:
+        self.history(SPEC, "consumer").record(kind, document, datetime.fromtimestamp(at, UTC))
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_before_the_first_cycle_nothing_is_known(world: World) -> None:
+    assert world.watch.live("x", "consumer").at is None
+
+
+def test_what_a_cycle_observes(world: World) -> None:
+    world.record("health", NOW - 500, health="catching up", message="it was so")
+    world.record("restart", NOW - 3600, who="schedule", requested=False, identity="1")
+    world.record("restart", NOW - 90_000, who="schedule", requested=False, identity="0")
+    ledger = world.history(SPEC, "consumer")
+    ledger.put(run_key("run 1", "proof"), proof("run 1"))
+    ledger.put(history_key(PROOF, datetime.fromtimestamp(NOW - 60, UTC), "load"), {"run_id": "run 1"})
+    world.cycle()
+    live = world.watch.live("x", "consumer")
+    assert (live.at, live.lag, live.errors) == (NOW, 40, {})
+    assert live.report is not None
+    assert live.sample is not None
+    assert live.recorded is not None
+    assert live.recorded["health"] == "catching up"
+    assert live.restarts == [NOW - 3600]
+    assert [(at, run, found["topic_records"]) for at, run, found in live.proofs] == [
+        (NOW - 60, "run 1", 29_999)
+    ]
+    assert [one.batch_id for one in live.batches] == [1]
+
+
+def test_a_process_that_ended_shows_within_two_cycles(world: World) -> None:
+    world.cycle()
+    world.process = replace(world.process, state=ProcessState.EXITED, exit_status=137)
+    world.cycle()
+    world.cycle()
+    report = world.watch.live("x", "consumer").report
+    assert report is not None
+    assert (report.health, report.is_final) == (Health.DOWN, True)
+
+
+def test_a_hang_shows_after_the_stall_timeout_and_a_cycle(world: World) -> None:
+    world.process = process(SPEC.program, at=NOW - 3600)
+    world.position_ = replace(POSITION, acquired_at=NOW - 3000, at=NOW - 5, batch_at=NOW - 5)
+    seconds = 0.0
+    while True:
+        world.cycle()
+        report = world.watch.live("x", "consumer").report
+        assert report is not None
+        if report.health is Health.STALLED:
+            break
+        seconds += 10
+        assert seconds <= SPEC.supervision.stall_timeout_seconds + 30
+    assert seconds >= SPEC.supervision.stall_timeout_seconds
+
+
+def test_since_when_is_the_historys_if_it_says_the_same(world: World) -> None:
+    world.cycle()
+    report = world.watch.live("x", "consumer").report
+    assert report is not None
+    assert world.watch.live("x", "consumer").since == NOW
+    world.record("health", NOW - 500, health=report.health.value, message="m")
+    world.now += module.HISTORY_SECONDS
+    world.cycle()
+    assert world.watch.live("x", "consumer").since == NOW - 500
+
+
+def test_the_history_is_read_once_a_minute_or_when_the_process_changed(world: World) -> None:
+    world.cycle()
+    requests = world.s3.requests.total()
+    world.cycle()
+    world.cycle()
+    assert world.s3.requests.total() == requests
+    world.record("suspend", world.now, who="ada", reason="a reason", run="r")
+    requests = world.s3.requests.total()
+    world.cycle()
+    assert world.watch.live("x", "consumer").suspended is None
+    assert world.s3.requests.total() == requests
+    world.process = replace(world.process, state=ProcessState.STOPPED)
+    world.cycle()
+    live = world.watch.live("x", "consumer")
+    assert live.suspended is not None
+    assert live.suspended.startswith("by ada since ")
+    assert live.report is not None
+    assert live.report.health is Health.SUSPENDED
+
+
+def test_batches_are_read_when_the_table_changed(world: World) -> None:
+    world.cycle()
+    world.cycle()
+    assert world.reads == 1
+    world.position_ = replace(POSITION, at=NOW + 1)
+    world.cycle()
+    assert world.reads == 2
+
+
+def test_a_system_that_does_not_answer_is_asked_once_a_cycle(world: World) -> None:
+    world.specs = [SPEC, OTHER]
+    world.errors["describe"] = Unreachable("Kafka at 127.0.0.1:9092 does not answer")
+    world.cycle()
+    assert world.asked.count("describe") == 1
+    for stream in ("x", "y"):
+        live = world.watch.live(stream, "consumer")
+        assert live.sample is not None
+        assert "does not answer" in live.sample.errors["kafka"]
+        assert live.report is not None
+        assert live.report.health is Health.UNKNOWN
+    del world.errors["describe"]
+    world.cycle()
+    assert world.asked.count("describe") == 3
+
+
+def test_a_ledger_that_does_not_answer_hides_nothing_else(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.cycle()
+
+    def away(*_: object) -> None:
+        raise Unreachable("S3 is away")
+
+    monkeypatch.setattr(History, "restart_history", away)
+    world.now += module.HISTORY_SECONDS
+    world.cycle()
+    live = world.watch.live("x", "consumer")
+    assert live.errors == {"history": "S3 is away"}
+    assert live.at == world.now - 10
+
+
+@pytest.mark.parametrize("error", [ConfigError("no [supervisor]"), Unreachable("the catalog is away")])
+def test_clients_that_cannot_be_opened_are_opened_again(world: World, error: Exception) -> None:
+    world.cycle()
+    world.open_error = error
+    world.cycle()  # its pool has new threads, which need clients of their own
+    live = world.watch.live("x", "consumer")
+    assert live.errors == {"observation": str(error)}
+    assert live.at == NOW, "the last observation keeps its age"
+    world.open_error = None
+    world.cycle()
+    assert world.watch.live("x", "consumer").errors == {}
+
+
+def test_an_error_that_nobody_foresaw_ends_no_cycle(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.specs = [SPEC, OTHER]
+    world.errors["describe"] = ZeroDivisionError("a secret")
+    world.cycle()
+    assert world.watch.live("x", "consumer").errors == {
+        "observation": "ZeroDivisionError, see the API server's log"
+    }
+    assert "a secret" in caplog.text
+    del world.errors["describe"]
+    world.cycle()
+    assert world.watch.live("y", "consumer").errors == {}
+
+
+def test_a_stream_that_is_not_declared_any_more_is_forgotten(world: World) -> None:
+    world.cycle()
+    world.specs = [OTHER]
+    world.cycle()
+    assert world.watch.live("x", "consumer").at is None
+    assert world.watch.live("y", "consumer").at is not None
+
+
+def test_it_runs_by_itself_and_is_started_once(world: World) -> None:
+    watch = StreamWatch(lambda: world.specs, world.open, cycle_seconds=0.05)
+    before = threading.active_count()
+    watch.ensure_started()
+    watch.ensure_started()
+    deadline = time.monotonic() + 10
+    while watch.live("x", "consumer").at is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    assert world.opened == 1
+    watch.stop()
+    assert threading.active_count() <= before
