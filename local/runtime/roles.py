@@ -162,17 +162,22 @@ def documents(
         "username": "sluice",
         "password": secrets["supervisor"],
     }
+    files["airflow"]["metrics"] = {"token": secrets["metrics"]}
     if feeds:
         for role in ("producer", "airflow"):
             files[role]["feeds"] = dict(feeds)
     return files
 
 
+# Sections of a platform file that SLUICE_EXTERNAL may leave out, beside the supervisor's.
+DEFAULTED = ("source", "checkpoints", "feeds", "metrics")
+
+
 def external(embedded: dict[str, Document], folder: Path) -> dict[str, Document]:
     """The platform files with an external Kafka and S3, from `<role>.toml` in `folder` (SLUICE_EXTERNAL).
 
-    `kafka`, `s3` and `lake` are required; the catalog in `lake`, `checkpoints`, `source` and `feeds` default
-    to those of `embedded`. The supervisor is always the embedded one. Raises UsageError.
+    `kafka`, `s3` and `lake` are required; the catalog in `lake` and DEFAULTED default to
+    those of `embedded`. The supervisor is always the embedded one. Raises UsageError.
     """
     files: dict[str, Document] = {}
     for role, ours in embedded.items():
@@ -191,7 +196,7 @@ def external(embedded: dict[str, Document], folder: Path) -> dict[str, Document]
                     f"SLUICE_EXTERNAL: {path}: [{section}] is missing. Fix: add the keys from the README"
                 )
         # Values of the top level first, as TOML requires.
-        defaults = {name: ours[name] for name in ("source", "checkpoints", "feeds") if name in ours}
+        defaults = {name: ours[name] for name in DEFAULTED if name in ours}
         supervisor = {"supervisor": ours["supervisor"]} if "supervisor" in ours else {}
         lake = {"lake": ours["lake"] | theirs["lake"]}
         files[role] = {"role": role} | theirs | {"role": role} | lake | supervisor

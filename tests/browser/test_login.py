@@ -10,16 +10,27 @@ from fastapi.routing import APIRoute
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.airflow_server import Airflow
-from tests.support.pages import QUERY, STREAM, make_app
+from tests.support.pages import QUERY, STREAM, TOKEN, make_app
 
-FILES = ("editors.js", "queries.js", "page.css", "theme.js", "icon.svg", "plotly.min.js")
+FILES = (
+    "editors.js",
+    "queries.js",
+    "live.js",
+    "page.css",
+    "streams.css",
+    "theme.js",
+    "icon.svg",
+    "plotly.min.js",
+)
 PATHS = (
     f"/sluice/results/{STREAM}.{QUERY}",
     f"/sluice/api/results/{STREAM}.{QUERY}",
     f"/sluice/api/results/{STREAM}.{QUERY}?window=1795276800&whose=bots",
     f"/sluice/queries/{STREAM}",
     f"/sluice/api/queries/{STREAM}",
-    "/sluice/metrics",
+    "/sluice/streams",
+    f"/sluice/streams/{STREAM}",
+    f"/sluice/streams/{STREAM}/log/consumer",
     *(f"/sluice/static/{name}" for name in FILES),
 )
 # What must not tell even whether it is there, or has no answer of its own.
@@ -29,8 +40,12 @@ OTHERS = (
     "/sluice/api/queries/unknown",
     f"/sluice/api/results/{STREAM}.{QUERY}?window=nonsense",
     f"/sluice/api/results/{STREAM}.{QUERY}?whose=nonsense",
+    "/sluice/streams/unknown",
+    "/sluice/streams/unknown/log/consumer",
+    f"/sluice/streams/{STREAM}/log/unknown",
     "/sluice/static/unknown.js",
 )
+METRICS = "/sluice/metrics"
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +71,7 @@ def test_every_route_of_the_app_is_asked_here() -> None:
     app = make_app().app
     routes = [route for route in app.routes if isinstance(route, APIRoute)]
     assert len(routes) == len(app.routes), "a route that is none of FastAPI's own is not guarded"
-    asked = [path.removeprefix("/sluice").partition("?")[0] for path in PATHS]
+    asked = [path.removeprefix("/sluice").partition("?")[0] for path in (*PATHS, METRICS)]
     for route in routes:
         assert any(route.path_regex.match(path) for path in asked), route.path
 
@@ -93,9 +108,11 @@ def test_fastapis_own_pages_are_not_there(viewer: httpx.Client) -> None:
         assert viewer.get(f"/sluice/{path}").status_code == 404, path
 
 
-def test_prometheus_is_let_in_by_its_token(viewer: httpx.Client) -> None:
-    """As docs/reference.md tells it: `Authorization: Bearer <token>`, the token by POST /auth/token."""
-    answer = viewer.get("/sluice/metrics", headers={"Accept": "text/plain;version=0.0.4"})
+def test_prometheus_is_let_in_by_its_token_alone(anonymous: httpx.Client, viewer: httpx.Client) -> None:
+    """As docs/reference.md tells it: `Authorization: Bearer <token>`, the platform file's. No login is."""
+    assert [client.get(METRICS).status_code for client in (anonymous, viewer)] == [401, 401]
+    bearer = {"Accept": "text/plain;version=0.0.4", "Authorization": f"Bearer {TOKEN}"}
+    answer = anonymous.get(METRICS, headers=bearer)
     assert answer.headers["Content-Type"].startswith("text/plain")
     names = {family.name for family in text_string_to_metric_families(answer.text)}
-    assert {"sluice_query_batch_duration_seconds", "sluice_query_last_activity_timestamp_seconds"} <= names
+    assert {"sluice_query_batch_duration_seconds", "sluice_stream_lag_records"} <= names

@@ -41,6 +41,7 @@ from tests.support import observed
 from tests.support.observed import FakeWatch
 
 STREAM, QUERY = "wiki_changes", "editors"
+TOKEN = "a token of more than 24 characters"
 WINDOW_SECONDS = 600
 START_SECONDS = 60
 TOML = """
@@ -275,13 +276,14 @@ class Made:
     progress: FakeProgress = field(default_factory=FakeProgress)
     past: list[tuple[str, Document]] = field(default_factory=list)
     logs: dict[str, list[str] | ClientError] = field(default_factory=dict)
+    token: str | None = TOKEN
 
     def forget(self) -> None:
         """What was kept of earlier answers."""
         made = FakeSources(lambda *_: self.results.read, self.events.of, lambda: self.progress.read)
         made.__dict__ |= {
             "watch": self.watch, "airflow": lambda: self.airflow, "events": lambda spec: self.past,
-            "log": self._log,
+            "log": self._log, "metrics_token": lambda: self.token,
         }  # fmt: skip
         self.app.dependency_overrides[sources] = lambda: made
 
@@ -312,9 +314,9 @@ def allow_everything(app: FastAPI) -> None:
         app.dependency_overrides[right] = lambda: None
 
 
-def make_app(results: Results | None = None) -> Made:
-    """Everybody is logged in, and Airflow's database is not asked."""
-    now = time.time()
+def make_app(results: Results | None = None, now: float | None = None) -> Made:
+    """Everybody is logged in, and Airflow's database is not asked; ``now``: of what was observed."""
+    now = now or time.time()
     made_up = FakeResults(results)
     events = FakeEvents(
         {

@@ -79,6 +79,26 @@ def seconds_behind(points: Sequence[Point]) -> tuple[float, bool] | None:
 
 
 @dataclass(frozen=True)
+class BatchCounts:
+    """Batches that were seen since the watch began."""
+
+    batches: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+    def with_newer(self, known: Sequence[Batch], found: Sequence[Batch]) -> BatchCounts:
+        """With the batches of ``found`` that came after all ``known``; both newest first."""
+        if not known:
+            return self
+        newer = [batch for batch in found if batch.published_at > known[0].published_at]
+        return BatchCounts(
+            self.batches + len(newer),
+            self.rows + sum(batch.rows for batch in newer),
+            self.seconds + sum(batch.seconds or 0.0 for batch in newer),
+        )
+
+
+@dataclass(frozen=True)
 class Live:
     """What is known of one component; times in seconds since 1970.
 
@@ -99,6 +119,7 @@ class Live:
     batches: Sequence[Batch] = ()
     proofs: Sequence[tuple[float, str, Document]] = ()
     points: Sequence[Point] = ()
+    counts: BatchCounts = field(default_factory=BatchCounts)
     errors: Mapping[str, str] = field(default_factory=dict)
 
     @property

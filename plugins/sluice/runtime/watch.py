@@ -189,6 +189,7 @@ class StreamWatch:
             sample=sample,
             since=since,
             batches=batches,
+            counts=known.counts.with_newer(known.batches, batches),
             points=watched.points.all(),
             errors=errors,
         )

@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import requires_access_view
-from fastapi import Depends, FastAPI, HTTPException, Request
-from fastapi.responses import FileResponse, HTMLResponse, JSONResponse, Response
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request
+from fastapi.responses import FileResponse, HTMLResponse, JSONResponse
 from fastapi.templating import Jinja2Templates
-from prometheus_client import CONTENT_TYPE_LATEST
 
 from sluice.clients.errors import ClientError, Missing
-from sluice.model.queries.progress import QueryHistory
-from sluice.model.queries.prometheus import exposition
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.query import Query
 from sluice.model.spec.stream import Declared, StreamSpec
-from sluice.ui import assets, navigation, streams
+from sluice.ui import assets, metrics, navigation, streams
 from sluice.ui.assets import Headers
 from sluice.ui.data import Sources, sources
 from sluice.ui.formats import public
 from sluice.ui.health import LastCheck, last_check, stream_status
 from sluice.ui.rights import Reader, may_read_stream, reader
 from sluice.ui.views import EditorFilter, queries_view, results_view
-
-log = logging.getLogger(__name__)
 
 REFRESH_SECONDS = 10.0
 YEAR_SECONDS = 31_536_000
@@ -43,13 +37,12 @@ TEMPLATES = Jinja2Templates(Path(__file__).parent / "templates")
 def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SECONDS) -> FastAPI:
     """The app: the pages of streams, of each stream's queries, and of each query that declares one.
 
-    Every route requires the login, and those of a stream the right to read its DAGs. FastAPI's own routes
-    (documentation), folders of static files and redirects would not, so they are off. ``declared``: the
-    streams now; ``refresh_seconds``: polling interval of the pages.
+    Every route but the metrics requires the login, and those of a stream the right to read its DAGs.
+    FastAPI's own routes (documentation), folders of static files and redirects would not, so they are off.
+    ``declared``: the streams now; ``refresh_seconds``: polling interval of the pages.
     """
     app = FastAPI(
         title="Sluice",
-        dependencies=[Depends(may_read)],
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
@@ -58,7 +51,10 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
     app.add_middleware(Headers)
     app.add_exception_handler(ClientError, _client_error)
     app.add_exception_handler(ConfigError, _client_error)
-    app.include_router(streams.router(declared, refresh_seconds))
+    # Not of the login: Prometheus has none.
+    app.include_router(metrics.router(declared))
+    pages = APIRouter(dependencies=[Depends(may_read)])
+    pages.include_router(streams.router(declared, refresh_seconds))
 
     def known_stream(stream: str) -> str:
         if stream not in (spec.name for spec in declared().specs):
@@ -71,9 +67,11 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
                 return spec, spec.queries[name]
         raise HTTPException(404, f"stream {stream!r} has no query {name!r} with a page")
 
+    of_stream = [Depends(may_read_stream)]
+
     # Plain functions: each blocks, so FastAPI runs it in a thread.
 
-    @app.get("/results/{stream}.{name}", response_class=HTMLResponse, dependencies=[Depends(may_read_stream)])
+    @pages.get("/results/{stream}.{name}", response_class=HTMLResponse, dependencies=of_stream)
     def page(request: Request, stream: str, name: str) -> HTMLResponse:
         _, query = with_page(stream, name)
         return TEMPLATES.TemplateResponse(
@@ -88,7 +86,7 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
             },
         )
 
-    @app.get("/api/results/{stream}.{name}", dependencies=[Depends(may_read_stream)])
+    @pages.get("/api/results/{stream}.{name}", dependencies=of_stream)
     def data(
         stream: str,
         name: str,
@@ -102,7 +100,7 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
         status = stream_status(data_sources.health(spec), check, spec.supervision, now)
         return JSONResponse(view | {"now": now, "status": status})
 
-    @app.get("/queries/{stream}", response_class=HTMLResponse, dependencies=[Depends(may_read_stream)])
+    @pages.get("/queries/{stream}", response_class=HTMLResponse, dependencies=of_stream)
     def queries_page(request: Request, stream: str, who: Annotated[Reader, Depends(reader)]) -> HTMLResponse:
         specs = declared().specs
         return TEMPLATES.TemplateResponse(
@@ -117,33 +115,19 @@ def create(declared: Callable[[], Declared], refresh_seconds: float = REFRESH_SE
             },
         )
 
-    @app.get("/api/queries/{stream}", dependencies=[Depends(may_read_stream)])
+    @pages.get("/api/queries/{stream}", dependencies=of_stream)
     def queries_data(stream: str, data_sources: Annotated[Sources, Depends(sources)]) -> JSONResponse:
         return JSONResponse(queries_view(data_sources.progress(), known_stream(stream), time.time()))
 
-    @app.get("/metrics")
-    def metrics(data_sources: Annotated[Sources, Depends(sources)]) -> Response:
-        names = [spec.name for spec in declared().specs]
-        return Response(exposition(histories(data_sources, names)), media_type=CONTENT_TYPE_LATEST)
-
-    @app.get("/static/{name}")
+    @pages.get("/static/{name}")
     def static(name: str, v: str = "") -> FileResponse:
         path, media_type = assets.find(name)
         # With its version in the address a file never changes; else the browser asks each time.
         caching = f"private, max-age={YEAR_SECONDS}, immutable" if v else "private, no-cache"
         return FileResponse(path, media_type=media_type, headers={"Cache-Control": caching})
 
+    app.include_router(pages)
     return app
-
-
-def histories(data_sources: Sources, streams: Sequence[str]) -> dict[str, tuple[QueryHistory, ...] | None]:
-    """Stream -> its queries, None if progress cannot be read. Raises ConfigError."""
-    try:
-        queries = data_sources.progress().queries
-    except ClientError as error:
-        log.warning("query metrics are missing: %s", error)
-        return dict.fromkeys(streams)
-    return {stream: queries.get(stream, ()) for stream in streams}
 
 
 def _client_error(request: Request, error: Exception) -> JSONResponse:

@@ -151,6 +151,10 @@ class Sources:
 
         return self._get(("progress", ""), load, PROGRESS_SECONDS)
 
+    def metrics_token(self) -> str | None:
+        """None if the platform file has none."""
+        return self._platform.metrics.token if self._platform.metrics else None
+
     def airflow(self) -> AirflowState:
         """What Airflow's database says of all streams."""
 

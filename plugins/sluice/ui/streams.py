@@ -20,6 +20,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.ledger import Document
 from sluice.model.spec.stream import ALL_STREAMS, CONSUMER, Declared, StreamSpec
 from sluice.ui import formats, navigation
+from sluice.ui.airflow_db import LastCheck
 from sluice.ui.data import Sources, sources
 from sluice.ui.overview import Overview, StreamView, points_view, stream_view
 from sluice.ui.rights import Reader, may_read_log, may_read_stream, reader
@@ -27,6 +28,7 @@ from sluice.ui.rights import Reader, may_read_log, may_read_stream, reader
 CHART_SECONDS = 3 * 3600.0
 MAX_EVENTS = 30
 LOG_LINES = 15
+clock = time.time
 
 TEMPLATES = Jinja2Templates(Path(__file__).parent / "templates")
 TEMPLATES.env.filters |= {
@@ -64,7 +66,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
         who: Annotated[Reader, Depends(reader)],
         data: Annotated[Sources, Depends(sources)],
     ) -> HTMLResponse:
-        known, now = declared(), time.time()
+        known, now = declared(), clock()
         readable = set(who.streams([*(spec.name for spec in known.specs), *known.invalid]))
         specs = [spec for spec in known.specs if spec.name in readable]
         reasons = {name: why for name, why in known.invalid.items() if name in readable | {ALL_STREAMS}}
@@ -78,7 +80,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
         who: Annotated[Reader, Depends(reader)],
         data: Annotated[Sources, Depends(sources)],
     ) -> HTMLResponse:
-        spec, now = valid(stream), time.time()
+        spec, now = valid(stream), clock()
         (view,) = _views([spec], data, now)
         live = data.watch.live(stream, CONSUMER)
         events, events_error = _events(spec, data)
@@ -108,7 +110,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
         if component not in spec.components:
             raise HTTPException(404, f"stream {stream!r} has no component {component!r}")
         lines = data.log(spec, component)
-        return page(request, "log.html", 3, time.time(), stream=stream, component=component, lines=lines)
+        return page(request, "log.html", 3, clock(), stream=stream, component=component, lines=lines)
 
     return made
 
@@ -119,7 +121,7 @@ def _views(specs: list[StreamSpec], data: Sources, now: float) -> list[StreamVie
         stream_view(
             spec,
             {component: data.watch.live(spec.name, component) for component in spec.components},
-            known.checks[spec.name],
+            known.checks.get(spec.name) or LastCheck(f"{spec.name}_stream"),
             [one for one in known.decisions if one.dag in (f"{spec.name}_decision", f"{spec.name}_change")],
             [one for one in known.runs if one.dag in (f"{spec.name}_load", f"{spec.name}_backfill")],
             now,

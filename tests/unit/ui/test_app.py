@@ -20,10 +20,11 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import Declared
 from sluice.ui import assets
 from sluice.ui.app import create, may_read
-from tests.support.pages import QUERY, STREAM, Made, make_app, make_results, spec
+from tests.support.pages import QUERY, STREAM, TOKEN, Made, make_app, make_results, spec
 
 PAGE, DATA = f"/results/{STREAM}.{QUERY}", f"/api/results/{STREAM}.{QUERY}"
 QUERIES, PROGRESS, METRICS = f"/queries/{STREAM}", f"/api/queries/{STREAM}", "/metrics"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
 @pytest.fixture
@@ -52,8 +53,8 @@ def test_for_who_is_not_let_in_nothing_is_read(made: Made, client: TestClient) -
         raise HTTPException(401, "no")
 
     made.app.dependency_overrides[may_read] = refuse
-    answers = [client.get(path) for path in paths_of(made)]
-    assert [(answer.status_code, answer.json()) for answer in answers] == [(401, {"detail": "no"})] * 9
+    answers = [client.get(path, headers=BEARER) for path in paths_of(made) if path != METRICS]
+    assert [(answer.status_code, answer.json()) for answer in answers] == [(401, {"detail": "no"})] * 8
     assert (made.results.reads, made.progress.reads) == (0, 0)
 
 
@@ -61,7 +62,21 @@ def test_for_who_is_not_let_in_nothing_is_read(made: Made, client: TestClient) -
 
 
 def test_every_route_answers(made: Made, client: TestClient) -> None:
-    assert [client.get(path).status_code for path in paths_of(made)] == [200] * 9
+    assert [client.get(path, headers=BEARER).status_code for path in paths_of(made)] == [200] * 9
+
+
+@pytest.mark.parametrize(
+    "given", ["", "Bearer", "Bearer x", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer é"]
+)
+def test_the_metrics_are_for_who_has_the_token(made: Made, client: TestClient, given: str) -> None:
+    headers = {"Authorization": given.encode()} if given else {}
+    answer = client.get(METRICS, headers=headers)
+    assert (answer.status_code, answer.json()) == (401, {"detail": "Not authenticated"})
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert made.progress.reads == 0
+    # Without a token in the platform file they are for nobody.
+    made.token = None
+    assert client.get(METRICS, headers=BEARER).status_code == 401
 
 
 @pytest.mark.parametrize("page", [PAGE, QUERIES])
@@ -162,7 +177,7 @@ def test_the_data_of_the_queries(made: Made, client: TestClient) -> None:
     assert windows["newest"]["ended"] > windows["newest"]["at"]
     assert found["queries"][5]["newest"] is None
     # Once for the page and the metrics, and for all who look.
-    client.get(METRICS)
+    client.get(METRICS, headers=BEARER)
     assert made.progress.reads == 1
 
 
@@ -183,7 +198,7 @@ def test_the_page_of_the_queries_leads_to_those_of_other_streams(made: Made) -> 
 
 
 def test_the_metrics(made: Made, client: TestClient) -> None:
-    answer = client.get(METRICS)
+    answer = client.get(METRICS, headers=BEARER)
     assert answer.headers["Content-Type"] == CONTENT_TYPE_LATEST
     found = {
         (sample.name, *sorted(sample.labels.values())): sample.value
@@ -199,10 +214,13 @@ def test_the_metrics(made: Made, client: TestClient) -> None:
 def test_metrics_say_that_progress_is_not_readable(made: Made, caplog: pytest.LogCaptureFixture) -> None:
     app = create(lambda: Declared([replace(spec(), name="other", queries={}), spec()]))
     app.dependency_overrides = made.app.dependency_overrides
-    assert 'sluice_query_progress_scrape_success{stream="other"} 1.0' in TestClient(app).get(METRICS).text
+    assert (
+        'sluice_query_progress_scrape_success{stream="other"} 1.0'
+        in TestClient(app).get(METRICS, headers=BEARER).text
+    )
     made.forget()
     made.progress.error = Unreachable("Kafka is away")
-    text = TestClient(app).get(METRICS).text
+    text = TestClient(app).get(METRICS, headers=BEARER).text
     assert 'sluice_query_progress_scrape_success{stream="other"} 0.0' in text
     assert f'sluice_query_progress_scrape_success{{stream="{STREAM}"}} 0.0' in text
     assert "Kafka is away" in caplog.text, "an operator learns why"
@@ -211,7 +229,7 @@ def test_metrics_say_that_progress_is_not_readable(made: Made, caplog: pytest.Lo
 @pytest.mark.parametrize("path", [PROGRESS, METRICS])
 def test_queries_that_cannot_be_read(made: Made, client: TestClient, path: str) -> None:
     made.progress.error = ConfigError("SLUICE_PLATFORM_DIR is not set")
-    answer = client.get(path)
+    answer = client.get(path, headers=BEARER)
     assert (answer.status_code, answer.json()["detail"]) == (503, "SLUICE_PLATFORM_DIR is not set")
     made.progress.error = Unreachable("Kafka is away")
     assert client.get(PROGRESS).json() == {"detail": "Kafka is away", "kind": "error"}

@@ -17,6 +17,7 @@ from sluice.model.health.sample import LAKE, ProcessState
 from sluice.model.health.status import Health, HealthReport
 from sluice.model.live import Live
 from sluice.model.spec.stream import ALL_STREAMS, Declared
+from sluice.ui import streams
 from sluice.ui.airflow_db import LastCheck, LoadRun, OpenDecision
 from sluice.ui.rights import may_read_log, may_read_stream, reader
 from tests.support import observed
@@ -26,9 +27,14 @@ from tests.support.pages import HOSTILE, STREAM, EveryReader, Made, make_app, sp
 ALL, ONE, LOG = "/streams", f"/streams/{STREAM}", f"/streams/{STREAM}/log/producer"
 
 
+NOW = time.time()
+
+
 @pytest.fixture
-def made() -> Made:
-    return make_app()
+def made(monkeypatch: pytest.MonkeyPatch) -> Made:
+    """At NOW, however slow the machine is."""
+    monkeypatch.setattr(streams, "clock", lambda: NOW)
+    return make_app(now=NOW)
 
 
 @pytest.fixture
@@ -70,15 +76,14 @@ def test_all_streams_at_a_glance(made: Made, client: TestClient) -> None:
     assert f"stream-{STREAM} is RUNNING (pid 42)" in card
     assert "120 records wait, 10/s arrive" in card
     assert "producer idle for 1 min 30 s" in card
-    assert f"Supervision ( {STREAM}_stream ): last check 41 s ago ." in card
+    assert f"Supervision ( {STREAM}_stream ): last check 41 s ago." in card
     assert f"verified {RUN} 29,999 records and 29,999 rows, each once proof 1 h ago" in card
     assert "Need a person 0 of 3 components" in text_of(html)
     assert "Way out" not in card, "nobody has to do anything"
 
 
 def test_what_needs_a_person_says_why_and_the_way_out(made: Made, client: TestClient) -> None:
-    now = time.time()
-    at_risk = observed.consumer(spec(), now, Health.DATA_AT_RISK, restarts=[now - 60])
+    at_risk = observed.consumer(spec(), NOW, Health.DATA_AT_RISK, restarts=[NOW - 60])
     made.watch.lives[STREAM, "consumer"] = at_risk
     html = client.get(ALL).text
     card = section(html, f"stream-{STREAM}")
@@ -88,20 +93,18 @@ def test_what_needs_a_person_says_why_and_the_way_out(made: Made, client: TestCl
 
 
 def test_the_worst_stream_comes_first(made: Made, client: TestClient) -> None:
-    now = time.time()
     specs = [replace(spec(), name=name) for name in ("a", "b", "c")]
     made.declared = Declared(specs)
-    made.watch.lives |= observed.watch(specs, now).lives
-    made.watch.lives["b", "queries"] = observed.component(specs[1], "queries", now, Health.DOWN)
-    made.watch.lives["c", "producer"] = observed.component(specs[2], "producer", now, Health.FLAPPING)
-    made.airflow = observed.airflow(specs, now)
+    made.watch.lives |= observed.watch(specs, NOW).lives
+    made.watch.lives["b", "queries"] = observed.component(specs[1], "queries", NOW, Health.DOWN)
+    made.watch.lives["c", "producer"] = observed.component(specs[2], "producer", NOW, Health.FLAPPING)
+    made.airflow = observed.airflow(specs, NOW)
     assert re.findall(r'id="stream-(\w)"', client.get(ALL).text) == ["c", "b", "a"]
 
 
 def test_what_was_not_observed_lately_does_not_look_well(made: Made, client: TestClient) -> None:
-    now = time.time()
     lives = made.watch.lives
-    lives[STREAM, "consumer"] = observed.consumer(spec(), now - 3600)
+    lives[STREAM, "consumer"] = observed.consumer(spec(), NOW - 3600)
     lives[STREAM, "producer"] = Live()
     recorded = {"health": "idle", "message": "it waits", "at": "2026-01-01T00:00:00+00:00"}
     lives[STREAM, "queries"] = Live(recorded=recorded)
@@ -114,14 +117,13 @@ def test_what_was_not_observed_lately_does_not_look_well(made: Made, client: Tes
 
 
 def test_lag_of_a_topic_that_cannot_be_read_is_unknown(made: Made, client: TestClient) -> None:
-    now = time.time()
-    known = observed.consumer(spec(), now)
+    known = observed.consumer(spec(), NOW)
     assert known.sample is not None
     errors = {LAKE: "the catalog at 10.1.2.3:5432 does not answer"}
     made.watch.lives[STREAM, "consumer"] = replace(
         known,
-        at=now + 10,
-        sample=replace(known.sample, at=now + 10, errors=errors),
+        at=NOW + 10,
+        sample=replace(known.sample, at=NOW + 10, errors=errors),
         report=HealthReport(Health.UNKNOWN, f"lake: {errors[LAKE]}"),
         errors={"history": "ledger s3://warehouse/ledger/x: no answer"},
     )
@@ -134,9 +136,8 @@ def test_lag_of_a_topic_that_cannot_be_read_is_unknown(made: Made, client: TestC
 
 
 def test_what_nobody_uses_is_off(made: Made, client: TestClient) -> None:
-    now = time.time()
     made.airflow = replace(made.airflow, checks={STREAM: LastCheck("d", True)})
-    stopped = observed.process("stream", ProcessState.STOPPED, now)
+    stopped = observed.process("stream", ProcessState.STOPPED, NOW)
     for name, live in ((name, made.watch.live(STREAM, name)) for name in spec().components):
         assert live.sample is not None
         made.watch.lives[STREAM, name] = replace(
@@ -148,14 +149,13 @@ def test_what_nobody_uses_is_off(made: Made, client: TestClient) -> None:
     assert html.count('data-severity="none" data-current="true">off<') == 3
     assert "Need a person 0 of 3" in text_of(html)
     # A process that runs without supervision is judged.
-    made.watch.lives[STREAM, "producer"] = observed.component(spec(), "producer", now, Health.STALLED)
+    made.watch.lives[STREAM, "producer"] = observed.component(spec(), "producer", NOW, Health.STALLED)
     assert "recovering" in section(client.get(ALL).text, f"stream-{STREAM}")
 
 
 def test_suspended_and_by_whom(made: Made, client: TestClient) -> None:
-    now = time.time()
     made.watch.lives[STREAM, "producer"] = observed.component(
-        spec(), "producer", now, Health.SUSPENDED, suspended="by ada since 2026-01-01T00:00:00: new disk"
+        spec(), "producer", NOW, Health.SUSPENDED, suspended="by ada since 2026-01-01T00:00:00: new disk"
     )
     html = client.get(ALL).text
     assert "suspended by ada since 2026-01-01T00:00:00: new disk" in text_of(html)
@@ -164,13 +164,12 @@ def test_suspended_and_by_whom(made: Made, client: TestClient) -> None:
 
 
 def test_open_decisions_name_who_may_take_them(made: Made, client: TestClient) -> None:
-    now = time.time()
     made.airflow = replace(
         made.airflow,
         decisions=[
-            OpenDecision(f"{STREAM}_decision", "a b+c__1", "request_decision", "Restart?", now - 60, ()),
-            OpenDecision(f"{STREAM}_change", "r2", "approve_change", "Revert?", now - 90, ("ada", "bob")),
-            OpenDecision("other_decision", "r3", "request_decision", "Of another", now, ()),
+            OpenDecision(f"{STREAM}_decision", "a b+c__1", "request_decision", "Restart?", NOW - 60, ()),
+            OpenDecision(f"{STREAM}_change", "r2", "approve_change", "Revert?", NOW - 90, ("ada", "bob")),
+            OpenDecision("other_decision", "r3", "request_decision", "Of another", NOW, ()),
         ],
     )  # fmt: skip
     for page in (ALL, ONE):
@@ -185,13 +184,12 @@ def test_open_decisions_name_who_may_take_them(made: Made, client: TestClient) -
 
 
 def test_loads_that_failed_or_are_under_way(made: Made, client: TestClient) -> None:
-    now = time.time()
     made.airflow = replace(
         made.airflow,
         runs=[
-            LoadRun(f"{STREAM}_load", "r2", "failed", now - 30),
-            LoadRun(f"{STREAM}_backfill", "r3", "running", now - 7200),
-            LoadRun("other_load", "r4", "failed", now),
+            LoadRun(f"{STREAM}_load", "r2", "failed", NOW - 30),
+            LoadRun(f"{STREAM}_backfill", "r3", "running", NOW - 7200),
+            LoadRun("other_load", "r4", "failed", NOW),
         ],
     )
     loads = text_of(section(client.get(ONE).text, "loads"))
@@ -212,7 +210,7 @@ def test_loads_that_failed_or_are_under_way(made: Made, client: TestClient) -> N
 )
 def test_supervision(made: Made, client: TestClient, check: LastCheck, text: str) -> None:
     if check.at is not None:
-        check = replace(check, at=time.time() + check.at)
+        check = replace(check, at=NOW + check.at)
     made.airflow = replace(made.airflow, checks={STREAM: check})
     assert text in text_of(client.get(ALL).text).replace(" .", ".")
 
@@ -229,12 +227,11 @@ def test_an_invalid_stream_removes_itself_and_says_why(made: Made, client: TestC
 
 
 def test_a_streams_own_page(made: Made, client: TestClient) -> None:
-    now = time.time()
     made.past = [
-        ("consumer", observed.event("health", now - 60, health="stalled", message="no progress for 61 s")),
-        ("consumer", observed.event("restart", now - 55, who="schedule", reason="it is stalled")),
-        ("producer", observed.event("decision", now - 90, choice="Restart it", who="ada")),
-        ("consumer", observed.event("recovered", now - 50, seconds=7.6)),
+        ("consumer", observed.event("health", NOW - 60, health="stalled", message="no progress for 61 s")),
+        ("consumer", observed.event("restart", NOW - 55, who="schedule", reason="it is stalled")),
+        ("producer", observed.event("decision", NOW - 90, choice="Restart it", who="ada")),
+        ("consumer", observed.event("recovered", NOW - 50, seconds=7.6)),
     ]
     html = client.get(ONE).text
     history = text_of(section(html, "history"))
@@ -271,17 +268,16 @@ def test_a_log(client: TestClient) -> None:
 
 
 def test_texts_are_text(made: Made, client: TestClient) -> None:
-    now = time.time()
     hostile = HOSTILE[0] + HOSTILE[1]
     made.watch.lives[STREAM, "producer"] = observed.component(
-        spec(), "producer", now, Health.DOWN, report=HealthReport(Health.DOWN, hostile), suspended=hostile
+        spec(), "producer", NOW, Health.DOWN, report=HealthReport(Health.DOWN, hostile), suspended=hostile
     )
-    made.past = [("consumer", observed.event("stop", now, who=hostile, reason=hostile))]
+    made.past = [("consumer", observed.event("stop", NOW, who=hostile, reason=hostile))]
     made.logs["producer"] = [hostile]
     made.airflow = replace(
         made.airflow,
-        decisions=[OpenDecision(f"{STREAM}_decision", hostile, "t", hostile, now, (hostile,))],
-        runs=[LoadRun(f"{STREAM}_load", hostile, "failed", now)],
+        decisions=[OpenDecision(f"{STREAM}_decision", hostile, "t", hostile, NOW, (hostile,))],
+        runs=[LoadRun(f"{STREAM}_load", hostile, "failed", NOW)],
     )
     for page in (ALL, ONE, LOG):
         html = client.get(page).text
@@ -290,11 +286,10 @@ def test_texts_are_text(made: Made, client: TestClient) -> None:
 
 
 def test_streams_that_the_user_may_not_read_are_not_there(made: Made, client: TestClient) -> None:
-    now = time.time()
     other = replace(spec(), name="other")
     made.declared = Declared([other, spec()], {"broken": "a reason", "hidden": "a secret reason"})
-    made.watch.lives |= observed.watch([other], now).lives
-    made.airflow = observed.airflow([other, spec()], now)
+    made.watch.lives |= observed.watch([other], NOW).lives
+    made.airflow = observed.airflow([other, spec()], NOW)
     made.app.dependency_overrides[reader] = lambda: SomeReader("other", "broken")
     html = client.get(ALL).text
     assert 'id="stream-other"' in html
@@ -319,11 +314,10 @@ def test_a_page_asks_for_the_right(made: Made, client: TestClient, path: str) ->
 
 def test_twenty_streams_take_less_than_a_third_of_a_second(made: Made, client: TestClient) -> None:
     """On the server, by the CPU's time: the page costs no request to any observed system."""
-    now = time.time()
     specs = [replace(spec(), name=f"s{n}") for n in range(20)]
     made.declared = Declared(specs)
-    made.watch.lives |= observed.watch(specs, now).lives
-    made.airflow = observed.airflow(specs, now)
+    made.watch.lives |= observed.watch(specs, NOW).lives
+    made.airflow = observed.airflow(specs, NOW)
     client.get(ALL)
     began = time.process_time()
     html = client.get(ALL).text
@@ -332,10 +326,9 @@ def test_twenty_streams_take_less_than_a_third_of_a_second(made: Made, client: T
 
 
 def test_processes_that_restart_are_amber(made: Made, client: TestClient) -> None:
-    now = time.time()
-    down = observed.component(spec(), "queries", now, Health.DOWN)
+    down = observed.component(spec(), "queries", NOW, Health.DOWN)
     assert down.sample is not None
-    stopped = observed.process("queries", ProcessState.EXITED, now)
+    stopped = observed.process("queries", ProcessState.EXITED, NOW)
     made.watch.lives[STREAM, "queries"] = replace(down, sample=replace(down.sample, process=stopped))
     html = client.get(ALL).text
     assert 'data-severity="recovering" data-current="true">down<' in html

@@ -40,15 +40,18 @@ _GAUGES = {
 _LABELS = {"batch_duration_seconds": "phase", "offset_lag": "stat"}
 
 
-def exposition(streams: Streams) -> bytes:
-    """The text. ``streams``: stream -> its queries, None if they cannot be read. Missing values are left out,
-    not zero."""
+def exposition(*collectors: Collector) -> bytes:
+    """The text of all of them."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Queries(streams))
+    for collector in collectors:
+        registry.register(collector)
     return generate_latest(registry)
 
 
-class _Queries(Collector):
+class QueryMetrics(Collector):
+    """``streams``: stream -> its queries, None if they cannot be read. Missing values are left out, not
+    zero."""
+
     def __init__(self, streams: Streams) -> None:
         self._success = {stream: queries is not None for stream, queries in streams.items()}
         self._queries = [(stream, query) for stream, queries in streams.items() for query in queries or ()]

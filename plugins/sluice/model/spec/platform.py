@@ -12,6 +12,8 @@ from sluice.model.spec.config import ConfigError, build
 ROLES = ("airflow", "producer", "consumer", "reader", "maintenance")
 DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"
 CATALOG = "lake"
+# Of the metrics' token, in characters.
+MIN_TOKEN = 24
 _CHECKPOINTS = re.compile(r"/|s3a://[^/]")
 
 
@@ -162,6 +164,13 @@ class Supervisor:
 
 
 @dataclass(frozen=True)
+class Metrics:
+    """The bearer token by which Prometheus may read the metrics of all streams."""
+
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Platform:
     """Everything that one role may know. ``feeds``: stream -> URL of its feed, instead of stream.toml's."""
 
@@ -172,6 +181,7 @@ class Platform:
     source: Source
     checkpoints: Checkpoints
     supervisor: Supervisor | None = None
+    metrics: Metrics | None = None
     feeds: dict[str, str] = field(default_factory=dict)
 
 
@@ -185,6 +195,10 @@ def parse(text: str, where: str) -> Platform:
         raise ConfigError(
             f"{where}: checkpoints root is {root!r}: Spark writes checkpoints to a folder or through s3a://. "
             "Fix: write an absolute path, or s3a://bucket/prefix"
+        )
+    if platform.metrics and len(platform.metrics.token) < MIN_TOKEN:
+        raise ConfigError(
+            f"{where}: metrics token is shorter than {MIN_TOKEN} characters. Fix: write a random one"
         )
     for stream, url in platform.feeds.items():
         if not url.startswith(("http://", "https://")):

@@ -27,7 +27,7 @@ from sluice.model.queries.progress import (
     stream_of,
     to_json,
 )
-from sluice.model.queries.prometheus import exposition
+from sluice.model.queries.prometheus import QueryMetrics, exposition
 from sluice.model.queries.timeseries import slots
 from tests.support.raising import raising
 
@@ -272,7 +272,7 @@ def samples(text: bytes) -> dict[tuple[str, ...], float]:
 
 def test_the_metrics_of_a_query() -> None:
     query = history("windows", [parse(SPARK, "windows", BEGAN)], 0.0)
-    text = exposition({"isp_hits": [query]})
+    text = exposition(QueryMetrics({"isp_hits": [query]}))
     found = samples(text)
     of = ("isp_hits", "windows")
     assert found["sluice_query_progress_scrape_success", "isp_hits"] == 1
@@ -307,7 +307,7 @@ def test_the_metrics_of_a_query() -> None:
 
 
 def test_what_a_query_does_not_have_is_left_out() -> None:
-    found = samples(exposition({"s": [history("q", [made()], 0.0)]}))
+    found = samples(exposition(QueryMetrics({"s": [history("q", [made()], 0.0)]})))
     assert not [key for key in found if "state" in key[0] or "watermark" in key[0] or "offset_lag" in key[0]]
     assert found["sluice_query_last_activity_timestamp_seconds", "s", "q"] == made().ended
 
@@ -317,7 +317,7 @@ def test_a_dead_an_ended_and_an_idle_query_and_a_stream_that_cannot_be_read() ->
     ended = history("ended", [made(), ActivityEvent("ended", "r", AT + 2, ActivityKind.ENDED)], 0.0)
     idle = history("idle", [made(), ActivityEvent("idle", "r", AT + 90, ActivityKind.IDLE)], 0.0)
     new = history("new", [ActivityEvent("new", "r", AT + 90, ActivityKind.STARTED)], 0.0)
-    found = samples(exposition({"s": [dead, ended, idle, new], "hidden": None}))
+    found = samples(exposition(QueryMetrics({"s": [dead, ended, idle, new], "hidden": None})))
     running = {key[2]: value for key, value in found.items() if key[0] == "sluice_query_up"}
     assert running == {"down": 1, "ended": 0, "idle": 1, "new": 1}
     signs = {k[2]: v for k, v in found.items() if k[0] == "sluice_query_last_activity_timestamp_seconds"}
@@ -329,7 +329,7 @@ def test_a_dead_an_ended_and_an_idle_query_and_a_stream_that_cannot_be_read() ->
 
 def test_a_hostile_name_is_one_label() -> None:
     name = 'a"} 1\nsluice_query_up{stream="x\\'
-    found = samples(exposition({"s": [history(name, [replace(made(), query=name)], 0.0)]}))
+    found = samples(exposition(QueryMetrics({"s": [history(name, [replace(made(), query=name)], 0.0)]})))
     assert found["sluice_query_up", "s", name] == 1
     assert ("sluice_query_up", "x") not in found
 
@@ -342,7 +342,7 @@ def test_the_metrics_that_the_reference_explains() -> None:
         for row in table.splitlines()[2:]
         for name in re.findall(r"`(\w+)`", row.split("|")[1])
     }
-    found = samples(exposition({"s": [history("q", [parse(SPARK, "q", BEGAN)], 0.0)]}))
+    found = samples(exposition(QueryMetrics({"s": [history("q", [parse(SPARK, "q", BEGAN)], 0.0)]})))
     given = {
         key[0] for key in found if key[0].startswith("sluice_query_") and not key[0].endswith("_created")
     }

@@ -1,0 +1,150 @@
+"""Metrics of streams and their components for Prometheus; those of queries are in queries/prometheus.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from sluice.model.health.status import Health
+from sluice.model.live import Live, seconds_behind
+from sluice.model.spec.stream import CONSUMER
+from sluice.model.trace.batches import Batch
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """``of``: its value, None if there is none now."""
+
+    name: str
+    help: str
+    of: Callable[[Live], float | None]
+    is_counter: bool = False
+
+
+def _newest_batch(of: Callable[[Batch], float | None]) -> Callable[[Live], float | None]:
+    return lambda live: of(live.batches[0]) if live.batches else None
+
+
+def _behind(live: Live) -> float | None:
+    found = seconds_behind(live.points) if live.lag is not None else None
+    return found[0] if found else None
+
+
+def _to_loss(live: Live) -> float | None:
+    return live.sample.expires_in if live.sample and live.lag else None
+
+
+def _report(of: str) -> Callable[[Live], float | None]:
+    return lambda live: getattr(live.report, of) if live.report else None
+
+
+def _position(of: str) -> Callable[[Live], float | None]:
+    return lambda live: (
+        float(getattr(live.sample.published, of)) if live.sample and live.sample.published else None
+    )
+
+
+# Of every component, after ``sluice_component_``.
+COMPONENT = (
+    Gauge(
+        "last_observed_timestamp_seconds",
+        "when it was observed last; old if the watch hangs",
+        lambda live: live.at,
+    ),
+    Gauge("health_since_timestamp_seconds", "since when it has its health", lambda live: live.since),
+    Gauge("suspended", "1 while a user keeps it stopped", lambda live: float(live.suspended is not None)),
+    Gauge(
+        "restarts_last_day",
+        "restarts of the last 24 hours, requested ones included",
+        lambda live: float(len(live.restarts)),
+    ),
+)
+# Of a stream's consumer, after ``sluice_stream_``.
+STREAM = (
+    Gauge("lag_records", "records of the topic that are not published", lambda live: live.lag),
+    Gauge("lag_seconds", "how long the oldest of them waits, at most; of older ones than 3 h: 3 h", _behind),
+    Gauge(
+        "seconds_to_loss", "until retention deletes the first of them, if that is within the margin", _to_loss
+    ),
+    Gauge("arrivals_per_second", "records that arrive", _report("arrivals")),
+    Gauge("published_per_second", "records that are published", _report("rate")),
+    Gauge("writer_epoch", "of the active writer", _position("epoch")),
+    Gauge("published_records", "offsets that are published", _position("records"), is_counter=True),
+    Gauge("quarantined_records", "of these, records in quarantine", _position("rejected"), is_counter=True),
+    Gauge(
+        "batches",
+        "batches published since the API server's start",
+        lambda live: float(live.counts.batches),
+        is_counter=True,
+    ),
+    Gauge("batch_rows", "their rows", lambda live: float(live.counts.rows), is_counter=True),
+    Gauge(
+        "batch_seconds",
+        "their seconds, from start to publication",
+        lambda live: live.counts.seconds,
+        is_counter=True,
+    ),
+    Gauge("last_batch_rows", "rows of the newest batch", _newest_batch(lambda batch: float(batch.rows))),
+    Gauge("last_batch_seconds", "its seconds", _newest_batch(lambda batch: batch.seconds)),
+    Gauge(
+        "last_batch_timestamp_seconds",
+        "when it was published",
+        _newest_batch(lambda batch: batch.published_at / 1000),
+    ),
+)
+
+Lives = Mapping[tuple[str, str], Live]
+
+
+class StreamMetrics(Collector):
+    """``lives``: (stream, component) -> what is known; values that are not known are left out, not zero.
+    ``invalid``: streams whose declaration is refused."""
+
+    def __init__(self, lives: Lives, invalid: Sequence[str] = ()) -> None:
+        self._lives, self._invalid = lives, invalid
+
+    def collect(self) -> Iterator[Metric]:
+        invalid = GaugeMetricFamily(
+            "sluice_stream_invalid", "1 of a stream whose declaration is refused", labels=["stream"]
+        )
+        for stream in self._invalid:
+            invalid.add_metric([stream], 1.0)
+        yield invalid
+        yield self._health()
+        for gauge in COMPONENT:
+            yield self._family(
+                gauge, "component", {(s, c): live for (s, c), live in self._lives.items() if live.at}
+            )
+        consumers: dict[tuple[str, ...], Live] = {
+            (s,): live for (s, c), live in self._lives.items() if c == CONSUMER and live.at
+        }
+        for gauge in STREAM:
+            yield self._family(gauge, "stream", consumers)
+
+    def _health(self) -> Metric:
+        family = GaugeMetricFamily(
+            "sluice_component_health",
+            "1 for the health that the component has, 0 for the others",
+            labels=["stream", "component", "health"],
+        )
+        for (stream, component), live in self._lives.items():
+            if live.report is not None:
+                for health in Health:
+                    value = float(health is live.report.health)
+                    family.add_metric([stream, component, health.value], value)
+        return family
+
+    @staticmethod
+    def _family(gauge: Gauge, kind: str, lives: Mapping[tuple[str, ...], Live]) -> Metric:
+        labels = ["stream", "component"] if kind == "component" else ["stream"]
+        make = CounterMetricFamily if gauge.is_counter else GaugeMetricFamily
+        family = make(f"sluice_{kind}_{gauge.name}", gauge.help, labels=labels)
+        for names, live in lives.items():
+            value = gauge.of(live)
+            if value is not None:
+                family.add_metric(list(names), value)
+        return family

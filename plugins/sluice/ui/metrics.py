@@ -1,0 +1,66 @@
+"""The metrics for Prometheus, by a static token: a login would expire, and a scrape has no user's rights."""
+
+from __future__ import annotations
+
+import hmac
+import logging
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, HTTPException
+from fastapi.responses import Response
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from sluice.clients.errors import ClientError
+from sluice.model.metrics import StreamMetrics
+from sluice.model.queries.progress import QueryHistory
+from sluice.model.queries.prometheus import QueryMetrics, exposition
+from sluice.model.spec.stream import Declared
+from sluice.ui.data import Sources, sources
+
+log = logging.getLogger(__name__)
+
+bearer = HTTPBearer(auto_error=False)
+
+
+def may_scrape(
+    given: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)],
+    data: Annotated[Sources, Depends(sources)],
+) -> None:
+    """Answers 401 without the token of ``[metrics]`` in the platform file; always, if that has none."""
+    token = data.metrics_token()
+    # In bytes: compare_digest refuses texts that are not ASCII.
+    if given is None or token is None or not hmac.compare_digest(given.credentials.encode(), token.encode()):
+        raise HTTPException(401, "Not authenticated", {"WWW-Authenticate": "Bearer"})
+
+
+def router(declared: Callable[[], Declared]) -> APIRouter:
+    made = APIRouter(dependencies=[Depends(may_scrape)])
+
+    # A plain function: it blocks, so FastAPI runs it in a thread.
+    @made.get("/metrics")
+    def metrics(data: Annotated[Sources, Depends(sources)]) -> Response:
+        known = declared()
+        lives = {
+            (spec.name, component): data.watch.live(spec.name, component)
+            for spec in known.specs
+            for component in spec.components
+        }
+        text = exposition(
+            StreamMetrics(lives, list(known.invalid)),
+            QueryMetrics(histories(data, [spec.name for spec in known.specs])),
+        )
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+    return made
+
+
+def histories(data: Sources, streams: Sequence[str]) -> dict[str, tuple[QueryHistory, ...] | None]:
+    """Stream -> its queries, None if progress cannot be read. Raises ConfigError."""
+    try:
+        queries = data.progress().queries
+    except ClientError as error:
+        log.warning("query metrics are missing: %s", error)
+        return dict.fromkeys(streams)
+    return {stream: queries.get(stream, ()) for stream in streams}
