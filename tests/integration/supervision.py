@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,6 @@ from typing import Any
 from urllib.parse import quote
 
 from local.stack.stack import wait_until
-from sluice.hooks.observation import Observation
 from sluice.model.health.sample import ProcessState, ProcessStatus, Sample
 from sluice.model.health.timeline import Timeline
 from sluice.model.spec.stream import CONSUMER
@@ -44,7 +44,9 @@ class Supervised:
     @property
     def health(self) -> str:
         kept = airflow_calls.xcom(self.rig.airflow, self.rig.supervision, self.run_id, CONSUMER)
-        return Observation.from_json(kept).report.health.value
+        # Text if a trigger ended the task: so Airflow 3.3 stores that task's XCom.
+        found = json.loads(kept) if isinstance(kept, str) else kept
+        return str(found["health"])
 
     def log(self, task: str = CONSUMER) -> str:
         return "\n".join(self.rig.airflow.log(self.rig.supervision, self.run_id, task))

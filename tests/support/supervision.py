@@ -12,6 +12,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from sluice.clients.errors import ClientError
 from sluice.clients.ledger import History
+from sluice.hooks.platform import StreamClients
 from sluice.model.health.sample import ENDED, Position, ProcessState, ProcessStatus, Sample
 from sluice.model.health.status import Health, HealthReport
 from sluice.model.spec import stream
@@ -62,6 +63,17 @@ class FakeRuntime(Runtime):
         assert program == SPEC.program
         if self.errors is not None:
             raise self.errors
+
+
+def connect(trigger: Any, hook: Any) -> None:
+    """Let each request of the trigger, and those after an abandoned one, use this hook's clients."""
+
+    def clients() -> StreamClients:
+        made = StreamClients(trigger.stream, trigger.component)
+        made.__dict__["platform_hook"] = hook
+        return made
+
+    trigger.requests.connect = clients
 
 
 def history() -> History:

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 import pytest
 from pytest_socket import disable_socket, enable_socket
+
+from sluice.triggers import requests, samples
+
+
+@pytest.fixture(autouse=True)
+def _new_triggerer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test begins as a triggerer does: without samples and without abandoned requests."""
+    monkeypatch.setattr(samples, "_kept", OrderedDict())
+    monkeypatch.setattr(requests, "_abandoned", {})
 
 
 @pytest.fixture(autouse=True)

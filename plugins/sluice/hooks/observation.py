@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,15 +18,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Observation(JsonRecord):
-    """A health report and its ``samples``, oldest first; the report is of the last."""
+    """A health report and the ``samples`` that an action needs, oldest first; the report is of the last."""
 
     report: HealthReport
     samples: Sequence[Sample]
 
     @classmethod
-    def from_json(cls, data: dict[str, Any] | str) -> Observation:
-        """``data`` is text if a trigger ended the task: so Airflow 3.3 stores that task's XCom."""
-        return super().from_json(json.loads(data) if isinstance(data, str) else data)
+    def of(cls, report: HealthReport, samples: Sequence[Sample]) -> Observation:
+        """With the newest sample. If the lake did not answer then, also the newest with published offsets."""
+        published = next((sample for sample in reversed(samples) if sample.published), samples[-1])
+        return cls(report, [samples[-1]] if published is samples[-1] else [published, samples[-1]])
+
+    @property
+    def before(self) -> Sample:
+        """The newest sample with published offsets, before an action; else the newest."""
+        return self.samples[0]
+
+    def summary(self) -> dict[str, Any]:
+        """For the task's return value."""
+        return {"health": self.report.health.value, "message": self.report.message}
 
 
 def record(history: History, observation: Observation, restarts: RestartHistory) -> str | None:

@@ -99,9 +99,14 @@ class PlatformHook(BaseHook):
 
         return SupervisorRuntime.open(self.platform)
 
+    def close(self) -> None:
+        """Close what holds connections."""
+        if "lake" in vars(self):
+            self.lake.close()
+
 
 class StreamMixin:
-    """A task or trigger over ``stream`` (a folder of spark_jobs/), whose declaration is read when it runs."""
+    """Work over ``stream`` (a folder of spark_jobs/), whose declaration is read when it runs."""
 
     stream: str
     component: str
@@ -123,3 +128,15 @@ class StreamMixin:
     def history(self) -> History:
         """Of ``component``. Raises ConfigError if the stream has no such component."""
         return self.platform_hook.history(history_name(self.stream, self.spec.component(self.component).name))
+
+
+class StreamClients(StreamMixin):
+    """The clients of a trigger's requests. They are for one thread at a time."""
+
+    def __init__(self, stream: str, component: str) -> None:
+        self.stream = stream
+        self.component = component
+
+    def close(self) -> None:
+        if "platform_hook" in vars(self):
+            self.platform_hook.close()

@@ -80,7 +80,7 @@ class SuperviseOperator(ActingOperator):
     The check runs in the triggerer and ends the task there if no action is needed. Else a worker restarts a
     component that is down or stalled, requests a decision about one that flaps, and fails for everything that
     a restart does not repair, also if the component cannot be observed. After a restart it waits, without a
-    worker, for the recovery. Its return value is the :class:`Observation`, which the next check reads.
+    worker, for the recovery. Its return value is the health and its message.
     """
 
     fails_if = "no restart helps, it does not recover in time, or its health is unknown"
@@ -98,9 +98,9 @@ class SuperviseOperator(ActingOperator):
     def act(self, context: Context, event: dict[str, Any]) -> None:
         if "error" in event:
             raise failed(ErrorCode.INVALID_CONFIGURATION, event["error"])
-        # A task that defers, triggers another DAG or fails has no return value.
-        context["ti"].xcom_push(key="return_value", value=event)
         observation = Observation.from_json(event)
+        # A task that defers, triggers another DAG or fails has no return value.
+        context["ti"].xcom_push(key="return_value", value=observation.summary())
         for text in describe(observation):
             self.log.info("%s", text)
         with final_failures():
@@ -108,9 +108,7 @@ class SuperviseOperator(ActingOperator):
 
     def _act(self, context: Context, observation: Observation) -> None:
         assessed, action = observation.report, action_for(context["params"], self.component)
-        # If the lake does not answer now, an earlier sample has the published offsets.
-        newest = observation.samples[-1]
-        before = next((s for s in reversed(observation.samples) if s.published), newest)
+        newest, before = observation.samples[-1], observation.before
         if action is Action.CHECK:
             if assessed.health in NEEDS_DECISION or (
                 assessed.health in RESTARTABLE and _is_misconfigured(newest)

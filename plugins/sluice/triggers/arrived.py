@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sluice.clients.errors import Missing
 from sluice.triggers.wait import Outcome, Progress, WaitTrigger
+
+if TYPE_CHECKING:
+    from sluice.hooks.platform import StreamClients
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -20,8 +24,8 @@ class ArrivedTrigger(WaitTrigger):
     events: int
     topic_id: str
 
-    def check(self) -> Progress:
-        topic, kafka = self.spec.topic.name, self.platform_hook.kafka
+    def check(self, clients: StreamClients) -> Progress:
+        topic, kafka = self.spec.topic.name, clients.platform_hook.kafka
         try:
             ends = kafka.ends(topic)
             # After the offsets, so that they are this topic's.

@@ -6,13 +6,19 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from airflow.triggers.base import BaseTrigger
 
-from sluice.clients.errors import ClientError, Unreachable
-from sluice.hooks.platform import StreamMixin
+from sluice.clients.errors import ClientError
+from sluice.hooks.platform import StreamClients
 from sluice.model.health.sample import Sample
+from sluice.model.spec import stream as streams
+from sluice.triggers.requests import Requests
+
+if TYPE_CHECKING:
+    from sluice.model.spec.stream import StreamSpec
 
 T = TypeVar("T")
 # Bound of one request to a system; clients have shorter deadlines of their own.
@@ -22,8 +28,11 @@ OBSERVER = "observer"
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class StreamTrigger(StreamMixin, BaseTrigger):
-    """A trigger over ``component`` of ``stream``. Its fields are serialized, so they hold no secret."""
+class StreamTrigger(BaseTrigger):
+    """A trigger over ``component`` of ``stream``. Its fields are serialized, so they hold no secret.
+
+    It has no clients of its own: each request gets those that it may use.
+    """
 
     stream: str
     component: str = "consumer"
@@ -33,26 +42,34 @@ class StreamTrigger(StreamMixin, BaseTrigger):
         self.clock: Callable[[], float] = time.time
         self.sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
         self.request_timeout_seconds = REQUEST_TIMEOUT_SECONDS
+        self.requests = Requests(
+            f"{self.stream} {self.component}", lambda: StreamClients(self.stream, self.component)
+        )
+
+    @cached_property
+    def spec(self) -> StreamSpec:
+        """Raises ConfigError."""
+        return streams.load(self.stream)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         path = f"{type(self).__module__}.{type(self).__qualname__}"
         return path, {field.name: getattr(self, field.name) for field in fields(self)}
 
-    async def ask(self, request: Callable[[], T]) -> T:
+    async def ask(self, request: Callable[[StreamClients], T]) -> T:
         """Run it in a thread: clients block, and all triggers share the triggerer's loop."""
-        try:
-            return await asyncio.wait_for(asyncio.to_thread(request), self.request_timeout_seconds)
-        except TimeoutError as error:
-            raise Unreachable(f"no answer within {self.request_timeout_seconds:g} s") from error
+        return await self.requests.send(request, self.request_timeout_seconds)
 
     async def observe(self) -> Sample:
         """A sample of the component, with errors if it cannot be observed. Raises ConfigError."""
-        now = self.clock()
+        now, spec = self.clock(), self.spec
+
+        def request(clients: StreamClients) -> Sample:
+            return clients.platform_hook.observer(spec, self.component).observe(now)
+
         try:
-            return await self.ask(lambda: self.platform_hook.observer(self.spec, self.component).observe(now))
+            return await self.ask(request)
         except ClientError as error:
             return Sample(at=now, process=None, errors={OBSERVER: str(error)})
 
     async def cleanup(self) -> None:
-        if "lake" in vars(self.platform_hook):
-            await asyncio.to_thread(self.platform_hook.lake.close)
+        await self.requests.close(self.request_timeout_seconds)

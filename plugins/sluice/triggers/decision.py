@@ -61,7 +61,7 @@ class DecisionTrigger(PollTrigger):
     async def poll(self) -> Progress:
         since = datetime.fromtimestamp(self.requested_at, UTC)
         try:
-            reason = await self.ask(lambda: obsolete_reason(self.history, since))
+            reason = await self.ask(lambda clients: obsolete_reason(clients.history, since))
         except ClientError as error:
             return Progress(f"need for a decision unknown: {error}")
         return Progress(reason, Outcome.REACHED) if reason else Progress("no answer yet")

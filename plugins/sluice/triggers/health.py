@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from sluice.clients.errors import ClientError
-from sluice.hooks.observation import Observation, downsample, record
+from sluice.hooks.observation import Observation, record
 from sluice.model.health.assess import assess, has_recovered
 from sluice.model.health.sample import ENDED, Sample
 from sluice.model.health.status import (
@@ -28,6 +26,7 @@ from sluice.model.health.status import (
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import CONSUMER
 from sluice.triggers.base import StreamTrigger
+from sluice.triggers.samples import MAX_SAMPLES, earlier, keep
 from sluice.triggers.wait import Outcome, PollTrigger, Progress
 
 if TYPE_CHECKING:
@@ -42,10 +41,6 @@ MIN_SAMPLES = 2
 BEYOND_STALL_SECONDS = 15.0
 # The rest of an interval is for the action.
 MAX_INTERVAL_SHARE = 0.75
-# How many samples the next check gets.
-KEPT = 12
-# A triggerer that has just started takes some ten seconds for its first XCom.
-XCOM_SECONDS = 30.0
 
 
 def observe_seconds(policy: Supervision) -> float:
@@ -63,8 +58,7 @@ class HealthTrigger(StreamTrigger):
     :class:`Observation`, or ``{"error": …}`` for an invalid declaration of the stream or the platform.
 
     The scheduler creates it (``start_from_trigger``). Another triggerer begins with a new time limit, because
-    the samples of the first are lost, but ends before Airflow's own timeout (``timeout_after``). Without
-    samples of earlier checks detection only takes longer.
+    the samples of the first are lost, but ends before Airflow's own timeout (``timeout_after``).
     """
 
     def __post_init__(self) -> None:
@@ -83,16 +77,16 @@ class HealthTrigger(StreamTrigger):
         is_check = self._action() is Action.CHECK
         if is_check and self.component == CONSUMER and observation.report.health in WELL:
             observation = replace(observation, report=await self._with_maintenance(observation.report))
-        report, event = observation.report, observation.to_json()
+        report = observation.report
         is_well = report.health in no_action(self.component) and MAINTENANCE_OVERDUE not in report.details
         if is_check and is_well:
-            yield TaskSuccessEvent(xcoms={"return_value": event})
+            yield TaskSuccessEvent(xcoms={"return_value": observation.summary()})
         else:
-            yield TriggerEvent(event)
+            yield TriggerEvent(observation.to_json())
 
     async def _observe(self) -> tuple[Observation, RestartHistory | None]:
         policy = self.spec.supervision
-        samples = await self._earlier()
+        samples = earlier(self.stream, self.component)
         # A request is carried out in any case: one sample is enough.
         is_check = self._action() is Action.CHECK
         until, least = (self._until(policy), MIN_SAMPLES) if is_check else (self.clock(), 1)
@@ -103,7 +97,9 @@ class HealthTrigger(StreamTrigger):
             count += 1
             try:
                 if restarts is None:
-                    restarts = await self.ask(lambda: self.history.restart_history(datetime.now(UTC), policy))
+                    restarts = await self.ask(
+                        lambda clients: clients.history.restart_history(datetime.now(UTC), policy)
+                    )
                 report = self.assess(self.component, samples, policy, restarts)
             except ClientError as error:
                 report = _without_history(
@@ -119,13 +115,14 @@ class HealthTrigger(StreamTrigger):
         stall_timeout = float(report.details.get("stall_timeout_seconds", policy.stall_timeout_seconds))
         reach = max(policy.lag_window_seconds, stall_timeout, policy.stall_timeout_seconds)
         reach += policy.interval_seconds
-        return Observation(report, downsample(samples, reach, KEPT)), restarts
+        keep(self.stream, self.component, samples, reach)
+        return Observation.of(report, samples), restarts
 
     async def _with_maintenance(self, report: HealthReport) -> HealthReport:
         """With MAINTENANCE_OVERDUE in its details if it is."""
         now = datetime.now(UTC)
         try:
-            ended = await self.ask(lambda: self.history.maintained_at(now))
+            ended = await self.ask(lambda clients: clients.history.maintained_at(now))
         except ClientError as error:
             return _without_history(report, error)
         overdue = self.spec.maintenance.overdue(ended, now)
@@ -144,29 +141,11 @@ class HealthTrigger(StreamTrigger):
         context: dict[str, Any] = getattr(self.task_instance, "get_template_context", dict)()
         return action_for(context.get("params", {}), self.component)
 
-    async def _earlier(self) -> list[Sample]:
-        pull = getattr(self.task_instance, "axcom_pull", None)
-        if pull is None:
-            return []
-        try:
-            # map_indexes: without it, Airflow 3.3 asks for a kind of answer that a triggerer never gets.
-            found = await asyncio.wait_for(
-                pull(task_ids=self.task_id, map_indexes=-1, include_prior_dates=True), XCOM_SECONDS
-            )
-            return list(Observation.from_json(found).samples) if found else []
-        except (AirflowRuntimeError, TimeoutError, KeyError, TypeError, ValueError) as error:
-            self.log.warning(
-                "samples of earlier checks cannot be read, so detection takes longer: %s: %s",
-                type(error).__name__,
-                error,
-            )
-            return []
-
     async def _record(self, observation: Observation, restarts: RestartHistory | None) -> None:
         if restarts is None:
             return
         try:
-            before = await self.ask(lambda: record(self.history, observation, restarts))
+            before = await self.ask(lambda clients: record(clients.history, observation, restarts))
         except ClientError as error:
             # The task has the report, and the next check records it.
             self.log.warning("health not recorded: %s", error)
@@ -204,7 +183,7 @@ class RecoveryTrigger(PollTrigger):
         yield TriggerEvent({"outcome": outcome.value, "reason": progress.message, "at": self.clock()})
 
     async def poll(self) -> Progress:
-        self._samples = [*self._samples[-KEPT:], await self.observe()]
+        self._samples = [*self._samples[-MAX_SAMPLES:], await self.observe()]
         now = self._samples[-1]
         report = assess(self.component, self._samples, self.spec.supervision, RestartHistory())
         recovered, message = has_recovered(self.component, report, now, Sample.from_json(self.before))

@@ -9,6 +9,8 @@ from sluice.model.verification.ranges import OffsetRanges
 from sluice.triggers.wait import Outcome, Progress, WaitTrigger
 
 if TYPE_CHECKING:
+    from sluice.clients.lake.catalog import Lake
+    from sluice.hooks.platform import StreamClients
     from sluice.model.health.sample import Position
 
 # What a component does with the records.
@@ -33,11 +35,12 @@ class PublishedTrigger(WaitTrigger):
 
     expected: str
 
-    def check(self) -> Progress:
+    def check(self, clients: StreamClients) -> Progress:
         expected = OffsetRanges.from_json(self.expected)
         component = self.spec.component(self.component).name
         verb = VERBS.get(component, "published")
-        state = self._reached(component)
+        lake = clients.platform_hook.lake
+        state = self._reached(lake, component)
         if state is None:
             return Progress(f"no record of table {self.spec.table} is {verb} yet")
         if lost := unreachable_offsets(expected, state.starts):
@@ -49,18 +52,16 @@ class PublishedTrigger(WaitTrigger):
         if not published.covers(expected):
             return Progress(message)
         # Published after its batch; a consumer that ended between the two does it at its next start.
-        if self.platform_hook.lake.rejected_held(self.spec.quarantine_table) < state.rejected:
+        if lake.rejected_held(self.spec.quarantine_table) < state.rejected:
             return Progress(f"{message}; the rejected ones are not in the quarantine yet")
         return Progress(message, Outcome.REACHED)
 
-    def _reached(self, component: str) -> Position | None:
-        state = self.platform_hook.lake.position(self.spec.table)
+    def _reached(self, lake: Lake, component: str) -> Position | None:
+        state = lake.position(self.spec.table)
         if component != "queries" or state is None:
             return state
         # Imported here: PyArrow takes a second.
         from sluice.clients.lake import query_results
 
-        positions = query_results.read_positions(
-            self.platform_hook.lake.table(self.spec.queries_table), self.spec.queries
-        )
+        positions = query_results.read_positions(lake.table(self.spec.queries_table), self.spec.queries)
         return None if positions is None else replace(state, ends=positions.ends)

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import TriggerEvent
 
@@ -14,6 +14,9 @@ from sluice.clients.errors import ClientError
 from sluice.model.health.sample import ENDED, ProcessState, ProcessStatus
 from sluice.model.spec.config import ConfigError
 from sluice.triggers.base import StreamTrigger, T
+
+if TYPE_CHECKING:
+    from sluice.hooks.platform import StreamClients
 
 # Supervision finds a component that is down within one interval and starts it within the next.
 GRACE_INTERVALS = 2.5
@@ -106,7 +109,7 @@ class WaitTrigger(PollTrigger):
         self._progress, self._watch = Progress("nothing was observed yet"), ProcessWatch(self.grace)
 
     @abstractmethod
-    def check(self) -> Progress:
+    def check(self, clients: StreamClients) -> Progress:
         """Blocks. ClientError: retry; ConfigError: end."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
@@ -118,13 +121,13 @@ class WaitTrigger(PollTrigger):
         self._progress = progress = await self._try(self.check, errors) or self._progress
         if progress.outcome is not None:
             return progress
-        process = await self._try(lambda: self.platform_hook.runtime.status(program), errors)
+        process = await self._try(lambda clients: clients.platform_hook.runtime.status(program), errors)
         failure = process and self._watch.failure(process, self.clock())
         if failure:
             return Progress(f"{failure}; {progress.message}", Outcome.PERMANENT)
         return Progress("; ".join([progress.message, *errors]))
 
-    async def _try(self, request: Callable[[], T], errors: list[str]) -> T | None:
+    async def _try(self, request: Callable[[StreamClients], T], errors: list[str]) -> T | None:
         try:
             return await self.ask(request)
         except ClientError as error:

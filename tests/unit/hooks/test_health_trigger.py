@@ -11,11 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import (
-    AirflowRuntimeError,
-    ErrorType,
-)
-from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.triggers.base import TaskSuccessEvent
 
 from sluice.clients.errors import Unreachable
@@ -25,10 +20,10 @@ from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
 from sluice.model.health.status import Health, HealthReport, RestartHistory, no_action
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import Supervision
-from sluice.triggers import base
-from sluice.triggers.health import KEPT, HealthTrigger, observe_seconds
+from sluice.triggers import base, samples
+from sluice.triggers.health import HealthTrigger, observe_seconds
 from tests.support.memory_s3 import MemoryS3
-from tests.support.supervision import SPEC, events, report, sample
+from tests.support.supervision import SPEC, connect, events, report, sample
 
 NOW = 10_000.0
 UNCLEAR = report(Health.UNKNOWN)
@@ -112,9 +107,11 @@ class World:
     def history(self, stream: str) -> Any:
         return self.kept
 
+    def close(self) -> None: ...
+
     def fire(self, task: Any = None, timeout_after: float | None = None) -> dict[str, Any]:
         trigger = HealthTrigger(stream="nyc_taxi", component="consumer")
-        trigger.__dict__["platform_hook"] = self
+        connect(trigger, self)
         trigger.clock, trigger.sleep, trigger.assess = lambda: self.now, self.sleep, self.assess
         trigger.request_timeout_seconds = self.request_timeout_seconds
         trigger.task_instance = task
@@ -177,7 +174,7 @@ def test_what_stays_unclear_is_looked_at_until_the_time_is_up() -> None:
     world = World([UNCLEAR])
     observation = Observation.from_json(world.fire(Task()))
     assert (world.now, observation.report.health) == (NOW + 75, Health.UNKNOWN)
-    assert len(observation.samples) <= KEPT
+    assert len(observation.samples) <= samples.MAX_SAMPLES
 
 
 def test_another_triggerer_takes_the_whole_time_again(
@@ -208,32 +205,57 @@ def test_an_order_does_not_wait(action: str) -> None:
     assert world.assessed == [[NOW]]
 
 
-def test_what_earlier_runs_saw_is_taken_along() -> None:
+def test_what_earlier_checks_saw_is_taken_along() -> None:
     world = World([CERTAIN])
-    task = Task(Observation(WELL_NOW, [sample(NOW - 600), sample(NOW - 120)]).to_json())
-    observation = Observation.from_json(world.fire(task))
-    assert world.assessed == [[NOW - 600, NOW - 120, NOW]]
-    assert [s.at for s in observation.samples] == [NOW - 120, NOW]
-    assert task.pulled == [{"task_ids": "consumer", "map_indexes": -1, "include_prior_dates": True}]
+    world.fire(Task())
+    world.now += 120
+    world.fire(Task())
+    assert world.assessed[-1] == [NOW, NOW + 120]
 
 
-@pytest.mark.parametrize(
-    ("broken", "name"),
-    [
-        ({"report": report().to_json()}, "ValidationError"),
-        ({"samples": [{"at": 1}], "report": report().to_json()}, "ValidationError"),
-        (AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR)), "AirflowRuntimeError"),
-        (TimeoutError(), "TimeoutError"),
-    ],
-    ids=["of an older version", "of a shorter sample", "refused", "late"],
-)
-def test_without_them_it_observes_all_the_same(
-    broken: Any, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_run_blinds_the_later_ones() -> None:
+    """One without a logical date, of the command line, was the newest for ever, and its samples too old."""
     world = World([CERTAIN])
-    assert Observation.from_json(world.fire(Task(broken))).report == CERTAIN
-    assert world.assessed == [[NOW]]
-    assert name in capsys.readouterr().out
+    task = Task(Observation(WELL_NOW, [sample(NOW - 9000)]).to_json())
+    for _ in range(3):
+        world.fire(task)
+        world.now += 120
+    assert world.assessed[-1] == [NOW, NOW + 120, NOW + 240]
+    assert task.pulled == []
+
+
+def test_a_restarted_triggerer_observes_all_the_same() -> None:
+    world = World([CERTAIN])
+    world.fire(Task())
+    samples._kept.clear()
+    assert Observation.from_json(world.fire(Task())).report == CERTAIN
+    assert world.assessed[-1] == [NOW]
+
+
+def test_the_memory_of_checks_is_bounded() -> None:
+    for number in range(samples.MAX_COMPONENTS + 1):
+        for at in range(2 * samples.MAX_SAMPLES):
+            samples.keep(str(number), "consumer", [*samples.earlier(str(number), "consumer"), sample(at)], 50)
+    assert len(samples._kept) == samples.MAX_COMPONENTS
+    assert samples.earlier("0", "consumer") == []
+    assert all(0 < len(kept) <= samples.MAX_SAMPLES for kept in samples._kept.values())
+
+
+def test_the_components_of_a_stream_have_samples_of_their_own() -> None:
+    samples.keep("a", "consumer", [sample(1)], 50)
+    samples.keep("a", "queries", [sample(2)], 50)
+    samples.keep("b", "consumer", [sample(3)], 50)
+    assert [[s.at for s in kept] for kept in samples._kept.values()] == [[1], [2], [3]]
+
+
+def test_what_a_task_returns_is_small() -> None:
+    """A check of a topic with 100 partitions."""
+    many = dict.fromkeys(range(100), 10**12)
+    world = World([replace(WELL_NOW, is_final=True, details={"lag_by_partition": many})])
+    world.looking = lambda at: replace(sample(at), ends=many, begins=many)
+    returned = world.fire(Task())
+    assert world.ended_task
+    assert returned == {"health": "healthy", "message": "so it is"}
 
 
 def test_the_history_tells_of_restarts_and_holds() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from sluice.hooks.observation import Observation, downsample
 from sluice.model.health.sample import Sample
@@ -49,5 +50,15 @@ def test_none_is_none() -> None:
 
 def test_it_survives_json() -> None:
     observation = Observation(report(), [sample(), sample(2000.0)])
-    text = json.dumps(observation.to_json())
-    assert Observation.from_json(json.loads(text)) == Observation.from_json(text) == observation
+    assert Observation.from_json(json.loads(json.dumps(observation.to_json()))) == observation
+
+
+def test_a_worker_gets_the_newest_sample_and_one_that_has_published_offsets() -> None:
+    unseen = replace(sample(3000.0), published=None)
+    of = {
+        count: Observation.of(report(), [sample(), sample(2000.0), *[unseen] * count]) for count in range(3)
+    }
+    assert [[s.at for s in of[count].samples] for count in of] == [[2000], [2000, 3000], [2000, 3000]]
+    assert [of[count].before.at for count in of] == [2000, 2000, 2000]
+    alone = Observation.of(report(), [unseen])
+    assert (alone.before, alone.samples) == (unseen, [unseen])

@@ -18,7 +18,7 @@ from sluice.operators import decision
 from sluice.operators.decision import ApplyDecisionOperator, RequestDecisionOperator
 from sluice.triggers.decision import DecisionTrigger
 from tests.support.raising import raising
-from tests.support.supervision import SPEC, FakeRuntime, context, events, history, report, sample
+from tests.support.supervision import SPEC, FakeRuntime, connect, context, events, history, report, sample
 
 FLAPPING = report(Health.FLAPPING, message="dead: it ended; it was restarted 3 times", rate=1.25)
 
@@ -130,7 +130,7 @@ class Clock:
             deadline=self.began + 3600,
         )
         made = DecisionTrigger(**made.serialize()[1])
-        made.__dict__["platform_hook"] = SimpleNamespace(history=lambda name: self.kept)
+        connect(made, SimpleNamespace(history=lambda name: self.kept))
         made.clock, made.sleep = lambda: self.now, self.sleep
 
         async def first() -> Any:

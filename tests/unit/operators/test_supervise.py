@@ -17,7 +17,6 @@ from botocore.exceptions import ClientError as S3Error
 from sluice.clients.errors import ClientError, Missing, Unreachable
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.ledger import History
-from sluice.hooks.observation import Observation
 from sluice.model import exits
 from sluice.model.health.heartbeat import Heartbeat, HeartbeatState
 from sluice.model.health.sample import Position, ProcessExit, ProcessStatus
@@ -32,7 +31,7 @@ from sluice.runtime.observer import Observer
 from sluice.triggers import health
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
-from tests.support.supervision import Ti, context, events
+from tests.support.supervision import Ti, connect, context, events
 
 STREAM = "wiki_changes"
 SPEC = stream.load(STREAM)
@@ -172,7 +171,7 @@ class World(Runtime):
         event = self._fire(health.HealthTrigger(**(arguments.trigger_kwargs or {})), given)
         if isinstance(event, TaskSuccessEvent):
             assert event.xcoms is not None
-            return Observation.from_json(cast("Any", event.xcoms["return_value"])).report.health
+            return str(cast("Any", event.xcoms["return_value"])["health"])
         method, arguments_of = arguments.next_method, {"event": event.payload}
         while True:
             try:
@@ -190,13 +189,13 @@ class World(Runtime):
                 break
             else:
                 break
-        return Observation.from_json(self.ti.pushed["return_value"]).report.health
+        return str(self.ti.pushed["return_value"]["health"])
 
     def _fire(self, trigger: BaseTrigger, given: Any) -> Any:
         path, values = trigger.serialize()
         assert path == f"{health.__name__}.{type(trigger).__name__}"
         made: Any = type(trigger)(**values)
-        made.__dict__["platform_hook"] = self.hook
+        connect(made, self.hook)
         made.clock, made.sleep = lambda: self.now, self.sleep
         made.task_instance = SimpleNamespace(
             task=None, task_id=self.component, get_template_context=lambda: given

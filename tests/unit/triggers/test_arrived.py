@@ -11,6 +11,7 @@ from sluice.clients.errors import ClientError, Missing, Unreachable
 from sluice.clients.kafka_admin import TopicDescription
 from sluice.model.health.sample import ProcessState, ProcessStatus
 from sluice.triggers.arrived import ArrivedTrigger
+from tests.support.supervision import connect
 
 Offsets = dict[int, int] | ClientError
 
@@ -49,7 +50,7 @@ def fire(
     trigger = made(**more)
     trigger.clock = clock
     runtime = SimpleNamespace(status=lambda program: ProcessStatus(program, state()))
-    trigger.__dict__["platform_hook"] = SimpleNamespace(kafka=topic, runtime=runtime)
+    connect(trigger, SimpleNamespace(kafka=topic, runtime=runtime))
 
     async def first() -> dict[str, Any]:
         payload: dict[str, Any] = (await anext(trigger.run())).payload

@@ -21,7 +21,7 @@ from sluice.triggers.published import PublishedTrigger, unreachable_offsets
 from sluice.triggers.wait import ProcessWatch
 from tests.support.raising import raising
 from tests.support.steps import given, ledger
-from tests.support.supervision import FakeRuntime
+from tests.support.supervision import FakeRuntime, connect
 
 EXPECTED = OffsetRanges.of({0: [(5, 10)], 1: [(0, 5)]})
 
@@ -99,7 +99,7 @@ def fire(
         "poll_interval": 0.0, "grace": 0.0, **overrides,
     }  # fmt: skip
     trigger = PublishedTrigger(**values)
-    trigger.__dict__["platform_hook"] = hook
+    connect(trigger, hook)
     trigger.request_timeout_seconds = request_timeout_seconds
 
     async def first() -> dict[str, Any]:
