@@ -292,6 +292,11 @@ def test_no_task_renders_a_secret(bag: Any) -> None:
             assert not any(word in rendered.lower() for word in words), f"{task.task_id} renders {rendered}"
 
 
+def test_what_is_used_before_it_could_be_rendered_is_no_template(bag: Any) -> None:
+    """The names of triggers, assets and programs are made of it when the DAG is parsed."""
+    assert not tasks(bag, lambda task: "stream" not in task.template_fields)
+
+
 def test_a_dag_file_does_nothing_at_import() -> None:
     """No socket, no process, no file but Python's own and the streams' declarations, and within the time.
 

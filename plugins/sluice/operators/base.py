@@ -27,8 +27,6 @@ BACKSTOP = timedelta(minutes=5)
 class StreamOperator(StreamMixin, BaseOperator):
     """One step over ``stream``, done by :meth:`work`."""
 
-    template_fields: Sequence[str] = ("stream",)
-
     def __init__(self, *, stream: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.stream = stream

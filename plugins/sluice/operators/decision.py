@@ -67,7 +67,8 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
     does = "requests a decision from a person, with the health report"
     fails_if = "the history does not answer"
 
-    template_fields: Sequence[str] = ("stream",)
+    # Subject and body, which Airflow's operator renders, have lines of a log.
+    template_fields: Sequence[str] = ()
 
     def __init__(self, *, stream: str, **kwargs: Any) -> None:
         super().__init__(

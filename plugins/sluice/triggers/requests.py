@@ -85,14 +85,12 @@ class Requests(Generic[C]):
     def _abandon(self, future: Future[Any], clients: C) -> None:
         at = time.monotonic()
         with _lock:
-            _abandoned.setdefault(self.owner, []).append(at)
+            began = _abandoned.setdefault(self.owner, [])
+            began.append(at)
 
         def returned(_: Future[Any]) -> None:
             with _lock:
-                began = _abandoned[self.owner]
                 began.remove(at)
-                if not began:
-                    del _abandoned[self.owner]
             clients.close()
 
         future.add_done_callback(returned)

@@ -103,7 +103,7 @@ def test_nothing_that_is_shown_is_markup() -> None:
 
 
 def test_jinja_in_a_log_is_text() -> None:
-    assert Step(RequestDecisionOperator).operator.template_fields == ("stream",)
+    assert Step(RequestDecisionOperator).operator.template_fields == ()
 
 
 # When a question ends by itself.
