@@ -50,7 +50,6 @@ for name, description in DRILLS.items() if HOME_VARIABLE in os.environ else ():
         f"Drill: {name.replace('_', ' ')}",
         description,
         tags=["drill"],
-        timeout=timedelta(hours=2),
         # For an attempt that died with its Airflow: the next one repairs what that left.
         retries=1,
         task_timeout=timedelta(hours=1),

@@ -15,7 +15,7 @@ from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import SourceType, StreamSpec
 from sluice.operators import docs, forms
 from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
-from sluice.operators.change_approval import APPROVE, PLAN, RESPONSE_TIMEOUT, ApproveChangeOperator
+from sluice.operators.change_approval import APPROVE, PLAN, ApproveChangeOperator
 from sluice.operators.load.audit import AuditOperator
 from sluice.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
 from sluice.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
@@ -31,11 +31,11 @@ from sluice.operators.removal import RecordMaintenanceOperator, RecordMetadataOp
 from sluice.operators.stream_dags import decision_dag, make_dag, supervision_dag
 from sluice.operators.verify_change import VerifyChangeOperator
 
-# Timeouts of task `produce` (a feed's waits in the triggerer) and of the run, with a retry.
+# Of task `produce`; a feed's waits in the triggerer.
 SEND_TIMEOUTS = {
-    SourceType.CSV: (timedelta(hours=2), timedelta(hours=4)),
-    SourceType.GENERATOR: (timedelta(hours=13), timedelta(hours=28)),
-    SourceType.FEED: (timedelta(minutes=10), timedelta(hours=28)),
+    SourceType.CSV: timedelta(hours=2),
+    SourceType.GENERATOR: timedelta(hours=13),
+    SourceType.FEED: timedelta(minutes=10),
 }
 
 
@@ -46,7 +46,6 @@ def load_dag(spec: StreamSpec) -> DAG:
         f"{spec.label}: load",
         f"{docs.RECORDS[spec.source]} through Kafka into {spec.table}, each record verified",
         tags=["load", spec.name],
-        timeout=SEND_TIMEOUTS[spec.source][1],
         retries=2,
         task_timeout=timedelta(minutes=10),
         max_active_runs=4,
@@ -65,7 +64,6 @@ def backfill_dag(spec: StreamSpec, backfill: Backfill) -> DAG:
         f"{spec.label}: backfill",
         f"Source files of an interval through Kafka into {spec.table}, each record verified",
         tags=["load", spec.name],
-        timeout=SEND_TIMEOUTS[spec.source][1],
         retries=2,
         task_timeout=timedelta(minutes=10),
         schedule=CronDataIntervalTimetable(backfill.cron, timezone="UTC"),
@@ -85,7 +83,7 @@ def backfill_dag(spec: StreamSpec, backfill: Backfill) -> DAG:
 def load_steps(spec: StreamSpec, produce: type[Any]) -> list[Any]:
     """The steps of a load, in this order; ``produce``: the operator of its task."""
     asset = Asset(name=spec.name, uri=f"sluice://lake/{spec.table.replace('.', '/')}")
-    name, hour, send_timeout = spec.name, timedelta(hours=1), SEND_TIMEOUTS[spec.source][0]
+    name, hour, send_timeout = spec.name, timedelta(hours=1), SEND_TIMEOUTS[spec.source]
     steps: list[Any] = [ProvisionTopicOperator(task_id="provision_topic", stream=name)]
     if spec.queries:
         steps += [ProvisionSinksOperator(task_id="provision_sinks", stream=name)]
@@ -118,7 +116,6 @@ def maintenance_dag(spec: StreamSpec) -> DAG:
         f"{spec.label}: maintenance",
         "Rewrites small files into a few large ones with the same rows, and deletes files that nothing needs",
         tags=["maintenance", spec.name],
-        timeout=timedelta(hours=8),
         retries=2,
         retry_delay=timedelta(minutes=1),
         task_timeout=timedelta(hours=2),
@@ -143,16 +140,13 @@ def maintenance_dag(spec: StreamSpec) -> DAG:
 
 def change_dag(spec: StreamSpec) -> DAG:
     """``<stream>_change``: replay, retry from quarantine, revert, redo and replace, on request."""
-    retries, task_timeout, spare = 2, timedelta(hours=3), timedelta(hours=1)
     with make_dag(
         f"{spec.name}_change",
         f"{spec.label}: change",
         "Replays, reverts or redoes rows, or loads what was quarantined: verified, and in one commit",
         tags=["change", spec.name],
-        # A run that is ended by it says nothing: longer than all tries of an answer and the other steps.
-        timeout=(retries + 1) * (RESPONSE_TIMEOUT + 3 * task_timeout) + spare,
-        retries=retries,
-        task_timeout=task_timeout,
+        retries=2,
+        task_timeout=timedelta(hours=3),
         # Those that wait for an answer block no other.
         max_active_runs=16,
         # It has no schedule: a request is not to wait unseen.
@@ -161,7 +155,7 @@ def change_dag(spec: StreamSpec) -> DAG:
     ) as dag:
         steps = [
             PlanChangeOperator(task_id=PLAN, stream=spec.name),
-            ApproveChangeOperator(task_id=APPROVE, stream=spec.name, execution_timeout=None),
+            ApproveChangeOperator(task_id=APPROVE, stream=spec.name),
             ApplyChangeOperator(task_id="apply_change", stream=spec.name, max_active_tis_per_dag=1),
             VerifyChangeOperator(task_id="verify_change", stream=spec.name),
         ]
@@ -177,7 +171,6 @@ def reconciliation_dag(spec: StreamSpec) -> DAG:
         f"{spec.label}: reconciliation",
         "Compares the topic, the table, the quarantine, the consumer group and the stored files",
         tags=["reconciliation", spec.name],
-        timeout=timedelta(hours=3),
         retries=2,
         task_timeout=timedelta(hours=2),
         schedule=timedelta(hours=spec.maintenance.reconciliation_hours),
@@ -202,9 +195,8 @@ for name in stream.names():
         decision_dag(name, name)
         continue
     load_dag(spec)
-    interval = timedelta(seconds=spec.supervision.interval_seconds)
-    supervision_dag(name, spec.label, tuple(spec.components), interval)
-    decision_dag(name, spec.label)
+    supervision_dag(name, spec.label, tuple(spec.components), spec.supervision)
+    decision_dag(name, spec.label, spec.supervision)
     maintenance_dag(spec)
     change_dag(spec)
     reconciliation_dag(spec)

@@ -92,6 +92,8 @@ class ApproveChangeOperator(StreamMixin, ApprovalOperator):
     does = "asks a person, with the plan's numbers, if rows go for good or many are changed"
     fails_if = "there is no answer within a day"
 
+    waits = (RESPONSE_TIMEOUT,)
+
     def __init__(self, *, stream: str, **kwargs: Any) -> None:
         super().__init__(subject=f"Change rows of {stream}?", response_timeout=RESPONSE_TIMEOUT, **kwargs)
         self.stream = stream

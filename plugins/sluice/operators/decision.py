@@ -19,6 +19,7 @@ from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.status import Decision, HealthReport
 from sluice.model.spec.ledger import Document
+from sluice.operators.base import BACKSTOP
 from sluice.operators.supervise import ActingOperator
 from sluice.triggers.decision import DecisionTrigger, obsolete_reason
 
@@ -69,6 +70,7 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
 
     # Subject and body, which Airflow's operator renders, have lines of a log.
     template_fields: Sequence[str] = ()
+    waits = (RESPONSE_TIMEOUT + BACKSTOP,)
 
     def __init__(self, *, stream: str, **kwargs: Any) -> None:
         super().__init__(
@@ -111,6 +113,7 @@ class RequestDecisionOperator(StreamMixin, HITLOperator):
                 deadline=(decision_request.at + RESPONSE_TIMEOUT).timestamp(),
             ),
             method_name="execute_complete",
+            timeout=RESPONSE_TIMEOUT + BACKSTOP,
         )
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:

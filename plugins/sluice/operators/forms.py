@@ -16,6 +16,9 @@ from sluice.model.verification.topic_ranges import EXAMPLE
 
 # More rows than this are never changed without a person.
 ASK_ABOVE_MAXIMUM = 10_000_000
+# Of waits without a worker; the timeouts of runs follow from them.
+MAX_PUBLISH_MINUTES = 180
+MAX_FEED_MINUTES = 720
 
 
 def load(spec: StreamSpec) -> dict[str, Param]:
@@ -38,7 +41,7 @@ def limits() -> dict[str, Param]:
             30,
             type="integer",
             minimum=1,
-            maximum=180,
+            maximum=MAX_PUBLISH_MINUTES,
             title="Publish timeout (minutes)",
             description="Maximum wait, after producing, until all records are published",
         ),
@@ -112,7 +115,7 @@ def _feed() -> dict[str, Param]:
             5,
             type="integer",
             minimum=1,
-            maximum=720,
+            maximum=MAX_FEED_MINUTES,
             title="Timeout (minutes)",
             description="Maximum wait for the events; the load fails if none arrived",
         ),

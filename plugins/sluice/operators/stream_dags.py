@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,22 +11,23 @@ from airflow.sdk import DAG, CronDataIntervalTimetable
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
+from sluice.model.spec.stream import Supervision
 from sluice.operators import docs, forms
 from sluice.operators.decision import REQUEST, ApplyDecisionOperator, RequestDecisionOperator
 from sluice.operators.load.provision import ProvisionSinksOperator
-from sluice.operators.supervise import SuperviseOperator, decision_dag_id
+from sluice.operators.supervise import SuperviseOperator, decision_dag_id, recovery_seconds
+from sluice.operators.timeouts import run_timeout
 
-INTERVAL = timedelta(minutes=2)
 QUERIES = "queries"
 
 
+@contextmanager
 def make_dag(
     dag_id: str,
     label: str,
     description: str,
     *,
     tags: Sequence[str],
-    timeout: timedelta,
     retries: int = 0,
     retry_delay: timedelta = timedelta(seconds=20),
     task_timeout: timedelta = timedelta(minutes=5),
@@ -33,9 +35,12 @@ def make_dag(
     start_date: datetime = datetime(2026, 1, 1, tzinfo=UTC),
     max_active_runs: int = 1,
     **kwargs: Any,
-) -> DAG:
-    """A DAG without catch-up, by default without a schedule and with one run at a time."""
-    return DAG(
+) -> Iterator[DAG]:
+    """A DAG without catch-up, by default without a schedule and with one run at a time.
+
+    Its timeout follows from the tasks that are made in the context.
+    """
+    with DAG(
         dag_id=dag_id,
         dag_display_name=label,
         description=description,
@@ -43,7 +48,6 @@ def make_dag(
         catchup=False,
         schedule=schedule,
         max_active_runs=max_active_runs,
-        dagrun_timeout=timeout,
         tags=[*tags, "sluice"],
         default_args={
             "owner": "sluice",
@@ -52,22 +56,26 @@ def make_dag(
             "execution_timeout": task_timeout,
         },
         **kwargs,
-    )
+    ) as dag:
+        yield dag
+    dag.dagrun_timeout = run_timeout(dag)
 
 
 def supervision_dag(
     stream: str,
     title: str,
     components: Sequence[str],
-    schedule: timedelta = INTERVAL,
+    policy: Supervision | None = None,
 ) -> DAG:
-    """``<stream>_stream``, with one task per component."""
+    """``<stream>_stream``, with one task per component; ``policy``: None of a stream whose declaration is
+    invalid."""
+    policy = policy or Supervision()
+    schedule = timedelta(seconds=policy.interval_seconds)
     with make_dag(
         f"{stream}_stream",
         f"{title}: stream",
         f"Supervises {' and '.join(components)}: restarts, alerts, requests decisions",
         tags=["stream", stream],
-        timeout=timedelta(minutes=15),
         schedule=schedule,
         # Check, action and verification take less than three intervals.
         deadline=DeadlineAlert(
@@ -81,7 +89,13 @@ def supervision_dag(
         for component in components:
             # The queries are supervised whatever the state of their sinks. No retries: the next run checks.
             rule = "all_done" if component == QUERIES else "all_success"
-            task = SuperviseOperator(task_id=component, stream=stream, component=component, trigger_rule=rule)
+            task = SuperviseOperator(
+                task_id=component,
+                stream=stream,
+                component=component,
+                recovery_seconds=recovery_seconds(policy),
+                trigger_rule=rule,
+            )
             if component == QUERIES:
                 steps.append(ProvisionSinksOperator(task_id="provision_sinks", stream=stream))
                 steps[-1] >> task
@@ -90,21 +104,20 @@ def supervision_dag(
     return dag
 
 
-def decision_dag(stream: str, title: str) -> DAG:
+def decision_dag(stream: str, title: str, policy: Supervision | None = None) -> DAG:
     """``<stream>_decision``: one run per request."""
+    seconds = recovery_seconds(policy or Supervision())
     with make_dag(
         decision_dag_id(stream),
         f"{title}: decision",
         "Requests a decision about a component that keeps failing, and applies it",
         tags=["decision", stream],
-        # Longer than the response timeout.
-        timeout=timedelta(minutes=75),
         max_active_runs=16,
         # Supervision needs it from the first run on, and triggers it alone.
         is_paused_upon_creation=False,
     ) as dag:
         request = RequestDecisionOperator(task_id=REQUEST, stream=stream)
-        apply = ApplyDecisionOperator(task_id="apply_decision", stream=stream)
+        apply = ApplyDecisionOperator(task_id="apply_decision", stream=stream, recovery_seconds=seconds)
         request >> apply
     dag.doc_md = docs.decision(stream, [request, apply])
     return dag

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ from sluice.model.health.status import (
     action_for,
     no_action,
 )
-from sluice.operators.base import ComponentOperator
+from sluice.operators.base import BACKSTOP, ComponentOperator
 from sluice.triggers.health import HealthTrigger, RecoveryTrigger
 from sluice.triggers.wait import Outcome
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.hooks.lifecycle import ActionResult, Request
+    from sluice.model.spec.stream import Supervision
 
 # Beyond the duration of a check: systems that answer late, a triggerer that restarts.
 CHECK_TIMEOUT = timedelta(minutes=4)
@@ -41,21 +43,35 @@ OPEN = ("queued", "running")
 QUEUED_INTERVALS = 2
 
 
+def recovery_seconds(policy: Supervision) -> float:
+    """How long a restarted component may take to work again."""
+    return max(RECOVERY_SECONDS, policy.startup_timeout_seconds)
+
+
 def decision_dag_id(stream: str) -> str:
     return f"{stream}_decision"
 
 
 class ActingOperator(ComponentOperator):
-    """A step that may restart the component, and then waits for its recovery."""
+    """A step that may restart the component, and then waits ``recovery_seconds`` at most for its recovery."""
+
+    def __init__(self, *, recovery_seconds: float = RECOVERY_SECONDS, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.recovery_seconds = recovery_seconds
+
+    @property
+    def waits(self) -> Sequence[timedelta]:
+        return (timedelta(seconds=self.recovery_seconds) + BACKSTOP,)
 
     def wait_for_recovery(self, result: ActionResult, before: Sample) -> None:
         """Log the action; if it started a process, defer until the component recovered."""
         self.log.info("%s", result.message)
         if not result.done:
             return
-        seconds = max(RECOVERY_SECONDS, self.spec.supervision.startup_timeout_seconds)
         arguments = {"result": result.to_json()}
-        self.wait_for(RecoveryTrigger, seconds, "record_recovery", arguments, before=before.to_json())
+        self.wait_for(
+            RecoveryTrigger, self.recovery_seconds, "record_recovery", arguments, before=before.to_json()
+        )
 
     def record_recovery(self, context: Context, event: dict[str, Any], result: dict[str, Any]) -> None:
         """Record the recovery. Raises AirflowFailException if there is none in time."""
@@ -94,6 +110,10 @@ class SuperviseOperator(ActingOperator):
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls=path, next_method="act", trigger_kwargs=values, timeout=CHECK_TIMEOUT
         )
+
+    @property
+    def waits(self) -> Sequence[timedelta]:
+        return (CHECK_TIMEOUT, *super().waits)
 
     def act(self, context: Context, event: dict[str, Any]) -> None:
         if "error" in event:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import failed, failed_attempt, final_failures
 from sluice.model.error_codes import ErrorCode
 from sluice.operators import forms
-from sluice.operators.base import ComponentOperator
+from sluice.operators.base import BACKSTOP, ComponentOperator
 from sluice.triggers.arrived import ArrivedTrigger
 from sluice.triggers.wait import Outcome
 
@@ -33,6 +34,8 @@ class ProduceFeedOperator(ComponentOperator):
     fails_if = (
         "no events arrived, the producer is suspended or down, or the run id has a plan for other params"
     )
+
+    waits = (timedelta(minutes=forms.MAX_FEED_MINUTES) + BACKSTOP,)
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(component="producer", **kwargs)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import failed
 from sluice.model.error_codes import ErrorCode
-from sluice.operators.base import ComponentOperator
+from sluice.operators import forms
+from sluice.operators.base import BACKSTOP, ComponentOperator
 from sluice.operators.load.interval import load_id
 from sluice.triggers.published import VERBS, PublishedTrigger
 from sluice.triggers.wait import Outcome
@@ -28,6 +30,8 @@ class WaitForPublishOperator(ComponentOperator):
     """
 
     fails_if = "the component is down, or the timeout is over"
+
+    waits = (timedelta(minutes=forms.MAX_PUBLISH_MINUTES) + BACKSTOP,)
 
     def __init__(self, *, component: str = "consumer", **kwargs: Any) -> None:
         super().__init__(component=component, **kwargs)
