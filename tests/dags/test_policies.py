@@ -106,6 +106,11 @@ def waits(task: Any) -> list[timedelta]:
         "ApplyDecisionOperator": lambda: [recovery + BACKSTOP],
         "RequestDecisionOperator": lambda: [task.response_timeout + BACKSTOP],
         "ApproveChangeOperator": lambda: [task.response_timeout],
+        "EnsureConsumerOperator": lambda: [timedelta(minutes=3) + BACKSTOP],
+        "VerifyTableOperator": lambda: [timedelta(seconds=n) + BACKSTOP for n in (5, 15, 40)],
+    } | {
+        kind: lambda: [timedelta(minutes=1) + BACKSTOP]
+        for kind in ("ValidateOperator", "PlanChangeOperator", "VerifyChangeOperator")
     }
     return found[kind]() if kind in found else []
 
@@ -113,13 +118,27 @@ def waits(task: Any) -> list[timedelta]:
 def defers(task: Any) -> bool:
     """Whether the code of its class, or of one of ours that it is made of, waits in the triggerer."""
     ours = [kind for kind in type(task).__mro__ if kind.__module__.startswith("sluice.operators")]
-    source = "".join(inspect.getsource(kind) for kind in ours if kind.__name__ != "ComponentOperator")
+    bases = ("StreamOperator", "ComponentOperator")
+    source = "".join(inspect.getsource(kind) for kind in ours if kind.__name__ not in bases)
     calls = ("self.wait_for(", "self.defer(", "HITLOperator", "ApprovalOperator")
     return task.start_from_trigger or any(call in source for call in calls)
 
 
 def test_the_waits_of_all_tasks_are_known(bag: Any) -> None:
     assert not tasks(bag, lambda task: defers(task) == bool(waits(task)))
+
+
+def test_no_task_sleeps_in_a_worker() -> None:
+    """It waits in the triggerer, where thousands may. But for a pause between two reads of a sink, which are
+    work, of which a return from the triggerer would take longer."""
+    folder = REPO / "plugins" / "sluice" / "operators"
+    sleeping = {
+        file.name
+        for file in folder.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "sleep"
+    }
+    assert sleeping == {"reconcile.py"}
 
 
 def longest(task: Any) -> timedelta:

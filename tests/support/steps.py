@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from airflow.sdk.exceptions import TaskDeferred
+
 from sluice.clients.ledger import Ledger
 from sluice.model.spec.ledger import run_key
 from sluice.operators.load.validate import ValidateOperator
 from tests.support.memory_s3 import MemoryS3
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from airflow.sdk import Context
     from pyiceberg.table import Table
 
@@ -37,3 +41,13 @@ def sent(ledger: Ledger, source: dict[str, Any], ranges: dict[str, list[int]], r
     of_source = {source["source_id"]: {"ranges": ranges, "run_id": run}}
     ends = {partition: until for partition, (_, until) in ranges.items()}
     ledger.put(run_key(run, "produced"), {"sources": of_source, "end_offsets": ends})
+
+
+def carried_out(step: Any, context: Context, fire: Callable[[TaskDeferred], dict[str, Any]]) -> Any:
+    """A step as Airflow carries it out: each time that it defers, ``fire`` gives the event."""
+    method, arguments = "work", dict[str, Any]()
+    while True:
+        try:
+            return getattr(step, method)(context, **arguments)
+        except TaskDeferred as waits:
+            method, arguments = waits.method_name, {"event": fire(waits), **(waits.kwargs or {})}

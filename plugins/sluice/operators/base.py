@@ -39,6 +39,22 @@ class StreamOperator(StreamMixin, BaseOperator):
         """The step. Its result is the task's return value: small, and without secrets."""
         raise NotImplementedError(f"{type(self).__name__} has no work()")
 
+    def wait_for(
+        self,
+        kind: type[PollTrigger],
+        seconds: float,
+        method: str,
+        arguments: dict[str, Any] | None = None,
+        **fields: Any,
+    ) -> NoReturn:
+        """Defer until a trigger with these ``fields`` fires; it ends itself after ``seconds``.
+
+        ``arguments``: of ``method``, beside the event. The class names its longest waits in ``waits``.
+        """
+        deadline, timeout = time.time() + seconds, timedelta(seconds=seconds) + BACKSTOP
+        trigger = kind(stream=self.stream, deadline=deadline, **fields)
+        self.defer(trigger=trigger, method_name=method, kwargs=arguments, timeout=timeout)
+
     def check_no_problems(
         self, code: ErrorCode, problems: Sequence[str], failure: str, fix: str = ""
     ) -> None:
@@ -91,10 +107,4 @@ class ComponentOperator(StreamOperator):
         arguments: dict[str, Any] | None = None,
         **fields: Any,
     ) -> NoReturn:
-        """Defer until a trigger with these ``fields`` fires; it ends itself after ``seconds``.
-
-        ``arguments``: of ``method``, beside the event.
-        """
-        deadline, timeout = time.time() + seconds, timedelta(seconds=seconds) + BACKSTOP
-        trigger = kind(stream=self.stream, component=self.component, deadline=deadline, **fields)
-        self.defer(trigger=trigger, method_name=method, kwargs=arguments, timeout=timeout)
+        super().wait_for(kind, seconds, method, arguments, component=self.component, **fields)

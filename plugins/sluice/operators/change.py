@@ -10,9 +10,9 @@ from sluice.hooks.failures import final_failures
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.verification.change_plan import ChangePlan
-from sluice.operators.base import StreamOperator
 from sluice.operators.change_approval import APPROVE, PLAN, check_approved, preview
-from sluice.operators.load.checks import LoadFiles, await_quarantine, check_offsets
+from sluice.operators.load.checks import LoadFiles, check_offsets
+from sluice.operators.quarantine import QuarantineOperator
 from sluice.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LOGGED = 1_000_000
 
 
-class PlanChangeOperator(StreamOperator):
+class PlanChangeOperator(QuarantineOperator):
     """Plan the change that the run's params ask for; count what goes and what comes. Changes nothing.
 
     The first attempt pins the plan in the ledger for all later steps.
@@ -42,7 +42,7 @@ class PlanChangeOperator(StreamOperator):
         def create() -> Document:
             planner = change_plans.ChangePlanner(self.platform_hook, self.spec, self.ledger, run_id)
             # What is withheld among the published records is there only then.
-            if not await_quarantine(self.platform_hook.lake, self.spec, self.log):
+            if not self.settle():
                 raise Unreachable(
                     f"{self.spec.quarantine_table} does not hold yet what {self.spec.table} rejected, so it "
                     f"is not known what is withheld. Fix: start the consumer ({self.stream}_stream, action "

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+
 from sluice.hooks import change_plans
+from sluice.hooks.failures import final_failures
 from sluice.hooks.table_contents import TableContents
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import PROOF, Document, run_key
 from sluice.model.spec.maintenance import for_each_table
 from sluice.model.verification.findings import Earlier, Finding, FindingName, Observed, Proof, findings
-from sluice.operators.base import StreamOperator
+from sluice.operators.base import BACKSTOP, StreamOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -122,6 +124,8 @@ class VerifyTableOperator(ReconciliationOperator):
         "an offset is missing, repeated or unexpected, metadata is damaged, or `main` was moved by hand"
     )
 
+    waits = tuple(timedelta(seconds=seconds) + BACKSTOP for seconds in SETTLE_SECONDS)
+
     def found_once(self, context: Context, found: Sequence[Finding]) -> list[Finding]:
         """``found``, and what is found once: recorded by the run, so that it stays red if it is cleared or
         tried again. To be called before the state is recorded from which the next run starts."""
@@ -133,9 +137,6 @@ class VerifyTableOperator(ReconciliationOperator):
         said = {str(finding) for finding in found}
         before = [Finding(FindingName(n), text) for n, text in (recorded or {}).get("findings", [])]
         return [*found, *(finding for finding in before if str(finding) not in said)]
-
-    def wait(self, seconds: float) -> None:
-        time.sleep(seconds)
 
     def _with_change(self, finding: Finding) -> Finding:
         """Of records in both tables the finding names the change that did not end."""
@@ -150,6 +151,14 @@ class VerifyTableOperator(ReconciliationOperator):
         return replace(finding, message=message, whole=finding.whole or finding.message)
 
     def work(self, context: Context) -> dict[str, Any]:
+        return self._verify(context, 0)
+
+    def resume(self, context: Context, event: Any, waited: int) -> dict[str, Any]:
+        with final_failures():
+            return self._verify(context, waited)
+
+    def _verify(self, context: Context, waited: int) -> dict[str, Any]:
+        """``waited``: how often it did."""
         lake, history = self.platform_hook.lake, self.own_history
         if lake.position(self.spec.table) is None:
             self.log.info("%s: %s", self.spec.table, NOTHING)
@@ -158,12 +167,17 @@ class VerifyTableOperator(ReconciliationOperator):
         earlier = contents.earlier(history.latest(VERIFIED), self.log.warning)
         is_full = context["params"].get("full")
         before = contents.usable(earlier, self.log.warning) if earlier and not is_full else None
-        for seconds in (*SETTLE_SECONDS, None):
-            found, verified = contents.verify(before, earlier)
-            if seconds is None or not {finding.name for finding in found} & SETTLING:
-                break
+        found, verified = contents.verify(before, earlier)
+        if waited < len(SETTLE_SECONDS) and {finding.name for finding in found} & SETTLING:
+            seconds = SETTLE_SECONDS[waited]
             self.log.info("%d findings may settle; looking again in %d s", len(found), seconds)
-            self.wait(seconds)
+            pause = timedelta(seconds=seconds)
+            self.defer(
+                trigger=TimeDeltaTrigger(pause),
+                method_name="resume",
+                kwargs={"waited": waited + 1},
+                timeout=pause + BACKSTOP,
+            )
         found = [self._with_change(one) for one in found]
         is_verified = {finding.name for finding in found} <= ONCE
         found = self.found_once(context, found)

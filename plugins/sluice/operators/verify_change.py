@@ -10,10 +10,10 @@ from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import Document, run_key
 from sluice.model.verification.change_plan import ChangePlan, ChangeResult
 from sluice.model.verification.offsets import EMPTY
-from sluice.operators.base import StreamOperator
 from sluice.operators.change import rows_of
 from sluice.operators.change_approval import PLAN
-from sluice.operators.load.checks import LoadFiles, await_quarantine, check_offsets
+from sluice.operators.load.checks import LoadFiles, check_offsets
+from sluice.operators.quarantine import QuarantineOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sluice.model.verification.ranges import OffsetRanges
 
 
-class VerifyChangeOperator(StreamOperator):
+class VerifyChangeOperator(QuarantineOperator):
     """Verify the published change from the table and the quarantine alone.
 
     - Every record of the plan is in the table or the quarantine, once; no row that went is there.
@@ -71,7 +71,7 @@ class VerifyChangeOperator(StreamOperator):
                 plan.id, verified["snapshot_id"], verified["at"], self.stream,
             )  # fmt: skip
             return _summary(verified)
-        await_quarantine(lake, self.spec, self.log)
+        self.settle()
         table = lake.table(self.spec.table)
         changes = published_changes(table)
         change = change_files.find(table, plan.id)

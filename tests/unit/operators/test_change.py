@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput
+from airflow.sdk.exceptions import AirflowFailException, TaskAwaitingInput, TaskDeferred
 
 from sluice.clients.errors import Unreachable
 from sluice.model.spec.ledger import run_key
@@ -231,12 +231,16 @@ def test_a_verified_change_with_many_later_ones_passes_when_its_run_is_cleared(w
 def test_a_plan_while_the_quarantine_is_behind_says_how_to_go_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(change, "await_quarantine", lambda *given: False)
     monkeypatch.setattr(change.change_plans, "ChangePlanner", lambda *given: None)
     step, _ = world.do(PlanChangeOperator)
     step.spec.quarantine_table = "raw.nyc_taxi_quarantine"
+    step.platform_hook.lake.position = lambda table: SimpleNamespace(rejected=3)
+    step.platform_hook.lake.rejected_held = lambda table: 0
+    context = given(run_id="r", params={})
+    with pytest.raises(TaskDeferred):
+        step.execute(context)
     with raising(Unreachable, "SLU-200", "nyc_taxi_stream, action start", "clear this task"):
-        step.execute(given(run_id="r", params={}))
+        step.resume(context, {"outcome": "timed out", "reason": "behind"})
 
 
 def test_a_plan_whose_change_is_not_published_goes_on(world: World) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
+from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
 
 from sluice.clients.errors import Missing
 from sluice.clients.lake.catalog import ancestors
@@ -21,6 +22,7 @@ from sluice.model.verification.change_plan import change_id
 from sluice.model.verification.changes import Changes
 from sluice.model.verification.findings import FindingName
 from sluice.model.verification.storage import REWRITE_ID
+from sluice.operators.base import BACKSTOP
 from sluice.operators.reconciliation import (
     CheckFilesOperator,
     ObserveOffsetsOperator,
@@ -29,7 +31,7 @@ from sluice.operators.reconciliation import (
 )
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
-from tests.support.steps import given
+from tests.support.steps import carried_out, given
 
 BATCH = 4
 
@@ -42,6 +44,7 @@ class World:
         self.memory, self.end, self.runs = MemoryS3(), 0, 0
         self.history = History(self.memory.as_client(), "s3://w/ledger", "nyc_taxi")
         self.waited: list[float] = []
+        self.meanwhile: Callable[[], None] = lambda: None
         self.kafka = SimpleNamespace(
             describe=lambda topic: SimpleNamespace(partitions=1, id="t"),
             group_offsets=lambda group, topic, partitions: {0: self.end},
@@ -103,9 +106,17 @@ class World:
             "ledger": self.history,
             "spec": SimpleNamespace(**names, topic=SimpleNamespace(name="t")),
             "entries": self.entries,
-            "wait": self.waited.append,
         }  # fmt: skip
-        return made.work(given(params={"full": full}, run_id=run_id or f"run-{self.runs}"))
+        context = given(params={"full": full}, run_id=run_id or f"run-{self.runs}")
+        return dict(carried_out(made, context, self.fire))
+
+    def fire(self, waits: TaskDeferred) -> dict[str, Any]:
+        """A pause without a worker, within what the operator says."""
+        assert isinstance(waits.trigger, TimeDeltaTrigger)
+        assert waits.timeout in VerifyTableOperator.waits
+        self.waited.append((waits.timeout - BACKSTOP).total_seconds())
+        self.meanwhile()
+        return {}
 
     def finds(self, *names: FindingName, **how: Any) -> str:
         """Run, and fail with these findings."""
@@ -206,13 +217,14 @@ def test_a_record_that_is_in_quarantine_a_little_later_is_no_finding(world: Worl
     lakes.append(world.lake, [(0, 12)], lakes.summary("batch", 1, {0: 14}, {0: 0}, {0: (12, 14)}))
     world.end = 14
 
-    def wait(_: float) -> None:
+    def meanwhile() -> None:
         row = dict.fromkeys(lakes.BAD_ROWS.names)
         row |= {"stage": "consumer", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 13}
         lakes.quarantine(world.lake, [row])
 
-    world.waited = SimpleNamespace(append=wait)  # type: ignore[assignment]
+    world.meanwhile = meanwhile
     world.run()
+    assert world.waited == [5]
 
 
 def test_a_record_in_both_tables_is_found(world: World) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,21 +23,6 @@ if TYPE_CHECKING:
     from sluice.model.spec.ledger import Document
     from sluice.model.spec.stream import StreamSpec
     from sluice.model.verification.offsets import FileStats
-
-
-QUARANTINE_SECONDS = 60
-
-
-def await_quarantine(lake: Lake, spec: StreamSpec, log: Any) -> bool:
-    """Wait until the quarantine holds what the stream says: after a batch or a change its rejected records
-    follow, and what is published leaves it. False if it takes longer than a minute."""
-    for _ in range(QUARANTINE_SECONDS):
-        position = lake.position(spec.table)
-        if position is None or lake.rejected_held(spec.quarantine_table) == position.rejected:
-            return True
-        time.sleep(1)
-    log.warning("%s does not hold what the stream rejected", spec.quarantine_table)
-    return False
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from sluice.operators.base import StreamOperator
 from sluice.operators.load import checks
 from sluice.operators.load.checks import LoadFiles
 from sluice.operators.load.interval import load_id
+from sluice.operators.quarantine import QuarantineOperator
 
 if TYPE_CHECKING:
     from airflow.sdk import Asset, Context
@@ -83,7 +84,7 @@ class ValidationResult:
         return problems
 
 
-class ValidateOperator(StreamOperator):
+class ValidateOperator(QuarantineOperator):
     """Verify the load, or fail naming each gap, duplicate, missing row and wrong column.
 
     - Every offset of the load is in the table or the quarantine exactly once: by file metadata, or by two
@@ -106,7 +107,7 @@ class ValidateOperator(StreamOperator):
         run_id = load_id(self, context)
         plan, produced = plans.plan_of(self.ledger, run_id), plans.produced(self.ledger, run_id)
         lake, sources = self.platform_hook.lake, plan["sources"]
-        checks.await_quarantine(lake, self.spec, self.log)
+        self.settle()
         load = LoadFiles.plan(lake, self.spec, sources, plans.offsets_of_all(produced))
         check = checks.check_offsets(load)
         self.log.info("%s", check.message())

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 
+from sluice.clients.errors import Unreachable
 from sluice.model.health.sample import Position, ProcessStatus
 from sluice.model.health.sample import ProcessState as S
-from sluice.operators.load.ensure import EnsureConsumerOperator, has_failed, holds_lease
+from sluice.operators.base import BACKSTOP
+from sluice.operators.load.ensure import EnsureConsumerOperator
+from sluice.triggers.lease import LeaseTrigger, has_failed, holds_lease
 from tests.support.raising import raising
-from tests.support.supervision import events, history
+from tests.support.steps import carried_out
+from tests.support.supervision import connect, events, history
 
 CONTEXT: Any = {"run_id": "load-1"}
 
@@ -47,7 +52,7 @@ OWNED_CASES = {
 @pytest.mark.parametrize("case", OWNED_CASES.values(), ids=OWNED_CASES.keys())
 def test_holds_lease(case: Any) -> None:
     status, seen, before, now, expected = case
-    assert holds_lease(status, seen, before, now, deadline=180) is expected
+    assert holds_lease(status, seen, before, now) is expected
 
 
 def restarted(*at: float) -> ProcessStatus:
@@ -55,33 +60,35 @@ def restarted(*at: float) -> ProcessStatus:
 
 
 FAILURES = {
-    "it runs": (True, process(S.RUNNING), False),
-    "it is being stopped": (True, process(S.STOPPING), False),
-    "it ended": (True, process(S.EXITED, pid=None), True),
-    "it was not started yet": (False, process(S.EXITED, pid=None), False),
-    "the runtime restarts it": (True, restarted(), False),
-    "it was restarted once": (True, restarted(1001.0), False),
-    "it was restarted twice": (True, restarted(1001.0, 1002.0), True),
-    "it was restarted earlier": (True, restarted(998.0, 999.0), False),
+    "it runs": (process(S.RUNNING), False),
+    "it is being stopped": (process(S.STOPPING), False),
+    "it ended": (process(S.EXITED, pid=None), True),
+    "the runtime restarts it": (restarted(), False),
+    "it was restarted once": (restarted(1001.0), False),
+    "it was restarted twice": (restarted(1001.0, 1002.0), True),
+    "it was restarted earlier": (restarted(998.0, 999.0), False),
 }
 
 
 @pytest.mark.parametrize("case", FAILURES.values(), ids=FAILURES.keys())
 def test_has_failed(case: Any) -> None:
-    expected, status, failed = case
-    assert has_failed(expected, 1000.0, status) is failed
+    status, failed = case
+    assert has_failed(1000.0, status) is failed
 
 
 class Runtime:
-    """A process's states in turn; ``is_asked``: somebody else starts it first."""
+    """A process's states in turn, exceptions are raised; ``is_asked``: somebody else starts it first."""
 
-    def __init__(self, states: list[ProcessStatus]) -> None:
+    def __init__(self, states: list[ProcessStatus | Exception]) -> None:
         self.states = states
         self.starts = 0
         self.is_asked = False
 
     def status(self, program: str) -> ProcessStatus:
-        return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        if isinstance(state, Exception):
+            raise state
+        return state
 
     def start(self, program: str) -> bool:
         self.starts += 1
@@ -102,70 +109,98 @@ class Lake:
         return self.owners.pop(0) if len(self.owners) > 1 else self.owners[0]
 
 
-def operator(
-    states: list[ProcessStatus], owners: list[Position | None]
-) -> tuple[EnsureConsumerOperator, Runtime]:
-    made = EnsureConsumerOperator(task_id="ensure_consumer", stream="nyc_taxi", deadline=5)
-    made.poll_seconds = 0.0
-    runtime = Runtime(states)
-    hook = SimpleNamespace(runtime=runtime, lake=Lake(owners))
-    made.__dict__ |= {"platform_hook": hook, "history": history()}
-    return made, runtime
+class World:
+    """``deferred``: the waits without a worker; ``now``: of their clock."""
+
+    def __init__(self, states: list[Any], owners: list[Position | None]) -> None:
+        self.operator = EnsureConsumerOperator(task_id="ensure_consumer", stream="nyc_taxi")
+        self.runtime = Runtime(states)
+        self.hook = SimpleNamespace(runtime=self.runtime, lake=Lake(owners))
+        self.operator.__dict__ |= {"platform_hook": self.hook, "history": history()}
+        self.deferred: list[TaskDeferred] = []
+        self.now = time.time()
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def run(self) -> dict[str, Any]:
+        return dict(carried_out(self.operator, CONTEXT, self.fire))
+
+    def fire(self, waits: TaskDeferred) -> dict[str, Any]:
+        self.deferred.append(waits)
+        path, values = waits.trigger.serialize()
+        trigger = LeaseTrigger(**values)
+        assert trigger.serialize() == (path, values)
+        assert values["component"] == "consumer"
+        connect(trigger, self.hook)
+        trigger.clock, trigger.sleep = lambda: self.now, self.sleep
+
+        async def first() -> dict[str, Any]:
+            return dict((await anext(trigger.run())).payload)
+
+        return asyncio.run(first())
 
 
-def test_a_running_owner_is_left_alone() -> None:
-    made, runtime = operator([process(S.RUNNING)], [OWNED])
-    assert made.work(CONTEXT) == {
+def test_a_running_owner_is_left_alone_and_costs_no_wait() -> None:
+    world = World([process(S.RUNNING)], [OWNED])
+    assert world.run() == {
         "program": "stream-nyc_taxi", "state": "running", "pid": 42, "epoch": 3, "started": False
     }  # fmt: skip
-    assert runtime.starts == 0
-    assert events(made.history, "start") == []
+    assert (world.runtime.starts, world.deferred) == (0, [])
+    assert events(world.operator.history, "start") == []
 
 
-def test_a_stopped_consumer_is_started_once_and_waited_for() -> None:
+def test_a_stopped_consumer_is_started_once_and_waited_for_without_a_worker() -> None:
     states = [process(S.STOPPED, None, None), process(S.STARTING), process(S.RUNNING), process(S.RUNNING)]
-    made, runtime = operator(states, [NONE, NONE, NONE, NONE, OWNED])
-    assert made.work(CONTEXT)["started"]
-    assert runtime.starts == 1
-    (event,) = events(made.history, "start")
+    world = World(states, [NONE, NONE, NONE, NONE, OWNED])
+    assert world.run()["started"]
+    assert (world.runtime.starts, len(world.deferred)) == (1, 1)
+    assert world.deferred[0].timeout == timedelta(seconds=180) + BACKSTOP == world.operator.waits[0]
+    (event,) = events(world.operator.history, "start")
     assert (event["who"], event["run"], event["reason"]) == ("load load-1", "load-1", "stream-x is STOPPED")
 
 
 @pytest.mark.parametrize("end", [S.EXITED, S.FATAL])
 def test_a_consumer_that_ends_for_good_is_red_with_its_last_words(end: S) -> None:
-    states = [process(S.STOPPED, None, None), process(S.STARTING), process(end, None)]
-    made, runtime = operator(states, [NONE])
-    with raising(AirflowException, end.name, "ended", "LookupError: topic 't' has no partition"):
-        made.work(CONTEXT)
-    assert runtime.starts == 1
+    world = World([process(S.STOPPED, None, None), process(S.STARTING), process(end, None)], [NONE])
+    said = ("SLU-504", end.name, "ended", "LookupError: topic 't' has no partition")
+    with raising(AirflowException, *said):
+        world.run()
+    assert world.runtime.starts == 1
 
 
 def test_a_consumer_that_the_runtime_restarts_is_waited_for() -> None:
     states = [process(S.RUNNING), process(S.BACKOFF, None), process(S.RUNNING, 43, time.time())]
-    made, runtime = operator(states, [NONE, NONE, NONE, lease(3, time.time())])
-    assert made.work(CONTEXT)["pid"] == 43
-    assert runtime.starts == 0
+    world = World(states, [NONE, NONE, NONE, lease(3, time.time())])
+    assert world.run()["pid"] == 43
+    assert world.runtime.starts == 0
+
+
+def test_a_system_that_does_not_answer_during_the_wait_is_asked_again() -> None:
+    states = [process(S.STOPPED, None, None), Unreachable("supervisord is away"), process(S.RUNNING)]
+    assert World(states, [NONE, OWNED]).run()["epoch"] == 3
 
 
 def test_a_consumer_that_never_owns_is_red_at_the_deadline() -> None:
-    made, _ = operator([process(S.RUNNING, since=time.time() + 1000)], [OWNED])
-    made.deadline = 0
-    with raising(AirflowException, "stream-x", "0 s", "epoch 3"):
-        made.work(CONTEXT)
+    world = World([process(S.RUNNING, since=time.time() + 1000)], [OWNED])
+    began = world.now
+    with raising(AirflowException, "stream-x", "no writer lease (epoch 3) after 180 s", "LookupError"):
+        world.run()
+    assert 180 <= world.now - began < 185
 
 
 def test_a_held_stream_is_not_started() -> None:
-    made, runtime = operator([process(S.STOPPED, None, None)], [NONE])
-    made.history.record("suspend", {"who": "ada", "reason": "new table"}, datetime(2026, 1, 1, tzinfo=UTC))
+    world = World([process(S.STOPPED, None, None)], [NONE])
+    document = {"who": "ada", "reason": "new table"}
+    world.operator.history.record("suspend", document, datetime(2026, 1, 1, tzinfo=UTC))
     said = ("nyc_taxi", "by ada since 2026-01-01T00:00:00+00:00: new table", "nyc_taxi_stream")
     with raising(AirflowFailException, *said):
-        made.work(CONTEXT)
-    assert runtime.starts == 0
+        world.run()
+    assert (world.runtime.starts, world.deferred) == (0, [])
 
 
 def test_who_comes_second_has_started_nothing() -> None:
-    states = [process(S.STOPPED, None, None), process(S.RUNNING)]
-    made, runtime = operator(states, [NONE, OWNED])
-    runtime.is_asked = True
-    assert not made.work(CONTEXT)["started"]
-    assert events(made.history, "start") == []
+    world = World([process(S.STOPPED, None, None), process(S.RUNNING)], [NONE, OWNED])
+    world.runtime.is_asked = True
+    assert not world.run()["started"]
+    assert events(world.operator.history, "start") == []
