@@ -49,7 +49,8 @@ class Run:
 
     @property
     def sources(self) -> list[str]:
-        return [source["source_id"] for source in self.xcom("produce")["sources"]]
+        plan = airflow_calls.document(self.rig.stack, self.xcom("produce")["plan"])
+        return [source["source_id"] for source in plan["sources"]]
 
 
 class Rig(StreamUnderTest):

@@ -51,7 +51,7 @@ def test_months_of_files_with_a_scheduler_and_a_worker_killed_and_a_late_file(un
     assert states == dict.fromkeys(MONTHS, "success")
     proofs = {month: proof(rig, month) for month in MONTHS}
     assert [found["status"] for found in proofs.values()] == ["passed"] * len(MONTHS)
-    sources = {month: found["sources"] for month, found in proofs.items()}
+    sources = {month: sources_of(rig, found) for month, found in proofs.items()}
     for month, (source,) in sources.items():
         assert source["object"].endswith(f"yellow_tripdata_{month}.csv"), month
         assert rig.rows_of(source["source_id"]) == list(range(ROWS)), month
@@ -68,9 +68,9 @@ def test_months_of_files_with_a_scheduler_and_a_worker_killed_and_a_late_file(un
     states = finish(rig)
     assert states == dict.fromkeys([*MONTHS, EMPTY], "success")
     late, again = proof(rig, MONTHS[1]), proof(rig, MONTHS[0])
-    assert [source["object"].rsplit("_", 1)[1] for source in late["sources"]] == ["late.csv"]
-    assert (late["published"], late["verified_before"]["count"]) == (ROWS, 1)
-    assert (again["source_rows"], again["verified_before"]["count"]) == (0, 1)
+    assert [source["object"].rsplit("_", 1)[1] for source in sources_of(rig, late)] == ["late.csv"]
+    assert (late["published"], late["verified_before"]) == (ROWS, 1)
+    assert (again["source_rows"], again["verified_before"]) == (0, 1)
     assert sum(after for _, after in rig.bounds().values()) == before + 2 * ROWS
     rig.assert_exact()
 
@@ -140,6 +140,11 @@ def finish(rig: Rig) -> dict[str, str]:
 
 def proof(rig: Rig, month: str) -> Any:
     return airflow_calls.xcom(rig.airflow, DAG, run_ids(rig)[month], "validate")
+
+
+def sources_of(rig: Rig, short: Any) -> list[dict[str, Any]]:
+    """The sources of a proof of which Airflow has the counts."""
+    return list(airflow_calls.document(rig.stack, short["proof"])["sources"])
 
 
 def producer_of(rig: Rig, known: set[int]) -> psutil.Process:

@@ -22,6 +22,7 @@ from local.services import replay
 from local.stack import lake as details
 from local.stack.stack import Stack, wait_until
 from sluice.clients.lake.results_table import ResultsReader
+from sluice.hooks import load_plan as plans
 from sluice.model.verification.ranges import OffsetRanges
 from tests.integration import feeds, streams
 from tests.support import airflow_calls, browser
@@ -252,7 +253,7 @@ def check_load(wiki: Wiki, run_id: str, events: int) -> OffsetRanges:
     made, proof = (airflow_calls.xcom(wiki.airflow, LOAD, run_id, task) for task in ("produce", "validate"))
     assert made["records"] >= events
     assert (proof["status"], proof["published"] + proof["quarantined"]) == ("passed", made["records"])
-    return OffsetRanges.of({int(partition): ranges for partition, ranges in made["ranges"].items()})
+    return plans.offsets_of_all(airflow_calls.document(wiki.stack, made["produced"]))
 
 
 def check_supervision_starts_what_is_down(wiki: Wiki, *down: str) -> None:

@@ -359,25 +359,19 @@ def end_offsets(document: Document) -> dict[int, int]:
     return _by_partition(document["end_offsets"])
 
 
-def summary(plan: Document, document: Document) -> dict[str, Any]:
-    """What was produced, as a return value; ``document``: of :func:`complete`."""
-    total = offsets_of_all(document)
-    sent = document["sources"]
+def summary(ledger: Ledger, plan: Document, document: Document) -> dict[str, Any]:
+    """What was produced, as a return value: counts, and where the ledger has each source. ``document``: of
+    :func:`complete`."""
+    run_id, sent = plan["run_id"], document["sources"].values()
     return {
         "topic": plan["topic"],
-        "records": total.count,
-        "ranges": {str(p): [list(pair) for pair in ranges] for p, ranges in total.partitions.items()},
-        "sources": [
-            {
-                **identity_of(source),
-                "source_id": source["source_id"],
-                "offsets": offsets_of(sent[source["source_id"]]).count,
-                "sent_by": sent[source["source_id"]]["run_id"],
-            }
-            for source in plan["sources"]
-        ],
+        "records": offsets_of_all(document).count,
+        "sources": len(plan["sources"]),
+        "sent_by_earlier_runs": sum(source["run_id"] != run_id for source in sent),
         "verified_before": plan.get("verified_before", {}).get("count", 0),
         "reverted": len(plan.get("reverted", [])),
+        "plan": ledger.uri(run_key(run_id, "plan")),
+        "produced": ledger.uri(run_key(run_id, "produced")),
     }
 
 

@@ -37,7 +37,7 @@ def load_id(operator: BaseOperator, context: Context) -> str:
 
 
 class ProduceIntervalOperator(ProduceOperator):
-    """Send the files of the run's interval that no load verified, once; return their offset ranges.
+    """Send the files of the run's interval that no load verified, once; the ledger has their offset ranges.
 
     Each attempt looks at the files again, so a run that is cleared or reprocessed loads what came late. An
     object of which an older version is loaded is left out; task `check_corrected_files` names it.

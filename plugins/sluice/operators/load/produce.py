@@ -36,7 +36,7 @@ def java_options(sources: Iterable[Document]) -> dict[str, str]:
 
 
 class ProduceOperator(SparkJobOperator):
-    """Send the sources of the run's plan, once; return their offset ranges.
+    """Send the sources of the run's plan, once; the ledger has their offset ranges.
 
     The first attempt pins the plan in the ledger, without the sources that an earlier load verified (unless
     param ``verify_again``). The job is not started if every source was sent before, so
@@ -66,7 +66,7 @@ class ProduceOperator(SparkJobOperator):
                     len(plan["sources"]),
                     plan.get("verified_before", {}).get("count", 0),
                 )
-            return plans.summary(plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
+            return plans.summary(self.ledger, plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
 
     def plan(self, context: Context) -> Document:
         """The load's plan, pinned now if there is none."""

@@ -23,7 +23,7 @@ POLL_SECONDS = 1.0
 
 class ProduceFeedOperator(ComponentOperator):
     """Start the stream's producer unless it runs, and wait, without a worker, until N events (param
-    ``events``) arrived or M minutes (``minutes``) passed; return the offset ranges.
+    ``events``) arrived or M minutes (``minutes``) passed.
 
     The first attempt records the start offsets, the first that succeeds the end offsets, both in the ledger.
     All records in between are verified, whichever process sent them. One run waits at a time (the DAG's
@@ -55,7 +55,7 @@ class ProduceFeedOperator(ComponentOperator):
         )
         if not any(plans.pending(self.ledger, plan)):
             self.log.info("offsets were recorded before")
-            return plans.summary(plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
+            return plans.summary(self.ledger, plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
         self.check_not_suspended()
         self.lifecycle.ensure(context["run_id"], self.platform_hook.runtime.status(self.program))
         return self._wait(plan)
@@ -100,4 +100,4 @@ class ProduceFeedOperator(ComponentOperator):
                 f"no events in time: {failure}; {self.log_excerpt()}. Fix: clear the task to wait again",
             )
         ends = {int(partition): end for partition, end in event["ends"].items()}
-        return plans.summary(plan, plans.complete(self.ledger, plan, ends))
+        return plans.summary(self.ledger, plan, plans.complete(self.ledger, plan, ends))

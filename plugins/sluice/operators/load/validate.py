@@ -96,8 +96,8 @@ class ValidateOperator(QuarantineOperator):
     - The table has the schema's columns; the quarantined share is within ``max_quarantined_percent``.
 
     The table is planned once, from the files that were committed since the load was planned. The proof goes
-    into the ledger as ``proof.json`` and, shortened, is the return value; then each source gets its verified
-    document. No retries: the result would be the same.
+    into the ledger as ``proof.json``; its counts and address are the return value. Then each source gets its
+    verified document. No retries: the result would be the same.
     """
 
     does = "verifies every offset and record independently"
@@ -134,13 +134,15 @@ class ValidateOperator(QuarantineOperator):
         self.check_no_problems(ErrorCode.LOAD_NOT_VERIFIED, problems, "verification failed")
         head = load.table.current_snapshot()
         proof = document(result, run_id, self.spec.table, head.snapshot_id if head else None, load.expected)
-        if self.ledger.put(run_key(run_id, "proof"), proof) is not proof:
+        key = run_key(run_id, "proof")
+        if self.ledger.put(key, proof) is not proof:
             # Verified before: the table may have changed since, or its catalog was restored.
-            self.ledger.put(run_key(run_id, f"proof-{proof['snapshot_id']}"), proof)
+            key = run_key(run_id, f"proof-{proof['snapshot_id']}")
+            self.ledger.put(key, proof)
         self._record_ends(proof, load.expected)
         # After the proof: a document without one would spare a source its verification.
         verified.record(self._verified(proof, sources), plans.end_offsets(produced))
-        return {key: value for key, value in proof.items() if key != "ranges"}
+        return short(proof, self.ledger.uri(key))
 
     def _record_ends(self, proof: Document, expected: OffsetRanges) -> None:
         """Record up to where the table was verified, for reconciliation: constant cost, by the newest key."""
@@ -213,7 +215,7 @@ def report(result: ValidationResult) -> str:
 def document(
     result: ValidationResult, run_id: str, table: str, snapshot_id: int | None, expected: OffsetRanges
 ) -> Document:
-    """The proof for the ledger, and for the asset's event."""
+    """The proof for the ledger."""
     return {
         "run_id": run_id,
         "table": table,
@@ -244,10 +246,19 @@ def document(
     }
 
 
-class EmitAssetEventOperator(StreamOperator):
-    """Emit an event of ``asset`` with the newest proof as its extra. Raises Missing without a proof."""
+def short(proof: Document, address: str) -> Document:
+    """What Airflow stores of a proof: its counts, and where the ledger has the rest. A load may have
+    thousands of sources."""
+    counts = {name: value for name, value in proof.items() if name != "ranges"}
+    count = {"sources": len(proof["sources"]), "verified_before": proof["verified_before"]["count"]}
+    return {**counts, **count, "proof": address}
 
-    does = "emits an event of the stream's asset that carries the proof"
+
+class EmitAssetEventOperator(StreamOperator):
+    """Emit an event of ``asset``; its extra has the counts and the address of the newest proof. Raises
+    Missing without a proof."""
+
+    does = "emits an event of the stream's asset that names the proof"
     fails_if = "there is no proof"
 
     def __init__(self, *, asset: Asset, **kwargs: Any) -> None:
@@ -268,6 +279,7 @@ class EmitAssetEventOperator(StreamOperator):
     def newest_proof(self, run_id: str) -> Document:
         first = run_key(run_id, "proof")
         later = self.ledger.keys(f"{first.removesuffix('.json')}-")
-        found = [self.ledger.require(key, "validate") for key in (first, *later)]
+        found = [(key, self.ledger.require(key, "validate")) for key in (first, *later)]
         # Of equal seconds a later one.
-        return sorted(found, key=lambda proof: datetime.fromisoformat(proof["at"]))[-1]
+        key, proof = sorted(found, key=lambda one: datetime.fromisoformat(one[1]["at"]))[-1]
+        return short(proof, self.ledger.uri(key))

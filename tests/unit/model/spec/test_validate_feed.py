@@ -101,11 +101,11 @@ def test_exact_over_files_that_are_not_contiguous(load: Load) -> None:
         15,
         0,
     )
-    assert found["sources"] == [
+    proof = load.ledger.require(keys.run_key("r", "proof"), "validate")
+    assert (found["sources"], found["proof"]) == (1, load.ledger.uri(keys.run_key("r", "proof")))
+    assert proof["sources"] == [
         {"feed": URL, "source_id": "feed-1", "rows": 15, "published": 15, "quarantined": 0}
     ]
-    proof = load.ledger.get(keys.run_key("r", "proof"))
-    assert proof is not None
     assert proof["ranges"] == {"0": [[0, 10]], "1": [[5, 10]]}
 
 
@@ -181,9 +181,11 @@ def test_what_is_announced_is_that_proof(load: Load) -> None:
     event = Event()
     made.work(given(run_id="r", outlet_events={asset: event}))
     assert event.extra is not None
-    assert (event.extra["status"], event.extra["sources"][0]["feed"]) == ("passed", URL)
+    first = load.ledger.uri(keys.run_key("r", "proof"))
+    assert (event.extra["status"], event.extra["sources"], event.extra["proof"]) == ("passed", 1, first)
     # Verified again, at another snapshot: the first proof does not stand for it.
     load.batch((0, 99))
     again = load.validate()
     made.work(given(run_id="r", outlet_events={asset: event}))
-    assert event.extra["snapshot_id"] == again["snapshot_id"]
+    assert event.extra == again
+    assert again["proof"] == load.ledger.uri(keys.run_key("r", f"proof-{again['snapshot_id']}")) != first

@@ -5,12 +5,20 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
+from airflow.sdk import Asset
 from pyiceberg.manifest import ManifestFile
 
+from sluice.hooks import load_plan as plans
 from sluice.model.spec.ledger import run_key
+from sluice.operators.load.validate import EmitAssetEventOperator
 from tests.support.loads import Loads
+from tests.support.steps import given
+
+OBJECTS = 3_000
 
 
 def loaded(folder: Path, sources: int) -> Loads:
@@ -76,3 +84,31 @@ def test_validation_reads_the_manifests_of_its_load_alone(tmp_path: Path) -> Non
         assert len(read) == 1
         loads.load("nothing new")
     assert len(read) == 1
+
+
+class OneBatch(Loads):
+    """Sends all sources in one batch."""
+
+    def _send(self, context: Any, _options: Any) -> None:
+        plan = plans.plan_of(self.ledger, context["run_id"])
+        self.commit([(source["source_id"], row) for source in plan["sources"] for row in range(3)])
+
+
+def test_what_airflow_stores_of_a_load_of_3000_objects_is_small(tmp_path: Path) -> None:
+    """Counts, and the address of the ledger's document, which has a line per object."""
+    loads = OneBatch(tmp_path)
+    for number in range(OBJECTS):
+        loads.upload(f"new-{number}")
+    produced, proof = loads.produce("r"), loads.validate("r")
+    asset, event = Asset(name="nyc_taxi", uri="sluice://lake/raw/nyc_taxi"), SimpleNamespace(extra={})
+    made = EmitAssetEventOperator(task_id="emit_asset_event", stream="nyc_taxi", asset=asset)
+    made.__dict__["ledger"] = loads.ledger
+    emitted = made.work(given(run_id="r", outlet_events={asset: event}))
+    for stored in (produced, proof, emitted, event.extra):
+        assert len(json.dumps(stored)) < 2_000
+    assert (produced["sources"], proof["sources"], proof["published"]) == (OBJECTS, OBJECTS, 3 * OBJECTS)
+    assert event.extra == proof
+    addresses = {"plan": produced["plan"], "produced": produced["produced"], "proof": proof["proof"]}
+    for key, address in addresses.items():
+        assert address == f"s3://w/ledger/nyc_taxi/{run_key('r', key)}"
+        assert len(loads.ledger.require(run_key("r", key), "a test")["sources"]) == OBJECTS

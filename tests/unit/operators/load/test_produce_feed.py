@@ -12,6 +12,7 @@ from sluice.clients.kafka_admin import TopicDescription
 from sluice.hooks import load_plan as plans
 from sluice.model.health.sample import ProcessState, ProcessStatus
 from sluice.model.spec import ledger as keys
+from sluice.model.verification.ranges import OffsetRanges
 from sluice.operators.load.produce_feed import ProduceFeedOperator
 from sluice.triggers.arrived import ArrivedTrigger
 from tests.support.raising import raising
@@ -80,6 +81,9 @@ class World:
     def resume(self, event: dict[str, Any], run: str = "r") -> dict[str, Any]:
         return self.operator().resume(given(run_id=run), event)
 
+    def offsets_of(self, run: str) -> OffsetRanges:
+        return plans.offsets_of_all(plans.produced(self.ledger, run))
+
     def is_settled(self, run: str = "r") -> bool:
         return not any(plans.pending(self.ledger, plans.plan_of(self.ledger, run)))
 
@@ -90,14 +94,13 @@ def test_it_starts_the_producer_waits_and_records_the_offsets_that_the_next_step
     assert world.started == [PROGRAM]
     assert (trigger.start_offsets, trigger.events, trigger.topic_id) == ({"0": 5, "1": 0}, 6, "t1")
     made = world.resume(REACHED)
-    (source,) = made["sources"]
-    assert source["feed"] == URL
-    assert made | {"sources": []} == {
-        "topic": "wiki-changes", "records": 6, "ranges": {"0": [[5, 9]], "1": [[0, 2]]}, "sources": [],
-        "verified_before": 0,
-        "reverted": 0,
+    assert made == {
+        "topic": "wiki-changes", "records": 6, "sources": 1, "sent_by_earlier_runs": 0, "verified_before": 0,
+        "reverted": 0, "plan": world.ledger.uri(keys.run_key("r", "plan")),
+        "produced": world.ledger.uri(keys.run_key("r", "produced")),
     }  # fmt: skip
-    assert plans.plan_of(world.ledger, "r")["sources"][0]["kind"] == "feed"
+    (source,) = plans.plan_of(world.ledger, "r")["sources"]
+    assert (source["kind"], source["feed"]) == ("feed", URL)
     (document,) = plans.produced(world.ledger, "r")["sources"].values()
     assert document["ranges"] == {"0": [5, 9], "1": [0, 2]}
 
@@ -137,9 +140,11 @@ def test_runs_have_offsets_of_their_own() -> None:
     world.waits()
     world.offsets = {0: 8, 1: 1}
     assert world.waits("r2").start_offsets == {"0": 8, "1": 1}
-    first = world.resume(REACHED)
-    assert world.resume(REACHED, "r2")["ranges"] == {"0": [[8, 9]], "1": [[1, 2]]}
-    assert first["sources"] != world.execute("r2")["sources"]
+    world.resume(REACHED)
+    world.resume(REACHED, "r2")
+    assert world.offsets_of("r2") == OffsetRanges.of({0: [(8, 9)], 1: [(1, 2)]})
+    first, second = (plans.plan_of(world.ledger, run)["sources"] for run in ("r", "r2"))
+    assert first[0]["source_id"] != second[0]["source_id"]
 
 
 def test_fewer_events_are_enough_when_the_time_is_up() -> None:
@@ -151,7 +156,8 @@ def test_fewer_events_are_enough_when_the_time_is_up() -> None:
 def test_a_partition_that_was_added_counts_from_its_first_offset() -> None:
     world = World()
     world.waits()
-    assert world.resume(REACHED | {"ends": {"0": 9, "1": 2, "2": 4}})["ranges"]["2"] == [[0, 4]]
+    world.resume(REACHED | {"ends": {"0": 9, "1": 2, "2": 4}})
+    assert world.offsets_of("r").partitions[2].pairs() == ((0, 4),)
 
 
 # Red. What the trigger saw, and whether another attempt could see something else.
