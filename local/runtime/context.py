@@ -12,14 +12,9 @@ from local.runtime.home import StackDir
 from local.runtime.ports import HOST, Network
 from local.runtime.processes import LABEL
 from local.setup.cache import pyspark
+from sluice.model.environment import machine_environment
 from sluice.model.spec import overrides, stream
 
-# Passed on to the stack's programs. Others of the user's variables (credentials, PYTHON*, AIRFLOW*, AWS*,
-# SPARK*) would make them behave differently on every machine.
-_INHERITED = (
-    *("HOME", "USER", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE"),
-    *("AWS_CA_BUNDLE", "CURL_CA_BUNDLE", "http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"),
-)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -66,7 +61,9 @@ class Context:
     def environment(self) -> dict[str, str]:
         """The environment of all programs, with the label by which they are found."""
         return {
-            **{name: os.environ[name] for name in _INHERITED if name in os.environ},
+            # Others of the user's variables (credentials, PYTHON*, AIRFLOW*, AWS*, SPARK*) would make the
+            # programs behave differently on every machine.
+            **machine_environment(os.environ),
             "PATH": f"{self.python_env}/bin:{self.java_home}/bin:{_PATH}",
             "NO_PROXY": self._without_proxy(),
             "no_proxy": self._without_proxy(),

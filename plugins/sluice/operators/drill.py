@@ -12,6 +12,7 @@ from airflow.providers.standard.hooks.subprocess import SubprocessHook
 from airflow.sdk import BaseOperator
 
 from sluice.hooks.failures import failed
+from sluice.model.environment import child_environment
 from sluice.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ class DrillOperator(BaseOperator):
         done = self._process.run_command(
             [self.python, "-m", "local.cli", "drill", "--in-place", self.drill],
             env={
-                **os.environ,
+                **child_environment(os.environ),
                 "TRIGGER_IMMEDIATELY": "1" if self.trigger_immediately in ("True", "true", "1") else "",
             },
         )

@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException
 
 from sluice.hooks import connections
 from sluice.hooks.failures import failed, failed_attempt, failure_reason
 from sluice.hooks.platform import StreamMixin
+from sluice.model.environment import child_environment, withheld
 from sluice.model.error_codes import PERMANENT, ErrorCode, code_in
 from sluice.model.spec.stream import ENTRY_POINT
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
+
+
+class SubmitHook(SparkSubmitHook):
+    """The provider's hook, whose processes get ``child_environment``, not Airflow's."""
+
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        return super().submit(application, env=child_environment(os.environ), **kwargs)
+
+    # The provider starts these two itself, with its own environment.
+    def _build_track_driver_status_command(self) -> list[str]:
+        return _with_child_environment(super()._build_track_driver_status_command())
+
+    def _build_spark_driver_kill_command(self) -> list[str]:
+        return _with_child_environment(super()._build_spark_driver_kill_command())
+
+
+def _with_child_environment(command: Sequence[str]) -> list[str]:
+    return ["env", *(f"--unset={name}" for name in withheld(os.environ)), *command]
 
 
 class SparkJobOperator(StreamMixin, SparkSubmitOperator):
@@ -45,6 +66,12 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
             fail = failed if code in PERMANENT else failed_attempt
             text = reason.removeprefix(code).lstrip()
             raise fail(code, f"the {self.job} of stream {self.stream!r} failed: {text}") from error
+
+    def _get_hook(self) -> SparkSubmitHook:
+        hook = super()._get_hook()
+        # The provider's operator has no parameter for it.
+        hook.__class__ = SubmitHook
+        return hook
 
     def on_kill(self) -> None:
         # Before the submit the provider would search for a connection.

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from sluice.model import exits
+from sluice.model.environment import child_environment
 
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 WATCHED_SIGNALS = STOP_SIGNALS | {signal.SIGCHLD}
@@ -87,7 +88,7 @@ class Parent:
                 self._command[0],
                 self._command,
                 # The component ends if this process ended before its parent-death signal was set.
-                os.environ | {"SLUICE_PARENT_PID": str(os.getpid())},
+                child_environment(os.environ) | {"SLUICE_PARENT_PID": str(os.getpid())},
                 file_actions=[(os.POSIX_SPAWN_DUP2, 1, 2)],
                 setsigmask=(),
                 # Python ignores it, and a child inherits that.

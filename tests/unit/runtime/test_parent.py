@@ -123,6 +123,17 @@ def test_an_end_without_a_reason_is_no_stop(start: Callable[..., Run]) -> None:
     assert start("pass").starts(2)["last_exit"]["code"] == 0
 
 
+def test_a_component_gets_no_secret_of_the_environment_of_its_parent_process(
+    start: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = {"AIRFLOW__CORE__FERNET_KEY", "AIRFLOW_CONN_SLUICE_RESULTS", "SUPERVISOR_SERVER_URL"}
+    needed = {"PATH", "SLUICE_PLATFORM_DIR", "SPARK_HOME", "SLUICE_PARENT_PID"}
+    for name in (secret | needed) - {"PATH"}:
+        monkeypatch.setenv(name, "0")
+    found = psutil.Process(start(SLEEPS).starts(1)["pid"]).environ()
+    assert (secret & set(found), needed - set(found)) == (set(), set())
+
+
 @pytest.mark.parametrize("code", sorted(exits.FINAL))
 def test_a_final_exit_code_is_passed_on(start: Callable[..., Run], code: int) -> None:
     run = start(f"import sys; sys.exit({code})")
