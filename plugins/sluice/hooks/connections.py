@@ -11,6 +11,7 @@ from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from sluice.hooks.failures import failed
+from sluice.hooks.masks import masked
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec import connection as databases
 from sluice.model.spec.config import ConfigError
@@ -31,8 +32,7 @@ def get(name: str) -> Any:
 
 def database(name: str) -> Database:
     """The connection as a sink's database. Raises ConfigError if no sink can write to such a one."""
-    connection = get(name)
-    return databases.from_connection(connection, name)
+    return masked(databases.from_connection(get(name), name))
 
 
 def write_connection_file(connection: str, database: Database) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook
 
+from sluice.hooks.masks import masked
 from sluice.model.spec import platform as platforms
 from sluice.model.spec import stream as streams
 from sluice.model.spec.ledger import history_name
@@ -29,7 +30,7 @@ ROLE = "airflow"
 
 
 class PlatformHook(BaseHook):
-    """Clients from the platform file of role ``airflow``; no secret is in Airflow's database.
+    """Clients from the platform file of role ``airflow``; no secret is in Airflow's database or logs.
 
     Each is opened at its first use, and its library imported then: every task and the DAG processor import
     this module, and PyIceberg alone takes a second. Raises ConfigError for an invalid platform file.
@@ -37,7 +38,7 @@ class PlatformHook(BaseHook):
 
     @cached_property
     def platform(self) -> Platform:
-        return platforms.load(ROLE)
+        return masked(platforms.load(ROLE))
 
     @cached_property
     def kafka(self) -> KafkaAdmin:
@@ -74,7 +75,7 @@ class PlatformHook(BaseHook):
         from sluice.clients.remove_objects import remove
         from sluice.io.s3 import connect
 
-        remove(connect(platforms.load(MAINTENANCE).s3), bucket, keys)
+        remove(connect(masked(platforms.load(MAINTENANCE)).s3), bucket, keys)
 
     def ledger(self, stream: str) -> Ledger:
         from sluice.clients.ledger import Ledger

@@ -12,6 +12,7 @@ import typing
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote, urlsplit
 
 from sluice.model.error_codes import ErrorCode
 
@@ -50,6 +51,25 @@ def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
                 f"{where}: key {name!r} is missing. Fix: add {name} = … ({_type_name(hints[name])})"
             )
     return cls(**values)
+
+
+def secrets(settings: object) -> list[str]:
+    """The texts of a dataclass, nested ones included, that are secret: fields with ``repr=False``, and the
+    passwords of URLs. None is empty."""
+    found: list[str] = []
+    for field in dataclasses.fields(settings):  # type: ignore[arg-type]
+        value = getattr(settings, field.name)
+        if dataclasses.is_dataclass(value):
+            found += secrets(value)
+        elif isinstance(value, Mapping):
+            found += [_url_password(text) for text in value.values()]
+        elif not field.repr:
+            found.append(value)
+    return [text for text in found if text]
+
+
+def _url_password(text: str) -> str:
+    return unquote(urlsplit(text).password or "")
 
 
 def _value(hint: Any, value: Any, where: str) -> Any:
