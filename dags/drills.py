@@ -1,9 +1,9 @@
 """
 ### Drills: inject a fault, and check that the stack detects it, recovers and loses no record
 
-One DAG per drill, on the embedded stack only, against the stack of this Airflow. Its task `drill` runs the
-command of `make drill` and shows its output. `airflow_killed` would kill this task too, so only `make drill`
-runs it.
+One DAG per drill, on the embedded stack without external systems only, against the stack of this Airflow.
+Its task `drill` runs the command of `make drill` and shows its output. `airflow_killed` would kill this task
+too, so only `make drill` runs it.
 
 A drill first waits until the stream is healthy and sends background records, then injects one fault, and
 measures the time until Airflow detects it and until records are published again. Then it verifies that every
@@ -43,7 +43,7 @@ DRILLS = {
     "disk_full": "MinIO's disk is full",
 }
 
-# On the embedded stack only.
+# The stack sets it for its Airflow, unless it runs in containers or has external systems.
 for name, description in DRILLS.items() if HOME_VARIABLE in os.environ else ():
     with make_dag(
         f"drill_{name}",

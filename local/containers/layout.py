@@ -67,6 +67,7 @@ def context(
         minio=cache.minio().path,
         java_home=java_home,
         airflow_settings={"API__BASE_URL": url},
+        is_embedded=False,
     )
 
 

@@ -37,9 +37,11 @@ def main(names: str, trigger_immediately: bool, in_place: Stack | None = None) -
     """Run drills and show the table, or, in place, their records as JSON lines; 0 if all passed.
 
     `in_place`: on this running stack, else on one of its own. `trigger_immediately`: supervision is triggered
-    and not waited for. Raises UsageError for an unknown name, and if the stack does not start.
+    and not waited for. Raises UsageError for an unknown name, for external systems, and if the stack does not
+    start.
     """
     drills = chosen(names)
+    check_embedded(in_place)
     # Ends as Ctrl-C does: the stack is restored, and the disk unmounted.
     signal.signal(signal.SIGTERM, _interrupt)
     with (
@@ -60,6 +62,16 @@ def main(names: str, trigger_immediately: bool, in_place: Stack | None = None) -
         if not one.passed:
             print(f"sluice: {one.drill}: {one.failures}", file=sys.stderr)
     return 0 if all(one.passed for one in found) else 1
+
+
+def check_embedded(in_place: Stack | None) -> None:
+    """Raises UsageError if the stack that runs, or a new one, has external systems."""
+    external = os.environ.get("SLUICE_EXTERNAL") if in_place is None else in_place.settings["external"]
+    if external:
+        raise UsageError(
+            f"Kafka and S3 are external (SLUICE_EXTERNAL is {external}), and drills inject faults into "
+            "embedded ones only. Fix: make drill without SLUICE_EXTERNAL, on a stack of its own"
+        )
 
 
 def chosen(text: str) -> list[Drill]:

@@ -25,7 +25,8 @@ class Context:
     `external`: folder with the platform files of an external Kafka and S3. `feed`: the feeds that its
     producers read (local.services.replay). `overrides`: a file with other values for the streams. `streams`:
     additional folders with streams. `java_options`: for every JVM of the stack. `airflow_settings`:
-    additional ones, as `SECTION__KEY`. `spark_master`: where Airflow submits Spark jobs to.
+    additional ones, as `SECTION__KEY`. `spark_master`: where Airflow submits Spark jobs to. `is_embedded`:
+    False if its services run in containers.
     """
 
     home: StackDir
@@ -45,6 +46,7 @@ class Context:
     java_options: str = ""
     airflow_settings: Mapping[str, str] = field(default_factory=dict)
     spark_master: str = "local[2]"
+    is_embedded: bool = True
 
     @property
     def ports(self) -> Mapping[str, int]:

@@ -88,15 +88,21 @@ def environment(context: Context) -> dict[str, str]:
     return {
         **context.job_environment(),
         "AIRFLOW_HOME": str(context.home.airflow),
-        # For drills: a task that injects faults into its own stack must know which one that is. With slashes,
-        # because supervisord strips quotes from the ends of a value, even if they belong to a folder's name.
-        "SLUICE_HOME": f"{context.home.root}/",
-        "SLUICE_CACHE": f"{cache()}/",
+        **_drills(context),
         **{f"AIRFLOW__{name}": value for name, value in settings.items()},
         "AIRFLOW_CONN_SLUICE_SPARK": json.dumps({"conn_type": "spark", "host": context.spark_master}),
         # The connection of the sinks that `stream.toml` calls sluice_results.
         "AIRFLOW_CONN_SLUICE_RESULTS": json.dumps(results),
     }
+
+
+def _drills(context: Context) -> dict[str, str]:
+    """By these the task of a drill finds the stack into which it injects faults."""
+    if not context.is_embedded or context.external is not None:
+        return {}
+    # With slashes, because supervisord strips quotes from the ends of a value, even if they belong to a
+    # folder's name.
+    return {"SLUICE_HOME": f"{context.home.root}/", "SLUICE_CACHE": f"{cache()}/"}
 
 
 def files(context: Context) -> dict[Path, str]:

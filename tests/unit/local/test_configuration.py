@@ -14,6 +14,7 @@ from supervisor.datatypes import dict_of_key_value_pairs
 from supervisor.options import expand
 
 from local.base import UsageError
+from local.containers import layout
 from local.replay import __main__ as replay_server
 from local.replay import server
 from local.runtime import roles, supervisord
@@ -24,6 +25,7 @@ from sluice.model import exits
 from sluice.model.spec import platform, stream
 from sluice.model.spec.config import ConfigError, dump
 from sluice.model.spec.stream import load_all
+from sluice.operators.drill import HOME_VARIABLE
 from tests.support.raising import raising
 
 
@@ -60,6 +62,21 @@ def test_airflow_takes_other_settings_than_the_stack_s(context: Context) -> None
         "4",
         "8",
     )
+
+
+def test_airflow_knows_its_stack_for_drills_only_if_all_of_it_is_embedded(
+    context: Context, tmp_path: Path
+) -> None:
+    """dags/drills.py makes no DAG without it."""
+    assert airflow.environment(context)[HOME_VARIABLE] == f"{context.home.root}/"
+    assert HOME_VARIABLE not in airflow.environment(replace(context, external="/platform"))
+    (tmp_path / "release").write_text('JAVA_VERSION="17.0.1"')
+    assert not layout.context({}, frozenset(), "http://127.0.0.1:8080", tmp_path).is_embedded
+    contained = replace(context, is_embedded=False)
+    assert set(airflow.environment(context)) - set(airflow.environment(contained)) == {
+        HOME_VARIABLE,
+        "SLUICE_CACHE",
+    }
 
 
 def test_supervisord_reads_back_the_command(context: Context) -> None:

@@ -16,6 +16,7 @@ import pytest
 from local.base import UsageError
 from local.drills import catalog_faults, command, drill, query_faults
 from local.drills.drill import POLL_SECONDS, DrillContext, Failed
+from local.stack.stack import Stack
 from sluice.clients.errors import Unreachable
 from sluice.clients.lake.catalog import Commit
 from sluice.model.health.sample import ProcessExit, ProcessState, ProcessStatus
@@ -50,6 +51,26 @@ def test_the_drills_that_are_chosen() -> None:
     assert [drill.name for drill in command.chosen("")] == list(command.DRILLS)
     with raising(UsageError, "DRILL=a,disk_full", "no drill a of", *command.DRILLS):
         command.chosen("a,disk_full")
+
+
+def test_no_drill_breaks_external_systems(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither those that a stack that runs remembers, nor those of the environment."""
+
+    def unexpected(*_: object) -> None:
+        raise AssertionError("the drill went on")
+
+    monkeypatch.setattr(command, "_running", unexpected)
+    monkeypatch.setattr(command, "own_stack", unexpected)
+    monkeypatch.delenv("SLUICE_EXTERNAL", raising=False)
+    stack = Stack(tmp_path)
+    stack.home.prepare()
+    stack.home.remember(external="/my-platform")
+    with raising(UsageError, "/my-platform", "SLUICE_EXTERNAL", "Fix: ") as caught:
+        command.main("consumer_killed", True, stack)
+    assert len(str(caught.value).splitlines()) == 1
+    monkeypatch.setenv("SLUICE_EXTERNAL", str(tmp_path))
+    with raising(UsageError, str(tmp_path), "SLUICE_EXTERNAL", "Fix: "):
+        command.main("consumer_killed", False)
 
 
 def test_every_drill_has_detectors() -> None:
