@@ -11,6 +11,7 @@ from local.status.observe import Observation, SupervisionStatus, Unavailable, ra
 from sluice.clients.lake.catalog import Commit
 from sluice.model.health.sample import Sample
 from sluice.model.health.status import NEEDS_DECISION, RESTARTABLE, WELL, no_action
+from sluice.model.messages import summarize
 from sluice.model.spec.stream import CONSUMER, Component, StreamSpec
 
 
@@ -105,7 +106,7 @@ def _message(wanted: bool, seen: Observation) -> str:
         messages += [f"{system}: {reason}" for system, reason in sorted(seen.sample.errors.items())]
     answers = (seen.sample, seen.health, seen.batches, seen.history, seen.supervision)
     messages += [str(answer) for answer in answers if isinstance(answer, Unavailable)]
-    return "; ".join(dict.fromkeys(messages))
+    return summarize(list(dict.fromkeys(messages)))
 
 
 def is_off(state: str, seen: Observation) -> bool:

@@ -13,6 +13,7 @@ from sluice.hooks.failures import failed, final_failures, log_excerpt
 from sluice.hooks.lifecycle import Lifecycle
 from sluice.hooks.platform import StreamMixin
 from sluice.model.error_codes import ErrorCode
+from sluice.model.messages import summarize
 from sluice.triggers.wait import GRACE_INTERVALS
 
 if TYPE_CHECKING:
@@ -58,11 +59,11 @@ class StreamOperator(StreamMixin, BaseOperator):
     def check_no_problems(
         self, code: ErrorCode, problems: Sequence[str], failure: str, fix: str = ""
     ) -> None:
-        """Log each problem. Raises AirflowFailException with all of them, if any."""
+        """Log each problem. Raises AirflowFailException with the first of them, if any."""
         for problem in problems:
             self.log.error("%s", problem)
         if problems:
-            raise failed(code, f"{failure}: {'; '.join(problems)}{fix}")
+            raise failed(code, f"{failure}: {summarize(problems)}{fix}")
 
 
 class ComponentOperator(StreamOperator):

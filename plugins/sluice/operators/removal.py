@@ -11,6 +11,7 @@ from sluice.hooks import compaction_runs
 from sluice.hooks.compaction_runs import ATTEMPT, REMOVED
 from sluice.hooks.failures import failed, table
 from sluice.model.error_codes import ErrorCode
+from sluice.model.messages import summarize
 from sluice.model.spec.maintenance import for_each_table, lake_tables
 from sluice.model.verification.file_removal import (
     MISSING_FIX,
@@ -155,7 +156,7 @@ class RemoveFilesOperator(StreamOperator):
             raise failed(
                 ErrorCode.LAKE_FILE_MISSING,
                 f"{name}: {len(problems)} files that its current metadata, or its state within the restore "
-                f"horizon, names are not as written: {'; '.join(problems[:3])}. Fix: {MISSING_FIX}",
+                f"horizon, names are not as written: {summarize(problems)}. Fix: {MISSING_FIX}",
             )
         reached.update(dict.fromkeys(others))
         return reached

@@ -10,6 +10,7 @@ from typing import Any
 
 from sluice.model.health.sample import ProcessState, ProcessStatus, Sample
 from sluice.model.json_record import JsonRecord
+from sluice.model.messages import summarize
 from sluice.model.spec.stream import CONSUMER, Supervision
 
 
@@ -178,7 +179,7 @@ def unknown_reasons(now: Sample) -> list[str]:
 def unknown(now: Sample, reasons: Sequence[str]) -> HealthReport:
     return HealthReport(
         Health.UNKNOWN,
-        "; ".join(reasons),
+        summarize(reasons),
         epoch=now.published.epoch if now.published else None,
         identity=now.process.identity if now.process else None,
         details={"at": now.at, "errors": dict(now.errors)},
