@@ -15,7 +15,7 @@ from sluice.model import exits
 from sluice.model.spec import stream as streams
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import SourceType
-from spark_jobs.common.spark.process import failure_line
+from spark_jobs.common.spark.process import failure_line, needs_traceback
 
 Job = Callable[[str, Sequence[str]], int]
 
@@ -80,8 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return JOBS[args.job](args.stream, args.options)
     except Exception as error:
-        traceback.print_exc()
-        print(failure_line(error), file=sys.stderr)  # noqa: T201
+        line = failure_line(error)
+        if needs_traceback(line):
+            traceback.print_exc()
+        print(line, file=sys.stderr)  # noqa: T201
         return exits.CONFIGURATION if isinstance(error, ConfigError) else 1
 
 

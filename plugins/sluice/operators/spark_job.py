@@ -59,13 +59,14 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
         self.application_args = [self.job, self.stream, *options]
         try:
             super().execute(context)
-        # In cluster deploy mode the provider raises RuntimeError for a driver that failed.
+        # Its text is the end of the job's log, which the task's log has already (so `from None`). In cluster
+        # deploy mode the provider raises RuntimeError for a driver that failed.
         except (AirflowException, RuntimeError) as error:
             reason = failure_reason(str(error).splitlines())
             code = code_in(reason) or ErrorCode.PROCESS_FAILED
             fail = failed if code in PERMANENT else failed_attempt
             text = reason.removeprefix(code).lstrip()
-            raise fail(code, f"the {self.job} of stream {self.stream!r} failed: {text}") from error
+            raise fail(code, f"the {self.job} of stream {self.stream!r} failed: {text}") from None
 
     def _get_hook(self) -> SparkSubmitHook:
         hook = super()._get_hook()

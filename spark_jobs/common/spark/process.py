@@ -15,7 +15,7 @@ from typing import Any
 
 import spark_jobs
 from sluice.model import exits
-from sluice.model.error_codes import ErrorCode, code_of
+from sluice.model.error_codes import PERMANENT, ErrorCode, code_in, code_of
 from sluice.model.spec.config import ConfigError
 from sluice.model.spec.stream import StreamSpec
 from sluice.model.verification.file_removal import missing_message
@@ -106,8 +106,10 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
         log.error("%s", failure_line(error))
         return exits.FENCED
     except Exception as error:
-        log.exception("%s failed", name)
-        log.error("%s", failure_line(error))
+        line = failure_line(error)
+        if needs_traceback(line):
+            log.exception("%s failed", name)
+        log.error("%s", line)
         return exits.CONFIGURATION if isinstance(known(error), ConfigError | Unrecoverable) else 1
     if stop.is_set():
         log.info("stopped on request")
@@ -134,6 +136,12 @@ def failure_line(error: Exception) -> str:
             if isinstance(code, ErrorCode):
                 return f"{code} {match[2]}: {match[3]}"
     return f"{code_of(error)} {type(error).__name__}: {first_line(error)}"
+
+
+def needs_traceback(line: str) -> bool:
+    """Whether a :func:`failure_line` says less than the traceback: not if the cause is in data or a
+    declaration, which it names."""
+    return code_in(line) not in PERMANENT
 
 
 def first_line(error: Exception) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from traceback import format_exception
+
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
@@ -36,3 +38,6 @@ def test_a_job_that_failed_has_a_code_and_its_rule_also_in_cluster_mode(
     with raising(AirflowException, f"{code} the change of stream 'nyc_taxi' failed") as caught:
         step.submit(given(), [])
     assert isinstance(caught.value, AirflowFailException) is is_final
+    # Else the task's log has the provider's traceback, with the job's whole log, above the reason.
+    assert "During handling" not in "".join(format_exception(caught.value))
+    assert "app-1 failed" not in "".join(format_exception(caught.value))

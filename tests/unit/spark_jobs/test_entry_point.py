@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,9 @@ import pytest
 from sluice.model import exits
 from sluice.model.spec import stream
 from sluice.model.spec.config import ConfigError
+from spark_jobs import __main__ as entry_point
 from spark_jobs.__main__ import JOBS, main
+from spark_jobs.common.producer.csv import InvalidHeader
 from spark_jobs.common.spark.process import function
 from tests.support.raising import raising
 
@@ -51,6 +54,43 @@ def test_a_stream_that_is_unknown_is_an_end_that_no_restart_changes(
     last = capsys.readouterr().err.splitlines()[-1]
     assert last.startswith("SLU-101 ConfigError: ")
     assert "'taxi'" in last
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (InvalidHeader("s3://b/k: no column 'x'"), "SLU-303 InvalidHeader: s3://b/k: no column 'x'"),
+        (ConfigError("no key"), "SLU-101 ConfigError: no key"),
+        # As Spark passes on the traceback of a worker.
+        (
+            RuntimeError(
+                "Traceback\n  File x\nspark_jobs.common.producer.lines.CorruptObject: s3://b/k: short"
+            ),
+            "SLU-302 CorruptObject: s3://b/k: short",
+        ),
+    ],
+)
+def test_a_cause_that_says_everything_is_a_line_without_a_traceback(
+    error: Exception, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_failing(error, monkeypatch) in (1, exits.CONFIGURATION)
+    assert capsys.readouterr().err == f"{line}\n"
+
+
+def test_any_other_failure_has_its_traceback_above_its_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_failing(LookupError("no topic"), monkeypatch) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert (lines[0], lines[-1]) == ("Traceback (most recent call last):", "SLU-500 LookupError: no topic")
+
+
+def run_failing(error: Exception, monkeypatch: pytest.MonkeyPatch) -> int:
+    def job(name: str, options: Sequence[str]) -> int:
+        raise error
+
+    monkeypatch.setattr(entry_point, "JOBS", {"producer": job})
+    return main(["producer", "nyc_taxi"])
 
 
 def test_a_feeds_producer_imports_no_spark() -> None:

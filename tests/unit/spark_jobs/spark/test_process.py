@@ -58,6 +58,20 @@ def test_the_last_line_of_a_log_begins_with_the_code(
     assert caplog.messages[-1] == line
 
 
+@pytest.mark.parametrize(
+    ("error", "has_traceback"),
+    [(ConfigError("no key"), False), (Fenced("epoch 3"), False), (LookupError("no topic"), True)],
+)
+def test_a_cause_that_says_everything_has_no_traceback_above_it(
+    error: Exception, has_traceback: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work(stop: threading.Event) -> None:
+        raise error
+
+    run_process("the consumer", work)
+    assert any(record.exc_info for record in caplog.records) is has_traceback
+
+
 def test_a_component_whose_parent_ended_before_its_start_ends(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
