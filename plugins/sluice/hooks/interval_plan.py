@@ -15,11 +15,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.errors import Missing, Unreachable
+from sluice.clients.run_documents import newest_load
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import NewSources, VerifiedSources, without_verified
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.backfill import Backfill, again, literal_prefix, matches
-from sluice.model.spec.ledger import Document, load_id_of, load_ids_prefix, load_of, planned_key
+from sluice.model.spec.ledger import Document, load_id_of, planned_key
 
 if TYPE_CHECKING:
     from sluice.clients.kafka_admin import KafkaAdmin
@@ -32,15 +33,9 @@ ATTEMPTS = 5
 FORM = {"interval": None, "pattern": None}
 
 
-def newest(ledger: Ledger, run_id: str) -> str | None:
-    """The load id of the run's newest plan; None before task `produce`. One LIST."""
-    found = [load_of(key) for key in ledger.keys(load_ids_prefix(run_id)) if key.endswith("/plan.json")]
-    return max(filter(None, found), default=None)
-
-
 def require_newest(ledger: Ledger, run_id: str) -> str:
     """Raises Missing before task `produce`."""
-    load = newest(ledger, run_id)
+    load = newest_load(ledger, run_id)
     if load is None:
         raise Missing(f"run {run_id!r} of {ledger.stream} has no plan. Fix: clear its produce task")
     return load
@@ -65,7 +60,7 @@ class IntervalFiles:
         """
         params = {"interval": begin.isoformat(), "pattern": self.backfill.keys(begin)}
         for _ in range(ATTEMPTS):
-            load = newest(self.ledger, run_id)
+            load = newest_load(self.ledger, run_id)
             before = plans.plan_of(self.ledger, load) if load else None
             found = self.find(begin, before)
             if before is not None and _is_same(before, found):

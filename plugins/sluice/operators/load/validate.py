@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from sluice.clients import run_documents
 from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import VerifiedSources
@@ -277,9 +278,9 @@ class EmitAssetEventOperator(StreamOperator):
         return {"asset": self.asset.name, "snapshot_id": proof["snapshot_id"]}
 
     def newest_proof(self, run_id: str) -> Document:
-        first = run_key(run_id, "proof")
-        later = self.ledger.keys(f"{first.removesuffix('.json')}-")
-        found = [(key, self.ledger.require(key, "validate")) for key in (first, *later)]
-        # Of equal seconds a later one.
-        key, proof = sorted(found, key=lambda one: datetime.fromisoformat(one[1]["at"]))[-1]
+        found = run_documents.newest(self.ledger, run_id, "proof")
+        if found is None:
+            first = run_key(run_id, "proof")
+            found = first, self.ledger.require(first, "validate")
+        key, proof = found
         return short(proof, self.ledger.uri(key))

@@ -10,6 +10,7 @@ import pytest
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException
 
+from sluice.clients.run_documents import newest_load
 from sluice.hooks import interval_plan
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import VerifiedSources
@@ -230,7 +231,7 @@ def test_an_interval_without_a_file_fails_and_plans_nothing(june: Backfills) -> 
     )
     with raising(AirflowFailException, "SLU-311", "2020-05*.csv*", *words):
         june.send(datetime(2020, 5, 1, tzinfo=UTC))
-    assert interval_plan.newest(june.ledger, RUN) is None
+    assert newest_load(june.ledger, RUN) is None
     with raising(Exception, "has no plan", "produce"):
         june.prove()
 

@@ -1,0 +1,57 @@
+"""The ledger's documents of one run; of a backfill's run, which has several loads, the newest load's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import chain
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from sluice.model.spec.ledger import Document, load_ids_prefix, load_of, run_key
+
+if TYPE_CHECKING:
+    from sluice.clients.ledger import Ledger
+
+_KEY = re.compile(r"runs/([^/]+)/([^/]+)\.json")
+# What a step adds to a document's name when it writes it again.
+_AGAIN = re.compile(r"-\d+(-\d+)?\.json")
+_FIRST = datetime.min.replace(tzinfo=UTC)
+
+
+def newest_load(ledger: Ledger, run_id: str) -> str | None:
+    """The load id of the newest plan of a backfill's run; None before task `produce`. One LIST."""
+    found = [load_of(key) for key in ledger.keys(load_ids_prefix(run_id)) if key.endswith("/plan.json")]
+    return max(filter(None, found), default=None)
+
+
+def newest(ledger: Ledger, run_id: str, name: str) -> tuple[str, Document] | None:
+    """Key and document: ``<name>.json``, or if its step wrote it again the newest ``<name>-<number>``."""
+    first = run_key(run_id, name)
+    stem = first.removesuffix(".json")
+    again = (key for key in ledger.keys(f"{stem}-") if _AGAIN.fullmatch(key.removeprefix(stem)))
+    found = [(key, document) for key in (first, *again) if (document := ledger.get(key)) is not None]
+    # Of equal seconds a later one.
+    return sorted(found, key=lambda one: _written_at(one[1]))[-1] if found else None
+
+
+def find(ledger: Ledger, run_id: str, name: str) -> tuple[str, Document] | None:
+    """As :func:`newest`, of a backfill's run by its run id too."""
+    found = newest(ledger, run_id, name)
+    if found is None and (load := newest_load(ledger, run_id)):
+        return newest(ledger, load, name)
+    return found
+
+
+def names(ledger: Ledger, run_id: str) -> Iterator[tuple[str, str]]:
+    """(run or load id, name) of the run's documents, those of a backfill's loads behind its own."""
+    # Up to the slash: another run's id may begin with this one.
+    own = run_key(run_id, "").removesuffix(".json")
+    for key in chain(ledger.keys(own), ledger.keys(load_ids_prefix(run_id))):
+        if found := _KEY.fullmatch(key):
+            yield unquote(found[1]), found[2]
+
+
+def _written_at(document: Document) -> datetime:
+    return datetime.fromisoformat(document["at"]) if "at" in document else _FIRST

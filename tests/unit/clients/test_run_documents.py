@@ -1,0 +1,49 @@
+"""A run's documents by their names: of what is written again the newest, of a backfill the newest load's."""
+
+from __future__ import annotations
+
+from sluice.clients import run_documents
+from sluice.clients.ledger import Ledger
+from sluice.model.spec.ledger import run_key
+from tests.support.steps import ledger
+
+RUN = "backfill__2026-01-01T00:00:00+00:00"
+
+
+def put(made: Ledger, run: str, name: str, **document: object) -> None:
+    made.put(run_key(run, name), {"by": name, **document})
+
+
+def test_of_a_proof_that_was_written_again_the_newest() -> None:
+    made = ledger("nyc_taxi")
+    assert run_documents.newest(made, RUN, "proof") is None
+    put(made, RUN, "proof", at="2026-01-01T00:00:02+00:00")
+    put(made, RUN, "proof-77", at="2026-01-01T00:00:09+00:00")
+    put(made, RUN, "proof-99", at="2026-01-01T00:00:05+00:00")
+    # Another document, whose name begins alike.
+    put(made, RUN, "proof-of-another-kind", at="2026-01-02T00:00:00+00:00")
+    key, document = run_documents.newest(made, RUN, "proof") or ("", {})
+    assert (key, document["by"]) == (run_key(RUN, "proof-77"), "proof-77")
+    put(made, RUN, "change-proof-5-1", at="2026-01-01T00:00:09+00:00")
+    assert (run_documents.newest(made, RUN, "change-proof") or ("",))[0] == run_key(RUN, "change-proof-5-1")
+
+
+def test_of_a_backfill_the_newest_load_by_the_run_id() -> None:
+    made = ledger("nyc_taxi")
+    for number in (1, 2):
+        put(made, f"{RUN}#00000{number}", "plan", number=number)
+    put(made, f"{RUN}#000001", "proof", number=1)
+    key, document = run_documents.find(made, RUN, "plan") or ("", {})
+    assert (key, document["number"]) == (run_key(f"{RUN}#000002", "plan"), 2)
+    # The newest load has none yet; the one before is no answer.
+    assert run_documents.find(made, RUN, "proof") is None
+    assert (run_documents.find(made, f"{RUN}#000001", "proof") or ("", {}))[1]["number"] == 1
+
+
+def test_the_names_of_a_run_are_not_those_of_a_run_whose_id_begins_alike() -> None:
+    made = ledger("nyc_taxi")
+    put(made, "r", "plan")
+    put(made, "r", "proof-77")
+    put(made, "r2", "plan")
+    put(made, "r#000001", "plan")
+    assert list(run_documents.names(made, "r")) == [("r", "plan"), ("r", "proof-77"), ("r#000001", "plan")]
