@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from airflow.plugins_manager import AirflowPlugin
 
 from sluice.model.spec.stream import load_valid
-from sluice.ui import navigation
+from sluice.ui import links, navigation
 
 
 class SluicePlugin(AirflowPlugin):
     name = "sluice"
     external_views = navigation.external_views(load_valid().specs)
+    operator_extra_links: ClassVar[list[Any]] = list(links.LINKS)
 
     @cached_property
     def fastapi_apps(self) -> list[dict[str, Any]]:

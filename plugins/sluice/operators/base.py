@@ -28,9 +28,15 @@ BACKSTOP = timedelta(minutes=5)
 class StreamOperator(StreamMixin, BaseOperator):
     """One step over ``stream``, done by :meth:`work`."""
 
+    template_fields: Sequence[str] = ("submitted",)
+    # What a step submits is known when it runs, so Airflow stores "Rendered Templates" again at its end.
+    overwrite_rtif_after_execution = True
+
     def __init__(self, *, stream: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.stream = stream
+        # Small and without secrets: names, an action, addresses of documents. Nothing reads it but the page.
+        self.submitted: dict[str, str] = {"stream": stream}
 
     def execute(self, context: Context) -> Any:
         with final_failures():
@@ -72,6 +78,7 @@ class ComponentOperator(StreamOperator):
     def __init__(self, *, component: str, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.component = component
+        self.submitted["component"] = component
 
     @property
     def program(self) -> str:

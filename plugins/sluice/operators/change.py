@@ -37,6 +37,7 @@ class PlanChangeOperator(QuarantineOperator):
     def work(self, context: Context) -> dict[str, Any]:
         run_id, params = context["run_id"], dict(context["params"])
         key = run_key(run_id, "change")
+        self.submitted |= {"action": str(params.get("action")), "plan": self.ledger.uri(key)}
         pinned = self.ledger.get(key)
 
         def create() -> Document:
@@ -125,6 +126,7 @@ class ApplyChangeOperator(SparkJobOperator):
         with final_failures():
             key = run_key(context["run_id"], "change")
             document = self.ledger.require(key, PLAN)
+            self.submitted |= {"action": document["action"], "plan": self.ledger.uri(key)}
             run_id, plan = context["run_id"], ChangePlan.from_document(document)
             published = self.platform_hook.lake.changes(self.spec.table)
             # One that the table names goes to the job, which completes its part of the quarantine.

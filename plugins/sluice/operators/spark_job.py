@@ -46,10 +46,15 @@ class SparkJobOperator(StreamMixin, SparkSubmitOperator):
     but the ledger decides what is left to do. argv has no secret: a job reads its own role's platform file.
     """
 
+    template_fields: Sequence[str] = (*SparkSubmitOperator.template_fields, "submitted")
+    # The job's arguments and configuration are known at the submit, after Airflow has rendered the fields.
+    overwrite_rtif_after_execution = True
+
     def __init__(self, *, stream: str, job: str, conn_id: str = "sluice_spark", **kwargs: Any) -> None:
         super().__init__(conn_id=conn_id, durable=False, name=f"sluice-{stream}-{job}", **kwargs)
         self.stream = stream
         self.job = job
+        self.submitted: dict[str, str] = {"stream": stream, "job": job}
 
     def submit(self, context: Context, options: Sequence[str]) -> None:
         """Run the job to its end. Raises with its log's reason, without retries if that is permanent."""

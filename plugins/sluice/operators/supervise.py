@@ -16,6 +16,7 @@ from sluice.model import exits
 from sluice.model.error_codes import ErrorCode
 from sluice.model.health.sample import ENDED, Sample
 from sluice.model.health.status import (
+    ALL,
     MAINTENANCE_OVERDUE,
     NEEDS_DECISION,
     RESTARTABLE,
@@ -106,6 +107,10 @@ class SuperviseOperator(ActingOperator):
     def __init__(self, *, component: str, **kwargs: Any) -> None:
         super().__init__(component=component, **kwargs)
         self.does = f"checks the {component}; restarts it if that helps, and waits for its recovery"
+        # Of the form, as `action_for` reads it. Rendered again for each leg of the task, unlike an attribute.
+        is_meant = f"params.component in ('{ALL}', task.component)"
+        self.submitted["action"] = f"{{{{ params.action if {is_meant} else '{Action.CHECK}' }}}}"
+        self.submitted["reason"] = f"{{{{ params.reason or '' if {is_meant} else '' }}}}"
         path, values = HealthTrigger(stream=self.stream, component=component).serialize()
         self.start_trigger_args = StartTriggerArgs(
             trigger_cls=path, next_method="act", trigger_kwargs=values, timeout=CHECK_TIMEOUT

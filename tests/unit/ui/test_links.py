@@ -88,8 +88,15 @@ def test_the_plugin_registers_the_app_once(plugin: ModuleType) -> None:
     assert made.fastapi_apps[0]["app"] is app["app"]
 
 
-def test_a_task_that_loads_the_plugin_imports_no_page() -> None:
-    code = "import sys, sluice.ui.navigation; print(*{name.partition('.')[0] for name in sys.modules})"
+@pytest.mark.parametrize(
+    ("module", "absent"),
+    [
+        ("sluice.ui.navigation", "fastapi airflow pyiceberg boto3 pyarrow plotly"),
+        ("sluice.ui.links", "fastapi pyiceberg boto3 pyarrow plotly pyspark sluice.operators sluice.hooks"),
+    ],
+)
+def test_a_task_that_loads_the_plugin_imports_no_page_and_no_step(module: str, absent: str) -> None:
+    code = f"import sys, {module}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -97,7 +104,7 @@ def test_a_task_that_loads_the_plugin_imports_no_page() -> None:
         check=True,
         env={"PYTHONPATH": str(PLUGINS)},
     )
-    assert not {"fastapi", "airflow", "pyiceberg", "boto3", "pyarrow", "plotly"} & set(done.stdout.split())
+    assert not set(absent.split()) & set(done.stdout.split())
 
 
 def test_airflow_executes_nothing_else_of_the_folder() -> None:

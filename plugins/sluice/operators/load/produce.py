@@ -54,12 +54,14 @@ class ProduceOperator(SparkJobOperator):
         with final_failures():
             kafka, topic = self.platform_hook.kafka, self.spec.topic.name
             plan = self.plan(context)
+            address = self.ledger.uri(run_key(plan["run_id"], "plan"))
+            self.submitted["plan"] = address
             # Usually the first tells; the job and `complete` leave out what is sent.
             pending = next(plans.pending(self.ledger, plan), None)
             if pending:
                 self.log.info("pending: %s source_id=%s", plans.name_of(pending), pending["source_id"])
                 self.conf = {**(self.conf or {}), **java_options(plan["sources"])}
-                self.submit(context, ["--plan", self.ledger.uri(run_key(plan["run_id"], "plan"))])
+                self.submit(context, ["--plan", address])
             else:
                 self.log.info(
                     "job not started: all %d sources were sent before, %d were verified before",

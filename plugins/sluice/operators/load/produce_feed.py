@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from sluice.hooks import load_plan as plans
 from sluice.hooks.failures import failed, failed_attempt, final_failures
 from sluice.model.error_codes import ErrorCode
+from sluice.model.spec.ledger import run_key
 from sluice.operators import forms
 from sluice.operators.base import BACKSTOP, ComponentOperator
 from sluice.triggers.arrived import ArrivedTrigger
@@ -53,12 +54,17 @@ class ProduceFeedOperator(ComponentOperator):
             defaults=forms.defaults(self.spec),
             heads=lambda: self.platform_hook.lake.heads(self.spec.table, self.spec.quarantine_table),
         )
+        self._show(run_id)
         if not any(plans.pending(self.ledger, plan)):
             self.log.info("offsets were recorded before")
             return plans.summary(self.ledger, plan, plans.complete(self.ledger, plan, kafka.ends(topic)))
         self.check_not_suspended()
         self.lifecycle.ensure(context["run_id"], self.platform_hook.runtime.status(self.program))
         return self._wait(plan)
+
+    def _show(self, run_id: str) -> None:
+        # For each leg of the task: a resumed one begins with the fields as declared.
+        self.submitted["plan"] = self.ledger.uri(run_key(run_id, "plan"))
 
     def _wait(self, plan: Document) -> NoReturn:
         (source,) = plan["sources"]
@@ -86,6 +92,7 @@ class ProduceFeedOperator(ComponentOperator):
             return self._record(context["run_id"], event)
 
     def _record(self, run_id: str, event: dict[str, Any]) -> dict[str, Any]:
+        self._show(run_id)
         plan = plans.plan_of(self.ledger, run_id)
         (source,) = plan["sources"]
         failure = f"{plans.name_of(source)}: {event['reason']}"

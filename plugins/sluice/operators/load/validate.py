@@ -106,6 +106,7 @@ class ValidateOperator(QuarantineOperator):
 
     def work(self, context: Context) -> dict[str, Any]:
         run_id = load_id(self, context)
+        self.submitted["plan"] = self.ledger.uri(run_key(run_id, "plan"))
         plan, produced = plans.plan_of(self.ledger, run_id), plans.produced(self.ledger, run_id)
         lake, sources = self.platform_hook.lake, plan["sources"]
         self.settle()

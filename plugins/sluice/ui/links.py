@@ -1,0 +1,133 @@
+"""Links on tasks: the stream's page, its process's log, the plan, the proof and all documents of the run.
+
+The API server makes them when somebody looks at a task, so they are there before it ends, cost the task
+nothing, and need no XCom. There is none to Spark's UI: it is off (``spark.ui.enabled``), because it opens a
+port without a login on the driver's machine. The page of running queries has Spark's metrics of each batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.sdk import BaseOperatorLink
+
+from sluice.ui import navigation
+
+if TYPE_CHECKING:
+    from airflow.sdk.types import TaskInstanceKey
+
+# Module below `_PACKAGE` -> its classes.
+Steps = Mapping[str, tuple[str, ...]]
+_PACKAGE = "sluice.operators"
+_LOAD = {
+    "load.produce": ("ProduceOperator",),
+    "load.produce_feed": ("ProduceFeedOperator",),
+    "load.interval": ("ProduceIntervalOperator", "CheckCorrectedFilesOperator"),
+    "load.published": ("WaitForPublishOperator",),
+    "load.validate": ("ValidateOperator", "EmitAssetEventOperator"),
+    "load.reconcile": ("ReconcileSinksOperator",),
+    "load.audit": ("AuditOperator",),
+}
+_PREPARED = {
+    "load.provision": ("ProvisionTopicOperator", "ProvisionSinksOperator"),
+    "load.ensure": ("EnsureConsumerOperator", "EnsureComponentOperator"),
+}
+_CHANGE = {
+    "change": ("PlanChangeOperator", "ApplyChangeOperator"),
+    "change_approval": ("ApproveChangeOperator",),
+    "verify_change": ("VerifyChangeOperator",),
+}
+_SUPERVISION = {
+    "supervise": ("SuperviseOperator",),
+    "decision": ("RequestDecisionOperator", "ApplyDecisionOperator"),
+}
+_OTHERS = {
+    "maintenance": ("CompactOperator", "VerifyCompactionOperator"),
+    "removal": ("RecordMetadataOperator", "RemoveFilesOperator", "RecordMaintenanceOperator"),
+    "reconciliation": ("ObserveOffsetsOperator", "VerifyTableOperator", "CheckFilesOperator"),
+}
+
+
+class StreamLink(BaseOperatorLink):
+    """To the stream's page; ``steps`` have this link."""
+
+    name = "Stream"
+    steps: ClassVar[Steps] = {**_LOAD, **_PREPARED, **_CHANGE, **_SUPERVISION, **_OTHERS}
+
+    @cached_property
+    def operators(self) -> list[type]:  # type: ignore[override]
+        """Of the steps the names, which is all that Airflow compares: to import them would cost each Airflow
+        process the Spark provider, and the API server's pages know no step."""
+        return [
+            type(name, (), {"__module__": f"{_PACKAGE}.{module}"})
+            for module, names in self.steps.items()
+            for name in names
+        ]
+
+    def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
+        return navigation.stream_page(stream_of(ti_key))
+
+
+class LogLink(StreamLink):
+    """The log of the process that a task starts, waits for or supervises."""
+
+    name = "Process log"
+    steps: ClassVar[Steps] = {
+        "supervise": ("SuperviseOperator",),
+        "load.ensure": ("EnsureConsumerOperator", "EnsureComponentOperator"),
+        "load.produce_feed": ("ProduceFeedOperator",),
+        "load.published": ("WaitForPublishOperator",),
+    }
+
+    def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
+        # A template field, so the serialized task has it.
+        return navigation.log_page(stream_of(ti_key), operator.submitted["component"])
+
+
+class PlanLink(StreamLink):
+    """What the run's first attempt pinned."""
+
+    name = "Plan"
+    steps: ClassVar[Steps] = {
+        **_LOAD,
+        **_CHANGE,
+        "maintenance": ("CompactOperator", "VerifyCompactionOperator"),
+    }
+    documents: ClassVar[Mapping[str, str]] = {"change": "change", "maintenance": "compaction"}
+    default = "plan"
+
+    def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
+        stream, _, kind = ti_key.dag_id.rpartition("_")
+        return navigation.ledger_page(stream, ti_key.run_id, self.documents.get(kind, self.default))
+
+
+class ProofLink(PlanLink):
+    """The result of the verification, if it passed."""
+
+    name = "Proof"
+    steps: ClassVar[Steps] = {
+        "load.validate": ("ValidateOperator", "EmitAssetEventOperator"),
+        "verify_change": ("VerifyChangeOperator",),
+    }
+    documents: ClassVar[Mapping[str, str]] = {"change": "change-proof"}
+    default = "proof"
+
+
+class LedgerLink(StreamLink):
+    """All documents of the run."""
+
+    name = "Ledger"
+    steps: ClassVar[Steps] = {**_LOAD, **_PREPARED, **_CHANGE, **_OTHERS}
+
+    def get_link(self, operator: Any, *, ti_key: TaskInstanceKey) -> str:
+        return navigation.ledger_page(stream_of(ti_key), ti_key.run_id)
+
+
+def stream_of(ti_key: TaskInstanceKey) -> str:
+    """Of a DAG ``<stream>_<kind>``; no kind has an underscore."""
+    return ti_key.dag_id.rpartition("_")[0]
+
+
+LINKS = (StreamLink(), LogLink(), PlanLink(), ProofLink(), LedgerLink())
