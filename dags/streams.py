@@ -16,6 +16,7 @@ from sluice.model.spec.stream import SourceType, StreamSpec
 from sluice.operators import docs, forms
 from sluice.operators.change import ApplyChangeOperator, PlanChangeOperator
 from sluice.operators.change_approval import APPROVE, PLAN, ApproveChangeOperator
+from sluice.operators.load.asset_event import EmitAssetEventOperator
 from sluice.operators.load.audit import AuditOperator
 from sluice.operators.load.ensure import EnsureComponentOperator, EnsureConsumerOperator
 from sluice.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
@@ -24,7 +25,7 @@ from sluice.operators.load.produce_feed import ProduceFeedOperator
 from sluice.operators.load.provision import ProvisionSinksOperator, ProvisionTopicOperator
 from sluice.operators.load.published import WaitForPublishOperator
 from sluice.operators.load.reconcile import ReconcileSinksOperator
-from sluice.operators.load.validate import EmitAssetEventOperator, ValidateOperator
+from sluice.operators.load.validate import ValidateOperator
 from sluice.operators.maintenance import CompactOperator, VerifyCompactionOperator
 from sluice.operators.reconciliation import CheckFilesOperator, ObserveOffsetsOperator, VerifyTableOperator
 from sluice.operators.removal import RecordMaintenanceOperator, RecordMetadataOperator, RemoveFilesOperator

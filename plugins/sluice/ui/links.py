@@ -26,7 +26,8 @@ _LOAD = {
     "load.produce_feed": ("ProduceFeedOperator",),
     "load.interval": ("ProduceIntervalOperator", "CheckCorrectedFilesOperator"),
     "load.published": ("WaitForPublishOperator",),
-    "load.validate": ("ValidateOperator", "EmitAssetEventOperator"),
+    "load.validate": ("ValidateOperator",),
+    "load.asset_event": ("EmitAssetEventOperator",),
     "load.reconcile": ("ReconcileSinksOperator",),
     "load.audit": ("AuditOperator",),
 }
@@ -108,7 +109,8 @@ class ProofLink(PlanLink):
 
     name = "Proof"
     steps: ClassVar[Steps] = {
-        "load.validate": ("ValidateOperator", "EmitAssetEventOperator"),
+        "load.validate": ("ValidateOperator",),
+        "load.asset_event": ("EmitAssetEventOperator",),
         "verify_change": ("VerifyChangeOperator",),
     }
     documents: ClassVar[Mapping[str, str]] = {"change": "change-proof"}

@@ -1,27 +1,26 @@
-"""Steps of a load: verify it from the table, the quarantine and the sources alone; emit its asset event."""
+"""A step of a load: verify it from the table, the quarantine and the sources alone."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from sluice.clients import run_documents
 from sluice.hooks import failures
 from sluice.hooks import load_plan as plans
 from sluice.hooks.verified import VerifiedSources
 from sluice.model.error_codes import ErrorCode
 from sluice.model.spec.ledger import PROOF, Document, history_key, run_key
 from sluice.model.spec.schema import schema_problems
-from sluice.operators.base import StreamOperator
 from sluice.operators.load import checks
 from sluice.operators.load.checks import LoadFiles
 from sluice.operators.load.interval import load_id
 from sluice.operators.quarantine import QuarantineOperator
 
 if TYPE_CHECKING:
-    from airflow.sdk import Asset, Context
+    from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Context
     from pyiceberg.table import Table
 
     from sluice.model.verification.offsets import OffsetVerification
@@ -85,6 +84,18 @@ class ValidationResult:
         return problems
 
 
+@dataclass(frozen=True)
+class VerifiedLoad:
+    """What lineage tells of a load. ``proof``: the address of the ledger's document, empty without one."""
+
+    result: ValidationResult
+    problems: list[str]
+    expected: OffsetRanges
+    location: str
+    snapshot_id: int | None
+    proof: str = ""
+
+
 class ValidateOperator(QuarantineOperator):
     """Verify the load, or fail naming each gap, duplicate, missing row and wrong column.
 
@@ -103,6 +114,9 @@ class ValidateOperator(QuarantineOperator):
 
     does = "verifies every offset and record independently"
     fails_if = "there is a gap, a duplicate or a missing record, or too much in quarantine"
+
+    # Of this attempt; None until it has read the table.
+    verified_load: VerifiedLoad | None = None
 
     def work(self, context: Context) -> dict[str, Any]:
         run_id = load_id(self, context)
@@ -133,18 +147,33 @@ class ValidateOperator(QuarantineOperator):
         problems = result.problems()
         if not verified.still(result.verified_before):
             problems.append(RESTORED.format(count=result.verified_before["count"], table=self.spec.table))
-        self.check_no_problems(ErrorCode.LOAD_NOT_VERIFIED, problems, "verification failed")
         head = load.table.current_snapshot()
-        proof = document(result, run_id, self.spec.table, head.snapshot_id if head else None, load.expected)
+        snapshot_id = head.snapshot_id if head else None
+        self.verified_load = VerifiedLoad(result, problems, load.expected, load.table.location(), snapshot_id)
+        self.check_no_problems(ErrorCode.LOAD_NOT_VERIFIED, problems, "verification failed")
+        proof = document(result, run_id, self.spec.table, snapshot_id, load.expected)
         key = run_key(run_id, "proof")
         if self.ledger.put(key, proof) is not proof:
             # Verified before: the table may have changed since, or its catalog was restored.
-            key = run_key(run_id, f"proof-{proof['snapshot_id']}")
+            key = run_key(run_id, f"proof-{snapshot_id}")
             self.ledger.put(key, proof)
+        self.verified_load = replace(self.verified_load, proof=self.ledger.uri(key))
         self._record_ends(proof, load.expected)
         # After the proof: a document without one would spare a source its verification.
         verified.record(self._verified(proof, sources), plans.end_offsets(produced))
         return short(proof, self.ledger.uri(key))
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """Airflow's OpenLineage provider calls it, if a user has configured a transport."""
+        if self.verified_load is None:
+            return None
+        from sluice.operators.load.lineage import of_load
+
+        return of_load(self.verified_load, self.platform_hook.platform, self.spec)
+
+    def get_openlineage_facets_on_failure(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """The same with the problems: a load that is not verified is in the table too."""
+        return self.get_openlineage_facets_on_complete(task_instance)
 
     def _record_ends(self, proof: Document, expected: OffsetRanges) -> None:
         """Record up to where the table was verified, for reconciliation: constant cost, by the newest key."""
@@ -254,34 +283,3 @@ def short(proof: Document, address: str) -> Document:
     counts = {name: value for name, value in proof.items() if name != "ranges"}
     count = {"sources": len(proof["sources"]), "verified_before": proof["verified_before"]["count"]}
     return {**counts, **count, "proof": address}
-
-
-class EmitAssetEventOperator(StreamOperator):
-    """Emit an event of ``asset``; its extra has the counts and the address of the newest proof. Raises
-    Missing without a proof."""
-
-    does = "emits an event of the stream's asset that names the proof"
-    fails_if = "there is no proof"
-
-    def __init__(self, *, asset: Asset, **kwargs: Any) -> None:
-        super().__init__(outlets=[asset], **kwargs)
-        self.asset = asset
-
-    def work(self, context: Context) -> dict[str, Any]:
-        proof = self.newest_proof(load_id(self, context))
-        context["outlet_events"][self.asset].extra = proof
-        self.log.info(
-            "asset event emitted: asset=%s rows=%d status=%s",
-            self.asset.name,
-            proof["published"],
-            proof["status"],
-        )
-        return {"asset": self.asset.name, "snapshot_id": proof["snapshot_id"]}
-
-    def newest_proof(self, run_id: str) -> Document:
-        found = run_documents.newest(self.ledger, run_id, "proof")
-        if found is None:
-            first = run_key(run_id, "proof")
-            found = first, self.ledger.require(first, "validate")
-        key, proof = found
-        return short(proof, self.ledger.uri(key))

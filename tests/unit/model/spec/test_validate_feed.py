@@ -13,7 +13,8 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.clients.lake.catalog import Lake
 from sluice.model.spec import ledger as keys
-from sluice.operators.load.validate import EmitAssetEventOperator, ValidateOperator
+from sluice.operators.load.asset_event import EmitAssetEventOperator
+from sluice.operators.load.validate import ValidateOperator
 from tests.support import lake as lakes
 from tests.support.raising import raising
 from tests.support.steps import ValidateRows, given, ledger, sent
